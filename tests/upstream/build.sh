@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Builds the pinned control plane (see go.mod beside this file) into target/upstream/bin: what is missing there, or of another pin.
+# A binary of the pinned version in $KUBEBUILDER_ASSETS is linked instead of built.
+#
+#   tests/upstream/build.sh [kube-apiserver kube-scheduler ...]     without names: all of them
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+bin="${CARGO_TARGET_DIR:-$root/target}/upstream/bin"
+mkdir -p "$bin"
+cd "$here"
+
+pin_of() { awk -v m="$1" '$1 == m && $2 ~ /^v/ { print $2; exit }' go.mod; }
+k8s=$(pin_of k8s.io/kubernetes) etcd=$(pin_of go.etcd.io/etcd/server/v3) kwok=$(pin_of sigs.k8s.io/kwok)
+[ -n "$k8s" ] && [ -n "$etcd" ] && [ -n "$kwok" ] || { echo "upstream: go.mod lacks a pin for kubernetes, etcd or kwok" >&2; exit 1; }
+
+minor=${k8s#v1.}; minor=${minor%%.*}
+k8s_flags="-s -w"
+for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+  k8s_flags="$k8s_flags -X $package.gitVersion=$k8s -X $package.gitMajor=1 -X $package.gitMinor=$minor -X $package.gitTreeState=clean"
+done
+
+# tool <name> <pin> <package> <ldflags> <pattern its version output holds when it is of the pin> [version arguments]
+tool() {
+  local name=$1 pin=$2 package=$3 flags=$4 pattern=$5; shift 5
+  local out="$bin/$name" stamp="$bin/.$name.pin"
+  [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$pin" ] && return 0
+  local given="${KUBEBUILDER_ASSETS:-}/$name"
+  if [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$given" ] && "$given" "$@" 2>&1 | grep -qF "$pattern"; then
+    ln -sf "$given" "$out"
+    echo "upstream: $name $pin from KUBEBUILDER_ASSETS" >&2
+  else
+    echo "upstream: building $name $pin (the first build of the control plane takes some minutes)" >&2
+    rm -f "$out"
+    CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$out.part" "$package"
+    mv "$out.part" "$out"
+  fi
+  echo "$pin" > "$stamp"
+}
+
+build() {
+  case $1 in
+    kube-apiserver | kube-controller-manager | kube-scheduler)
+      tool "$1" "$k8s" "k8s.io/kubernetes/cmd/$1" "$k8s_flags" "Kubernetes $k8s" --version ;;
+    kubectl) tool "$1" "$k8s" k8s.io/kubernetes/cmd/kubectl "$k8s_flags" "Client Version: $k8s" version --client ;;
+    etcd) tool "$1" "$etcd" go.etcd.io/etcd/server/v3 "-s -w" "etcd Version: ${etcd#v}" --version ;;
+    kwok) tool "$1" "$kwok" sigs.k8s.io/kwok/cmd/kwok "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=${kwok#v}" "$kwok" --version ;;
+    *) echo "upstream: no tool named $1; there are kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok" >&2; exit 2 ;;
+  esac
+}
+
+[ $# -gt 0 ] || set -- etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
+for name in "$@"; do build "$name"; done
+
+# kwok does nothing without its stages: take those of its own module.
+stages="$bin/../kwok-stages.yaml"
+if [ ! -s "$stages" ] || [ "$(cat "$bin/.kwok-stages.pin" 2>/dev/null)" != "$kwok" ]; then
+  source=$(go mod download -json "sigs.k8s.io/kwok@$kwok" | awk -F'"' '$2 == "Dir" { print $4 }')/kustomize/stage
+  : > "$stages.part"
+  for folder in node/fast node/heartbeat-with-lease pod/fast; do
+    for file in "$source/$folder"/*.yaml; do
+      case $file in */kustomization.yaml) ;; *) printf -- '---\n' >> "$stages.part"; cat "$file" >> "$stages.part" ;; esac
+    done
+  done
+  mv "$stages.part" "$stages"
+  echo "$kwok" > "$bin/.kwok-stages.pin"
+fi
