@@ -1,1 +1,17 @@
-//! The engine.
+//! The engine of supercargo: `f(seed, sequence of (now, Event)) -> Effects`.
+//!
+//! It has no dependencies, reads no clock, starts no threads and does no I/O. Text becomes ids in [`intern`] as objects
+//! come in; a decision works on ids and numbers; text comes back only for messages. See ARCHITECTURE.md.
+
+pub mod cache;
+pub mod framework;
+pub mod hash;
+pub mod intern;
+pub mod node;
+pub mod node_set;
+pub mod plugins;
+pub mod pod;
+pub mod resources;
+pub mod rng;
+pub mod selector;
+pub mod time;

@@ -1,0 +1,104 @@
+//! Objects that plugins look up by namespace and name, and that take no room on nodes.
+
+use crate::hash::IdMap;
+use crate::intern::{LabelSetId, Symbol};
+use crate::pod::ControllerKind;
+use crate::selector::Requirement;
+use std::collections::BTreeMap;
+
+/// A Service, as far as default spreading reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// `spec.selector`; `None` when the field is absent.
+    pub selector: Option<Box<[(Symbol, Symbol)]>>,
+}
+
+/// Namespaces, Services and controllers.
+#[derive(Default)]
+pub struct Lookups {
+    namespaces: IdMap<Symbol, LabelSetId>,
+    services: IdMap<Symbol, BTreeMap<Symbol, Service>>,
+    controllers: BTreeMap<(ControllerKind, Symbol, Symbol), Box<[Requirement]>>,
+}
+
+impl Lookups {
+    /// Adds a namespace or changes its labels; what they were.
+    pub fn set_namespace(&mut self, name: Symbol, labels: LabelSetId) -> Option<LabelSetId> {
+        self.namespaces.insert(name, labels)
+    }
+
+    /// Forgets a namespace.
+    pub fn remove_namespace(&mut self, name: Symbol) {
+        self.namespaces.remove(&name);
+    }
+
+    /// The labels of a namespace, if it is known.
+    pub fn namespace(&self, name: Symbol) -> Option<LabelSetId> {
+        self.namespaces.get(&name).copied()
+    }
+
+    /// All namespaces, in no meaningful order.
+    pub fn namespaces(&self) -> impl Iterator<Item = (Symbol, LabelSetId)> + '_ {
+        self.namespaces.iter().map(|(&name, &labels)| (name, labels))
+    }
+
+    /// Adds or replaces a Service.
+    pub fn set_service(&mut self, namespace: Symbol, name: Symbol, service: Service) {
+        self.services.entry(namespace).or_default().insert(name, service);
+    }
+
+    /// Forgets a Service.
+    pub fn remove_service(&mut self, namespace: Symbol, name: Symbol) {
+        if let Some(services) = self.services.get_mut(&namespace) {
+            services.remove(&name);
+            if services.is_empty() {
+                self.services.remove(&namespace);
+            }
+        }
+    }
+
+    /// The Services of a namespace.
+    pub fn services(&self, namespace: Symbol) -> impl Iterator<Item = &Service> {
+        self.services.get(&namespace).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// All Services by namespace and name.
+    pub fn service_keys(&self) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
+        self.services.iter().flat_map(|(&namespace, names)| names.keys().map(move |&name| (namespace, name)))
+    }
+
+    /// Adds or replaces what a controller's selector demands. A selector that is absent or cannot be parsed demands
+    /// nothing.
+    pub fn set_controller(
+        &mut self,
+        kind: ControllerKind,
+        namespace: Symbol,
+        name: Symbol,
+        demands: Box<[Requirement]>,
+    ) {
+        self.controllers.insert((kind, namespace, name), demands);
+    }
+
+    /// Forgets a controller.
+    pub fn remove_controller(&mut self, kind: ControllerKind, namespace: Symbol, name: Symbol) {
+        self.controllers.remove(&(kind, namespace, name));
+    }
+
+    /// What the selector of a controller demands, if the controller is known.
+    pub fn controller(
+        &self,
+        kind: ControllerKind,
+        namespace: Symbol,
+        name: Symbol,
+    ) -> Option<&[Requirement]> {
+        self.controllers.get(&(kind, namespace, name)).map(AsRef::as_ref)
+    }
+
+    /// Namespaces and names of all controllers of a kind.
+    pub fn controller_keys(&self, kind: ControllerKind) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
+        self.controllers
+            .keys()
+            .filter(move |(k, _, _)| *k == kind)
+            .map(|&(_, namespace, name)| (namespace, name))
+    }
+}

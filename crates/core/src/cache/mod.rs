@@ -1,0 +1,162 @@
+//! The cluster as the engine knows it: nodes in columns, the pods that count on them, and what plugins look up.
+//!
+//! There is one writer, the scheduler, and a snapshot is a borrow. The cache knows no plugin and no queue.
+//! Upstream: `pkg/scheduler/backend/cache`.
+
+mod images;
+mod lookups;
+mod nodes;
+mod nominated;
+mod pods;
+mod snapshot;
+mod view;
+
+pub use images::ImageState;
+pub use lookups::{Lookups, Service};
+pub use nodes::Columns;
+pub use pods::PodState;
+pub use snapshot::Snapshot;
+pub use view::{NodeView, Overlay};
+
+use crate::intern::{Symbol, Tables};
+use crate::node::{NodeIdx, NodeInfo};
+use crate::pod::PodInfo;
+use images::Images;
+use nodes::Nodes;
+use nominated::Nominated;
+use pods::Pods;
+use std::sync::Arc;
+
+/// The slot of a pod in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodIdx(u32);
+
+/// How many objects the cache holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheSize {
+    /// Nodes, those that are gone and still have pods included, as upstream counts them.
+    pub nodes: usize,
+    /// Pods on nodes, assumed ones included.
+    pub pods: usize,
+    /// Pods placed by us that no watch has confirmed yet.
+    pub assumed_pods: usize,
+}
+
+/// The cluster as the engine knows it.
+#[derive(Default)]
+pub struct Cache {
+    nodes: Nodes,
+    pods: Pods,
+    images: Images,
+    nominated: Nominated,
+    lookups: Lookups,
+}
+
+impl Cache {
+    /// A borrow of the whole state for a decision.
+    pub fn snapshot<'a>(&'a self, tables: &'a Tables) -> Snapshot<'a> {
+        Snapshot::new(self, tables)
+    }
+
+    /// Adds a node or replaces it; what it was before.
+    pub fn apply_node(&mut self, node: &Arc<NodeInfo>) -> Option<Arc<NodeInfo>> {
+        let idx = self.nodes.slot_of(node.name);
+        let old = self.nodes.set_info(idx, Some(Arc::clone(node)));
+        self.images.replace(old.as_deref(), Some(node));
+        old
+    }
+
+    /// Takes a node out. Pods on it stay counted, out of every decision's sight, until they go or it comes back.
+    pub fn remove_node(&mut self, name: Symbol) -> Option<Arc<NodeInfo>> {
+        let idx = self.nodes.find(name)?;
+        let old = self.nodes.set_info(idx, None);
+        self.images.replace(old.as_deref(), None);
+        self.nodes.release_if_empty(idx);
+        old
+    }
+
+    /// Counts `pod` on the node named `node`, as assumed or as confirmed, wherever it was counted before.
+    ///
+    /// Confirming a pod on another node than it was assumed on moves it: the API server is right. A node that is not
+    /// known (yet) is given a slot, so that its pods count as soon as it appears.
+    pub fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
+        self.remove_pod(&pod.uid);
+        let idx = self.nodes.slot_of(node);
+        let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
+        self.nodes.add_pod(idx, pod_idx, pod);
+    }
+
+    /// Takes a pod off its node; what it was.
+    pub fn remove_pod(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Symbol, PodState)> {
+        let (pod_idx, entry) = self.pods.remove(uid)?;
+        let name = self.nodes.name(entry.node);
+        self.nodes.remove_pod(entry.node, pod_idx, &entry.info);
+        self.nodes.release_if_empty(entry.node);
+        Some((entry.info, name, entry.state))
+    }
+
+    /// The pod, its node's name and how sure that is, if the pod is counted on a node.
+    pub fn placed(&self, uid: &str) -> Option<(&Arc<PodInfo>, Symbol, PodState)> {
+        let entry = self.pods.by_uid(uid)?;
+        Some((&entry.info, self.nodes.name(entry.node), entry.state))
+    }
+
+    /// Uids of all pods counted on nodes, in no meaningful order.
+    pub fn placed_uids(&self) -> impl Iterator<Item = &str> {
+        self.pods.iter().map(|entry| &*entry.info.uid)
+    }
+
+    /// Remembers that `pod` is to go to the node named `node`, or that it no longer is.
+    pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Symbol>) {
+        self.nominated.set(pod, node);
+    }
+
+    /// Forgets the nomination of a pod, whatever it was.
+    pub fn forget_nomination(&mut self, uid: &str) {
+        self.nominated.remove(uid);
+    }
+
+    /// Where `uid` is nominated.
+    pub fn nomination(&self, uid: &str) -> Option<Symbol> {
+        self.nominated.node_of(uid)
+    }
+
+    /// Services, controllers and namespaces, to change them.
+    pub fn lookups_mut(&mut self) -> &mut Lookups {
+        &mut self.lookups
+    }
+
+    /// Services, controllers and namespaces.
+    pub fn lookups(&self) -> &Lookups {
+        &self.lookups
+    }
+
+    /// Names of all nodes that exist, in slot order.
+    pub fn node_names(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.nodes.present().iter().map(|idx| self.nodes.name(idx))
+    }
+
+    /// Brings each changed node's view of its images up to date; to be called before a decision.
+    ///
+    /// Upstream copies a node's image counts when it copies the node into the snapshot, so a node that did not change
+    /// keeps an older count (`pkg/scheduler/backend/cache/cache.go#UpdateSnapshot`); so does this.
+    pub fn refresh(&mut self) {
+        let images = &self.images;
+        self.nodes.refresh_changed(|node| images.view(node));
+    }
+
+    /// A number that grows whenever anything on the node changes.
+    pub fn stamp(&self, node: NodeIdx) -> u64 {
+        self.nodes.stamp(node)
+    }
+
+    /// The slot of the node named `name`, present or not.
+    pub fn find_slot(&self, name: Symbol) -> Option<NodeIdx> {
+        self.nodes.find(name)
+    }
+
+    /// How many objects are held.
+    pub fn size(&self) -> CacheSize {
+        CacheSize { nodes: self.nodes.len(), pods: self.pods.len(), assumed_pods: self.pods.assumed() }
+    }
+}

@@ -1,0 +1,48 @@
+//! Pods that are to go to a node and are not there yet (upstream `pkg/scheduler/backend/queue/nominator.go`).
+
+use crate::hash::{FixedMap, IdMap};
+use crate::intern::Symbol;
+use crate::pod::{PodInfo, Uid};
+use std::sync::Arc;
+
+#[derive(Default)]
+pub(super) struct Nominated {
+    by_node: IdMap<Symbol, Vec<Arc<PodInfo>>>,
+    node_of: FixedMap<Uid, Symbol>,
+}
+
+impl Nominated {
+    pub(super) fn set(&mut self, pod: &Arc<PodInfo>, node: Option<Symbol>) {
+        self.remove(&pod.uid);
+        if let Some(node) = node {
+            self.by_node.entry(node).or_default().push(Arc::clone(pod));
+            self.node_of.insert(Arc::clone(&pod.uid), node);
+        }
+    }
+
+    pub(super) fn remove(&mut self, uid: &str) {
+        let Some(node) = self.node_of.remove(uid) else { return };
+        if let Some(pods) = self.by_node.get_mut(&node) {
+            pods.retain(|pod| *pod.uid != *uid);
+            if pods.is_empty() {
+                self.by_node.remove(&node);
+            }
+        }
+    }
+
+    pub(super) fn node_of(&self, uid: &str) -> Option<Symbol> {
+        self.node_of.get(uid).copied()
+    }
+
+    pub(super) fn on(&self, node: Symbol) -> &[Arc<PodInfo>] {
+        self.by_node.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.node_of.is_empty()
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.by_node.keys().copied()
+    }
+}

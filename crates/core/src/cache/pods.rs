@@ -1,0 +1,71 @@
+//! The pods that are counted on nodes, by slot and by uid.
+
+use super::PodIdx;
+use crate::hash::FixedMap;
+use crate::node::NodeIdx;
+use crate::pod::{PodInfo, Uid};
+use std::sync::Arc;
+
+/// How sure it is that a pod is on its node (upstream: the cache's assumed flag).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodState {
+    /// We placed it; no watch has confirmed it yet.
+    Assumed,
+    /// The API server says so.
+    Added,
+}
+
+pub(super) struct PodEntry {
+    pub(super) info: Arc<PodInfo>,
+    pub(super) node: NodeIdx,
+    pub(super) state: PodState,
+}
+
+#[derive(Default)]
+pub(super) struct Pods {
+    slots: Vec<Option<PodEntry>>,
+    free: Vec<PodIdx>,
+    by_uid: FixedMap<Uid, PodIdx>,
+    assumed: usize,
+}
+
+impl Pods {
+    pub(super) fn insert(&mut self, info: Arc<PodInfo>, node: NodeIdx, state: PodState) -> PodIdx {
+        let idx = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            PodIdx(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 pods"))
+        });
+        self.assumed += usize::from(state == PodState::Assumed);
+        self.by_uid.insert(Arc::clone(&info.uid), idx);
+        self.slots[idx.0 as usize] = Some(PodEntry { info, node, state });
+        idx
+    }
+
+    pub(super) fn remove(&mut self, uid: &str) -> Option<(PodIdx, PodEntry)> {
+        let idx = self.by_uid.remove(uid)?;
+        let entry = self.slots[idx.0 as usize].take().expect("a uid leads to a pod");
+        self.assumed -= usize::from(entry.state == PodState::Assumed);
+        self.free.push(idx);
+        Some((idx, entry))
+    }
+
+    pub(super) fn get(&self, idx: PodIdx) -> Option<&PodEntry> {
+        self.slots[idx.0 as usize].as_ref()
+    }
+
+    pub(super) fn by_uid(&self, uid: &str) -> Option<&PodEntry> {
+        self.by_uid.get(uid).and_then(|&idx| self.get(idx))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PodEntry> {
+        self.slots.iter().flatten()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_uid.len()
+    }
+
+    pub(super) fn assumed(&self) -> usize {
+        self.assumed
+    }
+}

@@ -1,0 +1,134 @@
+//! A borrow of the cache and the tables: all a plugin ever sees of the world.
+
+use super::{Cache, Columns, ImageState, NodeView};
+use crate::intern::{LabelSetId, Labels, Symbol, Tables};
+use crate::node::{NodeIdx, NodeInfo};
+use crate::node_set::NodeSet;
+use crate::pod::{HostPort, PodInfo};
+use crate::resources::Resources;
+use std::sync::Arc;
+
+/// The cluster at one moment.
+#[derive(Clone, Copy)]
+pub struct Snapshot<'a> {
+    cache: &'a Cache,
+    tables: &'a Tables,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(super) fn new(cache: &'a Cache, tables: &'a Tables) -> Self {
+        Self { cache, tables }
+    }
+
+    /// The tables of interned texts.
+    pub fn tables(self) -> &'a Tables {
+        self.tables
+    }
+
+    /// The text of a symbol.
+    pub fn text(self, symbol: Symbol) -> &'a str {
+        self.tables.text(symbol)
+    }
+
+    /// All nodes that exist.
+    pub fn nodes(self) -> &'a NodeSet {
+        self.cache.nodes.present()
+    }
+
+    /// Nodes, and slots of former nodes, with pods that have pod affinity or anti-affinity of any kind.
+    /// Intersect with [`Self::nodes`].
+    pub fn nodes_with_affinity(self) -> &'a NodeSet {
+        self.cache.nodes.with_affinity()
+    }
+
+    /// Nodes, and slots of former nodes, with pods that have required anti-affinity. Intersect with [`Self::nodes`].
+    pub fn nodes_with_required_anti_affinity(self) -> &'a NodeSet {
+        self.cache.nodes.with_anti_affinity()
+    }
+
+    /// The node named `name`, if it exists.
+    pub fn find_node(self, name: Symbol) -> Option<NodeIdx> {
+        self.cache.nodes.find(name).filter(|&idx| self.nodes().contains(idx))
+    }
+
+    /// One node, as it is.
+    pub fn node(self, idx: NodeIdx) -> NodeView<'a> {
+        NodeView::new(self, idx)
+    }
+
+    /// The quantities of all nodes.
+    pub fn columns(self) -> &'a Columns {
+        self.cache.nodes.columns()
+    }
+
+    /// The object of a node that exists.
+    ///
+    /// # Panics
+    /// When `idx` is not in [`Self::nodes`].
+    pub fn node_info(self, idx: NodeIdx) -> &'a NodeInfo {
+        self.cache.nodes.slot(idx).info.as_deref().expect("only slots of nodes that exist are asked for")
+    }
+
+    /// The labels of a node that exists.
+    pub fn node_labels(self, idx: NodeIdx) -> Labels<'a> {
+        self.tables.labels(self.node_info(idx).labels)
+    }
+
+    /// The pods on a node, in no meaningful order.
+    pub fn pods_on(self, idx: NodeIdx) -> impl Iterator<Item = &'a PodInfo> + Clone {
+        let pods = &self.cache.pods;
+        self.cache.nodes.slot(idx).pods.iter().filter_map(move |&p| pods.get(p)).map(|entry| &*entry.info)
+    }
+
+    /// All that the pods on a node take; the source of [`Columns`]' requested cells, with scalar resources.
+    pub fn requested(self, idx: NodeIdx) -> &'a Resources {
+        &self.cache.nodes.slot(idx).requested
+    }
+
+    /// Host ports in use on a node, sorted, each with the number of pods that use it.
+    pub fn host_ports(self, idx: NodeIdx) -> &'a [(HostPort, u32)] {
+        &self.cache.nodes.slot(idx).ports
+    }
+
+    /// What a node knows of an image it has.
+    pub fn image(self, idx: NodeIdx, name: Symbol) -> Option<ImageState> {
+        let images = &self.cache.nodes.slot(idx).images;
+        images.binary_search_by_key(&name, |&(n, _)| n).ok().map(|at| images[at].1)
+    }
+
+    /// Pods nominated to a node, in order of nomination.
+    pub fn nominated_on(self, idx: NodeIdx) -> &'a [Arc<PodInfo>] {
+        self.cache.nominated.on(self.cache.nodes.name(idx))
+    }
+
+    /// The nodes that exist and have pods nominated to them.
+    pub fn nodes_with_nominations(self) -> Vec<NodeIdx> {
+        if self.cache.nominated.is_empty() {
+            return Vec::new();
+        }
+        let mut nodes: Vec<_> =
+            self.cache.nominated.nodes().filter_map(|name| self.find_node(name)).collect();
+        nodes.sort();
+        nodes
+    }
+
+    /// Services, controllers and namespaces.
+    pub fn lookups(self) -> &'a super::Lookups {
+        &self.cache.lookups
+    }
+
+    /// The labels of a namespace; none when it is not known.
+    pub fn namespace_labels(self, name: Symbol) -> Option<Labels<'a>> {
+        self.cache.lookups.namespace(name).map(|id| self.tables.labels(id))
+    }
+
+    /// The labels of a set.
+    pub fn labels(self, id: LabelSetId) -> Labels<'a> {
+        self.tables.labels(id)
+    }
+
+    /// `namespace/name` of a pod.
+    pub fn pod_key(self, pod: &PodInfo) -> String {
+        format!("{}/{}", self.text(pod.namespace), pod.name)
+    }
+}

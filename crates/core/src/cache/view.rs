@@ -1,0 +1,131 @@
+//! One node, as it is or as it would be with some pods added and others gone.
+
+use super::{ImageState, Snapshot};
+use crate::intern::{Labels, Symbol};
+use crate::node::{NodeIdx, NodeInfo, Taint};
+use crate::pod::{HostPort, PodInfo};
+use crate::resources::Resources;
+
+/// Pods to think onto a node, and pods to think away from it: deltas, never a copy of the node.
+#[derive(Default)]
+pub struct Overlay<'a> {
+    added: Vec<&'a PodInfo>,
+    removed: Vec<&'a PodInfo>,
+    plus: Resources,
+    minus: Resources,
+}
+
+impl<'a> Overlay<'a> {
+    /// No change.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Thinks a pod onto the node.
+    pub fn add(&mut self, pod: &'a PodInfo) {
+        self.plus.add(&pod.resources.placed);
+        self.added.push(pod);
+    }
+
+    /// Thinks a pod that is on the node away.
+    pub fn remove(&mut self, pod: &'a PodInfo) {
+        self.minus.add(&pod.resources.placed);
+        self.removed.push(pod);
+    }
+}
+
+/// One node, possibly under an overlay.
+#[derive(Clone, Copy)]
+pub struct NodeView<'a> {
+    snapshot: Snapshot<'a>,
+    idx: NodeIdx,
+    overlay: Option<&'a Overlay<'a>>,
+}
+
+impl<'a> NodeView<'a> {
+    pub(super) fn new(snapshot: Snapshot<'a>, idx: NodeIdx) -> Self {
+        Self { snapshot, idx, overlay: None }
+    }
+
+    /// The same node with `overlay` in place of the one it had.
+    #[must_use]
+    pub fn with(self, overlay: &'a Overlay<'a>) -> Self {
+        Self { overlay: Some(overlay), ..self }
+    }
+
+    /// The snapshot this is a part of. What it says of this node's pods lacks the overlay.
+    pub fn snapshot(&self) -> Snapshot<'a> {
+        self.snapshot
+    }
+
+    /// The node's slot.
+    pub fn idx(&self) -> NodeIdx {
+        self.idx
+    }
+
+    /// The node's object.
+    pub fn info(&self) -> &'a NodeInfo {
+        self.snapshot.node_info(self.idx)
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> Symbol {
+        self.info().name
+    }
+
+    /// The node's labels.
+    pub fn labels(&self) -> Labels<'a> {
+        self.snapshot.node_labels(self.idx)
+    }
+
+    /// The node's taints.
+    pub fn taints(&self) -> &'a [Taint] {
+        self.snapshot.tables().taints(self.info().taints)
+    }
+
+    /// Pods the overlay thinks onto the node.
+    pub fn added(&self) -> &'a [&'a PodInfo] {
+        self.overlay.map_or(&[], |o| &o.added)
+    }
+
+    /// Pods the overlay thinks away from the node.
+    pub fn removed(&self) -> &'a [&'a PodInfo] {
+        self.overlay.map_or(&[], |o| &o.removed)
+    }
+
+    /// How many pods are on the node.
+    pub fn pod_count(&self) -> i64 {
+        let here = self.snapshot.columns().pods[self.idx.index()];
+        here + self.added().len() as i64 - self.removed().len() as i64
+    }
+
+    /// The pods on the node, in no meaningful order.
+    pub fn pods(&self) -> impl Iterator<Item = &'a PodInfo> + Clone {
+        let removed = self.removed();
+        let here = self.snapshot.pods_on(self.idx);
+        here.filter(move |p| removed.iter().all(|r| r.uid != p.uid)).chain(self.added().iter().copied())
+    }
+
+    /// What the node's pods take.
+    pub fn requested(&self) -> Resources {
+        let mut requested = self.snapshot.requested(self.idx).clone();
+        if let Some(overlay) = self.overlay {
+            requested.add(&overlay.plus);
+            requested.subtract(&overlay.minus);
+        }
+        requested
+    }
+
+    /// Host ports in use on the node.
+    pub fn host_ports(&self) -> Vec<HostPort> {
+        match self.overlay {
+            None => self.snapshot.host_ports(self.idx).iter().map(|&(port, _)| port).collect(),
+            Some(_) => self.pods().flat_map(|pod| pod.ports.iter().copied()).collect(),
+        }
+    }
+
+    /// What the node knows of an image it has.
+    pub fn image(&self, name: Symbol) -> Option<ImageState> {
+        self.snapshot.image(self.idx, name)
+    }
+}

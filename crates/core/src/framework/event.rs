@@ -1,0 +1,127 @@
+//! What happened in the cluster, as far as it may make a rejected pod schedulable.
+//!
+//! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as in `machinery.md` 1.12.
+
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+
+/// Whether an event is worth another attempt for a pod (upstream `QueueingHint`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// The event changes nothing for the pod.
+    Skip,
+    /// The event may make the pod schedulable.
+    Queue,
+}
+
+impl Hint {
+    /// [`Hint::Queue`] when `worth` holds.
+    pub fn queue_if(worth: bool) -> Self {
+        if worth { Self::Queue } else { Self::Skip }
+    }
+}
+
+/// What happened to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeAction {
+    /// The node is new.
+    Add,
+    /// The node is gone.
+    Delete,
+    /// `status.allocatable` changed.
+    UpdateAllocatable,
+    /// Labels changed.
+    UpdateLabel,
+    /// Taints changed, or `spec.unschedulable` went from true to false.
+    UpdateTaint,
+}
+
+/// What happened to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodAction {
+    /// The pod is new, or new on its node.
+    Add,
+    /// The pod is gone, or ended.
+    Delete,
+    /// Labels changed.
+    UpdateLabel,
+    /// A resource request went down.
+    UpdateScaleDown,
+    /// The last scheduling gate is gone.
+    UpdateGatesEliminated,
+    /// The number of tolerations changed.
+    UpdateToleration,
+    /// Something else changed.
+    Update,
+}
+
+/// A change of the cluster that may wake pods.
+#[derive(Clone, Copy, Debug)]
+pub enum ClusterEvent<'a> {
+    /// Something happened to a node; `old` is absent for Add, `new` for Delete.
+    Node {
+        /// What happened.
+        action: NodeAction,
+        /// The node before.
+        old: Option<&'a NodeInfo>,
+        /// The node after.
+        new: Option<&'a NodeInfo>,
+    },
+    /// Something happened to a pod that is on a node (or assumed there); `old` is absent for Add, `new` for Delete.
+    AssignedPod {
+        /// What happened.
+        action: PodAction,
+        /// The pod before.
+        old: Option<&'a PodInfo>,
+        /// The pod after.
+        new: Option<&'a PodInfo>,
+    },
+    /// A pending pod itself changed; only that pod is asked.
+    OwnPod {
+        /// What happened.
+        action: PodAction,
+        /// The pod before.
+        old: &'a PodInfo,
+        /// The pod after.
+        new: &'a PodInfo,
+    },
+    /// A Service, ReplicaSet, namespace or another object that plugins read changed. Upstream wakes nobody.
+    Other,
+    /// The pod has waited longer than the limit of the unschedulable pool: everything matches.
+    UnschedulableTimeout,
+}
+
+impl ClusterEvent<'_> {
+    /// Upstream's label of the event in `scheduler_queue_incoming_pods_total`.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Node { action, .. } => match action {
+                NodeAction::Add => "NodeAdd",
+                NodeAction::Delete => "NodeDelete",
+                NodeAction::UpdateAllocatable => "NodeUpdateNodeAllocatable",
+                NodeAction::UpdateLabel => "NodeUpdateNodeLabel",
+                NodeAction::UpdateTaint => "NodeUpdateNodeTaint",
+            },
+            Self::AssignedPod { action, .. } => match action {
+                PodAction::Add => "AssignedPodAdd",
+                PodAction::Delete => "AssignedPodDelete",
+                PodAction::UpdateLabel => "AssignedPodUpdatePodLabel",
+                PodAction::UpdateScaleDown => "AssignedPodUpdatePodScaleDown",
+                PodAction::UpdateGatesEliminated => "AssignedPodUpdatePodSchedulingGatesEliminated",
+                PodAction::UpdateToleration => "AssignedPodUpdatePodToleration",
+                PodAction::Update => "AssignedPodUpdate",
+            },
+            Self::OwnPod { action, .. } => match action {
+                PodAction::Add => "UnschedulablePodAdd",
+                PodAction::Delete => "UnschedulablePodDelete",
+                PodAction::UpdateLabel => "UnschedulablePodUpdatePodLabel",
+                PodAction::UpdateScaleDown => "UnschedulablePodUpdatePodScaleDown",
+                PodAction::UpdateGatesEliminated => "UnschedulablePodUpdatePodSchedulingGatesEliminated",
+                PodAction::UpdateToleration => "UnschedulablePodUpdatePodToleration",
+                PodAction::Update => "UnschedulablePodUpdate",
+            },
+            Self::Other => "Other",
+            Self::UnschedulableTimeout => "UnschedulableTimeout",
+        }
+    }
+}

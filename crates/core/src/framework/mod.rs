@@ -1,0 +1,18 @@
+//! What a plugin is: the traits of the extension points and the words they answer with.
+//!
+//! Names no plugin; only `crate::registry` does. Upstream: `kube-scheduler/framework/interface.go`.
+
+pub mod event;
+pub mod plugin;
+
+pub mod status;
+
+pub use event::{ClusterEvent, Hint, NodeAction, PodAction};
+pub use plugin::{DependsOn, FilterPlugin, FilterRule, Prepared, ScorePlugin, ScoreRule};
+pub use status::{Code, CycleError, Reason, Rejection, Verdict};
+
+/// A plugin's name, as in KubeSchedulerConfiguration.
+pub type PluginName = &'static str;
+
+/// The highest normalized score of a node (upstream `MaxNodeScore`).
+pub const MAX_NODE_SCORE: i64 = 100;

@@ -1,0 +1,106 @@
+//! The traits of filter and score plugins.
+//!
+//! A plugin prepares a pod once and returns a *rule*: an owned object of ids and numbers that judges nodes. Not
+//! returning one is upstream's Skip. Rules work on sets of nodes; [`FilterRule::check`] is the scalar twin that gives
+//! reasons, works under an overlay of added and removed pods, and is the oracle of the set path.
+
+use super::PluginName;
+use super::event::{ClusterEvent, Hint};
+use super::status::{CycleError, Rejection, Verdict};
+use crate::cache::{NodeView, Snapshot};
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+/// What preparing a pod came to (upstream's PreFilter and PreScore).
+pub enum Prepared<R: ?Sized> {
+    /// The plugin has nothing to say of this pod; it takes no further part in the decision.
+    Skip,
+    /// No node can take the pod.
+    Rejected(Rejection),
+    /// The cycle ends.
+    Failed(CycleError),
+    /// The plugin judges nodes by `rule`, and if `only` is given, no node outside it can take the pod.
+    Run {
+        /// The plugin's state for this pod.
+        rule: Box<R>,
+        /// The nodes PreFilter narrowed the search to, ascending; they may be none.
+        only: Option<Vec<NodeIdx>>,
+    },
+}
+
+/// What can change a filter rule's verdict on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DependsOn {
+    /// The node object alone.
+    NodeSpec,
+    /// The node object and the pods on that node.
+    NodeUsage,
+    /// Pods and nodes anywhere.
+    Cluster,
+}
+
+/// A plugin with PreFilter or Filter.
+pub trait FilterPlugin: Send + Sync {
+    /// Upstream's name, as in KubeSchedulerConfiguration.
+    fn name(&self) -> PluginName;
+
+    /// PreFilter: what the plugin needs to know of this pod, over the whole snapshot.
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule>;
+
+    /// QueueingHint: whether `event` may make `pod`, which this plugin rejected, schedulable.
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint;
+}
+
+/// A filter plugin's state for one pod.
+pub trait FilterRule: Send {
+    /// What can change a verdict.
+    fn depends_on(&self) -> DependsOn;
+
+    /// Patches the rule after pods or nodes changed on `nodes`, where it outlives a decision.
+    fn touched(&mut self, _snapshot: Snapshot<'_>, _nodes: &[NodeIdx]) {}
+
+    /// Takes out of `feasible` the nodes that cannot take the pod.
+    ///
+    /// # Errors
+    /// When the cycle must end, as [`Verdict::Failed`] of any node in the set does.
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        let mut failed = Ok(());
+        feasible.retain(|node| match self.check(&snapshot.node(node)) {
+            Verdict::Fits => true,
+            Verdict::Rejected(_) => false,
+            Verdict::Failed(error) => {
+                failed = Err(error);
+                false
+            }
+        });
+        failed
+    }
+
+    /// The same verdict for one node, with reasons, and with the view's overlay applied.
+    fn check(&self, node: &NodeView<'_>) -> Verdict;
+}
+
+/// A plugin with Score.
+pub trait ScorePlugin: Send + Sync {
+    /// Upstream's name, as in KubeSchedulerConfiguration.
+    fn name(&self) -> PluginName;
+
+    /// PreScore: what the plugin needs to know of this pod to score `feasible`.
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, feasible: &NodeSet) -> Prepared<dyn ScoreRule>;
+}
+
+/// A score plugin's state for one pod.
+pub trait ScoreRule: Send {
+    /// Patches the rule after pods or nodes changed on `nodes`, where it outlives a decision.
+    fn touched(&mut self, _snapshot: Snapshot<'_>, _nodes: &[NodeIdx]) {}
+
+    /// Writes the raw score of each feasible node, one cell per node in set order.
+    ///
+    /// # Errors
+    /// When the cycle must end.
+    fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError>;
+
+    /// NormalizeScore: maps raw scores to 0..=100; what it leaves outside ends the cycle with an error.
+    fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, _raw: &mut [i64]) {}
+}

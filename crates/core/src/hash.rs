@@ -1,0 +1,51 @@
+//! Maps whose layout is the same in every run. Strings are hashed with SipHash, small ids with one multiplication.
+//!
+//! Iteration order of these maps is a function of what was inserted, never of the process. It is still no order a
+//! decision may depend on: sort, or use a `BTreeMap`, where order shows.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "the one place that names std's maps, with hashers that are fixed"
+)]
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
+
+/// A map with string or composite keys.
+pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+/// A set with string or composite keys.
+pub type FixedSet<K> = HashSet<K, BuildHasherDefault<DefaultHasher>>;
+/// A map keyed by one or two interned ids.
+pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+/// A set of interned ids.
+pub type IdSet<K> = HashSet<K, BuildHasherDefault<IdHasher>>;
+
+/// Hashes interned ids: they are dense and not chosen by users, so one multiplication spreads them well enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdHasher(u64);
+
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(26) ^ value).wrapping_mul(SPREAD);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}

@@ -1,0 +1,127 @@
+//! A set of nodes, one bit per slot.
+
+use crate::node::NodeIdx;
+
+const BITS: usize = u64::BITS as usize;
+
+/// A set of nodes. Iteration is by slot, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSet {
+    words: Vec<u64>,
+}
+
+impl NodeSet {
+    /// A set of no nodes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a node; whether it was absent.
+    pub fn insert(&mut self, node: NodeIdx) -> bool {
+        let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let absent = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        absent
+    }
+
+    /// Takes a node out; whether it was there.
+    pub fn remove(&mut self, node: NodeIdx) -> bool {
+        let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));
+        let Some(word) = self.words.get_mut(word) else { return false };
+        let present = *word & bit != 0;
+        *word &= !bit;
+        present
+    }
+
+    /// Whether a node is in the set.
+    pub fn contains(&self, node: NodeIdx) -> bool {
+        self.words.get(node.index() / BITS).is_some_and(|w| w & (1u64 << (node.index() % BITS)) != 0)
+    }
+
+    /// How many nodes are in the set.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    /// Whether no node is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&w| w == 0)
+    }
+
+    /// The nodes, by slot.
+    pub fn iter(&self) -> impl Iterator<Item = NodeIdx> + '_ {
+        self.words.iter().enumerate().flat_map(|(at, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                if rest == 0 {
+                    return None;
+                }
+                let bit = rest.trailing_zeros();
+                rest &= rest - 1;
+                Some(NodeIdx((at * BITS) as u32 + bit))
+            })
+        })
+    }
+
+    /// Keeps the nodes for which `keep` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(NodeIdx) -> bool) {
+        for (at, word) in self.words.iter_mut().enumerate() {
+            let mut rest = *word;
+            while rest != 0 {
+                let bit = rest.trailing_zeros();
+                rest &= rest - 1;
+                if !keep(NodeIdx((at * BITS) as u32 + bit)) {
+                    *word &= !(1u64 << bit);
+                }
+            }
+        }
+    }
+
+    /// Keeps the nodes that are in `other` too.
+    pub fn intersect(&mut self, other: &Self) {
+        for (at, word) in self.words.iter_mut().enumerate() {
+            *word &= other.words.get(at).copied().unwrap_or(0);
+        }
+    }
+
+    /// Takes out the nodes of `other`.
+    pub fn subtract(&mut self, other: &Self) {
+        for (word, gone) in self.words.iter_mut().zip(&other.words) {
+            *word &= !gone;
+        }
+    }
+}
+
+impl FromIterator<NodeIdx> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeIdx>>(nodes: I) -> Self {
+        let mut set = Self::new();
+        for node in nodes {
+            set.insert(node);
+        }
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_its_members_in_slot_order() {
+        let mut set: NodeSet = [130, 2, 64, 63].map(NodeIdx).into_iter().collect();
+        assert_eq!(set.iter().map(|n| n.0).collect::<Vec<_>>(), [2, 63, 64, 130]);
+        assert!(!set.insert(NodeIdx(64)));
+        assert!(set.remove(NodeIdx(64)) && !set.remove(NodeIdx(64)) && !set.remove(NodeIdx(9_999)));
+        set.retain(|n| n.0 != 2);
+        assert_eq!((set.len(), set.contains(NodeIdx(63)), set.contains(NodeIdx(2))), (2, true, false));
+        let other: NodeSet = [NodeIdx(63)].into_iter().collect();
+        let mut both = set.clone();
+        both.intersect(&other);
+        assert_eq!(both, other);
+        set.subtract(&other);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [NodeIdx(130)]);
+    }
+}

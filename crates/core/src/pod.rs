@@ -1,0 +1,232 @@
+//! Pods as the engine sees them: ids and numbers, parsed once.
+
+use crate::intern::{LabelSetId, Symbol};
+use crate::node::{Taint, TaintEffect};
+use crate::resources::PodResources;
+use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity, Selector};
+use std::sync::Arc;
+
+/// A pod's uid.
+pub type Uid = Arc<str>;
+
+/// A pod object, reduced to what a decision reads and what an answer about it must name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodInfo {
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.namespace`.
+    pub namespace: Symbol,
+    /// `metadata.resourceVersion`, for the events about this pod.
+    pub resource_version: Box<str>,
+    /// `metadata.generation`, for `observedGeneration` of its condition.
+    pub generation: i64,
+    /// `metadata.labels`.
+    pub labels: LabelSetId,
+    /// The controlling owner, where it is of a kind that constrains default spreading.
+    pub owner: Option<Controller>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `spec.schedulerName`.
+    pub scheduler_name: Symbol,
+    /// `spec.nodeName`.
+    pub node_name: Option<Symbol>,
+    /// `status.nominatedNodeName`.
+    pub nominated_node: Option<Symbol>,
+    /// `spec.priority`; 0 when absent.
+    pub priority: i32,
+    /// Names of `spec.schedulingGates`, in order.
+    pub gates: Box<[Symbol]>,
+    /// What the pod asks for and takes.
+    pub resources: PodResources,
+    /// Host ports of regular and restartable init containers.
+    pub ports: Box<[HostPort]>,
+    /// `spec.tolerations`.
+    pub tolerations: Box<[Toleration]>,
+    /// `spec.nodeSelector` and required node affinity.
+    pub node_affinity: RequiredNodeAffinity,
+    /// Preferred node affinity; `None` when the field is absent.
+    pub preferred_node_affinity: Option<Parsed<PreferredNodeTerm>>,
+    /// Pod affinity and anti-affinity; `None` when both are absent.
+    pub pod_affinity: Option<Box<PodAffinity>>,
+    /// `spec.topologySpreadConstraints`.
+    pub spread: Box<[SpreadConstraint]>,
+    /// Normalized names of the images of init containers, containers and image volumes, repeated as they are.
+    pub images: Box<[Symbol]>,
+    /// Number of init containers and containers.
+    pub containers: u32,
+    /// The PodScheduled condition as the API server has it.
+    pub scheduled: Option<ScheduledCondition>,
+}
+
+impl PodInfo {
+    /// Whether the pod is on a node, or on its way there by someone's word.
+    pub fn is_assigned(&self) -> bool {
+        self.node_name.is_some()
+    }
+
+    /// Whether the pod has required anti-affinity terms.
+    pub fn has_required_anti_affinity(&self) -> bool {
+        let terms = self.pod_affinity.as_ref().map(|a| &a.required_anti_affinity);
+        terms.is_some_and(|terms| terms.as_ref().is_ok_and(|t| !t.is_empty()))
+    }
+}
+
+/// A list parsed from the API, or the text of the error that voids the whole list.
+pub type Parsed<T> = Result<Box<[T]>, Box<str>>;
+
+/// A controlling owner of a kind whose selector joins the default spreading selector (`plugins.md` 6.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Controller {
+    /// What it is.
+    pub kind: ControllerKind,
+    /// Its name, in the pod's namespace.
+    pub name: Symbol,
+}
+
+/// The kinds of [`Controller`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ControllerKind {
+    /// `v1 ReplicationController`.
+    ReplicationController,
+    /// `apps/v1 ReplicaSet`.
+    ReplicaSet,
+    /// `apps/v1 StatefulSet`.
+    StatefulSet,
+}
+
+/// A port on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// The address; `known::ANY_ADDRESS` when none is given.
+    pub address: Symbol,
+    /// The protocol; `known::TCP` when none is given.
+    pub protocol: Symbol,
+    /// The port, greater than 0.
+    pub port: i32,
+}
+
+/// A toleration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Toleration {
+    /// The taint key; `None` tolerates every key.
+    pub key: Option<Symbol>,
+    /// How the value is compared.
+    pub operator: TolerationOperator,
+    /// The value; the empty text when absent.
+    pub value: Symbol,
+    /// The effect; `None` tolerates every effect.
+    pub effect: Option<TaintEffect>,
+}
+
+/// How a toleration compares values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TolerationOperator {
+    /// Values must be equal; the default.
+    Equal,
+    /// Any value.
+    Exists,
+    /// `Lt`, `Gt` and unknown words: never tolerates with default feature gates.
+    Never,
+}
+
+impl Toleration {
+    /// Whether this tolerates `taint` (upstream `api/core/v1/toleration.go#ToleratesTaint`).
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        self.effect.is_none_or(|effect| effect == taint.effect)
+            && self.key.is_none_or(|key| key == taint.key)
+            && match self.operator {
+                TolerationOperator::Equal => self.value == taint.value,
+                TolerationOperator::Exists => true,
+                TolerationOperator::Never => false,
+            }
+    }
+}
+
+/// A preferred node selector term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PreferredNodeTerm {
+    /// What a matching node gains.
+    pub weight: i32,
+    /// What must match.
+    pub term: NodeSelectorTerm,
+}
+
+/// A pod's `podAffinity` and `podAntiAffinity`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodAffinity {
+    /// `podAffinity.requiredDuringSchedulingIgnoredDuringExecution`.
+    pub required_affinity: Parsed<PodAffinityTerm>,
+    /// `podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution`.
+    pub required_anti_affinity: Parsed<PodAffinityTerm>,
+    /// `podAffinity.preferredDuringSchedulingIgnoredDuringExecution`.
+    pub preferred_affinity: Parsed<WeightedPodAffinityTerm>,
+    /// `podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution`.
+    pub preferred_anti_affinity: Parsed<WeightedPodAffinityTerm>,
+}
+
+/// A pod affinity term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodAffinityTerm {
+    /// Namespaces by name; the pod's own when neither names nor a selector are given.
+    pub namespaces: Box<[Symbol]>,
+    /// `namespaceSelector`; [`Selector::Nothing`] when absent.
+    pub namespace_selector: Selector,
+    /// `labelSelector`; [`Selector::Nothing`] when absent.
+    pub selector: Selector,
+    /// The node label whose values are the domains.
+    pub topology_key: Symbol,
+}
+
+/// A preferred pod affinity term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WeightedPodAffinityTerm {
+    /// The term.
+    pub term: PodAffinityTerm,
+    /// Its weight.
+    pub weight: i32,
+}
+
+/// A topology spread constraint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SpreadConstraint {
+    /// `maxSkew`.
+    pub max_skew: i32,
+    /// The node label whose values are the domains.
+    pub topology_key: Symbol,
+    /// `whenUnsatisfiable`.
+    pub when_unsatisfiable: WhenUnsatisfiable,
+    /// `labelSelector` with `matchLabelKeys` folded in, or why it cannot be parsed.
+    pub selector: Result<Selector, Box<str>>,
+    /// `minDomains`; 1 when absent.
+    pub min_domains: i32,
+    /// `nodeAffinityPolicy` is not Ignore: nodes the pod's node affinity excludes are not counted.
+    pub honor_node_affinity: bool,
+    /// `nodeTaintsPolicy` is Honor: nodes with taints the pod does not tolerate are not counted.
+    pub honor_node_taints: bool,
+}
+
+/// What a spread constraint is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WhenUnsatisfiable {
+    /// A filter.
+    DoNotSchedule,
+    /// A score.
+    ScheduleAnyway,
+    /// A word upstream does not know: the constraint does nothing, and still counts as one of the pod's own.
+    Unknown,
+}
+
+/// The PodScheduled condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduledCondition {
+    /// `status`: `True`, `False` or `Unknown`.
+    pub status: Box<str>,
+    /// `reason`.
+    pub reason: Box<str>,
+    /// `message`.
+    pub message: Box<str>,
+    /// `lastTransitionTime`, as the API server writes it; empty when absent.
+    pub last_transition_time: Box<str>,
+}

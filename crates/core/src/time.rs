@@ -1,0 +1,57 @@
+//! Time as the engine knows it: a number that comes in with every call. Nothing here reads a clock.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A point in time: nanoseconds since the Unix epoch, on a clock of the caller's that never runs backwards.
+///
+/// Wall time and not merely an opaque instant, because backoff ends on whole seconds of the wall clock
+/// (upstream `pkg/scheduler/backend/queue/backoff_queue.go`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+impl Time {
+    /// The point `nanos` nanoseconds after the Unix epoch.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The point `seconds` seconds after the Unix epoch.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(seconds * NANOS_PER_SECOND)
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The whole second this point lies in.
+    #[must_use]
+    pub const fn truncate_to_second(self) -> Self {
+        Self(self.0 - self.0 % NANOS_PER_SECOND)
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    fn add(self, wait: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub for Time {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
