@@ -4,6 +4,8 @@
 //! come in; a decision works on ids and numbers; text comes back only for messages. See ARCHITECTURE.md.
 
 pub mod cache;
+pub mod effect;
+pub mod event;
 pub mod framework;
 pub mod hash;
 pub mod intern;
@@ -11,6 +13,7 @@ pub mod node;
 pub mod node_set;
 pub mod plugins;
 pub mod pod;
+pub mod report;
 pub mod resources;
 pub mod rng;
 pub mod selector;

@@ -5,7 +5,7 @@ use crate::node::NodeIdx;
 const BITS: usize = u64::BITS as usize;
 
 /// A set of nodes. Iteration is by slot, ascending.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct NodeSet {
     words: Vec<u64>,
 }
@@ -94,6 +94,16 @@ impl NodeSet {
         }
     }
 }
+
+impl PartialEq for NodeSet {
+    fn eq(&self, other: &Self) -> bool {
+        let (short, long) = if self.words.len() < other.words.len() { (self, other) } else { (other, self) };
+        let (head, tail) = long.words.split_at(short.words.len());
+        head == short.words && tail.iter().all(|&word| word == 0)
+    }
+}
+
+impl Eq for NodeSet {}
 
 impl FromIterator<NodeIdx> for NodeSet {
     fn from_iter<I: IntoIterator<Item = NodeIdx>>(nodes: I) -> Self {

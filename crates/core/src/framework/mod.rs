@@ -1,6 +1,6 @@
 //! What a plugin is: the traits of the extension points and the words they answer with.
 //!
-//! Names no plugin; only `crate::registry` does. Upstream: `kube-scheduler/framework/interface.go`.
+//! Names no plugin; only `registry` does. Upstream: `kube-scheduler/framework/interface.go`.
 
 pub mod event;
 pub mod plugin;

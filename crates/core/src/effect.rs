@@ -1,0 +1,95 @@
+//! What goes out of the engine: requests as plain data. The shell carries them out and answers with events.
+
+use crate::pod::Uid;
+
+/// A pod, as a request names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: Uid,
+}
+
+/// A request to the outside. Each takes one credit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// POST a Binding with the pod's uid. Answered by [`crate::event::Event::BindFinished`].
+    Bind {
+        /// The pod.
+        pod: PodRef,
+        /// The name of the node.
+        node: String,
+    },
+    /// GET the pod and say what became of its binding. Answered by [`crate::event::Event::Settled`].
+    Settle {
+        /// The pod.
+        pod: PodRef,
+    },
+    /// PATCH the pod's status. Not answered: the watch shows it.
+    Patch(StatusPatch),
+    /// Create or count an Event of events.k8s.io/v1. Not answered.
+    Record(Record),
+}
+
+/// A change of a pod's status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusPatch {
+    /// The pod.
+    pub pod: PodRef,
+    /// PodScheduled=False, and why.
+    pub condition: Unscheduled,
+}
+
+/// The condition PodScheduled=False.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unscheduled {
+    /// `Unschedulable` or `SchedulerError`.
+    pub reason: &'static str,
+    /// The whole text, however long.
+    pub message: String,
+    /// `observedGeneration`: the pod's `metadata.generation`.
+    pub observed_generation: i64,
+    /// `lastTransitionTime` to keep, since PodScheduled was False before; `None` when it becomes so now.
+    pub since: Option<String>,
+}
+
+/// An event about a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The pod.
+    pub pod: PodRef,
+    /// `metadata.resourceVersion` of the pod as it was decided about.
+    pub resource_version: String,
+    /// The profile's name, which is the reporting controller.
+    pub scheduler_name: String,
+    /// `Normal` or `Warning`.
+    pub severity: Severity,
+    /// For example `FailedScheduling`.
+    pub reason: &'static str,
+    /// For example `Scheduling`.
+    pub action: &'static str,
+    /// The text, not yet cut to the API's limit.
+    pub note: String,
+}
+
+/// The type of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// `Normal`.
+    Normal,
+    /// `Warning`.
+    Warning,
+}
+
+impl Severity {
+    /// The type as the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What comes into the engine: the state of watched objects, and the answers to effects.
+//!
+//! Object events are levels, not edges: `…Applied` carries the object as it is now, however often it is repeated. Order
+//! holds within a kind, never across kinds.
+
+use crate::cache::Service;
+use crate::intern::{LabelSetId, Symbol};
+use crate::node::NodeInfo;
+use crate::pod::{ControllerKind, PodInfo, Uid};
+use crate::selector::Requirement;
+
+/// The kinds of watched objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Pods that have not ended.
+    Pod,
+    /// Nodes.
+    Node,
+    /// Namespaces.
+    Namespace,
+    /// Services.
+    Service,
+    /// ReplicationControllers.
+    ReplicationController,
+    /// ReplicaSets.
+    ReplicaSet,
+    /// StatefulSets.
+    StatefulSet,
+}
+
+impl Kind {
+    /// All kinds; nothing is decided before each has delivered its first list.
+    pub const ALL: [Self; 7] = [
+        Self::Pod,
+        Self::Node,
+        Self::Namespace,
+        Self::Service,
+        Self::ReplicationController,
+        Self::ReplicaSet,
+        Self::StatefulSet,
+    ];
+
+    /// The kind as the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::Node => "Node",
+            Self::Namespace => "Namespace",
+            Self::Service => "Service",
+            Self::ReplicationController => "ReplicationController",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::StatefulSet => "StatefulSet",
+        }
+    }
+
+    /// The kind of a controller.
+    pub fn of_controller(kind: ControllerKind) -> Self {
+        match kind {
+            ControllerKind::ReplicationController => Self::ReplicationController,
+            ControllerKind::ReplicaSet => Self::ReplicaSet,
+            ControllerKind::StatefulSet => Self::StatefulSet,
+        }
+    }
+}
+
+/// The identity of a watched object, as its deletion names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectKey {
+    /// A pod, by uid: a new pod of the same name is another pod.
+    Pod(Uid),
+    /// A node, by name.
+    Node(Symbol),
+    /// A namespace, by name.
+    Namespace(Symbol),
+    /// A Service, by namespace and name.
+    Service(Symbol, Symbol),
+    /// A controller, by kind, namespace and name.
+    Controller(ControllerKind, Symbol, Symbol),
+}
+
+/// One thing that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A list of this kind begins; what it does not name by [`Event::ListEnded`] is gone.
+    ListBegan(Kind),
+    /// The list is complete.
+    ListEnded(Kind),
+    /// A pod as it is now.
+    PodApplied(Box<PodInfo>),
+    /// A node as it is now.
+    NodeApplied(Box<NodeInfo>),
+    /// A namespace as it is now.
+    NamespaceApplied {
+        /// Its name.
+        name: Symbol,
+        /// Its labels.
+        labels: LabelSetId,
+    },
+    /// A Service as it is now.
+    ServiceApplied {
+        /// Its namespace.
+        namespace: Symbol,
+        /// Its name.
+        name: Symbol,
+        /// What default spreading reads of it.
+        service: Service,
+    },
+    /// A controller as it is now.
+    ControllerApplied {
+        /// What it is.
+        kind: ControllerKind,
+        /// Its namespace.
+        namespace: Symbol,
+        /// Its name.
+        name: Symbol,
+        /// What its selector demands; nothing when it has none or it cannot be parsed.
+        demands: Box<[Requirement]>,
+    },
+    /// An object is gone. For pods also: has ended.
+    Gone(ObjectKey),
+    /// An object of this identity is listed, and cannot be read: what was known of it stays, and the list names it.
+    Unreadable(ObjectKey),
+    /// A binding was answered, or not.
+    BindFinished {
+        /// The pod.
+        uid: Uid,
+        /// What came of it.
+        outcome: BindOutcome,
+    },
+    /// The API server was asked what became of a binding of unknown outcome.
+    Settled {
+        /// The pod.
+        uid: Uid,
+        /// What it said.
+        found: Found,
+    },
+    /// The outside takes this many more effects.
+    Credits(usize),
+}
+
+/// What came of a binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BindOutcome {
+    /// The API server accepted it. The watch, not this, turns the pod from assumed to added.
+    Accepted,
+    /// The API server refused it, or it surely never got there.
+    Refused {
+        /// The error's text, as upstream's client gives it.
+        message: String,
+    },
+    /// It may or may not have been carried out: a deadline passed, or the connection broke.
+    Unknown {
+        /// What was seen.
+        message: String,
+    },
+}
+
+/// What the API server says of a pod whose binding has an unknown outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is bound to the node of this name.
+    Bound(String),
+    /// It is not bound.
+    Unbound,
+    /// There is no pod of that uid any more.
+    Gone,
+    /// No answer; to be asked again.
+    NoAnswer,
+}

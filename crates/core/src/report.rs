@@ -1,0 +1,48 @@
+//! What a decision was and how it came about; every decision carries one.
+
+use crate::effect::PodRef;
+use crate::framework::PluginName;
+use crate::time::Time;
+
+/// The account of one attempt to schedule a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The pod.
+    pub pod: PodRef,
+    /// The name of the profile that decided.
+    pub profile: String,
+    /// Which attempt this was, from 1.
+    pub attempt: u32,
+    /// When the pod first came to the active queue.
+    pub first_queued: Time,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A node was found; the binding is on its way.
+    Placed {
+        /// The node's name.
+        node: String,
+        /// How many nodes there are.
+        nodes: usize,
+        /// How many of them could take the pod.
+        feasible: usize,
+    },
+    /// No node can take the pod.
+    Unschedulable {
+        /// The text of the FailedScheduling event.
+        message: String,
+        /// The plugins that rejected it.
+        rejectors: Vec<PluginName>,
+    },
+    /// The attempt failed.
+    Error {
+        /// The text of the FailedScheduling event.
+        message: String,
+    },
+    /// There was nothing to decide: the pod is being deleted.
+    Skipped,
+}
