@@ -1,1 +1,2 @@
 //! The shell.
+pub mod metrics;

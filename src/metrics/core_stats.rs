@@ -1,0 +1,119 @@
+//! What the core tells about itself on a scrape, and the families made of it.
+//!
+//! Plain numbers only: the core counts, the shell names. Nothing here asks the core; see [`super::Exposition`].
+
+use std::borrow::Cow;
+
+use futures::future::BoxFuture;
+use prometheus::proto::MetricFamily;
+
+use super::families;
+use super::text::{Plain, plain_family};
+
+/// A label value: a fixed name, or one from the configuration.
+pub type Label = Cow<'static, str>;
+
+/// Asks the core for its numbers. `None` when it cannot answer, as while it shuts down; an answer that
+/// does not come is cut off by the exposition.
+pub type CoreSource = Box<dyn Fn() -> BoxFuture<'static, Option<CoreStats>> + Send + Sync>;
+
+/// The state of the core at one moment, as its gauges and counters show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoreStats {
+    /// Pods that wait, by queue.
+    pub pending: PendingPods,
+    /// Unschedulable pods by what rejected them; a pod counts once per plugin.
+    pub unschedulable: Vec<UnschedulablePods>,
+    /// Pods put into each queue since the start, by the event that put them there.
+    pub incoming: Vec<IncomingPods>,
+    /// Events kept for pods that are being decided, by event; `PodPopped` among them.
+    pub inflight_events: Vec<(Label, u64)>,
+    /// Objects in the cache.
+    pub cache: CacheSizes,
+    /// Pods scheduled after the periodic flush since the start: no event had woken them.
+    pub pods_rescued_by_flush: u64,
+    /// Objects quarantined since the start, because handling them panicked.
+    pub poison_objects: u64,
+}
+
+/// Number of pods in each queue; a pod being decided is in none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PendingPods {
+    /// Ready to be decided.
+    pub active: u64,
+    /// Waiting for their backoff to end.
+    pub backoff: u64,
+    /// Tried, failed, and waiting for an event.
+    pub unschedulable: u64,
+    /// Never tried, held by a PreEnqueue plugin.
+    pub gated: u64,
+}
+
+/// Unschedulable pods that one plugin of one profile rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnschedulablePods {
+    /// The plugin to blame, or `Extender`.
+    pub plugin: Label,
+    /// The `schedulerName` of the profile.
+    pub profile: Label,
+    /// How many pods.
+    pub pods: u64,
+}
+
+/// Pods that one event put into one queue since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncomingPods {
+    /// `active`, `backoff` or `unschedulable`.
+    pub queue: Label,
+    /// Upstream's label of the event, such as `UnschedulablePodAdd` or `BackoffComplete`.
+    pub event: Label,
+    /// How many pods.
+    pub pods: u64,
+}
+
+/// Number of objects in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheSizes {
+    /// Nodes.
+    pub nodes: u64,
+    /// Pods that have a node, the assumed ones included.
+    pub pods: u64,
+    /// Pods whose binding the watch has not yet confirmed.
+    pub assumed_pods: u64,
+}
+
+impl CoreStats {
+    /// The families of these numbers, in no order.
+    pub(super) fn families(&self) -> Vec<MetricFamily> {
+        let pending = [
+            ("active", self.pending.active),
+            ("backoff", self.pending.backoff),
+            ("unschedulable", self.pending.unschedulable),
+            ("gated", self.pending.gated),
+        ];
+        let cache = [
+            ("nodes", self.cache.nodes),
+            ("pods", self.cache.pods),
+            ("assumed_pods", self.cache.assumed_pods),
+        ];
+        let unschedulable =
+            self.unschedulable.iter().map(|row| ([&*row.plugin, &*row.profile], row.pods as f64));
+        let incoming = self.incoming.iter().map(|row| ([&*row.queue, &*row.event], row.pods as f64));
+        let inflight = self.inflight_events.iter().map(|(event, count)| ([&**event], *count as f64));
+        let rescued = self.pods_rescued_by_flush as f64;
+        vec![
+            plain_family(
+                &families::PENDING_PODS,
+                Plain::Gauge,
+                pending.map(|(queue, n)| ([queue], n as f64)),
+            ),
+            plain_family(&families::CACHE_SIZE, Plain::Gauge, cache.map(|(kind, n)| ([kind], n as f64))),
+            plain_family(&families::UNSCHEDULABLE_PODS, Plain::Gauge, unschedulable),
+            plain_family(&families::QUEUE_INCOMING_PODS, Plain::Counter, incoming),
+            plain_family(&families::INFLIGHT_EVENTS, Plain::Gauge, inflight),
+            plain_family(&families::POD_SCHEDULED_AFTER_FLUSH, Plain::Counter, [([], rescued)]),
+            plain_family(&families::PODS_RESCUED_BY_FLUSH, Plain::Counter, [([], rescued)]),
+            plain_family(&families::POISON_OBJECTS, Plain::Counter, [([], self.poison_objects as f64)]),
+        ]
+    }
+}

@@ -1,0 +1,275 @@
+//! The table of every metric family: name, HELP text, label keys and buckets.
+//!
+//! Families that kube-scheduler has carry its exact words, so that a dashboard or a recording rule
+//! written for it works unchanged (`pkg/scheduler/metrics/metrics.go`,
+//! `component-base/metrics/prometheus/restclient/metrics.go`). Ours begin with `supercargo_`. Nothing is recorded here.
+
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+};
+
+/// The upper bounds of a histogram's buckets, in the unit of its name; `+Inf` is implied.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Buckets {
+    /// Not a histogram.
+    None,
+    /// `start`, `start * factor`, … : `count` bounds, multiplied one after the other as Go does, so
+    /// that the rounding of each bound is the same.
+    Exponential { start: f64, factor: f64, count: usize },
+    /// Bounds written out.
+    Fixed(&'static [f64]),
+}
+
+/// What the metric means to a scraper, apart from its values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    /// HELP text, with upstream's stability prefix.
+    pub(super) help: &'static str,
+    /// Label keys, in the order in which values are given.
+    pub(super) labels: &'static [&'static str],
+    pub(super) buckets: Buckets,
+}
+
+/// Why a metric of the table always registers.
+const VALID: &str = "the family table has valid, unique names";
+
+impl Family {
+    pub(super) const fn new(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
+        Self { name, help, labels, buckets: Buckets::None }
+    }
+
+    const fn exponential(mut self, start: f64, factor: f64, count: usize) -> Self {
+        self.buckets = Buckets::Exponential { start, factor, count };
+        self
+    }
+
+    const fn fixed(mut self, bounds: &'static [f64]) -> Self {
+        self.buckets = Buckets::Fixed(bounds);
+        self
+    }
+
+    /// The upper bounds of the buckets, `+Inf` left out.
+    pub(super) fn bounds(&self) -> Vec<f64> {
+        match self.buckets {
+            Buckets::None => Vec::new(),
+            Buckets::Fixed(bounds) => bounds.to_vec(),
+            Buckets::Exponential { start, factor, count } => {
+                std::iter::successors(Some(start), |bound| Some(bound * factor)).take(count).collect()
+            }
+        }
+    }
+
+    pub(super) fn counter(&self, registry: &Registry) -> IntCounter {
+        registered(registry, IntCounter::new(self.name, self.help))
+    }
+
+    pub(super) fn counter_vec(&self, registry: &Registry) -> IntCounterVec {
+        registered(registry, IntCounterVec::new(Opts::new(self.name, self.help), self.labels))
+    }
+
+    pub(super) fn gauge_vec(&self, registry: &Registry) -> IntGaugeVec {
+        registered(registry, IntGaugeVec::new(Opts::new(self.name, self.help), self.labels))
+    }
+
+    pub(super) fn histogram(&self, registry: &Registry) -> Histogram {
+        let opts = HistogramOpts::new(self.name, self.help).buckets(self.bounds());
+        registered(registry, Histogram::with_opts(opts))
+    }
+
+    pub(super) fn histogram_vec(&self, registry: &Registry) -> HistogramVec {
+        let opts = HistogramOpts::new(self.name, self.help).buckets(self.bounds());
+        registered(registry, HistogramVec::new(opts, self.labels))
+    }
+}
+
+fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<M>) -> M {
+    let metric = metric.expect(VALID);
+    registry.register(Box::new(metric.clone())).expect(VALID);
+    metric
+}
+
+// What kube-scheduler has, recorded as it happens.
+
+pub(super) const SCHEDULE_ATTEMPTS: Family = Family::new(
+    "scheduler_schedule_attempts_total",
+    "[STABLE] Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, while 'error' means an internal scheduler problem.",
+    &["result", "profile"],
+);
+pub(super) const SCHEDULING_ATTEMPT_DURATION: Family = Family::new(
+    "scheduler_scheduling_attempt_duration_seconds",
+    "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)",
+    &["result", "profile"],
+)
+.exponential(0.001, 2.0, 15);
+pub(super) const SCHEDULING_ALGORITHM_DURATION: Family = Family::new(
+    "scheduler_scheduling_algorithm_duration_seconds",
+    "[ALPHA] Scheduling algorithm latency in seconds",
+    &[],
+)
+.exponential(0.001, 2.0, 15);
+pub(super) const POD_SCHEDULING_ATTEMPTS: Family = Family::new(
+    "scheduler_pod_scheduling_attempts",
+    "[STABLE] Number of attempts to successfully schedule a pod.",
+    &[],
+)
+.exponential(1.0, 2.0, 5);
+pub(super) const POD_SCHEDULING_SLI_DURATION: Family = Family::new(
+    "scheduler_pod_scheduling_sli_duration_seconds",
+    "[BETA] E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might involve multiple scheduling attempts.",
+    &["attempts"],
+)
+.exponential(0.01, 2.0, 20);
+pub(super) const EXTENSION_POINT_DURATION: Family = Family::new(
+    "scheduler_framework_extension_point_duration_seconds",
+    "[STABLE] Latency for running all plugins of a specific extension point.",
+    &["extension_point", "status", "profile"],
+)
+.exponential(0.0001, 2.0, 12);
+pub(super) const PLUGIN_EXECUTION_DURATION: Family = Family::new(
+    "scheduler_plugin_execution_duration_seconds",
+    "[ALPHA] Duration for running a plugin at a specific extension point.",
+    &["plugin", "extension_point", "status"],
+)
+.exponential(0.00001, 1.5, 20);
+pub(super) const PLUGIN_EVALUATION: Family = Family::new(
+    "scheduler_plugin_evaluation_total",
+    "[BETA] Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, Filter, PreScore, and Score).",
+    &["plugin", "extension_point", "profile"],
+);
+pub(super) const EVENT_HANDLING_DURATION: Family = Family::new(
+    "scheduler_event_handling_duration_seconds",
+    "[ALPHA] Event handling latency in seconds.",
+    &["event"],
+)
+.exponential(0.0001, 2.0, 12);
+pub(super) const QUEUEING_HINT_DURATION: Family = Family::new(
+    "scheduler_queueing_hint_execution_duration_seconds",
+    "[ALPHA] Duration for running a queueing hint function of a plugin.",
+    &["plugin", "event", "hint"],
+)
+.exponential(0.00001, 1.5, 20);
+pub(super) const PREEMPTION_ATTEMPTS: Family = Family::new(
+    "scheduler_preemption_attempts_total",
+    "[STABLE] Total preemption attempts in the cluster till now",
+    &[],
+);
+pub(super) const PREEMPTION_VICTIMS: Family =
+    Family::new("scheduler_preemption_victims", "[STABLE] Number of selected preemption victims", &[])
+        .exponential(1.0, 2.0, 7);
+pub(super) const REST_REQUESTS: Family = Family::new(
+    "rest_client_requests_total",
+    "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
+    &["code", "method", "host"],
+);
+pub(super) const REST_REQUEST_DURATION: Family = Family::new(
+    "rest_client_request_duration_seconds",
+    "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
+    &["verb", "host"],
+)
+.fixed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
+
+// What kube-scheduler has, mirrored from the core on scrape.
+
+pub(super) const PENDING_PODS: Family = Family::new(
+    "scheduler_pending_pods",
+    "[STABLE] Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulablePods that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated.",
+    &["queue"],
+);
+pub(super) const UNSCHEDULABLE_PODS: Family = Family::new(
+    "scheduler_unschedulable_pods",
+    "[BETA] The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for all plugins that caused it to not schedule and so this metric have meaning only when broken down by plugin.",
+    &["plugin", "profile"],
+);
+pub(super) const QUEUE_INCOMING_PODS: Family = Family::new(
+    "scheduler_queue_incoming_pods_total",
+    "[STABLE] Number of pods added to scheduling queues by event and queue type.",
+    &["queue", "event"],
+);
+pub(super) const INFLIGHT_EVENTS: Family = Family::new(
+    "scheduler_inflight_events",
+    "[ALPHA] Number of events currently tracked in the scheduling queue.",
+    &["event"],
+);
+pub(super) const CACHE_SIZE: Family = Family::new(
+    "scheduler_cache_size",
+    "[ALPHA] Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
+    &["type"],
+);
+pub(super) const POD_SCHEDULED_AFTER_FLUSH: Family = Family::new(
+    "scheduler_pod_scheduled_after_flush_total",
+    "[ALPHA] Number of pods that were successfully scheduled after being flushed from unschedulablePods due to timeout. This metric helps detect potential queueing hint misconfigurations or event handling issues.",
+    &[],
+);
+
+// Health checks, on /metrics/slis.
+
+pub(super) const HEALTHCHECK: Family = Family::new(
+    "kubernetes_healthcheck",
+    "[STABLE] This metric records the result of a single healthcheck.",
+    &["name", "type"],
+);
+pub(super) const HEALTHCHECKS_TOTAL: Family = Family::new(
+    "kubernetes_healthchecks_total",
+    "[STABLE] This metric records the results of all healthcheck.",
+    &["name", "status", "type"],
+);
+
+// Our own.
+
+pub(super) const BUILD_INFO: Family = Family::new(
+    "supercargo_build_info",
+    "[ALPHA] A metric with a constant '1' value labeled by the version of supercargo and the version of kube-scheduler whose decisions it reproduces.",
+    &["version", "kubernetes"],
+);
+pub(super) const MALFORMED_OBJECTS: Family = Family::new(
+    "supercargo_malformed_objects_total",
+    "[ALPHA] Number of objects or fields from the API server that could not be read and were skipped, by kind.",
+    &["kind"],
+);
+pub(super) const WATCH_RESTARTS: Family = Family::new(
+    "supercargo_watch_restarts_total",
+    "[ALPHA] Number of times a watch ended and was started again, by kind.",
+    &["kind"],
+);
+pub(super) const WATCH_AGE: Family = Family::new(
+    "supercargo_watch_age_seconds",
+    "[ALPHA] Seconds since anything, a bookmark included, was last received on a watch, by kind.",
+    &["kind"],
+);
+pub(super) const EFFECTS_IN_FLIGHT: Family = Family::new(
+    "supercargo_effects_in_flight",
+    "[ALPHA] Number of writes to the API server that have been sent and not answered, by kind.",
+    &["kind"],
+);
+pub(super) const BINDS_UNKNOWN: Family = Family::new(
+    "supercargo_binds_unknown_total",
+    "[ALPHA] Number of bindings whose outcome was not known when their request ended; their pods stay assumed until it is.",
+    &[],
+);
+pub(super) const EVENT_CHANNEL_LENGTH: Family = Family::new(
+    "supercargo_event_channel_length",
+    "[ALPHA] Number of events that wait to be handled by the scheduling thread.",
+    &[],
+);
+pub(super) const EVENT_CHANNEL_CAPACITY: Family = Family::new(
+    "supercargo_event_channel_capacity",
+    "[ALPHA] Number of events that may wait before the watches are held back.",
+    &[],
+);
+pub(super) const PODS_RESCUED_BY_FLUSH: Family = Family::new(
+    "supercargo_pods_rescued_by_flush_total",
+    "[ALPHA] Number of pods that no event woke and that were scheduled after the periodic flush of unschedulable pods.",
+    &[],
+);
+pub(super) const POISON_OBJECTS: Family = Family::new(
+    "supercargo_poison_objects_total",
+    "[ALPHA] Number of objects put into quarantine because handling them panicked.",
+    &[],
+);
+pub(super) const CORE_SCRAPE_FAILURES: Family = Family::new(
+    "supercargo_core_scrape_failures_total",
+    "[ALPHA] Number of scrapes that the scheduling thread did not answer in time, and that lack its gauges.",
+    &[],
+);

@@ -1,0 +1,250 @@
+//! Metrics under kube-scheduler's names, recorded as things happen or collected on scrape.
+//!
+//! [`Metrics`] is what the shell records into; the state of the core is not recorded but asked for when
+//! somebody scrapes ([`CoreStats`]), so no gauge can drift from what it shows. [`Exposition`] puts both
+//! together as text. Does not serve them: that is `crate::serve`.
+
+mod core_stats;
+mod exposition;
+mod families;
+mod labels;
+mod process;
+mod profile;
+mod text;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use prometheus::proto::MetricFamily;
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+pub use core_stats::{
+    CacheSizes, CoreSource, CoreStats, IncomingPods, Label, PendingPods, UnschedulablePods,
+};
+pub use exposition::{ChannelFill, Exposition};
+pub use labels::{AttemptResult, ExtensionPoint, HintResult, StatusCode};
+pub use process::start_time_seconds;
+pub use profile::ProfileMetrics;
+pub use text::CONTENT_TYPE;
+pub use watch::WatchMetrics;
+
+use text::{Plain, plain_family};
+
+/// The release of kube-scheduler whose decisions are reproduced.
+const KUBERNETES_VERSION: &str = "v1.36.3";
+
+/// `attempts` of `scheduler_pod_scheduling_sli_duration_seconds`: "1" to "14", and "15+" for the rest.
+const ATTEMPTS_LABELS: [&str; 15] =
+    ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15+"];
+
+/// Everything the shell counts. One per process, shared by reference.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    schedule_attempts: IntCounterVec,
+    attempt_durations: HistogramVec,
+    algorithm_duration: Histogram,
+    pod_attempts: Histogram,
+    sli_family: HistogramVec,
+    sli: [OnceLock<Histogram>; ATTEMPTS_LABELS.len()],
+    extension_points: HistogramVec,
+    plugin_executions: HistogramVec,
+    plugin_evaluations: IntCounterVec,
+    event_handling: HistogramVec,
+    queueing_hints: HistogramVec,
+    preemption_attempts: IntCounter,
+    preemption_victims: Histogram,
+    rest_requests: IntCounterVec,
+    rest_durations: HistogramVec,
+    malformed_objects: IntCounterVec,
+    watch_restarts: IntCounterVec,
+    effects_in_flight: IntGaugeVec,
+    binds_unknown: IntCounter,
+    core_scrape_failures: IntCounter,
+    watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Every family registered, those without labels at 0.
+    pub fn new() -> Self {
+        let registry = Registry::new();
+        let build = families::BUILD_INFO.gauge_vec(&registry);
+        build.with_label_values(&[env!("CARGO_PKG_VERSION"), KUBERNETES_VERSION]).set(1);
+        Self {
+            schedule_attempts: families::SCHEDULE_ATTEMPTS.counter_vec(&registry),
+            attempt_durations: families::SCHEDULING_ATTEMPT_DURATION.histogram_vec(&registry),
+            algorithm_duration: families::SCHEDULING_ALGORITHM_DURATION.histogram(&registry),
+            pod_attempts: families::POD_SCHEDULING_ATTEMPTS.histogram(&registry),
+            sli_family: families::POD_SCHEDULING_SLI_DURATION.histogram_vec(&registry),
+            sli: Default::default(),
+            extension_points: families::EXTENSION_POINT_DURATION.histogram_vec(&registry),
+            plugin_executions: families::PLUGIN_EXECUTION_DURATION.histogram_vec(&registry),
+            plugin_evaluations: families::PLUGIN_EVALUATION.counter_vec(&registry),
+            event_handling: families::EVENT_HANDLING_DURATION.histogram_vec(&registry),
+            queueing_hints: families::QUEUEING_HINT_DURATION.histogram_vec(&registry),
+            preemption_attempts: families::PREEMPTION_ATTEMPTS.counter(&registry),
+            preemption_victims: families::PREEMPTION_VICTIMS.histogram(&registry),
+            rest_requests: families::REST_REQUESTS.counter_vec(&registry),
+            rest_durations: families::REST_REQUEST_DURATION.histogram_vec(&registry),
+            malformed_objects: families::MALFORMED_OBJECTS.counter_vec(&registry),
+            watch_restarts: families::WATCH_RESTARTS.counter_vec(&registry),
+            effects_in_flight: families::EFFECTS_IN_FLIGHT.gauge_vec(&registry),
+            binds_unknown: families::BINDS_UNKNOWN.counter(&registry),
+            core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
+            watches: Mutex::default(),
+            registry,
+        }
+    }
+
+    /// The metrics of the profile with this `schedulerName`. To be asked for once and kept.
+    pub fn profile(&self, name: &str) -> ProfileMetrics {
+        ProfileMetrics::new(
+            name,
+            &self.schedule_attempts,
+            &self.attempt_durations,
+            &self.extension_points,
+            &self.plugin_evaluations,
+        )
+    }
+
+    /// A node was sought for a pod, from PreFilter to the selected host, whether or not one was found.
+    pub fn algorithm(&self, took: Duration) {
+        self.algorithm_duration.observe(took.as_secs_f64());
+    }
+
+    /// A pod was bound at its `attempts`-th attempt. `since_queued` runs from its first entry into activeQ,
+    /// and is absent when the pod never was there.
+    pub fn pod_scheduled(&self, attempts: u32, since_queued: Option<Duration>) {
+        self.pod_attempts.observe(f64::from(attempts));
+        let Some(since_queued) = since_queued else { return };
+        let cell = (attempts.max(1) as usize).min(ATTEMPTS_LABELS.len()) - 1;
+        self.sli[cell]
+            .get_or_init(|| self.sli_family.with_label_values(&[ATTEMPTS_LABELS[cell]]))
+            .observe(since_queued.as_secs_f64());
+    }
+
+    /// One plugin ran at an extension point. Upstream records a tenth of the attempts; so should the caller.
+    pub fn plugin_execution(&self, plugin: &str, point: ExtensionPoint, status: StatusCode, took: Duration) {
+        self.plugin_executions
+            .with_label_values(&[plugin, point.as_str(), status.as_str()])
+            .observe(took.as_secs_f64());
+    }
+
+    /// An event was handled, queue moves included. `event` is upstream's label, such as `NodeAdd`.
+    pub fn event_handled(&self, event: &str, took: Duration) {
+        self.event_handling.with_label_values(&[event]).observe(took.as_secs_f64());
+    }
+
+    /// A queueing hint of a plugin was asked about an event.
+    pub fn queueing_hint(&self, plugin: &str, event: &str, hint: HintResult, took: Duration) {
+        self.queueing_hints.with_label_values(&[plugin, event, hint.as_str()]).observe(took.as_secs_f64());
+    }
+
+    /// Preemption was tried for a pod.
+    pub fn preemption_attempted(&self) {
+        self.preemption_attempts.inc();
+    }
+
+    /// Preemption chose this many victims.
+    pub fn preemption_victims(&self, victims: u32) {
+        self.preemption_victims.observe(f64::from(victims));
+    }
+
+    /// A request to the API server ended. `code` is absent when no answer came; `host` is `address:port`.
+    pub fn rest_request(&self, method: &str, code: Option<u16>, host: &str, took: Duration) {
+        let code = code.map(|code| code.to_string());
+        let code = code.as_deref().unwrap_or("<error>");
+        self.rest_requests.with_label_values(&[code, method, host]).inc();
+        self.rest_durations.with_label_values(&[method, host]).observe(took.as_secs_f64());
+    }
+
+    /// The metrics of the watch of a kind, such as `Pod`. The same for the same kind.
+    pub fn watch(&self, kind: &'static str) -> WatchMetrics {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            WatchMetrics::new(
+                self.malformed_objects.with_label_values(&[kind]),
+                self.watch_restarts.with_label_values(&[kind]),
+            )
+        };
+        watches.entry(kind).or_insert_with(make).clone()
+    }
+
+    /// A write of this kind, such as `bind`, is on its way until the guard is dropped.
+    pub fn effect_in_flight(&self, kind: &str) -> InFlight {
+        let gauge = self.effects_in_flight.with_label_values(&[kind]);
+        gauge.inc();
+        InFlight { gauge }
+    }
+
+    /// A binding's request ended without telling whether the pod is bound.
+    pub fn bind_unknown(&self) {
+        self.binds_unknown.inc();
+    }
+
+    /// What was recorded so far, in no order; the core's numbers are not among it.
+    fn recorded(&self) -> Vec<MetricFamily> {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let ages = watches.iter().map(|(kind, watch)| ([*kind], watch.age_seconds()));
+        let mut families = self.registry.gather();
+        families.push(plain_family(&families::WATCH_AGE, Plain::Gauge, ages));
+        families
+    }
+}
+
+/// Counts one write as being in flight; see [`Metrics::effect_in_flight`].
+#[derive(Debug)]
+#[must_use = "the write counts as in flight only while this is kept"]
+pub struct InFlight {
+    gauge: IntGauge,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.gauge.dec();
+    }
+}
+
+/// The outcome of a health check so far, for [`render_slis`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckTally<'a> {
+    /// Name of the check, such as `ping`.
+    pub name: &'a str,
+    /// Endpoint it belongs to: `healthz`, `livez` or `readyz`.
+    pub endpoint: &'a str,
+    /// Whether it passed when it last ran.
+    pub passing: bool,
+    /// How often it passed.
+    pub successes: u64,
+    /// How often it failed.
+    pub errors: u64,
+}
+
+/// The text of `/metrics/slis`: one gauge and its counters per check that has run
+/// (`component-base/metrics/prometheus/slis`).
+pub fn render_slis(tallies: &[CheckTally<'_>]) -> String {
+    let gauges =
+        tallies.iter().map(|tally| ([tally.name, tally.endpoint], f64::from(u8::from(tally.passing))));
+    let counts = tallies.iter().flat_map(|tally| {
+        [("error", tally.errors), ("success", tally.successes)]
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(status, count)| ([tally.name, status, tally.endpoint], count as f64))
+    });
+    text::encode(vec![
+        plain_family(&families::HEALTHCHECK, Plain::Gauge, gauges),
+        plain_family(&families::HEALTHCHECKS_TOTAL, Plain::Counter, counts),
+        process::start_time_family(),
+    ])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The metrics of one profile, with their series looked up once.
+//!
+//! Recording costs an index and an atomic add; label values are hashed only on the first use of a series.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
+
+use super::labels::{AttemptResult, ExtensionPoint, StatusCode};
+
+/// Records what happens to the pods of one profile. Kept by whoever drives the core.
+#[derive(Debug)]
+pub struct ProfileMetrics {
+    profile: String,
+    attempts: Vec<IntCounter>,
+    attempt_durations: Vec<OnceLock<Histogram>>,
+    attempt_duration_family: HistogramVec,
+    extension_points: Vec<OnceLock<Histogram>>,
+    extension_point_family: HistogramVec,
+    plugin_evaluations: IntCounterVec,
+}
+
+impl ProfileMetrics {
+    pub(super) fn new(
+        profile: &str,
+        attempts: &IntCounterVec,
+        attempt_durations: &HistogramVec,
+        extension_points: &HistogramVec,
+        plugin_evaluations: &IntCounterVec,
+    ) -> Self {
+        let cells = |count: usize| std::iter::repeat_with(OnceLock::new).take(count).collect();
+        Self {
+            profile: profile.to_owned(),
+            // The counters exist from the start, so that the first error is a rise from 0 and not a new series.
+            attempts: AttemptResult::ALL
+                .iter()
+                .map(|result| attempts.with_label_values(&[result.as_str(), profile]))
+                .collect(),
+            attempt_durations: cells(AttemptResult::ALL.len()),
+            attempt_duration_family: attempt_durations.clone(),
+            extension_points: cells(ExtensionPoint::ALL.len() * StatusCode::ALL.len()),
+            extension_point_family: extension_points.clone(),
+            plugin_evaluations: plugin_evaluations.clone(),
+        }
+    }
+
+    /// An attempt ended. A scheduled pod's attempt ends with its binding, and `took` includes that.
+    pub fn attempt(&self, result: AttemptResult, took: Duration) {
+        self.attempts[result as usize].inc();
+        self.attempt_durations[result as usize]
+            .get_or_init(|| self.attempt_duration_family.with_label_values(&[result.as_str(), &self.profile]))
+            .observe(took.as_secs_f64());
+    }
+
+    /// All plugins of an extension point ran for one pod.
+    pub fn extension_point(&self, point: ExtensionPoint, status: StatusCode, took: Duration) {
+        let cell = point as usize * StatusCode::ALL.len() + status as usize;
+        self.extension_points[cell]
+            .get_or_init(|| {
+                let values = [point.as_str(), status.as_str(), &self.profile];
+                self.extension_point_family.with_label_values(&values)
+            })
+            .observe(took.as_secs_f64());
+    }
+
+    /// The counter of a plugin's evaluations at PreFilter, Filter, PreScore or Score. To be called for every
+    /// pair at start, so that the series begin with 0 as upstream's do, and kept by the caller.
+    pub fn plugin_evaluations(&self, plugin: &str, point: ExtensionPoint) -> IntCounter {
+        self.plugin_evaluations.with_label_values(&[plugin, point.as_str(), &self.profile])
+    }
+}
