@@ -13,7 +13,7 @@ pub struct PodRef {
     pub uid: Uid,
 }
 
-/// A request to the outside. Each takes one credit.
+/// A request to the outside. Each takes one credit of its [`Lane`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// POST a Binding with the pod's uid. Answered by [`crate::event::Event::BindFinished`].
@@ -32,6 +32,42 @@ pub enum Effect {
     Patch(StatusPatch),
     /// Create or count an Event of events.k8s.io/v1. Not answered.
     Record(Record),
+}
+
+/// The queues effects leave by, so that a slow kind does not hold up another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Bindings, and questions about them.
+    Bind,
+    /// Changes of pods' status.
+    Status,
+    /// Events.
+    Record,
+}
+
+impl Lane {
+    /// All lanes, the most urgent first.
+    pub const ALL: [Self; 3] = [Self::Bind, Self::Status, Self::Record];
+
+    /// The lane's name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bind => "bind",
+            Self::Status => "status",
+            Self::Record => "record",
+        }
+    }
+}
+
+impl Effect {
+    /// The lane the effect takes; it uses up one of that lane's credits.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::Bind { .. } | Self::Settle { .. } => Lane::Bind,
+            Self::Patch(_) => Lane::Status,
+            Self::Record(_) => Lane::Record,
+        }
+    }
 }
 
 /// A change of a pod's status.

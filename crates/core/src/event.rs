@@ -4,6 +4,7 @@
 //! holds within a kind, never across kinds.
 
 use crate::cache::Service;
+use crate::effect::Lane;
 use crate::intern::{LabelSetId, Symbol};
 use crate::node::NodeInfo;
 use crate::pod::{ControllerKind, PodInfo, Uid};
@@ -134,8 +135,13 @@ pub enum Event {
         /// What it said.
         found: Found,
     },
-    /// The outside takes this many more effects.
-    Credits(usize),
+    /// The outside takes `count` more effects of a lane.
+    Credits {
+        /// The lane.
+        lane: Lane,
+        /// How many more.
+        count: usize,
+    },
 }
 
 /// What came of a binding.

@@ -4,6 +4,7 @@
 //! come in; a decision works on ids and numbers; text comes back only for messages. See ARCHITECTURE.md.
 
 pub mod cache;
+pub mod cycle;
 pub mod effect;
 pub mod event;
 pub mod framework;

@@ -4,7 +4,7 @@ use crate::effect::PodRef;
 use crate::framework::PluginName;
 use crate::time::Time;
 
-/// The account of one attempt to schedule a pod.
+/// The account of one attempt to schedule a pod, or of the end of its binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The pod.
@@ -15,6 +15,10 @@ pub struct Report {
     pub attempt: u32,
     /// When the pod first came to the active queue.
     pub first_queued: Time,
+    /// When this attempt began.
+    pub began: Time,
+    /// Whether the pod had to be fetched by the periodic flush since its last attempt.
+    pub rescued_by_flush: bool,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -45,4 +49,14 @@ pub enum Outcome {
     },
     /// There was nothing to decide: the pod is being deleted.
     Skipped,
+    /// The binding of an earlier [`Outcome::Placed`] was carried out.
+    Bound {
+        /// The node's name.
+        node: String,
+    },
+    /// The binding of an earlier [`Outcome::Placed`] was not carried out; the pod is tried again.
+    BindFailed {
+        /// The text of the FailedScheduling event.
+        message: String,
+    },
 }

@@ -21,6 +21,11 @@ impl<'a> Overlay<'a> {
         Self::default()
     }
 
+    /// Whether nothing is added and nothing removed.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
+    }
+
     /// Thinks a pod onto the node.
     pub fn add(&mut self, pod: &'a PodInfo) {
         self.plus.add(&pod.resources.placed);

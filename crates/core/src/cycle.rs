@@ -1,0 +1,179 @@
+//! One decision: PreFilter, Filter, PreScore, Score, and the choice of a node.
+//!
+//! A function of a pod and a snapshot; it knows no queue and no effect. Upstream: `pkg/scheduler/schedule_one.go`,
+//! `pkg/scheduler/framework/runtime/framework.go`.
+
+mod diagnosis;
+mod filter;
+mod score;
+
+pub use diagnosis::{Diagnosis, NodeVerdict};
+pub use filter::Filtered;
+pub use score::{PluginScores, Scores};
+
+use crate::cache::Snapshot;
+use crate::framework::{CycleError, FilterPlugin, ScorePlugin};
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+use crate::rng::{Purpose, Seed};
+
+/// The plugins of a profile, in the order they run (upstream `framework.Framework`).
+pub struct Framework {
+    /// Plugins with PreFilter or Filter.
+    pub filters: Vec<Box<dyn FilterPlugin>>,
+    /// Plugins with Score, each with its weight.
+    pub scores: Vec<(Box<dyn ScorePlugin>, i64)>,
+}
+
+/// The points of a decision a [`Probe`] is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Point {
+    /// All plugins prepare the pod.
+    PreFilter,
+    /// All plugins judge all nodes.
+    Filter,
+    /// All score plugins prepare the pod.
+    PreScore,
+    /// All score plugins score the feasible nodes, normalization included.
+    Score,
+}
+
+impl Point {
+    /// The point as upstream's metrics spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PreFilter => "PreFilter",
+            Self::Filter => "Filter",
+            Self::PreScore => "PreScore",
+            Self::Score => "Score",
+        }
+    }
+}
+
+/// Told when a decision enters and leaves its points, by one who has a clock.
+pub trait Probe {
+    /// A point begins.
+    fn enter(&mut self, _point: Point) {}
+    /// The point that began last ends; `status` is upstream's name of what it came to.
+    fn leave(&mut self, _point: Point, _status: &'static str) {}
+}
+
+/// A probe that listens to nothing.
+pub struct NoProbe;
+
+impl Probe for NoProbe {}
+
+/// How much of a decision is carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Score even where one node is feasible, which a decision does not need.
+    pub always_score: bool,
+    /// Do not try the pod's own nominated node alone before all others.
+    pub ignore_own_nomination: bool,
+}
+
+/// What a decision came to.
+pub enum Decision {
+    /// At least one node can take the pod.
+    Feasible(Feasible),
+    /// None can.
+    Infeasible(Filtered),
+}
+
+/// The nodes that can take a pod, and how good they are.
+pub struct Feasible {
+    /// What the filters said.
+    pub filtered: Filtered,
+    /// The scores; `None` where a single node made them needless.
+    pub scores: Option<Scores>,
+}
+
+impl Feasible {
+    /// The nodes with the highest total, ascending by slot.
+    pub fn winners(&self) -> Vec<NodeIdx> {
+        let Some(scores) = &self.scores else { return self.filtered.feasible().iter().collect() };
+        let best = scores.totals.iter().max().copied().unwrap_or(0);
+        let tied = self.filtered.feasible().iter().zip(&scores.totals).filter(|&(_, &total)| total == best);
+        tied.map(|(node, _)| node).collect()
+    }
+
+    /// The node chosen: one of [`Self::winners`], by a draw that depends on nothing but the seed, the pod and its
+    /// attempt. Upstream's tie falls to the layout of its heap; any tied node is as good.
+    pub fn choose(&self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
+        let winners = self.winners();
+        winners[seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), winners.len())]
+    }
+}
+
+impl Framework {
+    /// Decides where `pod` can go and how good each place is.
+    ///
+    /// # Errors
+    /// With the text of the FailedScheduling event, when a plugin fails and the cycle ends.
+    pub fn decide(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        options: Options,
+        probe: &mut dyn Probe,
+    ) -> Result<Decision, CycleError> {
+        let mut filtered = self.prepare(pod, snapshot, probe)?;
+        if filtered.prefilter_rejection().is_some() {
+            return Ok(Decision::Infeasible(filtered));
+        }
+        probe.enter(Point::Filter);
+        let outcome = self.filter(pod, snapshot, options, &mut filtered);
+        let found = outcome.is_ok() && !filtered.feasible().is_empty();
+        probe.leave(
+            Point::Filter,
+            if outcome.is_err() {
+                "Error"
+            } else if found {
+                "Success"
+            } else {
+                "Unschedulable"
+            },
+        );
+        outcome?;
+        if !found {
+            return Ok(Decision::Infeasible(filtered));
+        }
+        let scores = if options.always_score || filtered.feasible().len() > 1 {
+            Some(self.score(pod, snapshot, filtered.feasible(), probe)?)
+        } else {
+            None
+        };
+        Ok(Decision::Feasible(Feasible { filtered, scores }))
+    }
+
+    fn filter(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        options: Options,
+        filtered: &mut Filtered,
+    ) -> Result<(), CycleError> {
+        let own = pod.nominated_node.filter(|_| !options.ignore_own_nomination);
+        if let Some(node) = own.and_then(|name| snapshot.find_node(name)) {
+            let alone: NodeSet = [node].into_iter().collect();
+            if filtered.run(pod, snapshot, alone).is_ok() && !filtered.feasible().is_empty() {
+                return Ok(());
+            }
+        }
+        filtered.run(pod, snapshot, filtered.candidates(snapshot))
+    }
+
+    /// Whether `node` can take `pod`, which is not counted anywhere: the last look before a binding leaves.
+    ///
+    /// # Errors
+    /// When a plugin fails.
+    pub fn fits_on(&self, pod: &PodInfo, snapshot: Snapshot<'_>, node: NodeIdx) -> Result<bool, CycleError> {
+        let mut filtered = self.prepare(pod, snapshot, &mut NoProbe)?;
+        if filtered.prefilter_rejection().is_some() || !filtered.candidates(snapshot).contains(node) {
+            return Ok(false);
+        }
+        filtered.run(pod, snapshot, [node].into_iter().collect())?;
+        Ok(!filtered.feasible().is_empty())
+    }
+}

@@ -1,0 +1,209 @@
+//! PreFilter and Filter of one decision.
+
+use super::{Framework, Point, Probe};
+use crate::cache::{NodeView, Overlay, Snapshot};
+use crate::framework::{Code, CycleError, FilterRule, PluginName, Prepared, Rejection, Verdict};
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+use std::collections::BTreeMap;
+
+/// What the filters said of a pod: which nodes are left, and which plugin took out which others.
+///
+/// Reasons are not stored. [`super::Diagnosis`] asks the rules again, for the nodes it needs them of.
+pub struct Filtered {
+    rules: Vec<(PluginName, Box<dyn FilterRule>)>,
+    prefilter: Option<(PluginName, Rejection)>,
+    only: Option<NodeSet>,
+    narrowed_by: Vec<PluginName>,
+    feasible: NodeSet,
+    rejected: Vec<(usize, NodeSet)>,
+    nominated: BTreeMap<NodeIdx, (PluginName, Rejection)>,
+}
+
+impl Framework {
+    /// PreFilter: lets every plugin prepare the pod.
+    pub(super) fn prepare(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        probe: &mut dyn Probe,
+    ) -> Result<Filtered, CycleError> {
+        probe.enter(Point::PreFilter);
+        let filtered = self.prepare_all(pod, snapshot);
+        let status = match &filtered {
+            Err(_) => "Error",
+            Ok(Filtered { prefilter: Some((_, rejection)), .. }) => rejection.code.as_str(),
+            Ok(_) => "Success",
+        };
+        probe.leave(Point::PreFilter, status);
+        filtered
+    }
+
+    fn prepare_all(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Filtered, CycleError> {
+        let mut filtered = Filtered {
+            rules: Vec::with_capacity(self.filters.len()),
+            prefilter: None,
+            only: None,
+            narrowed_by: Vec::new(),
+            feasible: NodeSet::new(),
+            rejected: Vec::new(),
+            nominated: BTreeMap::new(),
+        };
+        for plugin in &self.filters {
+            let name = plugin.name();
+            match plugin.prepare(pod, snapshot) {
+                Prepared::Skip => {}
+                Prepared::Failed(CycleError(text)) => {
+                    return Err(CycleError(format!("running PreFilter plugin \"{name}\": {text}")));
+                }
+                Prepared::Rejected(rejection) => {
+                    let stops = rejection.code == Code::UnschedulableAndUnresolvable;
+                    filtered.prefilter = Some((name, rejection));
+                    if stops {
+                        break;
+                    }
+                }
+                Prepared::Run { rule, only } => {
+                    filtered.rules.push((name, rule));
+                    if let Some(only) = only {
+                        filtered.narrow(name, only);
+                    }
+                }
+            }
+        }
+        Ok(filtered)
+    }
+}
+
+impl Filtered {
+    /// Keeps only the named nodes; none left by several plugins' choices is a rejection (`plugins.md` 2.4).
+    fn narrow(&mut self, name: PluginName, only: Vec<NodeIdx>) {
+        let mut set: NodeSet = only.into_iter().collect();
+        self.narrowed_by.push(name);
+        if let Some(before) = &self.only {
+            set.intersect(before);
+            if set.is_empty() && self.prefilter.is_none() {
+                let mut names = self.narrowed_by.clone();
+                names.sort_unstable();
+                let text = format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", names.join(" "));
+                self.prefilter = Some((name, Rejection::unresolvable(text)));
+            }
+        }
+        self.only = Some(set);
+    }
+
+    /// The plugin that rejected the pod before any node was looked at, and why.
+    pub fn prefilter_rejection(&self) -> Option<(PluginName, &Rejection)> {
+        self.prefilter.as_ref().map(|(name, rejection)| (*name, rejection))
+    }
+
+    /// The plugins that narrowed the nodes in PreFilter.
+    pub fn narrowed_by(&self) -> &[PluginName] {
+        &self.narrowed_by
+    }
+
+    /// The nodes the filters look at.
+    pub fn candidates(&self, snapshot: Snapshot<'_>) -> NodeSet {
+        let mut nodes = snapshot.nodes().clone();
+        if let Some(only) = &self.only {
+            nodes.intersect(only);
+        }
+        nodes
+    }
+
+    /// The nodes that passed all filters.
+    pub fn feasible(&self) -> &NodeSet {
+        &self.feasible
+    }
+
+    /// Filter: takes out of `candidates` what the rules reject.
+    pub(super) fn run(
+        &mut self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        mut candidates: NodeSet,
+    ) -> Result<(), CycleError> {
+        self.rejected.clear();
+        self.nominated.clear();
+        let with_nominations = snapshot.nodes_with_nominations();
+        for node in with_nominations.into_iter().filter(|&node| candidates.contains(node)) {
+            if let Some(verdict) = self.with_nominated_pods(pod, snapshot, node)? {
+                self.nominated.insert(node, verdict);
+            }
+        }
+        candidates.retain(|node| !self.nominated.contains_key(&node));
+        for (at, (name, rule)) in self.rules.iter().enumerate() {
+            let before = candidates.clone();
+            rule.filter(snapshot, &mut candidates).map_err(|e| filter_error(name, &e))?;
+            let mut gone = before;
+            gone.subtract(&candidates);
+            if !gone.is_empty() {
+                self.rejected.push((at, gone));
+            }
+        }
+        self.feasible = candidates;
+        Ok(())
+    }
+
+    /// Whether the node takes the pod if the pods nominated to it, of the same or higher priority, are there already.
+    fn with_nominated_pods(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+    ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
+        let mut overlay = Overlay::new();
+        let nominated = snapshot.nominated_on(node);
+        for other in nominated.iter().filter(|n| n.priority >= pod.priority && n.uid != pod.uid) {
+            overlay.add(other);
+        }
+        if overlay.is_empty() {
+            return Ok(None);
+        }
+        self.first_rejector(&snapshot.node(node).with(&overlay))
+    }
+
+    /// The first plugin that rejects the node, and why.
+    pub(super) fn first_rejector(
+        &self,
+        node: &NodeView<'_>,
+    ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
+        for (name, rule) in &self.rules {
+            match rule.check(node) {
+                Verdict::Fits => {}
+                Verdict::Rejected(rejection) => return Ok(Some((name, rejection))),
+                Verdict::Failed(error) => return Err(filter_error(name, &error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `each` with every rejected node, the plugin that rejected it first, and why.
+    pub(super) fn for_each_rejected(
+        &self,
+        snapshot: Snapshot<'_>,
+        mut each: impl FnMut(NodeIdx, PluginName, &Rejection),
+    ) {
+        for (&node, (name, rejection)) in &self.nominated {
+            each(node, name, rejection);
+        }
+        for (at, nodes) in &self.rejected {
+            let (name, rule) = &self.rules[*at];
+            for node in nodes.iter() {
+                match rule.check(&snapshot.node(node)) {
+                    Verdict::Rejected(rejection) => each(node, name, &rejection),
+                    // The two forms of one rule disagree: the set is what was decided, so it is told all the same.
+                    Verdict::Fits | Verdict::Failed(_) => {
+                        debug_assert!(false, "{name}: filter and check disagree");
+                        each(node, name, &Rejection { code: Code::Unschedulable, reasons: Vec::new() });
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn filter_error(name: PluginName, CycleError(text): &CycleError) -> CycleError {
+    CycleError(format!("running \"{name}\" filter plugin: {text}"))
+}

@@ -1,0 +1,94 @@
+//! PreScore, Score and NormalizeScore of one decision.
+
+use super::{Framework, Point, Probe};
+use crate::cache::Snapshot;
+use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScoreRule};
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+/// The scores of one plugin, one cell per feasible node in slot order.
+pub struct PluginScores {
+    /// The plugin.
+    pub plugin: PluginName,
+    /// Its weight.
+    pub weight: i64,
+    /// Normalized scores, 0..=100.
+    pub normalized: Vec<i64>,
+}
+
+/// The scores of all feasible nodes.
+pub struct Scores {
+    /// Per plugin that did not skip, in order.
+    pub plugins: Vec<PluginScores>,
+    /// Sums of weight times normalized score, one per feasible node in slot order.
+    pub totals: Vec<i64>,
+}
+
+type PreparedScore = (PluginName, i64, Box<dyn ScoreRule>);
+
+impl Framework {
+    pub(super) fn score(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        feasible: &NodeSet,
+        probe: &mut dyn Probe,
+    ) -> Result<Scores, CycleError> {
+        probe.enter(Point::PreScore);
+        let rules = self.pre_score(pod, snapshot, feasible);
+        probe.leave(Point::PreScore, if rules.is_ok() { "Success" } else { "Error" });
+        let rules = rules?;
+        probe.enter(Point::Score);
+        let scores = run_score(&rules, snapshot, feasible);
+        probe.leave(Point::Score, if scores.is_ok() { "Success" } else { "Error" });
+        scores
+    }
+
+    fn pre_score(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        feasible: &NodeSet,
+    ) -> Result<Vec<PreparedScore>, CycleError> {
+        let mut rules = Vec::with_capacity(self.scores.len());
+        for (plugin, weight) in &self.scores {
+            let name = plugin.name();
+            let failed = |text: &str| CycleError(format!("running PreScore plugin \"{name}\": {text}"));
+            match plugin.prepare(pod, snapshot, feasible) {
+                Prepared::Skip => {}
+                Prepared::Run { rule, .. } => rules.push((name, *weight, rule)),
+                Prepared::Failed(CycleError(text)) => return Err(failed(&text)),
+                Prepared::Rejected(rejection) => return Err(failed(&rejection.message())),
+            }
+        }
+        Ok(rules)
+    }
+}
+
+fn run_score(
+    rules: &[PreparedScore],
+    snapshot: Snapshot<'_>,
+    feasible: &NodeSet,
+) -> Result<Scores, CycleError> {
+    let count = feasible.len();
+    let mut totals = vec![0i64; count];
+    let mut plugins = Vec::with_capacity(rules.len());
+    for (plugin, weight, rule) in rules {
+        let mut cells = vec![0i64; count];
+        rule.score(snapshot, feasible, &mut cells).map_err(|CycleError(text)| {
+            CycleError(format!("running Score plugins: plugin \"{plugin}\" failed with: {text}"))
+        })?;
+        rule.normalize(snapshot, feasible, &mut cells);
+        for (total, &score) in totals.iter_mut().zip(&cells) {
+            if !(0..=MAX_NODE_SCORE).contains(&score) {
+                return Err(CycleError(format!(
+                    "applying score defaultWeights on Score plugins: plugin \"{plugin}\" returns an invalid score \
+                     {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+                )));
+            }
+            *total += score * weight;
+        }
+        plugins.push(PluginScores { plugin, weight: *weight, normalized: cells });
+    }
+    Ok(Scores { plugins, totals })
+}
