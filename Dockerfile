@@ -1,0 +1,31 @@
+# The image of the Deployment in manifests/: one static binary and nothing else; no shell, no package manager.
+#
+#   docker build -t supercargo:0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" .
+#
+# Builds for the architecture it runs on: arm64 needs nothing but an arm64 builder. Its build step is the one `make` has.
+
+# Alpine's own target is musl, whose binaries are static. The version is that of rust-toolchain.toml.
+FROM rust:1.95.0-alpine AS build
+# ring's assembly and C need a compiler; make is what builds.
+RUN apk add --no-cache build-base make
+# rustup is told the toolchain it already has, or it would fetch clippy and rustfmt for rust-toolchain.toml.
+ENV RUSTUP_TOOLCHAIN=1.95.0 CARGO_TARGET_DIR=/build
+WORKDIR /source
+COPY . .
+RUN make release-binary
+
+# Nothing is needed at run time: the API server's certificate authority comes with the service account's token.
+FROM scratch
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="supercargo" \
+      org.opencontainers.image.description="A Kubernetes scheduler that decides as kube-scheduler does" \
+      org.opencontainers.image.source="https://github.com/supercargo/supercargo" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /build/release/supercargo /supercargo
+# By number: runAsNonRoot can only be checked against a number.
+USER 65532:65532
+EXPOSE 10259
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/supercargo"]
