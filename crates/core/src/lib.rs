@@ -10,6 +10,7 @@ pub mod event;
 pub mod framework;
 pub mod hash;
 pub mod intern;
+pub mod ln;
 pub mod node;
 pub mod node_set;
 pub mod plugins;
