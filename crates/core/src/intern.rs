@@ -193,8 +193,8 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
     }
 }
 
-/// The labels of one object, sorted by key id.
-#[derive(Clone, Copy, Debug)]
+/// The labels of one object, sorted by key id. The default is of an object without labels.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Labels<'a>(&'a [(Symbol, Symbol)]);
 
 impl<'a> Labels<'a> {
