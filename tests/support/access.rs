@@ -1,0 +1,119 @@
+//! One identity at one API server: a kubeconfig file, and the clients that read it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use super::binaries::binary;
+use super::pki::write_private;
+
+/// How an identity proves itself.
+pub(crate) enum Credential<'a> {
+    /// A bearer token, written into the kubeconfig.
+    Token(&'a str),
+    /// A file that holds a bearer token and may be written anew at any time.
+    TokenFile(&'a Path),
+    /// A client certificate and its key.
+    Certificate { certificate: &'a Path, key: &'a Path },
+}
+
+/// A kubeconfig file and what is done with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    kubeconfig: PathBuf,
+}
+
+impl Access {
+    /// The identity of an existing kubeconfig file.
+    pub(crate) fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
+        Self { kubeconfig: path.into() }
+    }
+
+    /// Writes the kubeconfig file `path` for `server`, whose certificate is signed by `ca`.
+    pub(crate) fn write(path: &Path, server: &str, ca: &Path, credential: &Credential<'_>) -> Result<Self> {
+        let user = match credential {
+            Credential::Token(token) => format!("token: {token}"),
+            Credential::TokenFile(file) => format!("tokenFile: {}", file.display()),
+            Credential::Certificate { certificate, key } => {
+                format!("client-certificate: {}\n    client-key: {}", certificate.display(), key.display())
+            }
+        };
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: supercargo\n\
+             clusters:\n- name: supercargo\n  cluster:\n    server: {server}\n    certificate-authority: {}\n\
+             users:\n- name: supercargo\n  user:\n    {user}\n\
+             contexts:\n- name: supercargo\n  context:\n    cluster: supercargo\n    user: supercargo\n",
+            ca.display()
+        );
+        write_private(path, &text)?;
+        Ok(Self::from_kubeconfig(path))
+    }
+
+    /// The path of the kubeconfig file.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The client configuration, with kube's hidden retries off: a test wants to see the answer it got.
+    pub(crate) async fn config(&self) -> Result<Config> {
+        let read = Kubeconfig::read_from(&self.kubeconfig)?;
+        let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+            .await
+            .with_context(|| format!("cannot use {}", self.kubeconfig.display()))?;
+        config.default_retry = false;
+        config.connect_timeout = Some(Duration::from_secs(5));
+        config.proxy_url = None;
+        Ok(config)
+    }
+
+    /// A client. It belongs to the runtime it is made on, so every test makes its own.
+    pub(crate) async fn client(&self) -> Result<Client> {
+        Ok(Client::try_from(self.config().await?)?)
+    }
+
+    /// Runs kubectl and returns what it wrote; the error of a failed run holds what it complained about.
+    pub(crate) async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.kubectl_with_input(args, "").await
+    }
+
+    /// `kubectl apply` of YAML documents.
+    pub(crate) async fn apply(&self, yaml: &str) -> Result<String> {
+        self.kubectl_with_input(&["apply", "-f", "-"], yaml).await
+    }
+
+    /// `kubectl apply` of a file, or of a folder's files.
+    pub(crate) async fn apply_path(&self, path: &Path) -> Result<String> {
+        self.kubectl(&["apply", "-f", &path.display().to_string()]).await
+    }
+
+    /// Runs kubectl with `input` on its standard input.
+    pub(crate) async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
+        let mut command = Command::new(binary("kubectl")?);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir");
+        command.arg(self.kubeconfig.with_file_name("kubectl-cache")).arg("--request-timeout=60s").args(args);
+        let (line, input) = (args.join(" "), input.to_owned());
+        tokio::task::spawn_blocking(move || run(command, &input))
+            .await?
+            .with_context(|| format!("kubectl {line}"))
+    }
+}
+
+fn run(mut command: Command, input: &str) -> Result<String> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("cannot start")?;
+    let mut pipe = child.stdin.take().expect("its standard input is a pipe");
+    // kubectl reads its input to the end before it writes, so neither side can block the other. One that fails before it reads
+    // closes the pipe: its own complaint, below, says more than ours would.
+    let _ = pipe.write_all(input.as_bytes());
+    drop(pipe);
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,297 @@
+//! One child process: its command line, its log file, its signals and its end. What runs in it is not known here.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+/// What a process gets between SIGTERM and SIGKILL unless its owner says otherwise.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// Variables that would lead loopback traffic astray.
+const PROXY: [&str; 6] = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// Names the process in messages and its log file.
+    pub(crate) name: String,
+    path: PathBuf,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+impl Program {
+    /// The executable at `path`, called `name`.
+    pub(crate) fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), path: path.into(), args: Vec::new(), env: Vec::new() }
+    }
+
+    /// Adds an argument.
+    pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub(crate) fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets an environment variable.
+    pub(crate) fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// A child process. Dropping it ends it: SIGTERM, [`GRACE`], SIGKILL.
+pub(crate) struct Process {
+    name: String,
+    path: PathBuf,
+    log: PathBuf,
+    /// `None` once it was given away.
+    child: Option<Child>,
+}
+
+impl Process {
+    /// Starts `program` in the process group of a [`super::guard::Guard`]; its output is appended to `<name>.log` in `logs`.
+    pub(crate) fn start(program: &Program, logs: &Path, group: i32) -> Result<Self> {
+        let log = logs.join(format!("{}.log", program.name));
+        let output = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = Command::new(&program.path);
+        command.args(&program.args).envs(program.env.iter().map(|(name, value)| (name, value)));
+        for name in PROXY {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(group);
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {} ({})", program.name, program.path.display()))?;
+        Ok(Self { name: program.name.clone(), path: program.path.clone(), log, child: Some(child) })
+    }
+
+    /// The name of its program.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("only `detach` takes it, and consumes the process").id()
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child_mut().try_wait()?)
+    }
+
+    /// Sends a signal; to a process that has ended it does nothing.
+    pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
+        if self.ended()?.is_none() {
+            kill(to_pid(self.pid()), signal)
+                .with_context(|| format!("cannot send {signal} to {}", self.name))?;
+        }
+        Ok(())
+    }
+
+    /// Ends it as a crash would, and waits until it is gone.
+    pub(crate) fn kill(&mut self) -> Result<ExitStatus> {
+        self.child_mut().kill()?;
+        Ok(self.child_mut().wait()?)
+    }
+
+    /// Asks it to end, insists after `grace`, and waits until it is gone.
+    pub(crate) fn stop(&mut self, grace: Duration) -> Result<ExitStatus> {
+        self.ask_to_end()?;
+        self.wait_or_kill(Instant::now() + grace)
+    }
+
+    /// Waits for it to end by itself; at the deadline it is an error, and it runs on.
+    pub(crate) fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                bail!("{} still runs after {within:?}\n{}", self.name, self.log_tail(20));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The path of its log.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// The last lines of its log, under a headline.
+    pub(crate) fn log_tail(&self, lines: usize) -> String {
+        format!("last lines of {}:\n{}", self.log.display(), tail(&self.log, lines))
+    }
+
+    /// Gives the process away: it is not ended when this value goes.
+    pub(crate) fn detach(mut self) -> Result<Record> {
+        let pid = self.pid();
+        let started = started(pid).with_context(|| format!("{} has already ended", self.name))?;
+        self.child = None;
+        Ok(Record { name: self.name.clone(), pid, started, program: self.path.display().to_string() })
+    }
+
+    /// SIGTERM, and SIGCONT in case it is paused.
+    fn ask_to_end(&mut self) -> Result<()> {
+        self.signal(Signal::SIGTERM)?;
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn wait_or_kill(&mut self, deadline: Instant) -> Result<ExitStatus> {
+        while Instant::now() < deadline {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.kill()
+    }
+
+    fn child_mut(&mut self) -> &mut Child {
+        self.child.as_mut().expect("only `detach` takes it, and consumes the process")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            let _ = self.stop(GRACE);
+        }
+    }
+}
+
+/// Ends several processes at once, within one grace.
+pub(crate) fn stop_all(processes: &mut [Process], grace: Duration) {
+    for process in &mut *processes {
+        let _ = process.ask_to_end();
+    }
+    let deadline = Instant::now() + grace;
+    for process in &mut *processes {
+        let _ = process.wait_or_kill(deadline);
+    }
+}
+
+/// The last lines of a text file; an unreadable one is described instead.
+pub(crate) fn tail(path: &Path, lines: usize) -> String {
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(64 * 1024)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    match read() {
+        Ok(text) if text.trim().is_empty() => String::from("(empty)"),
+        Ok(text) => {
+            let all: Vec<&str> = text.lines().collect();
+            all[all.len().saturating_sub(lines)..].join("\n")
+        }
+        Err(error) => format!("(unreadable: {error})"),
+    }
+}
+
+/// A process that another run of the harness may find again, and tell from a stranger that has got its number since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The name of its program.
+    pub(crate) name: String,
+    /// Its process id.
+    pub(crate) pid: u32,
+    /// When it started, in clock ticks since the machine did.
+    started: u64,
+    /// Its executable, as in its command line.
+    program: String,
+}
+
+impl Record {
+    /// Whether this very process still runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        started(self.pid) == Some(self.started) && program_of(self.pid).as_deref() == Some(&self.program)
+    }
+
+    /// Ends all of these that still run: SIGTERM, `grace`, SIGKILL. What is not ours any more is left alone.
+    pub(crate) fn stop_all(records: &[Self], grace: Duration) -> Result<()> {
+        let signal_all = |signal: Signal| {
+            for record in records.iter().filter(|record| record.is_alive()) {
+                let _ = kill(to_pid(record.pid), signal);
+            }
+        };
+        signal_all(Signal::SIGTERM);
+        signal_all(Signal::SIGCONT);
+        if !Self::all_gone(records, grace) {
+            signal_all(Signal::SIGKILL);
+            if !Self::all_gone(records, GRACE) {
+                let left: Vec<_> = records.iter().filter(|record| record.is_alive()).collect();
+                bail!("these processes do not end: {left:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// For the file that another run reads.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({"name": self.name, "pid": self.pid, "started": self.started, "program": self.program})
+    }
+
+    /// The inverse of [`Self::to_json`].
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            name: value["name"].as_str()?.to_owned(),
+            pid: u32::try_from(value["pid"].as_u64()?).ok()?,
+            started: value["started"].as_u64()?,
+            program: value["program"].as_str()?.to_owned(),
+        })
+    }
+
+    fn all_gone(records: &[Self], within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        loop {
+            if !records.iter().any(Self::is_alive) {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn to_pid(pid: u32) -> Pid {
+    Pid::from_raw(i32::try_from(pid).expect("process ids are below 2^22"))
+}
+
+/// When process `pid` started; `None` if there is none, or only what its parent has not yet collected.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may itself hold spaces and parentheses; after it come the state and 18 more before the start.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+}
+
+fn program_of(pid: u32) -> Option<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(String::from_utf8_lossy(line.split(|byte| *byte == 0).next()?).into_owned())
+}
