@@ -1,0 +1,402 @@
+//! The words of the cluster language.
+//!
+//! ```text
+//! node a zone=z1 cpu=4 mem=8Gi pods=110 eph=10Gi res:example.com/gpu=2 label:k=v taint=key=value:NoSchedule
+//!        unschedulable nohost image=nginx:latest@250Mi
+//! pod p on=a ns=default label:app=web cpu=1 mem=1Gi eph=1Gi res:example.com/gpu=1 pod-cpu=2 pod-mem=1Gi containers=2
+//!       priority=5 gate=g nominated=a deleting owner=ReplicaSet/rs image=nginx:latest
+//!       port=80 port=127.0.0.1:80 port=UDP/:53
+//!       tolerate=* tolerate=key tolerate=key=value tolerate=level<10 tolerate==value, each with :Effect or without
+//!       select:k=v require=zone:in:a,b;disk=ssd;@name:in:a require= require=! prefer=5/zone=a prefer=! prefer=?error
+//!       spread=zone/1/DoNotSchedule/app=web[/min=3][/honor-taints][/ignore-affinity]
+//!       affinity=zone/app=web[/ns=x,y][/nssel=env=prod] anti=... prefer-affinity=10/zone/app=web prefer-anti=...
+//! namespace n label:k=v
+//! service s ns=default select:app=web        controller ReplicaSet/rs ns=default app=web
+//! ```
+//!
+//! Selectors: `k=v`, `k:in:a,b`, `k:notin:a`, `k:exists`, `k:absent`, `k:gt:5`, `k:lt:5`, joined by `;`; `*` selects all,
+//! `-` is a selector that was not given. `zone`, `region` and `host` stand for the well-known labels; `@name` in a node
+//! term stands for the node's name.
+
+use super::{NodeBuilder, PodBuilder, World};
+use std::sync::Arc;
+use supercargo_core::cache::Service;
+use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::node::{NodeInfo, TaintEffect};
+use supercargo_core::pod::{
+    ControllerKind, PodAffinityTerm, PodInfo, PreferredNodeTerm, SpreadConstraint, TolerationOperator,
+    WhenUnsatisfiable,
+};
+use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
+
+/// Puts one line of the language into the world.
+pub(crate) fn apply(world: &mut World, line: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (&kind, words) = words.split_first().expect("empty lines are left out");
+    match kind {
+        "node" => {
+            let node = node(&mut world.tables, words);
+            world.add_node(&node);
+        }
+        "pod" => {
+            let pod = pod(&mut world.tables, words);
+            world.place(&pod);
+        }
+        "nominated" => {
+            let pod = pod(&mut world.tables, words);
+            let node = pod.nominated_node.expect("a nominated pod says where: nominated=<node>");
+            world.cache.nominate(&pod, Some(node));
+        }
+        "namespace" => namespace(world, words),
+        "service" => service(world, words),
+        "controller" => controller(world, words),
+        other => panic!("the cluster language has no {other:?}: {line}"),
+    }
+}
+
+/// A node from its words, name first.
+pub(crate) fn node(tables: &mut Tables, words: &[&str]) -> Arc<NodeInfo> {
+    let (name, words) = words.split_first().expect("a node has a name");
+    let mut node = NodeBuilder::new(tables, name);
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        node = match key {
+            "zone" => node.zone(value),
+            "cpu" => node.cpu(milli(value)),
+            "mem" => node.memory(bytes(value)),
+            "eph" => node.ephemeral_storage(bytes(value)),
+            "pods" => node.pods(bytes(value)),
+            "taint" => {
+                let (taint, effect) = value.rsplit_once(':').expect("taint=key:Effect");
+                let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
+                let effect = taint_effect(node.tables(), effect);
+                node.taint(key, value, effect)
+            }
+            "unschedulable" => node.unschedulable(),
+            "nohost" => node.without_hostname(),
+            "image" => {
+                let (name, size) = value.rsplit_once('@').expect("image=name:tag@size");
+                node.image(name, bytes(size))
+            }
+            other => match other.split_once(':') {
+                Some(("label", key)) => node.label(key, value),
+                Some(("res", name)) => node.scalar(name, bytes(value)),
+                _ => panic!("a node has no {word:?}"),
+            },
+        };
+    }
+    node.build()
+}
+
+/// A pod from its words, name first.
+pub(crate) fn pod(tables: &mut Tables, words: &[&str]) -> Arc<PodInfo> {
+    let (name, words) = words.split_first().expect("a pod has a name");
+    let mut pod = PodBuilder::new(tables, name);
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        pod = match key {
+            "on" => pod.on(value),
+            "ns" => pod.namespace(value),
+            "nominated" => pod.nominated(value),
+            "deleting" => pod.deleting(),
+            "gate" => pod.gate(value),
+            "priority" => pod.priority(value.parse().expect("a priority")),
+            "containers" => pod.containers(value.parse().expect("a number of containers")),
+            "owner" => {
+                let (kind, name) = value.split_once('/').expect("owner=Kind/name");
+                pod.owner(controller_kind(kind), name)
+            }
+            "cpu" => pod.cpu(milli(value)),
+            "mem" => pod.memory(bytes(value)),
+            "pod-cpu" => pod.pod_cpu(milli(value)),
+            "pod-mem" => pod.pod_memory(bytes(value)),
+            "eph" => pod.ephemeral_storage(bytes(value)),
+            "image" => pod.image(value),
+            "port" => host_port(pod, value),
+            "tolerate" => toleration(pod, value),
+            _ => affinities(pod, key, value),
+        };
+    }
+    pod.build()
+}
+
+fn affinities<'t>(mut pod: PodBuilder<'t>, key: &str, value: &str) -> PodBuilder<'t> {
+    match (key, value) {
+        ("require", "!") => pod.require(None),
+        ("require", term) => {
+            let term = node_term(pod.tables(), term);
+            pod.require(Some(term))
+        }
+        ("prefer", "!") => pod.prefer(None),
+        ("prefer", broken) if broken.starts_with('?') => pod.prefer_broken(&broken[1..]),
+        ("prefer", term) => {
+            let (weight, term) = weighted(term);
+            let term = node_term(pod.tables(), term);
+            pod.prefer(Some(PreferredNodeTerm { weight, term }))
+        }
+        ("spread", constraint) => {
+            let constraint = spread(pod.tables(), constraint);
+            pod.spread(constraint)
+        }
+        ("affinity", term) => {
+            let term = pod_term(&mut pod, term);
+            pod.affinity(term)
+        }
+        ("anti", term) => {
+            let term = pod_term(&mut pod, term);
+            pod.anti_affinity(term)
+        }
+        ("prefer-affinity", term) => {
+            let (weight, term) = weighted(term);
+            let term = pod_term(&mut pod, term);
+            pod.prefer_affinity(weight, term)
+        }
+        ("prefer-anti", term) => {
+            let (weight, term) = weighted(term);
+            let term = pod_term(&mut pod, term);
+            pod.prefer_anti_affinity(weight, term)
+        }
+        (other, value) => match other.split_once(':') {
+            Some(("label", key)) => pod.label(key, value),
+            Some(("res", name)) => pod.scalar(name, bytes(value)),
+            Some(("select", key)) => pod.select(label_key(key), value),
+            _ => panic!("a pod has no {other:?}"),
+        },
+    }
+}
+
+fn weighted(text: &str) -> (i32, &str) {
+    let (weight, rest) = text.split_once('/').expect("a weight, then a slash");
+    (weight.parse().expect("a weight is a number"), rest)
+}
+
+/// `port`, `address:port` or `protocol/address:port`.
+fn host_port<'t>(pod: PodBuilder<'t>, text: &str) -> PodBuilder<'t> {
+    let (protocol, rest) = text.split_once('/').unwrap_or(("TCP", text));
+    let (address, port) = rest.rsplit_once(':').unwrap_or(("", rest));
+    let address = if address.is_empty() { "0.0.0.0" } else { address };
+    pod.port(protocol, address, port.parse().expect("a port is a number"))
+}
+
+fn toleration<'t>(mut pod: PodBuilder<'t>, text: &str) -> PodBuilder<'t> {
+    let (text, effect) = match text.rsplit_once(':') {
+        Some((rest, effect)) => (rest, Some(taint_effect(pod.tables(), effect))),
+        None => (text, None),
+    };
+    if text == "*" {
+        return pod.tolerate("", TolerationOperator::Exists, "", effect);
+    }
+    if let Some((key, value)) = text.split_once('=') {
+        return pod.tolerate(key, TolerationOperator::Equal, value, effect);
+    }
+    match text.split_once(['<', '>']) {
+        Some((key, value)) => pod.tolerate(key, TolerationOperator::Never, value, effect),
+        None => pod.tolerate(text, TolerationOperator::Exists, "", effect),
+    }
+}
+
+fn taint_effect(tables: &mut Tables, text: &str) -> TaintEffect {
+    match text {
+        "NoSchedule" => TaintEffect::NoSchedule,
+        "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+        "NoExecute" => TaintEffect::NoExecute,
+        other => TaintEffect::Other(tables.symbol(other)),
+    }
+}
+
+/// The full key of a label that has a short form here.
+pub(crate) fn label_key(key: &str) -> &str {
+    match key {
+        "zone" => "topology.kubernetes.io/zone",
+        "region" => "topology.kubernetes.io/region",
+        "host" => "kubernetes.io/hostname",
+        other => other,
+    }
+}
+
+/// A label selector: requirements joined by `;`, or `*`, or `-`.
+pub(crate) fn selector(tables: &mut Tables, text: &str) -> Selector {
+    match text {
+        "-" => Selector::Nothing,
+        "*" => Selector::All([].into()),
+        text => Selector::All(text.split(';').map(|part| requirement(tables, part)).collect()),
+    }
+}
+
+/// One requirement: `k=v` or `k:operator:values`.
+pub(crate) fn requirement(tables: &mut Tables, text: &str) -> Requirement {
+    if let Some((key, value)) = text.split_once('=') {
+        let (key, value) = (tables.symbol(label_key(key)), tables.symbol(value));
+        return Requirement { key, operator: Operator::In([value].into()) };
+    }
+    let mut parts = text.splitn(3, ':');
+    let (key, word) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    let values = parts.next().unwrap_or("");
+    let mut symbols = || values.split(',').map(|v| tables.symbol(v)).collect::<Box<[Symbol]>>();
+    let operator = match word {
+        "in" => Operator::In(symbols()),
+        "notin" => Operator::NotIn(symbols()),
+        "exists" => Operator::Exists,
+        "absent" => Operator::DoesNotExist,
+        "gt" => Operator::Gt(values.parse().expect("gt takes a number")),
+        "lt" => Operator::Lt(values.parse().expect("lt takes a number")),
+        _ => panic!("no requirement: {text:?}"),
+    };
+    Requirement { key: tables.symbol(label_key(key)), operator }
+}
+
+/// A node selector term: requirements joined by `;`, of which `@name:in:..` and `@name:notin:..` are on the name.
+/// Without any it is empty; with several names in one entry it is malformed, and pins the nodes all the same.
+pub(crate) fn node_term(tables: &mut Tables, text: &str) -> NodeSelectorTerm {
+    let (mut labels, mut names) = (Vec::new(), Vec::new());
+    let (mut pinned, mut broken) = (None::<Vec<Symbol>>, text.is_empty());
+    for part in text.split(';').filter(|part| !part.is_empty()) {
+        let Some(field) = part.strip_prefix("@name:") else {
+            labels.push(requirement(tables, part));
+            continue;
+        };
+        let (operator, values) = field.split_once(':').expect("@name:in:a or @name:notin:a");
+        let values: Vec<Symbol> = values.split(',').map(|v| tables.symbol(v)).collect();
+        broken |= values.len() != 1;
+        names.push((values[0], operator == "notin"));
+        if operator == "in" {
+            pinned = Some(match pinned {
+                None => values,
+                Some(so_far) => so_far.into_iter().filter(|name| values.contains(name)).collect(),
+            });
+        }
+    }
+    let demands = TermDemands { labels: labels.into(), names: names.into() };
+    NodeSelectorTerm { demands: (!broken).then_some(demands), pinned_names: pinned.map(Into::into) }
+}
+
+/// `topology/selector`, then `/ns=a,b` and `/nssel=selector` in any order.
+fn pod_term(pod: &mut PodBuilder<'_>, text: &str) -> PodAffinityTerm {
+    let mut parts = text.split('/');
+    let topology = parts.next().expect("a topology key");
+    let chosen = parts.next().expect("affinity=topology/selector");
+    let own = pod.current_namespace();
+    let tables = pod.tables();
+    let mut term = PodAffinityTerm {
+        namespaces: [].into(),
+        namespace_selector: Selector::Nothing,
+        selector: selector(tables, chosen),
+        topology_key: tables.symbol(label_key(topology)),
+    };
+    let mut own_only = true;
+    for option in parts {
+        own_only = false;
+        match option.split_once('=') {
+            Some(("ns", names)) => term.namespaces = names.split(',').map(|n| tables.symbol(n)).collect(),
+            Some(("nssel", chosen)) => term.namespace_selector = selector(tables, chosen),
+            _ => panic!("an affinity term has no {option:?}"),
+        }
+    }
+    if own_only {
+        term.namespaces = [own].into();
+    }
+    term
+}
+
+/// `topology/maxSkew/whenUnsatisfiable/selector`, then `/min=n`, `/honor-taints` and `/ignore-affinity`.
+fn spread(tables: &mut Tables, text: &str) -> SpreadConstraint {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [topology, skew, when, chosen, options @ ..] = parts.as_slice() else {
+        panic!("spread=topology/maxSkew/whenUnsatisfiable/selector, not {text:?}");
+    };
+    let mut constraint = SpreadConstraint {
+        max_skew: skew.parse().expect("maxSkew is a number"),
+        topology_key: tables.symbol(label_key(topology)),
+        when_unsatisfiable: match *when {
+            "DoNotSchedule" => WhenUnsatisfiable::DoNotSchedule,
+            "ScheduleAnyway" => WhenUnsatisfiable::ScheduleAnyway,
+            _ => WhenUnsatisfiable::Unknown,
+        },
+        selector: match chosen.strip_prefix('?') {
+            Some(error) => Err(error.into()),
+            None => Ok(selector(tables, chosen)),
+        },
+        min_domains: 1,
+        honor_node_affinity: true,
+        honor_node_taints: false,
+    };
+    for option in options {
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("min", number) => constraint.min_domains = number.parse().expect("minDomains is a number"),
+            ("honor-taints", _) => constraint.honor_node_taints = true,
+            ("ignore-affinity", _) => constraint.honor_node_affinity = false,
+            _ => panic!("a spread constraint has no {option:?}"),
+        }
+    }
+    constraint
+}
+
+fn namespace(world: &mut World, words: &[&str]) {
+    let name = world.tables.symbol(words[0]);
+    let pairs = words[1..].iter().map(|word| {
+        let (key, value) =
+            word.strip_prefix("label:").and_then(|w| w.split_once('=')).expect("label:key=value");
+        (world.tables.symbol(key), world.tables.symbol(value))
+    });
+    let pairs = pairs.collect();
+    let labels = world.tables.label_set(pairs);
+    world.cache.lookups_mut().set_namespace(name, labels);
+}
+
+/// The namespace among `words`, and the other words.
+fn namespaced<'w>(tables: &mut Tables, words: &[&'w str]) -> (Symbol, Vec<&'w str>) {
+    let (named, rest): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.starts_with("ns="));
+    let namespace = named.first().map_or("default", |word| &word[3..]);
+    (tables.symbol(namespace), rest)
+}
+
+fn service(world: &mut World, words: &[&str]) {
+    let name = world.tables.symbol(words[0]);
+    let (namespace, words) = namespaced(&mut world.tables, &words[1..]);
+    let pairs: Box<[(Symbol, Symbol)]> = words
+        .iter()
+        .map(|word| {
+            let (key, value) =
+                word.strip_prefix("select:").and_then(|w| w.split_once('=')).expect("select:key=value");
+            (world.tables.symbol(key), world.tables.symbol(value))
+        })
+        .collect();
+    let selector = (!pairs.is_empty()).then_some(pairs);
+    world.cache.lookups_mut().set_service(namespace, name, Service { selector });
+}
+
+fn controller(world: &mut World, words: &[&str]) {
+    let (kind, name) = words[0].split_once('/').expect("controller Kind/name");
+    let (kind, name) = (controller_kind(kind), world.tables.symbol(name));
+    let (namespace, words) = namespaced(&mut world.tables, &words[1..]);
+    let demands = words.iter().map(|word| requirement(&mut world.tables, word)).collect();
+    world.cache.lookups_mut().set_controller(kind, namespace, name, demands);
+}
+
+fn controller_kind(text: &str) -> ControllerKind {
+    match text {
+        "ReplicationController" => ControllerKind::ReplicationController,
+        "ReplicaSet" => ControllerKind::ReplicaSet,
+        "StatefulSet" => ControllerKind::StatefulSet,
+        other => panic!("no kind of controller that spreading knows: {other:?}"),
+    }
+}
+
+/// cpu: `2` or `500m`.
+pub(crate) fn milli(text: &str) -> i64 {
+    match text.strip_suffix('m') {
+        Some(milli) => milli.parse().expect("cpu is a number of cores or of millis"),
+        None => text.parse::<i64>().expect("cpu is a number of cores or of millis") * 1000,
+    }
+}
+
+/// `10`, `10Ki`, `10Mi` or `10Gi`.
+pub(crate) fn bytes(text: &str) -> i64 {
+    let (digits, shift) = match text {
+        _ if text.ends_with("Ki") => (&text[..text.len() - 2], 10),
+        _ if text.ends_with("Mi") => (&text[..text.len() - 2], 20),
+        _ if text.ends_with("Gi") => (&text[..text.len() - 2], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<i64>().expect("an amount is a number, with Ki, Mi or Gi or without") << shift
+}

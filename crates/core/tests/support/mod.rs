@@ -1,0 +1,83 @@
+//! A tiny world for tests of plugins: builders of nodes and pods, a cache to put them in, and the cluster language of
+//! the tables (see `table.rs`). It names no plugin; each test brings its own.
+
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
+
+pub(crate) mod language;
+pub(crate) mod node;
+pub(crate) mod pod;
+pub(crate) mod run;
+pub(crate) mod table;
+
+pub(crate) use node::NodeBuilder;
+pub(crate) use pod::PodBuilder;
+pub(crate) use run::Plugins;
+
+use std::sync::Arc;
+use supercargo_core::cache::{Cache, PodState, Snapshot};
+use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::node::{NodeIdx, NodeInfo};
+use supercargo_core::pod::PodInfo;
+
+/// Tables and a cache, and the nodes in the order they came.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) tables: Tables,
+    pub(crate) cache: Cache,
+    pub(crate) nodes: Vec<Symbol>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// A node to finish with [`World::add_node`].
+    pub(crate) fn node(&mut self, name: &str) -> NodeBuilder<'_> {
+        NodeBuilder::new(&mut self.tables, name)
+    }
+
+    /// A pod to finish with `build`.
+    pub(crate) fn pod(&mut self, name: &str) -> PodBuilder<'_> {
+        PodBuilder::new(&mut self.tables, name)
+    }
+
+    /// A node from words of the cluster language: `node_from("a zone=z1 cpu=4")`.
+    pub(crate) fn node_from(&mut self, words: &str) -> Arc<NodeInfo> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        language::node(&mut self.tables, &words)
+    }
+
+    /// A pod from words of the cluster language: `pod_from("p label:app=web cpu=1")`.
+    pub(crate) fn pod_from(&mut self, words: &str) -> Arc<PodInfo> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        language::pod(&mut self.tables, &words)
+    }
+
+    /// Adds a node to the cluster, or changes it.
+    pub(crate) fn add_node(&mut self, node: &Arc<NodeInfo>) {
+        if !self.nodes.contains(&node.name) {
+            self.nodes.push(node.name);
+        }
+        self.cache.apply_node(node);
+        self.cache.refresh();
+    }
+
+    /// Counts a pod on the node that its `node_name` says.
+    pub(crate) fn place(&mut self, pod: &Arc<PodInfo>) {
+        let node = pod.node_name.expect("a placed pod says where: on=<node>");
+        self.cache.place(pod, node, PodState::Added);
+        self.cache.refresh();
+    }
+
+    /// The cluster as plugins see it.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_> {
+        self.cache.snapshot(&self.tables)
+    }
+
+    /// The slot of a node.
+    pub(crate) fn idx(&self, name: &str) -> NodeIdx {
+        let name = self.tables.find(name).expect("the node's name is known");
+        self.snapshot().find_node(name).expect("the node exists")
+    }
+}

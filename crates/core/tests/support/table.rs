@@ -1,0 +1,122 @@
+//! Tables: a cluster and pods to schedule above a line of dashes, what the plugins say of them below.
+//!
+//! ```text
+//! with NodeResourcesFit                       words a test's own function turns into plugins
+//!
+//! == a pod that asks for more than a node has stays off it
+//! node a cpu=4
+//! schedule x cpu=5
+//! ----
+//! a: NodeResourcesFit UnschedulableAndUnresolvable: Insufficient cpu
+//! ```
+//!
+//! Lines that start with `#` are comments. `with` before the first title holds for all tables without one of their own.
+//! With `UPDATE_EXPECT=1` in the environment, what is below the dashes is written anew.
+
+use super::run::{Plugins, decide};
+use super::{World, language};
+use supercargo_core::intern::Tables;
+
+const RULE: &str = "----";
+
+/// Turns a word of a `with` line into plugins.
+pub(crate) type PluginsByWord<'f> = &'f dyn Fn(&str, &mut Tables, &mut Plugins);
+
+/// Checks every table of `tests/tables/<file>`, or rewrites what is expected.
+pub(crate) fn check_file(file: &str, plugins: PluginsByWord<'_>) {
+    let path = format!("{}/tests/tables/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let actual = render(&text, plugins);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, actual).unwrap_or_else(|error| panic!("{path}: {error}"));
+    } else {
+        compare(&text, &actual);
+    }
+}
+
+/// Checks one table that stands in a test.
+pub(crate) fn check(table: &str, plugins: PluginsByWord<'_>) {
+    let table: String = table.trim().lines().map(|line| format!("{}\n", line.trim())).collect();
+    compare(&table, &render(&table, plugins));
+}
+
+fn compare(expected: &str, actual: &str) {
+    let differing = expected.lines().zip(actual.lines()).find(|(e, a)| e != a);
+    let differing =
+        differing.map_or_else(String::new, |(e, a)| format!("first differs:\n  - {e}\n  + {a}\n"));
+    assert!(
+        expected.trim_end() == actual.trim_end(),
+        "{differing}a table says otherwise; UPDATE_EXPECT=1 rewrites files. All of it as it is now:\n{actual}"
+    );
+}
+
+/// The tables of `text` with what is below the dashes computed anew.
+fn render(text: &str, plugins: PluginsByWord<'_>) -> String {
+    let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in text.lines() {
+        if line.starts_with("== ") {
+            blocks.push(Vec::new());
+        }
+        blocks.last_mut().expect("there is a first block").push(line);
+    }
+    let head_has_rule = blocks[0].contains(&RULE);
+    let common: Vec<&str> = if head_has_rule { Vec::new() } else { withs(&blocks[0]) };
+    let mut out = String::new();
+    for (at, block) in blocks.iter().enumerate() {
+        if at == 0 && !head_has_rule {
+            block.iter().for_each(|line| push_line(&mut out, line));
+            continue;
+        }
+        let end = block.iter().position(|line| *line == RULE).unwrap_or_else(|| {
+            panic!(
+                "a table lacks the line {RULE} between what is and what is expected:\n{}",
+                block.join("\n")
+            )
+        });
+        let input = &block[..end];
+        input.iter().for_each(|line| push_line(&mut out, line));
+        push_line(&mut out, RULE);
+        let own = withs(input);
+        let words = if own.is_empty() { &common } else { &own };
+        out.push_str(&table(input, words, plugins));
+        if at + 1 < blocks.len() {
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn push_line(out: &mut String, line: &str) {
+    out.push_str(line);
+    out.push('\n');
+}
+
+fn withs<'t>(lines: &[&'t str]) -> Vec<&'t str> {
+    lines.iter().filter_map(|line| line.strip_prefix("with ")).flat_map(str::split_whitespace).collect()
+}
+
+fn table(input: &[&str], with: &[&str], plugins: PluginsByWord<'_>) -> String {
+    let mut world = World::new();
+    let mut chosen = Plugins::default();
+    for word in with {
+        plugins(word, &mut world.tables, &mut chosen);
+    }
+    let mut pods = Vec::new();
+    for line in input.iter().filter(|l| !l.is_empty()) {
+        match line.split_whitespace().next() {
+            Some("==" | "with") => {}
+            Some(word) if word.starts_with('#') => {}
+            Some("schedule") => {
+                let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+                pods.push(language::pod(&mut world.tables, &words));
+            }
+            _ => language::apply(&mut world, line),
+        }
+    }
+    assert!(!pods.is_empty(), "a table schedules at least one pod:\n{}", input.join("\n"));
+    let said = |pod| decide(&world, &chosen, pod);
+    match pods.as_slice() {
+        [pod] => said(pod),
+        pods => pods.iter().map(|pod| format!("{}\n{}", pod.name, said(pod))).collect(),
+    }
+}
