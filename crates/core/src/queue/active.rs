@@ -1,0 +1,40 @@
+//! Pods to be tried next, in order. Knows no backoff.
+//!
+//! Upstream: `pkg/scheduler/backend/queue/active_queue.go`, without its list of pods and events in flight: here no event
+//! is handled while a decision runs.
+
+use super::pod::{ActiveOrder, QueuedPod};
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+pub(super) struct ActiveQueue {
+    pods: BTreeMap<ActiveOrder, QueuedPod>,
+}
+
+impl ActiveQueue {
+    pub(super) fn insert(&mut self, pod: QueuedPod) -> ActiveOrder {
+        let order = pod.order();
+        self.pods.insert(order, pod);
+        order
+    }
+
+    pub(super) fn pop(&mut self) -> Option<QueuedPod> {
+        self.pods.pop_first().map(|(_, pod)| pod)
+    }
+
+    pub(super) fn remove(&mut self, order: &ActiveOrder) -> Option<QueuedPod> {
+        self.pods.remove(order)
+    }
+
+    pub(super) fn get(&self, order: &ActiveOrder) -> Option<&QueuedPod> {
+        self.pods.get(order)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.pods.values()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pods.len()
+    }
+}

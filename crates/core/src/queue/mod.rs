@@ -1,0 +1,432 @@
+//! The scheduling queue: which pod is tried next, and what brings a pod back after a failed attempt.
+//!
+//! Each waiting pod is in exactly one place: active, backing off, unschedulable or gated. The queue knows no cluster
+//! and no plugin: verdicts of PreEnqueue and queueing hints are asked of the caller. There is no list of pods in flight
+//! and of the events they missed, as upstream needs, because no event is handled while a decision runs.
+//! Upstream: `pkg/scheduler/backend/queue`.
+
+mod active;
+mod backoff;
+mod pod;
+mod stats;
+mod unschedulable;
+
+pub use pod::QueuedPod;
+pub use stats::{Place, QueueStats};
+
+use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
+use crate::hash::FixedMap;
+use crate::pod::{PodInfo, Uid};
+use crate::time::Time;
+use active::ActiveQueue;
+use backoff::{BackoffOrder, BackoffPolicy, BackoffQueue};
+use pod::ActiveOrder;
+use stats::Counters;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use unschedulable::Pool;
+
+/// Labels of what brings pods to a place and is no event of the cluster.
+mod label {
+    pub(super) const ADD: &str = "UnschedulablePodAdd";
+    pub(super) const UPDATE: &str = "UnschedulablePodUpdate";
+    pub(super) const FAILURE: &str = "ScheduleAttemptFailure";
+    pub(super) const BACKOFF_COMPLETE: &str = "BackoffComplete";
+    pub(super) const POP_FROM_BACKOFF: &str = "PopFromBackoffQ";
+    pub(super) const FORCE_ACTIVATE: &str = "ForceActivate";
+}
+
+/// How often pods are looked for that wait too long.
+const FLUSH_PERIOD: Duration = Duration::from_secs(30);
+
+/// How long pods wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// The backoff after the first failure; doubled with each further one (`podInitialBackoffSeconds`).
+    pub initial_backoff: Duration,
+    /// The longest backoff; zero for none at all (`podMaxBackoffSeconds`).
+    pub max_backoff: Duration,
+    /// How long a pod waits for an event before it is tried without one
+    /// (`--pod-max-in-unschedulable-pods-duration`).
+    pub max_in_unschedulable: Duration,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
+            max_in_unschedulable: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Where the record of a waiting pod is found.
+#[derive(Clone, Copy)]
+enum Slot {
+    Active(ActiveOrder),
+    Backoff(BackoffOrder),
+    Unschedulable(u64),
+    Gated(u64),
+}
+
+/// The pods that wait to be scheduled.
+///
+/// Times given to its methods never run backwards.
+pub struct SchedulingQueue {
+    backoff_policy: BackoffPolicy,
+    max_in_unschedulable: Duration,
+    active: ActiveQueue,
+    backoff: BackoffQueue,
+    unschedulable: Pool,
+    gated: Pool,
+    slots: FixedMap<Uid, Slot>,
+    next_sequence: u64,
+    next_flush: Time,
+    counters: Counters,
+}
+
+impl SchedulingQueue {
+    /// An empty queue. Its checks for pods that wait too long count from `now`.
+    pub fn new(config: QueueConfig, now: Time) -> Self {
+        Self {
+            backoff_policy: BackoffPolicy { initial: config.initial_backoff, max: config.max_backoff },
+            max_in_unschedulable: config.max_in_unschedulable,
+            active: ActiveQueue::default(),
+            backoff: BackoffQueue::default(),
+            unschedulable: Pool::default(),
+            gated: Pool::default(),
+            slots: FixedMap::default(),
+            next_sequence: 0,
+            next_flush: now + FLUSH_PERIOD,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes in a pod that is new, or replaces the record under its uid by a fresh one.
+    ///
+    /// `gate` is the plugin that holds the pod back, if PreEnqueue says so.
+    pub fn add(&mut self, now: Time, pod: Arc<PodInfo>, gate: Option<PluginName>) {
+        self.remove(&pod.uid);
+        self.enter(now, pod, gate, label::ADD);
+    }
+
+    /// Takes note that a waiting pod changed; a pod that is not known is taken in.
+    ///
+    /// `gate` is PreEnqueue's verdict on the pod as it is now. A pod whose gate is gone is set free. A pod that waits
+    /// for an event has its rejecting plugins asked about each of `events`, what happened to the pod itself, until one
+    /// is worth an attempt. Elsewhere the pod keeps its place.
+    pub fn update(
+        &mut self,
+        now: Time,
+        pod: Arc<PodInfo>,
+        gate: Option<PluginName>,
+        events: &[ClusterEvent<'_>],
+        wakes: &mut dyn FnMut(&ClusterEvent<'_>, PluginName, &PodInfo) -> Hint,
+    ) {
+        let Some((slot, mut queued)) = self.take(&pod.uid) else {
+            return self.enter(now, pod, gate, label::UPDATE);
+        };
+        self.counters.unblame(&queued);
+        queued.pod = pod;
+        queued.gate = gate;
+        queued.rejectors.extend(gate);
+        self.counters.blame(&queued);
+        match slot {
+            Slot::Unschedulable(_) | Slot::Gated(_) if gate.is_some() => self.put_gated(queued),
+            Slot::Active(_) | Slot::Backoff(_) if gate.is_some() => self.hold(queued, label::UPDATE),
+            Slot::Active(_) => self.put_active(now, queued),
+            Slot::Backoff(order) => self.put_backoff(order.expiry(), queued),
+            Slot::Gated(_) => self.requeue(now, queued, release_label(events)),
+            Slot::Unschedulable(_) => {
+                let mut helps = |event: &ClusterEvent<'_>| {
+                    queued.rejectors.iter().any(|plugin| wakes(event, plugin, &queued.pod) == Hint::Queue)
+                };
+                match events.iter().find(|event| helps(event)) {
+                    Some(event) => self.requeue(now, queued, event.label()),
+                    None => self.put_unschedulable(queued),
+                }
+            }
+        }
+    }
+
+    /// Takes a pod out for good; whether it was there.
+    pub fn remove(&mut self, uid: &str) -> bool {
+        let taken = self.take(uid);
+        if let Some((_, pod)) = &taken {
+            self.counters.unblame(pod);
+        }
+        taken.is_some()
+    }
+
+    /// Whether the pod waits here.
+    pub fn contains(&self, uid: &str) -> bool {
+        self.slots.contains_key(uid)
+    }
+
+    /// The record of a pod that waits here.
+    pub fn get(&self, uid: &str) -> Option<&QueuedPod> {
+        match self.slots.get(uid)? {
+            Slot::Active(order) => self.active.get(order),
+            Slot::Backoff(order) => self.backoff.get(order),
+            Slot::Unschedulable(sequence) => self.unschedulable.get(*sequence),
+            Slot::Gated(sequence) => self.gated.get(*sequence),
+        }
+    }
+
+    /// The pod to be tried next, which is the caller's from here on.
+    ///
+    /// When nothing is active, that is the rejected pod whose backoff ends first, for there is nothing it could hold
+    /// up. A pod that failed with an error is never taken early.
+    pub fn pop(&mut self, now: Time) -> Option<QueuedPod> {
+        self.tick(now);
+        let mut pod = self.active.pop().or_else(|| {
+            let early = self.backoff.pop_early()?;
+            self.counters.came(Place::Active, label::POP_FROM_BACKOFF);
+            Some(early)
+        })?;
+        self.slots.remove(&pod.pod.uid);
+        self.counters.unblame(&pod);
+        pod.rejectors.clear();
+        pod.attempts = pod.attempts.saturating_add(1);
+        Some(pod)
+    }
+
+    /// Takes back a pod that plugins rejected; it waits for an event, or behind `gate` if there is one.
+    ///
+    /// With no plugin to blame it is an error. Of a pod that came anew in the meantime, the new record stays.
+    pub fn return_unschedulable(
+        &mut self,
+        now: Time,
+        mut pod: QueuedPod,
+        rejectors: BTreeSet<PluginName>,
+        gate: Option<PluginName>,
+    ) {
+        if rejectors.is_empty() && gate.is_none() {
+            return self.return_error(now, pod);
+        }
+        if self.contains(&pod.pod.uid) {
+            return;
+        }
+        pod.unschedulable_count = pod.unschedulable_count.saturating_add(1);
+        pod.consecutive_errors = 0;
+        pod.rejectors = rejectors;
+        pod.rejectors.extend(gate);
+        pod.gate = gate;
+        self.come_back(now, &mut pod);
+        if gate.is_some() {
+            self.hold(pod, label::FAILURE);
+        } else {
+            self.counters.came(Place::Unschedulable, label::FAILURE);
+            self.put_unschedulable(pod);
+        }
+    }
+
+    /// Takes back a pod whose attempt or binding failed with no plugin to blame; it backs off, and no event helps.
+    ///
+    /// Of a pod that came anew in the meantime, the new record stays.
+    pub fn return_error(&mut self, now: Time, mut pod: QueuedPod) {
+        if self.contains(&pod.pod.uid) {
+            return;
+        }
+        pod.consecutive_errors = pod.consecutive_errors.saturating_add(1);
+        pod.rejectors.clear();
+        pod.gate = None;
+        self.come_back(now, &mut pod);
+        self.requeue(now, pod, label::FAILURE);
+    }
+
+    /// Takes back a pod that has to be decided anew: it is active at once, at its old rank, and nothing failed.
+    ///
+    /// Of a pod that came anew in the meantime, the new record stays.
+    pub fn activate(&mut self, now: Time, mut pod: QueuedPod) {
+        if self.contains(&pod.pod.uid) {
+            return;
+        }
+        pod.rejectors.clear();
+        pod.gate = None;
+        self.counters.came(Place::Active, label::FORCE_ACTIVATE);
+        self.put_active(now, pod);
+    }
+
+    /// Asks the rejecting plugins of each unschedulable pod whether `event` is worth an attempt, and queues those pods
+    /// of which one plugin says so: as active, or with the rest of their backoff. Gated pods are not looked at.
+    pub fn move_all(
+        &mut self,
+        now: Time,
+        event: &ClusterEvent<'_>,
+        wakes: &mut dyn FnMut(PluginName, &PodInfo) -> Hint,
+    ) {
+        let woken = match event {
+            ClusterEvent::UnschedulableTimeout => self.unschedulable.take_all(),
+            _ => self.unschedulable.take_woken(wakes),
+        };
+        for pod in woken {
+            self.requeue(now, pod, event.label());
+        }
+    }
+
+    /// Does what time alone brings about: ends backoffs, and queues pods that have waited too long for an event.
+    pub fn tick(&mut self, now: Time) {
+        while let Some(pod) = self.backoff.pop_expired(now) {
+            self.counters.came(Place::Active, label::BACKOFF_COMPLETE);
+            self.put_active(now, pod);
+        }
+        if now >= self.next_flush {
+            self.flush(now);
+        }
+    }
+
+    /// When [`tick`](Self::tick) is to be called next, at `now` or later; `None` when no pod waits for a time.
+    pub fn next_wakeup(&self, now: Time) -> Option<Time> {
+        let flush = (!self.unschedulable.is_empty()).then_some(self.next_flush);
+        self.backoff.next_end().into_iter().chain(flush).min().map(|time| time.max(now))
+    }
+
+    /// Counts a pod that was scheduled, if nothing but the time it had waited had woken it.
+    pub fn scheduled(&mut self, pod: &QueuedPod) {
+        self.counters.scheduled_after_flush += u64::from(pod.was_flushed);
+    }
+
+    /// All waiting pods and where each of them is, place by place, and within a place in its order.
+    pub fn waiting(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
+        let active = self.active.iter().map(|pod| (Place::Active, pod));
+        let backoff = self.backoff.iter().map(|pod| (Place::Backoff, pod));
+        let unschedulable = self.unschedulable.iter().map(|pod| (Place::Unschedulable, pod));
+        let gated = self.gated.iter().map(|pod| (Place::Gated, pod));
+        active.chain(backoff).chain(unschedulable).chain(gated)
+    }
+
+    /// How many pods wait.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no pod waits.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The queue in numbers.
+    pub fn stats(&self) -> QueueStats {
+        let pending = Place::ALL.map(|place| (place, self.pending(place)));
+        QueueStats {
+            pending: pending.into_iter().collect(),
+            unschedulable: self.counters.unschedulable.clone(),
+            incoming: self.counters.incoming.clone(),
+            scheduled_after_flush: self.counters.scheduled_after_flush,
+        }
+    }
+
+    fn pending(&self, place: Place) -> usize {
+        match place {
+            Place::Active => self.active.len(),
+            Place::Backoff => self.backoff.len(),
+            Place::Unschedulable => self.unschedulable.len(),
+            Place::Gated => self.gated.len(),
+        }
+    }
+
+    /// Queues the pods that have waited too long for an event.
+    ///
+    /// As upstream's, the next check comes a period after this one, not after the time this one was due: a pod that
+    /// fails right after a check is then overdue at the tenth after it, not at the eleventh. With nothing to check the
+    /// phase stays as it is, because nobody has to wake for that.
+    fn flush(&mut self, now: Time) {
+        let late = now.since(self.next_flush);
+        self.next_flush = if self.unschedulable.is_empty() {
+            let into_period = late.as_nanos() % FLUSH_PERIOD.as_nanos();
+            now + (FLUSH_PERIOD
+                - Duration::from_nanos(u64::try_from(into_period).expect("is below the period")))
+        } else {
+            now + FLUSH_PERIOD
+        };
+        for mut pod in self.unschedulable.take_overdue(now, self.max_in_unschedulable) {
+            pod.was_flushed = true;
+            self.requeue(now, pod, ClusterEvent::UnschedulableTimeout.label());
+        }
+    }
+
+    /// Takes in a pod under a fresh record.
+    fn enter(&mut self, now: Time, pod: Arc<PodInfo>, gate: Option<PluginName>, event: &'static str) {
+        let mut pod = QueuedPod::new(pod, gate);
+        self.come_back(now, &mut pod);
+        if gate.is_some() {
+            self.hold(pod, event);
+        } else {
+            self.requeue(now, pod, event);
+        }
+    }
+
+    /// Gives a pod that comes from outside its rank, and counts it under its rejectors.
+    fn come_back(&mut self, now: Time, pod: &mut QueuedPod) {
+        pod.timestamp = now;
+        pod.sequence = self.next_sequence;
+        pod.was_flushed = false;
+        self.next_sequence += 1;
+        self.counters.blame(pod);
+    }
+
+    /// Makes a pod active, or lets it back off as long as it still has to.
+    fn requeue(&mut self, now: Time, pod: QueuedPod, event: &'static str) {
+        match self.backoff_policy.unexpired(&pod, now) {
+            Some(expiry) => {
+                self.counters.came(Place::Backoff, event);
+                self.put_backoff(expiry, pod);
+            }
+            None => {
+                self.counters.came(Place::Active, event);
+                self.put_active(now, pod);
+            }
+        }
+    }
+
+    /// Puts a pod that did not wait for an event before behind its gate.
+    fn hold(&mut self, pod: QueuedPod, event: &'static str) {
+        self.counters.came(Place::Unschedulable, event);
+        self.put_gated(pod);
+    }
+
+    fn put_active(&mut self, now: Time, mut pod: QueuedPod) {
+        pod.initial_attempt.get_or_insert(now);
+        let uid = Arc::clone(&pod.pod.uid);
+        self.slots.insert(uid, Slot::Active(self.active.insert(pod)));
+    }
+
+    fn put_backoff(&mut self, expiry: Time, pod: QueuedPod) {
+        let uid = Arc::clone(&pod.pod.uid);
+        self.slots.insert(uid, Slot::Backoff(self.backoff.insert(expiry, pod)));
+    }
+
+    fn put_unschedulable(&mut self, pod: QueuedPod) {
+        let uid = Arc::clone(&pod.pod.uid);
+        self.slots.insert(uid, Slot::Unschedulable(self.unschedulable.insert(pod)));
+    }
+
+    fn put_gated(&mut self, pod: QueuedPod) {
+        let uid = Arc::clone(&pod.pod.uid);
+        self.slots.insert(uid, Slot::Gated(self.gated.insert(pod)));
+    }
+
+    /// Takes a record out of its place. It is still counted under its rejectors.
+    fn take(&mut self, uid: &str) -> Option<(Slot, QueuedPod)> {
+        let slot = self.slots.remove(uid)?;
+        let pod = match &slot {
+            Slot::Active(order) => self.active.remove(order),
+            Slot::Backoff(order) => self.backoff.remove(order),
+            Slot::Unschedulable(sequence) => self.unschedulable.remove(*sequence),
+            Slot::Gated(sequence) => self.gated.remove(*sequence),
+        };
+        Some((slot, pod.expect("a slot leads to a pod")))
+    }
+}
+
+/// The label of what set a gated pod free: its last gate is gone, or else whatever was noticed first.
+fn release_label(events: &[ClusterEvent<'_>]) -> &'static str {
+    let is_release = |event: &&ClusterEvent<'_>| {
+        matches!(event, ClusterEvent::OwnPod { action: PodAction::UpdateGatesEliminated, .. })
+    };
+    let event = events.iter().find(is_release).or_else(|| events.first());
+    event.map_or(label::UPDATE, ClusterEvent::label)
+}

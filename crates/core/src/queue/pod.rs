@@ -1,0 +1,72 @@
+//! The record of a waiting pod and the order of the active queue. Moves nothing.
+
+use crate::framework::PluginName;
+use crate::pod::PodInfo;
+use crate::time::Time;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A pod that waits to be scheduled, and what is known of its attempts (upstream `QueuedPodInfo`).
+///
+/// The caller holds it between [`pop`](super::SchedulingQueue::pop) and its return, may replace `pod` by a newer object
+/// of the same uid, and leaves the counts to the queue.
+#[derive(Clone, Debug)]
+pub struct QueuedPod {
+    /// The pod as it is now.
+    pub pod: Arc<PodInfo>,
+    /// How often it was popped.
+    pub attempts: u32,
+    /// When it came to the queue, or last came back from an attempt that failed.
+    pub timestamp: Time,
+    /// When it first came to the active queue; time behind a gate does not count. Kept ever after.
+    pub initial_attempt: Option<Time>,
+    /// How many attempts ended with a plugin's rejection; never goes down.
+    pub unschedulable_count: u32,
+    /// How many attempts since the last rejection ended with an error.
+    pub consecutive_errors: u32,
+    /// The plugins that keep it waiting: those that rejected the last attempt, and the one that gates it. Empty once
+    /// it is popped.
+    pub rejectors: BTreeSet<PluginName>,
+    /// The PreEnqueue plugin that holds it back.
+    pub gate: Option<PluginName>,
+    /// It was last moved because it had waited too long, not because an event promised anything.
+    pub was_flushed: bool,
+    /// Numbers the records as they come to the queue, so that no two are ever equal in order. Renewed with `timestamp`.
+    pub(super) sequence: u64,
+}
+
+impl QueuedPod {
+    pub(super) fn new(pod: Arc<PodInfo>, gate: Option<PluginName>) -> Self {
+        Self {
+            pod,
+            attempts: 0,
+            timestamp: Time::default(),
+            initial_attempt: None,
+            unschedulable_count: 0,
+            consecutive_errors: 0,
+            rejectors: gate.into_iter().collect(),
+            gate,
+            was_flushed: false,
+            sequence: 0,
+        }
+    }
+
+    pub(super) fn order(&self) -> ActiveOrder {
+        ActiveOrder {
+            priority: Reverse(self.pod.priority),
+            timestamp: self.timestamp,
+            sequence: self.sequence,
+        }
+    }
+}
+
+/// The order of PrioritySort, made total: higher priority first, then who has waited longer, then who came first.
+///
+/// Upstream: `pkg/scheduler/framework/plugins/queuesort/priority_sort.go`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ActiveOrder {
+    priority: Reverse<i32>,
+    timestamp: Time,
+    sequence: u64,
+}
