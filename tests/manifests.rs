@@ -1,0 +1,351 @@
+//! What `manifests/`, the Dockerfile and the examples promise, checked without a cluster: the rights are those
+//! that are used, the pod is restricted, what one file names another has.
+//!
+//! That an API server takes them, and that supercargo works with exactly these rights, is shown by the tests
+//! that run against one.
+
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The documents of a YAML file.
+fn documents(name: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The YAML files of a folder, by name.
+fn yaml_files(folder: &str) -> BTreeSet<String> {
+    fs::read_dir(path(folder))
+        .unwrap_or_else(|error| panic!("{folder}: {error}"))
+        .map(|entry| entry.expect("an entry can be read").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".yaml"))
+        .collect()
+}
+
+/// Every object of the kustomize base.
+fn base() -> Vec<Value> {
+    let files = yaml_files("manifests/base").into_iter().filter(|name| name != "kustomization.yaml");
+    files.flat_map(|name| documents(&format!("manifests/base/{name}"))).collect()
+}
+
+fn of_kind(kind: &str) -> Vec<Value> {
+    base().into_iter().filter(|object| object["kind"] == kind).collect()
+}
+
+/// The one object of a kind.
+fn the(kind: &str) -> Value {
+    let mut objects = of_kind(kind);
+    assert_eq!(objects.len(), 1, "one {kind}");
+    objects.remove(0)
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().expect("an object has a name")
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    value
+        .as_array()
+        .map_or(vec![], |items| items.iter().map(|item| item.as_str().expect("a string")).collect())
+}
+
+fn pod_spec() -> Value {
+    the("Deployment")["spec"]["template"]["spec"].clone()
+}
+
+fn container() -> Value {
+    let containers = pod_spec()["containers"].clone();
+    assert_eq!(containers.as_array().map(Vec::len), Some(1), "one container");
+    containers[0].clone()
+}
+
+#[test]
+fn the_kustomization_lists_every_file_of_its_folder() {
+    let listed = documents("manifests/base/kustomization.yaml").remove(0)["resources"].clone();
+    let mut files = yaml_files("manifests/base");
+    assert!(files.remove("kustomization.yaml"));
+    assert_eq!(strings(&listed).into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), files);
+}
+
+#[test]
+fn every_object_with_a_namespace_is_in_kube_system() {
+    for object in base() {
+        let kind = object["kind"].as_str().expect("an object has a kind");
+        let expected = if kind.starts_with("ClusterRole") { Value::Null } else { json!("kube-system") };
+        assert_eq!(object["metadata"]["namespace"], expected, "{kind} {}", name(&object));
+    }
+}
+
+#[test]
+fn the_version_is_this_one_everywhere() {
+    let version = env!("CARGO_PKG_VERSION");
+    let kustomization = documents("manifests/base/kustomization.yaml").remove(0);
+    assert_eq!(kustomization["images"], json!([{"name": "supercargo", "newTag": version}]));
+    assert_eq!(kustomization["labels"][0]["pairs"]["app.kubernetes.io/version"], version);
+    assert!(read("Dockerfile").contains(&format!("org.opencontainers.image.version=\"{version}\"")));
+}
+
+#[test]
+fn the_deployment_runs_one_at_a_time_and_does_not_schedule_itself() {
+    let deployment = the("Deployment");
+    assert_eq!(deployment["spec"]["replicas"], 1, "two would both decide until there is leader election");
+    assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
+    let pod = pod_spec();
+    assert_eq!(pod["schedulerName"], "default-scheduler");
+    assert_eq!(pod["priorityClassName"], "system-cluster-critical");
+    assert_eq!(pod["serviceAccountName"], name(&the("ServiceAccount")));
+    assert_eq!(pod["terminationGracePeriodSeconds"], 30);
+}
+
+#[test]
+fn the_pod_is_restricted() {
+    let pod = pod_spec();
+    let context = &pod["securityContext"];
+    assert_eq!(context["runAsNonRoot"], true);
+    assert_eq!(context["runAsUser"], 65532);
+    assert_eq!(context["seccompProfile"], json!({"type": "RuntimeDefault"}));
+    for field in ["hostNetwork", "hostPID", "hostIPC"] {
+        assert!(pod[field].is_null(), "no {field}");
+    }
+    for volume in pod["volumes"].as_array().expect("there are volumes") {
+        let kinds: Vec<&String> =
+            volume.as_object().expect("a volume").keys().filter(|key| *key != "name").collect();
+        assert!(kinds == ["configMap"] || kinds == ["emptyDir"], "{volume}");
+    }
+    let expected = json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+    });
+    assert_eq!(container()["securityContext"], expected);
+}
+
+#[test]
+fn what_the_pod_needs_is_asked_for() {
+    let resources = container()["resources"].clone();
+    assert_eq!(resources["requests"], json!({"cpu": "200m", "memory": "256Mi"}));
+    assert!(resources["limits"]["memory"].is_string());
+    assert!(resources["limits"]["cpu"].is_null(), "a throttled scheduler is a slow cluster");
+}
+
+#[test]
+fn probes_ask_the_serving_port_over_tls() {
+    let container = container();
+    assert_eq!(container["ports"], json!([{"name": "https", "containerPort": 10259, "protocol": "TCP"}]));
+    for (probe, path) in
+        [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
+    {
+        let expected = json!({"path": path, "port": "https", "scheme": "HTTPS"});
+        assert_eq!(container[probe]["httpGet"], expected, "{probe}");
+    }
+    let port = json!([{"name": "https-metrics", "port": 10259, "targetPort": "https", "protocol": "TCP"}]);
+    assert_eq!(the("Service")["spec"]["ports"], port);
+    assert_eq!(the("Service")["spec"]["clusterIP"], "None");
+}
+
+#[test]
+fn selectors_find_the_pod_and_hold_nothing_that_changes() {
+    let deployment = the("Deployment");
+    let selector = deployment["spec"]["selector"]["matchLabels"].clone();
+    assert_eq!(
+        selector,
+        json!({"app.kubernetes.io/name": "supercargo", "app.kubernetes.io/instance": "supercargo"})
+    );
+    assert_eq!(the("Service")["spec"]["selector"], selector);
+    for (key, value) in selector.as_object().expect("labels") {
+        assert_eq!(&deployment["spec"]["template"]["metadata"]["labels"][key], value);
+    }
+}
+
+/// Flags of kube-scheduler with the meaning they have there.
+const FLAGS: [&str; 3] = ["config", "secure-port", "v"];
+
+#[test]
+fn the_arguments_are_known_flags_and_name_what_is_mounted() {
+    let container = container();
+    let arguments = strings(&container["args"]);
+    for argument in &arguments {
+        let flag = argument.strip_prefix("--").and_then(|flag| flag.split_once('=')).map(|(flag, _)| flag);
+        assert!(flag.is_some_and(|flag| FLAGS.contains(&flag)), "{argument}");
+    }
+    assert!(arguments.contains(&"--secure-port=10259"));
+    let file =
+        arguments.iter().find_map(|argument| argument.strip_prefix("--config=")).expect("a configuration");
+    let mount = &container["volumeMounts"][0];
+    let key =
+        file.strip_prefix(mount["mountPath"].as_str().expect("a path")).expect("the file is in the mount");
+    let volume = pod_spec()["volumes"][0].clone();
+    assert_eq!(volume["name"], mount["name"]);
+    assert_eq!(volume["configMap"]["name"], name(&the("ConfigMap")));
+    assert!(the("ConfigMap")["data"][key.trim_start_matches('/')].is_string());
+}
+
+#[test]
+fn the_configuration_has_the_one_profile_and_no_leader_election() {
+    let text = the("ConfigMap")["data"]["config.yaml"].as_str().expect("a text").to_owned();
+    let configuration: Value = serde_saphyr::from_str(&text).expect("the configuration is YAML");
+    let expected = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": false},
+        "profiles": [{"schedulerName": "supercargo"}],
+    });
+    assert_eq!(configuration, expected);
+}
+
+/// The rights of each role, one line per resource. A right is added here together with what uses it.
+const RIGHTS: [(&str, &[&str]); 4] = [
+    ("supercargo-act", &["/pods/binding create", "/pods/status patch", "events.k8s.io/events create,patch"]),
+    ("supercargo-metrics-reader", &["/metrics get"]),
+    (
+        "supercargo-read",
+        &[
+            "/pods get,list,watch",
+            "/nodes list,watch",
+            "/namespaces list,watch",
+            "/services list,watch",
+            "/replicationcontrollers list,watch",
+            "apps/replicasets list,watch",
+            "apps/statefulsets list,watch",
+        ],
+    ),
+    (
+        "supercargo-serve-auth",
+        &["authentication.k8s.io/tokenreviews create", "authorization.k8s.io/subjectaccessreviews create"],
+    ),
+];
+
+#[test]
+fn the_roles_grant_what_is_used_and_nothing_else() {
+    let mut roles: Vec<(String, Vec<String>)> = Vec::new();
+    for role in
+        base().into_iter().filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole")))
+    {
+        assert!(role["aggregationRule"].is_null(), "a role that grows by itself is not reviewed");
+        let mut rights = Vec::new();
+        for rule in role["rules"].as_array().expect("a role has rules") {
+            assert!(rule["resourceNames"].is_null(), "write the names into RIGHTS first");
+            let verbs = strings(&rule["verbs"]).join(",");
+            for resource in strings(&rule["resources"]) {
+                rights.extend(
+                    strings(&rule["apiGroups"]).iter().map(|group| format!("{group}/{resource} {verbs}")),
+                );
+            }
+            rights.extend(strings(&rule["nonResourceURLs"]).iter().map(|url| format!("{url} {verbs}")));
+        }
+        assert!(!rights.iter().any(|right| right.contains('*') || right.contains("secrets")), "{rights:?}");
+        roles.push((name(&role).to_owned(), rights));
+    }
+    roles.sort();
+    let expected: Vec<(String, Vec<String>)> = RIGHTS
+        .iter()
+        .map(|(role, rights)| ((*role).to_owned(), rights.iter().map(|right| (*right).to_owned()).collect()))
+        .collect();
+    assert_eq!(roles, expected);
+}
+
+#[test]
+fn every_role_but_the_scrapers_is_bound_to_the_service_account() {
+    assert!(
+        of_kind("Role").is_empty() && of_kind("RoleBinding").is_empty(),
+        "nothing is used in one namespace only"
+    );
+    let account =
+        json!([{"kind": "ServiceAccount", "name": name(&the("ServiceAccount")), "namespace": "kube-system"}]);
+    let mut bound = BTreeSet::new();
+    for binding in of_kind("ClusterRoleBinding") {
+        assert_eq!(binding["roleRef"]["kind"], "ClusterRole");
+        assert_eq!(binding["subjects"], account, "{}", name(&binding));
+        bound.insert(binding["roleRef"]["name"].as_str().expect("a name").to_owned());
+    }
+    let mut roles: BTreeSet<String> =
+        of_kind("ClusterRole").iter().map(|role| name(role).to_owned()).collect();
+    assert!(roles.remove("supercargo-metrics-reader"), "whoever installs Prometheus binds this one");
+    assert_eq!(bound, roles);
+}
+
+#[test]
+fn the_image_is_built_as_make_builds_and_holds_one_static_binary() {
+    let docker = read("Dockerfile");
+    let (build, run) = docker.split_once("\nFROM scratch\n").expect("the last stage is empty");
+    assert!(build.contains("\nRUN make release-binary\n"));
+    let makefile = read("Makefile");
+    let (_, recipe) = makefile.split_once("\nrelease-binary:").expect("the Makefile has that target");
+    let recipe: Vec<&str> = recipe.lines().skip(1).take_while(|line| line.starts_with('\t')).collect();
+    for flag in ["cargo build", "--release", "--locked"] {
+        assert!(recipe.iter().any(|line| line.contains(flag)), "release-binary: {flag}");
+    }
+    for line in ["USER 65532:65532", "STOPSIGNAL SIGTERM", "ENTRYPOINT [\"/supercargo\"]"] {
+        assert!(run.lines().any(|other| other == line), "{line}");
+    }
+    let copies: Vec<&str> =
+        run.lines().filter(|line| line.starts_with("COPY ") || line.starts_with("ADD ")).collect();
+    assert_eq!(copies, ["COPY --from=build /build/release/supercargo /supercargo"]);
+    assert!(!run.lines().any(|line| line.starts_with("RUN ")), "there is no shell to run anything");
+}
+
+/// The pod templates within an object of the examples, by what holds them.
+fn pod_specs(object: &Value) -> Option<&Value> {
+    let at = match object["kind"].as_str()? {
+        "Pod" => "/spec",
+        "Deployment" | "StatefulSet" | "DaemonSet" | "Job" => "/spec/template/spec",
+        "CronJob" => "/spec/jobTemplate/spec/template/spec",
+        _ => return None,
+    };
+    object.pointer(at)
+}
+
+#[test]
+fn every_pod_of_the_examples_names_this_scheduler_and_lives_in_its_examples_namespace() {
+    let mut pods = 0;
+    for entry in fs::read_dir(path("examples")).expect("there are examples") {
+        let example = entry.expect("an entry can be read").file_name().to_string_lossy().into_owned();
+        let Some((_, namespace)) =
+            example.split_once('-').filter(|_| path("examples").join(&example).is_dir())
+        else {
+            continue;
+        };
+        let folder = format!("examples/{example}");
+        for file in yaml_files(&folder) {
+            let file = format!("{folder}/{file}");
+            assert!(read(&file).starts_with("# "), "{file} begins with what it shows");
+            for object in documents(&file) {
+                match object["kind"].as_str() {
+                    Some("Namespace") => assert_eq!(name(&object), namespace, "{file}"),
+                    Some("Node") | None => {} // None: a patch
+                    Some(_) => assert_eq!(object["metadata"]["namespace"], namespace, "{file}"),
+                }
+                let Some(spec) = pod_specs(&object) else { continue };
+                pods += 1;
+                assert_eq!(spec["schedulerName"], "supercargo", "{file}");
+                let requests = &spec["containers"][0]["resources"]["requests"];
+                assert!(
+                    requests["cpu"].is_string() && requests["memory"].is_string(),
+                    "{file} says what it requests"
+                );
+            }
+        }
+    }
+    assert!(pods >= 20, "{pods} pods");
+}
+
+#[test]
+fn the_examples_start_from_four_nodes() {
+    let nodes = documents("examples/nodes.yaml");
+    let names: Vec<&str> = nodes.iter().map(name).collect();
+    assert_eq!(names, ["kind-control-plane", "kind-worker", "kind-worker2", "kind-worker3"]);
+    for node in &nodes {
+        assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], name(node));
+        assert_eq!(node["status"]["allocatable"], json!({"cpu": "8", "memory": "16Gi", "pods": "110"}));
+        let taints = json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]);
+        let expected = if name(node) == "kind-control-plane" { taints } else { Value::Null };
+        assert_eq!(node["spec"]["taints"], expected);
+    }
+}
