@@ -1,2 +1,3 @@
 //! The shell.
 pub mod metrics;
+pub mod serve;

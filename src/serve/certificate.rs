@@ -1,0 +1,291 @@
+//! The serving certificate: made when none is given, read again when its files change.
+//!
+//! Does not verify clients: they show tokens, see [`super::Gate`].
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::ServeError;
+
+/// Validity of a certificate we make, and how far back it reaches for clients whose clock is behind;
+/// both as upstream (`client-go/util/cert.GenerateSelfSignedCertKey`).
+const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
+const VALID_BEFORE_NOW: Duration = Duration::from_secs(3600);
+
+/// What clients are shown.
+#[derive(Clone, Debug)]
+pub enum Certificate {
+    /// A certificate of our own making, anew with every start and before it expires.
+    SelfSigned {
+        /// Names and addresses it is good for, besides `localhost` and 127.0.0.1.
+        names: Vec<String>,
+    },
+    /// PEM files, read again when they change.
+    Files {
+        /// The certificate, with intermediates after it.
+        certificate: PathBuf,
+        /// Its private key.
+        key: PathBuf,
+    },
+}
+
+impl Certificate {
+    /// Self-signed for this machine's host name, and for the pod's address where it is known.
+    pub fn self_signed(pod_ip: Option<IpAddr>) -> Self {
+        let names = host_name().into_iter().chain(pod_ip.map(|ip| ip.to_string()));
+        Self::SelfSigned { names: names.collect() }
+    }
+}
+
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The TLS configuration, and what keeps its certificate fresh.
+pub(super) async fn load(
+    source: Certificate,
+    poll: Duration,
+) -> Result<(Arc<ServerConfig>, Refresher), ServeError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let (first, renewal) = match source {
+        Certificate::SelfSigned { names } => (self_signed(&names, &provider)?, Renewal::Remake { names }),
+        Certificate::Files { certificate, key } => {
+            let pair = PemPair::read(&certificate, &key).await?;
+            let first = pair.parse(&certificate, &key, &provider)?;
+            (first, Renewal::Reread { certificate, key, seen: pair, poll })
+        }
+    };
+    let current = Arc::new(Current(RwLock::new(Arc::new(first))));
+    let mut config = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ServeError::SelfSigned(error.to_string()))?
+        .with_no_client_auth()
+        .with_cert_resolver(current.clone());
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((Arc::new(config), Refresher { current, provider, renewal }))
+}
+
+/// The certificate shown to the next client.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl Current {
+    fn replace(&self, next: CertifiedKey) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+    }
+}
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+/// Replaces the certificate for as long as it runs.
+pub(super) struct Refresher {
+    current: Arc<Current>,
+    provider: Arc<CryptoProvider>,
+    renewal: Renewal,
+}
+
+enum Renewal {
+    Remake { names: Vec<String> },
+    Reread { certificate: PathBuf, key: PathBuf, seen: PemPair, poll: Duration },
+}
+
+impl Refresher {
+    /// Never returns.
+    pub(super) async fn run(mut self) {
+        loop {
+            match &mut self.renewal {
+                Renewal::Remake { names } => {
+                    tokio::time::sleep(VALID_FOR / 2).await;
+                    match self_signed(names, &self.provider) {
+                        Ok(next) => self.current.replace(next),
+                        Err(error) => tracing::error!(%error, "keeping the old serving certificate"),
+                    }
+                }
+                Renewal::Reread { certificate, key, seen, poll } => {
+                    tokio::time::sleep(*poll).await;
+                    match reread(certificate, key, seen, &self.provider).await {
+                        Ok(None) => {}
+                        Ok(Some(next)) => {
+                            self.current.replace(next);
+                            tracing::info!(certificate = %certificate.display(), "serving certificate replaced");
+                        }
+                        Err(error) => tracing::error!(%error, "keeping the old serving certificate"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The new pair, if the files hold another than `seen`. A pair is tried once: while one file is newer
+/// than the other the two do not match, and the error is repeated only when they change again.
+async fn reread(
+    certificate: &Path,
+    key: &Path,
+    seen: &mut PemPair,
+    provider: &CryptoProvider,
+) -> Result<Option<CertifiedKey>, ServeError> {
+    let next = PemPair::read(certificate, key).await?;
+    if next == *seen {
+        return Ok(None);
+    }
+    *seen = next;
+    seen.parse(certificate, key, provider).map(Some)
+}
+
+/// The contents of a certificate file and its key file.
+#[derive(PartialEq, Eq)]
+struct PemPair {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl PemPair {
+    async fn read(certificate: &Path, key: &Path) -> Result<Self, ServeError> {
+        Ok(Self { certificate: read(certificate).await?, key: read(key).await? })
+    }
+
+    fn parse(
+        &self,
+        certificate: &Path,
+        key: &Path,
+        provider: &CryptoProvider,
+    ) -> Result<CertifiedKey, ServeError> {
+        let chain = CertificateDer::pem_slice_iter(&self.certificate)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| unusable(certificate, &error))?;
+        if chain.is_empty() {
+            return Err(unusable(certificate, &"it holds no PEM certificate"));
+        }
+        let private = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| unusable(key, &error))?;
+        CertifiedKey::from_der(chain, private, provider).map_err(|error| unusable(key, &error))
+    }
+}
+
+async fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
+    tokio::fs::read(path).await.map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &Path, reason: &impl ToString) -> ServeError {
+    ServeError::Certificate { path: path.to_owned(), reason: reason.to_string() }
+}
+
+fn self_signed(names: &[String], provider: &CryptoProvider) -> Result<CertifiedKey, ServeError> {
+    let failed = |error: &dyn ToString| ServeError::SelfSigned(error.to_string());
+    let key = KeyPair::generate().map_err(|error| failed(&error))?;
+    let certificate =
+        self_signed_params(names, SystemTime::now()).self_signed(&key).map_err(|error| failed(&error))?;
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    CertifiedKey::from_der(vec![certificate.der().clone()], private, provider).map_err(|error| failed(&error))
+}
+
+fn self_signed_params(names: &[String], now: SystemTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let host = names.first().map_or("localhost", String::as_str);
+    params.distinguished_name.push(DnType::CommonName, format!("{host}@{}", since_epoch.as_secs()));
+    params.not_before = (now - VALID_BEFORE_NOW).into();
+    params.not_after = (now + VALID_FOR).into();
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    for name in ["localhost", "127.0.0.1"].into_iter().chain(names.iter().map(String::as_str)) {
+        let san = match name.parse::<IpAddr>() {
+            Ok(ip) => SanType::IpAddress(ip),
+            Err(_) => match name.try_into() {
+                Ok(dns) => SanType::DnsName(dns),
+                // A host name that no certificate can carry is no reason not to serve.
+                Err(_) => continue,
+            },
+        };
+        if !params.subject_alt_names.contains(&san) {
+            params.subject_alt_names.push(san);
+        }
+    }
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_our_own_is_good_for_the_names_of_this_machine() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let names = ["kind-worker", "10.1.2.3", "localhost", "schön"].map(String::from);
+        let params = self_signed_params(&names, now);
+        let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
+        let ip = |ip: &str| SanType::IpAddress(ip.parse().unwrap());
+        assert_eq!(
+            params.subject_alt_names,
+            [dns("localhost"), ip("127.0.0.1"), dns("kind-worker"), ip("10.1.2.3")]
+        );
+        assert_eq!(params.not_before, now - Duration::from_secs(3600));
+        assert_eq!(params.not_after, now + Duration::from_secs(31_536_000));
+        let provider = rustls::crypto::ring::default_provider();
+        assert!(self_signed(&names, &provider).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_a_certificate_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let source = Certificate::Files { certificate: certificate.clone(), key: key.clone() };
+        let error = |result: Result<_, ServeError>| result.map(|_| ()).unwrap_err().to_string();
+
+        let missing = error(load(source.clone(), Duration::ZERO).await);
+        assert!(
+            missing.contains("tls.crt as --tls-cert-file and --tls-private-key-file: No such file"),
+            "{missing}"
+        );
+
+        std::fs::write(&certificate, "nothing").unwrap();
+        std::fs::write(&key, "nothing").unwrap();
+        let empty = error(load(source.clone(), Duration::ZERO).await);
+        assert!(empty.ends_with("it holds no PEM certificate"), "{empty}");
+
+        let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(&certificate, pair().cert.pem()).unwrap();
+        std::fs::write(&key, pair().signing_key.serialize_pem()).unwrap();
+        let foreign = error(load(source, Duration::ZERO).await);
+        assert!(foreign.contains("tls.key as --tls-cert-file"), "{foreign}");
+    }
+
+    #[tokio::test]
+    async fn changed_files_are_taken_once_they_match() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let provider = rustls::crypto::ring::default_provider();
+        let write = |path: &Path, text: String| std::fs::write(path, text).unwrap();
+        let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+
+        let (old, new) = (pair(), pair());
+        write(&certificate, old.cert.pem());
+        write(&key, old.signing_key.serialize_pem());
+        let mut seen = PemPair::read(&certificate, &key).await.unwrap();
+        assert!(reread(&certificate, &key, &mut seen, &provider).await.unwrap().is_none());
+
+        write(&certificate, new.cert.pem());
+        assert!(reread(&certificate, &key, &mut seen, &provider).await.is_err(), "half of a pair");
+        assert!(reread(&certificate, &key, &mut seen, &provider).await.unwrap().is_none(), "said once");
+
+        write(&key, new.signing_key.serialize_pem());
+        let taken = reread(&certificate, &key, &mut seen, &provider).await.unwrap().unwrap();
+        assert_eq!(taken.cert[0], *new.cert.der());
+    }
+}

@@ -1,0 +1,205 @@
+//! The HTTPS server: health for everybody, metrics for those whom the API server lets read them.
+//!
+//! [`Server`] accepts and bounds connections, [`Routes`] answers requests, [`Gate`] asks who may
+//! have an answer, [`Checks`] says how healthy we are. There is no plain HTTP port and no state of
+//! the scheduler here: what is shown is asked for when it is shown.
+
+mod answers;
+mod certificate;
+mod connection;
+mod gate;
+mod health;
+mod review;
+mod routes;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+use certificate::Refresher;
+
+pub use certificate::Certificate;
+pub use gate::{Access, Decision, Gate, Refusal, ReviewError, Reviewer, Token, User};
+pub use health::{Check, Checks};
+pub use review::KubeReviewer;
+pub use routes::Routes;
+
+/// How long to wait after the system refused to accept a connection, for want of file descriptors as a rule.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Where and how to serve.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Address to listen on; port 0 takes a free one, see [`Server::local_addr`].
+    pub address: SocketAddr,
+    /// What to show to clients.
+    pub certificate: Certificate,
+    /// How often certificate files are read again. They rotate by renamed folders as often as by
+    /// rewritten files, so the contents are compared and nothing is watched.
+    pub certificate_poll: Duration,
+    /// What clients may take from us.
+    pub limits: Limits,
+}
+
+impl ServeOptions {
+    /// The usual limits at this address.
+    pub fn new(address: SocketAddr, certificate: Certificate) -> Self {
+        Self { address, certificate, certificate_poll: Duration::from_secs(10), limits: Limits::default() }
+    }
+}
+
+/// What clients may take from us.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Open connections. One more closes the oldest, so that nobody can keep the kubelet's probes out by
+    /// holding connections open. Two Prometheus, the probes and a few people need about ten.
+    pub connections: usize,
+    /// Time for the TLS handshake.
+    pub handshake: Duration,
+    /// Time until a connection's next request has arrived in full, idle time included
+    /// (upstream's `ReadHeaderTimeout`).
+    pub request_head: Duration,
+    /// Age at which a connection is ended, after the requests it has running.
+    pub age: Duration,
+    /// Time for running requests to end when the server stops or a connection has aged (upstream's
+    /// `ShutdownTimeout`).
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            handshake: Duration::from_secs(10),
+            request_head: Duration::from_secs(32),
+            age: Duration::from_secs(600),
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is taken or is not ours.
+    #[error("cannot listen on {address}: {source}; choose another with --bind-address and --secure-port")]
+    Listen {
+        /// Address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A certificate or key file cannot be read or used.
+    #[error("cannot use {} as --tls-cert-file and --tls-private-key-file: {reason}", path.display())]
+    Certificate {
+        /// The file at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Making a self-signed certificate failed.
+    #[error("cannot make a self-signed serving certificate: {0}")]
+    SelfSigned(String),
+}
+
+/// A server that listens and does not answer yet.
+pub struct Server {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    refresher: Refresher,
+    routes: Arc<Routes>,
+    limits: Limits,
+}
+
+impl Server {
+    /// Takes the address and reads the certificate, so that both fail at start and not later.
+    pub async fn bind(options: ServeOptions, routes: Routes) -> Result<Self, ServeError> {
+        let ServeOptions { address, certificate, certificate_poll, limits } = options;
+        let (config, refresher) = certificate::load(certificate, certificate_poll).await?;
+        let listener =
+            TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+        Ok(Self {
+            listener,
+            acceptor: TlsAcceptor::from(config),
+            refresher,
+            routes: Arc::new(routes),
+            limits,
+        })
+    }
+
+    /// The address that clients connect to.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `shutdown`, then closes the port at once, lets running requests end within
+    /// [`Limits::drain`], and cuts off the rest.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Self { listener, acceptor, refresher, routes, limits } = self;
+        let (stop, stopping) = watch::channel(false);
+        let connection = connection::Settings { acceptor, routes: routes.clone(), limits, stopping };
+        let mut open =
+            Connections { tasks: JoinSet::new(), by_age: VecDeque::new(), limit: limits.connections };
+        tokio::select! {
+            () = accept(&listener, &connection, &mut open) => {}
+            () = refresher.run() => {}
+            () = shutdown => {}
+        }
+        drop(listener);
+        routes.checks().drain();
+        // Only fails when no connection is left to hear it.
+        let _ = stop.send(true);
+        drop(connection);
+        if tokio::time::timeout(limits.drain, open.ended()).await.is_err() {
+            tracing::warn!(connections = open.tasks.len(), "cutting off requests that did not end in time");
+            open.tasks.shutdown().await;
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener, settings: &connection::Settings, open: &mut Connections) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => open.add(connection::serve(settings.clone(), stream, peer)),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The open connections, never more than the limit.
+struct Connections {
+    tasks: JoinSet<()>,
+    by_age: VecDeque<AbortHandle>,
+    limit: usize,
+}
+
+impl Connections {
+    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        while self.tasks.try_join_next().is_some() {}
+        if self.by_age.len() >= self.limit {
+            self.by_age.retain(|task| !task.is_finished());
+        }
+        while self.by_age.len() >= self.limit {
+            tracing::warn!(limit = self.limit, "too many connections, closing the oldest");
+            let Some(oldest) = self.by_age.pop_front() else { break };
+            oldest.abort();
+        }
+        self.by_age.push_back(self.tasks.spawn(connection));
+    }
+
+    async fn ended(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}

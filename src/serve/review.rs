@@ -1,0 +1,305 @@
+//! Reviews by the API server: TokenReview and SubjectAccessReview, with a deadline each.
+//!
+//! Does not retry: the next request asks again, and a scraper's is never far.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+use tokio::sync::Semaphore;
+
+use super::gate::{Access, Decision, ReviewError, Reviewer, Token, User};
+
+/// Upstream's timeout of delegated requests.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Reviews in flight. Each is a connection to the API server of its own, and strangers can cause them.
+const IN_FLIGHT: usize = 16;
+
+const TOKEN_REVIEW: &str = "TokenReview";
+const SUBJECT_ACCESS_REVIEW: &str = "SubjectAccessReview";
+
+/// Asks a real API server. Needs the rights of ClusterRole `system:auth-delegator`.
+#[derive(Clone)]
+pub struct KubeReviewer {
+    client: kube::Client,
+    timeout: Duration,
+    permits: Arc<Semaphore>,
+}
+
+impl KubeReviewer {
+    /// Asks with this client, whose own retries should be off: an answer after the deadline is for nobody.
+    pub fn new(client: kube::Client) -> Self {
+        Self { client, timeout: TIMEOUT, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
+    }
+
+    /// Waits this long instead of ten seconds.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// One question within the deadline, the wait for a free place included.
+    async fn ask<T>(
+        &self,
+        review: &'static str,
+        question: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ReviewError> {
+        let within = async {
+            let _place = self.permits.acquire().await.map_err(|_| ReviewError::Interrupted)?;
+            question.await.map_err(|error| failed(review, &error))
+        };
+        tokio::time::timeout(self.timeout, within)
+            .await
+            .unwrap_or(Err(ReviewError::TimedOut { review, after: self.timeout }))
+    }
+
+    async fn token_review(self, token: Token) -> Result<Option<User>, ReviewError> {
+        let spec = TokenReviewSpec { token: token.secret().to_owned(), audiences: None };
+        let question = TokenReview { spec, ..TokenReview::default() };
+        let api: Api<TokenReview> = Api::all(self.client.clone());
+        let params = PostParams::default();
+        let status = self
+            .ask(TOKEN_REVIEW, api.create(&params, &question))
+            .await?
+            .status
+            .ok_or_else(|| no_status(TOKEN_REVIEW))?;
+        Ok(status.user.filter(|_| status.authenticated == Some(true)).map(user))
+    }
+
+    async fn subject_access_review(self, access: Access) -> Result<Decision, ReviewError> {
+        let Access { user, verb, path } = access;
+        let spec = SubjectAccessReviewSpec {
+            user: Some(user.name),
+            uid: (!user.uid.is_empty()).then_some(user.uid),
+            groups: Some(user.groups),
+            extra: (!user.extra.is_empty()).then_some(user.extra),
+            non_resource_attributes: Some(NonResourceAttributes { path: Some(path), verb: Some(verb) }),
+            resource_attributes: None,
+        };
+        let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let params = PostParams::default();
+        let status = self
+            .ask(SUBJECT_ACCESS_REVIEW, api.create(&params, &question))
+            .await?
+            .status
+            .ok_or_else(|| no_status(SUBJECT_ACCESS_REVIEW))?;
+        // Upstream takes an answer that says both for an error; no is the safe reading.
+        if status.allowed && status.denied != Some(true) {
+            return Ok(Decision::Allowed);
+        }
+        Ok(Decision::Denied { reason: status.reason.unwrap_or_default() })
+    }
+}
+
+impl Reviewer for KubeReviewer {
+    fn authenticate(&self, token: Token) -> BoxFuture<'static, Result<Option<User>, ReviewError>> {
+        self.clone().token_review(token).boxed()
+    }
+
+    fn authorize(&self, access: Access) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+        self.clone().subject_access_review(access).boxed()
+    }
+}
+
+fn user(info: UserInfo) -> User {
+    User {
+        name: info.username.unwrap_or_default(),
+        uid: info.uid.unwrap_or_default(),
+        groups: info.groups.unwrap_or_default(),
+        extra: info.extra.unwrap_or_default(),
+    }
+}
+
+fn failed(review: &'static str, error: &kube::Error) -> ReviewError {
+    let reason = match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("{}; bind ClusterRole system:auth-delegator to this service account", status.message)
+        }
+        other => other.to_string(),
+    };
+    ReviewError::Failed { review, reason }
+}
+
+fn no_status(review: &'static str) -> ReviewError {
+    ReviewError::Failed { review, reason: "the answer has no status".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt as _, Full};
+    use hyper::body::Incoming;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use serde_json::{Value, json};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    type Script = Arc<dyn Fn(&Value) -> Option<(u16, Value)> + Send + Sync>;
+
+    /// What a stand-in for the API server was asked, and answers.
+    #[derive(Clone)]
+    struct Api {
+        answer: Script,
+        asked: Arc<Mutex<Vec<(String, Value)>>>,
+    }
+
+    impl Api {
+        /// Serves until the test's runtime ends. No answer means silence.
+        async fn start(
+            answer: impl Fn(&Value) -> Option<(u16, Value)> + Send + Sync + 'static,
+        ) -> (Self, KubeReviewer) {
+            let api = Self { answer: Arc::new(answer), asked: Arc::default() };
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+            let serving = api.clone();
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    let api = serving.clone();
+                    let service = service_fn(move |request| api.clone().reply(request));
+                    let connection = hyper::server::conn::http1::Builder::new();
+                    tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+                }
+            });
+            let mut config = kube::Config::new(url);
+            config.default_retry = false;
+            (api, KubeReviewer::new(kube::Client::try_from(config).unwrap()))
+        }
+
+        async fn reply(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+            let line = format!("{} {}", request.method(), request.uri().path());
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let answer = (self.answer)(&body);
+            self.asked.lock().unwrap().push((line, body));
+            let Some((code, answer)) = answer else { return std::future::pending().await };
+            let response = Response::builder().status(code).header("content-type", "application/json");
+            Ok(response.body(Full::from(answer.to_string())).unwrap())
+        }
+
+        fn asked(&self) -> Vec<(String, Value)> {
+            self.asked.lock().unwrap().clone()
+        }
+    }
+
+    fn with_status(question: &Value, status: Value) -> (u16, Value) {
+        let mut answer = question.clone();
+        answer["metadata"] = json!({});
+        answer["status"] = status;
+        (201, answer)
+    }
+
+    fn token(secret: &str) -> Token {
+        Token::for_tests(secret)
+    }
+
+    #[tokio::test]
+    async fn a_token_is_reviewed_and_names_its_user() {
+        let (api, reviewer) = Api::start(|question| {
+            let user = json!({"username": "u", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]}});
+            let known = question["spec"]["token"] == "good";
+            let status = if known {
+                json!({"authenticated": true, "user": user})
+            } else {
+                json!({"user": user, "error": "invalid bearer token"})
+            };
+            Some(with_status(question, status))
+        })
+        .await;
+        let user = User {
+            name: "u".to_owned(),
+            uid: "1".to_owned(),
+            groups: vec!["g".to_owned()],
+            extra: [("k".to_owned(), vec!["v".to_owned()])].into(),
+        };
+        assert_eq!(reviewer.authenticate(token("good")).await, Ok(Some(user)));
+        assert_eq!(reviewer.authenticate(token("bad")).await, Ok(None));
+        let (line, body) = api.asked().remove(0);
+        assert_eq!(line, "POST /apis/authentication.k8s.io/v1/tokenreviews");
+        assert_eq!(body["spec"], json!({"token": "good"}));
+    }
+
+    #[tokio::test]
+    async fn access_is_reviewed_for_a_path_that_is_no_resource() {
+        let (api, reviewer) = Api::start(|question| {
+            let status = match question["spec"]["nonResourceAttributes"]["path"].as_str() {
+                Some("/metrics") => json!({"allowed": true}),
+                Some("/both") => json!({"allowed": true, "denied": true, "reason": "both"}),
+                _ => json!({"allowed": false}),
+            };
+            Some(with_status(question, status))
+        })
+        .await;
+        let access = |path: &str| Access {
+            user: User { name: "u".to_owned(), groups: vec!["g".to_owned()], ..User::default() },
+            verb: "get".to_owned(),
+            path: path.to_owned(),
+        };
+        let denied = |reason: &str| Ok(Decision::Denied { reason: reason.to_owned() });
+        assert_eq!(reviewer.authorize(access("/metrics")).await, Ok(Decision::Allowed));
+        assert_eq!(reviewer.authorize(access("/other")).await, denied(""));
+        assert_eq!(reviewer.authorize(access("/both")).await, denied("both"));
+        let (line, body) = api.asked().remove(0);
+        assert_eq!(line, "POST /apis/authorization.k8s.io/v1/subjectaccessreviews");
+        let spec = json!({
+            "user": "u",
+            "groups": ["g"],
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        });
+        assert_eq!(body["spec"], spec);
+    }
+
+    #[tokio::test]
+    async fn a_missing_right_to_ask_is_told_with_its_remedy() {
+        let (_api, reviewer) = Api::start(|_| {
+            let message =
+                "tokenreviews.authentication.k8s.io is forbidden: User \"s\" cannot create resource";
+            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": message, "reason": "Forbidden", "code": 403});
+            Some((403, status))
+        })
+        .await;
+        let error = reviewer.authenticate(token("any")).await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "a TokenReview failed: tokenreviews.authentication.k8s.io is forbidden: User \"s\" cannot create \
+             resource; bind ClusterRole system:auth-delegator to this service account"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_a_status_and_one_that_is_no_review_are_errors() {
+        let (_api, reviewer) = Api::start(|question| match question["spec"]["token"].as_str() {
+            Some("bare") => Some((201, question.clone())),
+            _ => Some((500, json!("broken"))),
+        })
+        .await;
+        let bare = reviewer.authenticate(token("bare")).await.unwrap_err().to_string();
+        assert_eq!(bare, "a TokenReview failed: the answer has no status");
+        assert!(matches!(reviewer.authenticate(token("x")).await, Err(ReviewError::Failed { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_silent_api_server_is_given_up_on() {
+        let (_api, reviewer) = Api::start(|_| None).await;
+        let after = Duration::from_millis(20);
+        let reviewer = reviewer.with_timeout(after);
+        let expected = ReviewError::TimedOut { review: TOKEN_REVIEW, after };
+        assert_eq!(reviewer.authenticate(token("any")).await, Err(expected));
+    }
+}

@@ -1,0 +1,526 @@
+//! The HTTPS server as its clients see it, over real sockets, without an API server behind it.
+//!
+//! What the API server is asked, and in which words, is tested where it is asked (`src/serve/review.rs`).
+
+#![allow(clippy::unwrap_used, reason = "the helpers of a test panic as its body may")]
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use supercargo::metrics::{Exposition, Metrics};
+use supercargo::serve::{
+    Access, Certificate, Check, Checks, Decision, Gate, Limits, ReviewError, Reviewer, Routes, ServeOptions,
+    Server, Token, User,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Ends a test that hangs; nothing is measured against it.
+const HANG: Duration = Duration::from_secs(30);
+
+/// A limit so short that it passes while a test waits for it.
+const SHORT: Duration = Duration::from_millis(50);
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(HANG, future).await.unwrap_or_else(|_| panic!("{what} took too long"))
+}
+
+/// The token `good` is prometheus, who may get /metrics and more; `plain` is somebody who may nothing.
+#[derive(Clone, Default)]
+struct Fake {
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Reviewer for Fake {
+    fn authenticate(&self, token: Token) -> BoxFuture<'static, Result<Option<User>, ReviewError>> {
+        self.asked.lock().unwrap().push(format!("who {}", token.secret()));
+        let user = |name: &str| Ok(Some(User { name: name.to_owned(), ..User::default() }));
+        std::future::ready(match token.secret() {
+            "good" => user("prometheus"),
+            "plain" => user("<plain>"),
+            "broken" => {
+                Err(ReviewError::Failed { review: "TokenReview", reason: "10.0.0.1: refused".into() })
+            }
+            _ => Ok(None),
+        })
+        .boxed()
+    }
+
+    fn authorize(&self, access: Access) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+        let Access { user, verb, path } = access;
+        self.asked.lock().unwrap().push(format!("may {} {verb} {path}", user.name));
+        let decision = if user.name == "prometheus" {
+            Decision::Allowed
+        } else {
+            Decision::Denied { reason: String::new() }
+        };
+        std::future::ready(Ok(decision)).boxed()
+    }
+}
+
+/// How a test's server differs from the usual one.
+struct Setup {
+    certificate: Certificate,
+    certificate_poll: Duration,
+    limits: Limits,
+    exposition: Exposition,
+    ready: Result<(), String>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            certificate: Certificate::self_signed(None),
+            certificate_poll: Duration::from_millis(5),
+            limits: Limits::default(),
+            exposition: Exposition::new(Arc::new(Metrics::new())),
+            ready: Ok(()),
+        }
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    fake: Fake,
+    stop: Option<oneshot::Sender<()>>,
+    server: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start(setup: Setup) -> Self {
+        let Setup { certificate, certificate_poll, limits, exposition, ready } = setup;
+        let fake = Fake::default();
+        let checks = Checks::new().with_ready(Check::new("sched-handler-sync", move || ready.clone()));
+        let routes = Routes::new(Arc::new(checks), exposition, Gate::new(fake.clone()));
+        let address = "127.0.0.1:0".parse().unwrap();
+        let options = ServeOptions { certificate_poll, limits, ..ServeOptions::new(address, certificate) };
+        let server = Server::bind(options, routes).await.unwrap();
+        let address = server.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let server = tokio::spawn(server.run(stopped.map(|_| ())));
+        Self { address, fake, stop: Some(stop), server }
+    }
+
+    async fn usual() -> Self {
+        Self::start(Setup::default()).await
+    }
+
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        self.connect_as(&[b"http/1.1"]).await
+    }
+
+    async fn connect_as(&self, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
+        let provider = Arc::new(ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        let stream = soon("connecting", TcpStream::connect(self.address)).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        soon("the handshake", TlsConnector::from(Arc::new(config)).connect(name, stream)).await.unwrap()
+    }
+
+    /// The whole answer to one request on a connection of its own.
+    async fn ask(&self, method: &str, path: &str, token: &str) -> Answer {
+        let mut stream = self.connect().await;
+        let authorization =
+            if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}Connection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Answer::read(&mut stream).await
+    }
+
+    async fn get(&self, path: &str, token: &str) -> (u16, String) {
+        let answer = self.ask("GET", path, token).await;
+        (answer.code, answer.body)
+    }
+
+    fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    async fn ended(self) {
+        soon("the end of the server", self.server).await.unwrap();
+    }
+}
+
+struct Answer {
+    code: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    async fn read(stream: &mut TlsStream<TcpStream>) -> Self {
+        let mut text = String::new();
+        soon("an answer", stream.read_to_string(&mut text)).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { code, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+}
+
+/// Lets every certificate pass; what matters here is which one it is.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn text(code: u16, body: &str) -> (u16, String) {
+    (code, body.to_owned())
+}
+
+#[tokio::test]
+async fn health_is_open_to_all() {
+    let server = Running::usual().await;
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(server.get(path, "").await, text(200, "ok"));
+        assert_eq!(server.get(path, "bad").await, text(200, "ok"));
+    }
+    assert_eq!(
+        server.get("/readyz?verbose", "").await,
+        text(200, "[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n")
+    );
+    assert!(server.fake.asked.lock().unwrap().is_empty());
+    let answer = server.ask("GET", "/healthz", "").await;
+    for header in [
+        "content-type: text/plain; charset=utf-8",
+        "cache-control: no-cache, private",
+        "x-content-type-options: nosniff",
+    ] {
+        assert!(answer.head.contains(header), "no {header} in {}", answer.head);
+    }
+}
+
+#[tokio::test]
+async fn before_the_caches_are_synced_it_is_alive_and_not_ready() {
+    let ready = Err("waiting for handlers to sync: Pod".to_owned());
+    let server = Running::start(Setup { ready, ..Setup::default() }).await;
+    assert_eq!(server.get("/livez", "").await, text(200, "ok"));
+    let failed = "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n";
+    assert_eq!(server.get("/readyz", "").await, text(500, failed));
+    let reason = "internal server error: waiting for handlers to sync: Pod\n";
+    assert_eq!(server.get("/readyz/sched-handler-sync", "good").await, text(500, reason));
+    assert_eq!(server.get("/readyz/sched-handler-sync", "").await.0, 403);
+    let (_, slis) = server.get("/metrics/slis", "good").await;
+    assert!(
+        slis.contains("kubernetes_healthcheck{name=\"sched-handler-sync\",type=\"readyz\"} 0\n"),
+        "{slis}"
+    );
+}
+
+#[tokio::test]
+async fn metrics_are_for_those_whom_the_api_server_lets() {
+    let server = Running::usual().await;
+    let allowed = server.ask("GET", "/metrics", "good").await;
+    assert_eq!(allowed.code, 200);
+    assert!(allowed.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"));
+    assert!(allowed.body.contains("\nscheduler_preemption_attempts_total 0\n"), "{}", allowed.body);
+
+    let unauthorized = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
+    let forbidden = |user: &str| {
+        format!(
+            r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"forbidden: User \"{user}\" cannot get path \"/metrics\"","reason":"Forbidden","details":{{}},"code":403}}"#
+        ) + "\n"
+    };
+    assert_eq!(server.get("/metrics", "bad").await, (401, unauthorized.to_owned() + "\n"));
+    assert_eq!(server.get("/metrics", "").await, (403, forbidden("system:anonymous")));
+    assert_eq!(server.get("/metrics", "plain").await, (403, forbidden("&lt;plain&gt;")));
+    let unknown =
+        "Internal Server Error: \"/metrics?x=1&amp;y\": the API server could not be asked for a review\n";
+    assert_eq!(server.get("/metrics?x=1&y", "broken").await, text(500, unknown));
+}
+
+#[tokio::test]
+async fn two_scrapes_in_a_row_cost_one_review_of_each_kind() {
+    let server = Running::usual().await;
+    for _ in 0..2 {
+        assert_eq!(server.get("/metrics", "good").await.0, 200);
+    }
+    assert_eq!(*server.fake.asked.lock().unwrap(), ["who good", "may prometheus get /metrics"]);
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_found_missing_only_by_those_who_may_look() {
+    let server = Running::usual().await;
+    for path in ["/", "/version", "/api", "/metrics/resources", "/healthz/nope", "/metrics/"] {
+        assert_eq!(server.get(path, "good").await, text(404, "404 page not found\n"), "{path}");
+        assert_eq!(server.get(path, "").await.0, 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn only_get_and_head_are_methods() {
+    let server = Running::usual().await;
+    for method in ["POST", "DELETE", "PUT", "OPTIONS"] {
+        let answer = server.ask(method, "/metrics", "good").await;
+        assert_eq!(answer.code, 405);
+        assert!(answer.head.contains("allow: get, head"));
+    }
+    let head = server.ask("HEAD", "/healthz", "").await;
+    assert_eq!((head.code, head.body.as_str()), (200, ""));
+    assert!(head.head.contains("content-length: 2"), "{}", head.head);
+    assert_eq!(server.ask("HEAD", "/metrics", "good").await.code, 200);
+    assert!(server.fake.asked.lock().unwrap().contains(&"may prometheus head /metrics".to_owned()));
+}
+
+/// An HTTP/2 frame: length, type, flags, stream, payload.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    let mut frame = vec![0, 0, length, kind, flags, 0, 0, 0, stream];
+    frame.extend_from_slice(payload);
+    frame
+}
+
+#[tokio::test]
+async fn http2_is_spoken_with_those_who_ask_for_it() {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    let server = Running::usual().await;
+    let mut stream = server.connect_as(&[b"h2", b"http/1.1"]).await;
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+
+    // HPACK: ":method: GET" and ":scheme: https" are indexed, ":path" and ":authority" are literal.
+    let fields = [&[0x82, 0x87, 0x04, 0x08][..], b"/healthz", &[0x01, 0x01], b"x"].concat();
+    let mut request = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    request.extend(frame(SETTINGS, 0, 0, &[]));
+    request.extend(frame(HEADERS, 0x5, 1, &fields));
+    stream.write_all(&request).await.unwrap();
+
+    let (mut status, mut body) = (None, Vec::new());
+    while body != b"ok" {
+        let mut head = [0; 9];
+        soon("a frame", stream.read_exact(&mut head)).await.unwrap();
+        let mut payload = vec![0; usize::from(head[1]) * 256 + usize::from(head[2])];
+        soon("a frame", stream.read_exact(&mut payload)).await.unwrap();
+        match head[3] {
+            HEADERS => status = payload.first().copied(),
+            DATA => body.extend(payload),
+            _ => {}
+        }
+    }
+    assert_eq!(status, Some(0x88), "the indexed field :status: 200");
+}
+
+fn write_pair(folder: &Path) -> CertificateDer<'static> {
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(folder.join("tls.key"), pair.signing_key.serialize_pem()).unwrap();
+    std::fs::write(folder.join("tls.crt"), pair.cert.pem()).unwrap();
+    pair.cert.der().clone()
+}
+
+async fn shown(server: &Running) -> CertificateDer<'static> {
+    server.connect().await.get_ref().1.peer_certificates().unwrap()[0].clone()
+}
+
+#[tokio::test]
+async fn a_certificate_that_changes_is_shown_to_the_next_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = write_pair(folder.path());
+    let certificate =
+        Certificate::Files { certificate: folder.path().join("tls.crt"), key: folder.path().join("tls.key") };
+    let server = Running::start(Setup { certificate, ..Setup::default() }).await;
+    assert_eq!(shown(&server).await, first);
+    let mut open = server.connect().await;
+
+    let second = write_pair(folder.path());
+    soon("the new certificate", async {
+        while shown(&server).await != second {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    open.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert_eq!(Answer::read(&mut open).await.body, "ok", "an open connection goes on");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_finish_its_request_is_cut_off() {
+    let limits = Limits { request_head: SHORT, ..Limits::default() };
+    let server = Running::start(Setup { limits, ..Setup::default() }).await;
+    let mut slow = server.connect().await;
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: loc").await.unwrap();
+    let mut rest = Vec::new();
+    // How the end shows depends on what was under way; that it comes is what counts.
+    let _ = soon("the end of a slow connection", slow.read_to_end(&mut rest)).await;
+    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+
+    let mut silent = server.connect().await;
+    let _ = soon("the end of a silent connection", silent.read_to_end(&mut rest)).await;
+    assert_eq!(server.get("/healthz", "").await, text(200, "ok"));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_finish_its_handshake_is_cut_off() {
+    let limits = Limits { handshake: SHORT, ..Limits::default() };
+    let server = Running::start(Setup { limits, ..Setup::default() }).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let mut rest = Vec::new();
+    let _ = soon("the end of a connection without handshake", silent.read_to_end(&mut rest)).await;
+    assert!(rest.is_empty());
+    let mut plain = TcpStream::connect(server.address).await.unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.unwrap();
+    let _ = soon("the end of a plain connection", plain.read_to_end(&mut rest)).await;
+    assert!(!String::from_utf8_lossy(&rest).contains("200"), "there is no plain HTTP");
+}
+
+#[tokio::test]
+async fn a_request_head_too_large_is_refused() {
+    let server = Running::usual().await;
+    let mut stream = server.connect().await;
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(300_000));
+    let _ = stream.write_all(request.as_bytes()).await;
+    let mut rest = Vec::new();
+    let _ = soon("the end of the connection", stream.read_to_end(&mut rest)).await;
+    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+    assert_eq!(server.get("/healthz", "").await, text(200, "ok"));
+}
+
+#[tokio::test]
+async fn connections_held_open_keep_nobody_out() {
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let server = Running::start(Setup { limits, ..Setup::default() }).await;
+    let mut oldest = server.connect().await;
+    let _second = server.connect().await;
+    assert_eq!(server.get("/healthz", "").await, text(200, "ok"));
+    let mut rest = Vec::new();
+    let _ = soon("the end of the oldest connection", oldest.read_to_end(&mut rest)).await;
+}
+
+#[tokio::test]
+async fn an_aged_connection_is_ended_between_requests() {
+    let limits = Limits { age: SHORT, ..Limits::default() };
+    let server = Running::start(Setup { limits, ..Setup::default() }).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    // Without "Connection: close" only the server's age limit ends this.
+    assert_eq!(Answer::read(&mut stream).await.body, "ok");
+}
+
+/// An exposition that waits for `release` on every scrape, and tells by `entered` that it does.
+fn held() -> (Exposition, Arc<Notify>, Arc<Notify>) {
+    let (entered, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, wait) = (entered.clone(), release.clone());
+    let core = Box::new(move || {
+        let (tell, wait) = (tell.clone(), wait.clone());
+        async move {
+            tell.notify_one();
+            wait.notified().await;
+            None
+        }
+        .boxed()
+    });
+    let exposition = Exposition::new(Arc::new(Metrics::new())).with_core(core).with_core_deadline(HANG);
+    (exposition, entered, release)
+}
+
+#[tokio::test]
+async fn a_running_request_ends_before_the_server_does() {
+    let (exposition, entered, release) = held();
+    let limits = Limits { drain: HANG, ..Limits::default() };
+    let mut server = Running::start(Setup { exposition, limits, ..Setup::default() }).await;
+    let mut stream = server.connect().await;
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n")
+        .await
+        .unwrap();
+    soon("the scrape", entered.notified()).await;
+    // A connection that never asked for anything is nothing to wait for.
+    let _idle = server.connect().await;
+
+    server.stop();
+    soon("the closed port", async {
+        while TcpStream::connect(server.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(!server.server.is_finished());
+    release.notify_one();
+    let answer = Answer::read(&mut stream).await;
+    assert_eq!(answer.code, 200);
+    assert!(answer.body.contains("supercargo_core_scrape_failures_total 1\n"));
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_end_is_cut_off() {
+    let (exposition, entered, _release) = held();
+    let limits = Limits { drain: SHORT, ..Limits::default() };
+    let mut server = Running::start(Setup { exposition, limits, ..Setup::default() }).await;
+    let mut stream = server.connect().await;
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n")
+        .await
+        .unwrap();
+    soon("the scrape", entered.notified()).await;
+    server.stop();
+    server.ended().await;
+    let mut rest = Vec::new();
+    let _ = soon("the end of the connection", stream.read_to_end(&mut rest)).await;
+    assert!(rest.is_empty());
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_told_with_the_flags_to_change() {
+    let server = Running::usual().await;
+    let exposition = Exposition::new(Arc::new(Metrics::new()));
+    let routes = Routes::new(Arc::new(Checks::new()), exposition, Gate::new(Fake::default()));
+    let options = ServeOptions::new(server.address, Certificate::self_signed(None));
+    let error = Server::bind(options, routes).await.map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {}: ", server.address)), "{error}");
+    assert!(error.ends_with("choose another with --bind-address and --secure-port"), "{error}");
+}
