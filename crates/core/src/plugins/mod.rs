@@ -1,3 +1,14 @@
 //! The in-tree plugins, one file or folder each under its upstream name.
 //!
 //! A plugin knows the vocabulary, the traits of `framework` and a [`crate::cache::Snapshot`]; never another plugin.
+
+pub mod image_locality;
+pub mod node_affinity;
+pub mod node_name;
+pub mod node_ports;
+pub mod node_resources;
+pub mod node_unschedulable;
+pub mod normalize;
+pub mod priority_sort;
+pub mod scheduling_gates;
+pub mod taint_toleration;

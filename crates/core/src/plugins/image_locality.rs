@@ -1,0 +1,66 @@
+//! ImageLocality scores nodes by how much of the pod's images they already have.
+//!
+//! Names come normalized. An image that is on few nodes counts less, so that its node is not flooded.
+//! Upstream: `pkg/scheduler/framework/plugins/imagelocality/image_locality.go`.
+
+use crate::cache::{ImageState, Snapshot};
+use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScorePlugin, ScoreRule};
+use crate::intern::Symbol;
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+const MIB: i64 = 1024 * 1024;
+/// What must be there for a score above 0.
+const LEAST: i64 = 23 * MIB;
+/// What counts at most, per container.
+const MOST_PER_CONTAINER: i64 = 1000 * MIB;
+
+/// The plugin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImageLocality;
+
+impl ScorePlugin for ImageLocality {
+    fn name(&self) -> PluginName {
+        "ImageLocality"
+    }
+
+    fn prepare(
+        &self,
+        pod: &PodInfo,
+        _snapshot: Snapshot<'_>,
+        _feasible: &NodeSet,
+    ) -> Prepared<dyn ScoreRule> {
+        let most = MOST_PER_CONTAINER * i64::from(pod.containers);
+        Prepared::Run { rule: Box::new(Rule { images: pod.images.clone(), most }), only: None }
+    }
+}
+
+struct Rule {
+    images: Box<[Symbol]>,
+    most: i64,
+}
+
+impl Rule {
+    fn score_of(&self, snapshot: Snapshot<'_>, node: NodeIdx, nodes: usize) -> i64 {
+        let present = self.images.iter().filter_map(|&image| snapshot.image(node, image));
+        let sum = present.map(|state| spread_size(state, nodes)).fold(0i64, i64::saturating_add);
+        let counted = if sum < LEAST { LEAST } else { sum.min(self.most) };
+        MAX_NODE_SCORE * (counted - LEAST) / (self.most - LEAST)
+    }
+}
+
+fn spread_size(image: ImageState, nodes: usize) -> i64 {
+    let share = image.nodes as f64 / nodes as f64;
+    (image.size as f64 * share) as i64
+}
+
+impl ScoreRule for Rule {
+    fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
+        let nodes = snapshot.nodes().len();
+        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
+            *cell = self.score_of(snapshot, node, nodes);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! NodeAffinity holds pods to nodes whose labels and names they require, and scores nodes by those they prefer.
+//!
+//! Terms come parsed: a malformed one matches nothing here, and its syntax is judged where objects come in.
+//! Upstream: `pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go`.
+
+use super::normalize::default_normalize_score;
+use crate::cache::{NodeView, Snapshot};
+use crate::framework::{
+    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
+    Rejection, ScorePlugin, ScoreRule, Verdict,
+};
+use crate::intern::Tables;
+use crate::node::{NodeIdx, NodeInfo};
+use crate::node_set::NodeSet;
+use crate::pod::{PodInfo, PreferredNodeTerm};
+use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity};
+use std::sync::Arc;
+
+const NAME: PluginName = "NodeAffinity";
+
+/// `NodeAffinityArgs`: the node affinity every pod of the profile has on top of its own.
+#[derive(Clone, Debug, Default)]
+pub struct NodeAffinityArgs {
+    /// `addedAffinity.requiredDuringSchedulingIgnoredDuringExecution`.
+    pub added_required: Option<Box<[NodeSelectorTerm]>>,
+    /// `addedAffinity.preferredDuringSchedulingIgnoredDuringExecution`.
+    pub added_preferred: Box<[PreferredNodeTerm]>,
+}
+
+/// The plugin.
+#[derive(Clone, Debug, Default)]
+pub struct NodeAffinity {
+    added_required: Option<Arc<[NodeSelectorTerm]>>,
+    added_preferred: Arc<[PreferredNodeTerm]>,
+}
+
+impl NodeAffinity {
+    /// The plugin with arguments.
+    pub fn new(args: NodeAffinityArgs) -> Self {
+        Self {
+            added_required: args.added_required.map(Into::into),
+            added_preferred: args.added_preferred.into(),
+        }
+    }
+}
+
+/// What a node must have: the profile's demands and the pod's.
+struct Filter {
+    added: Option<Arc<[NodeSelectorTerm]>>,
+    required: RequiredNodeAffinity,
+}
+
+fn fulfils_added(added: Option<&[NodeSelectorTerm]>, tables: &Tables, node: &NodeInfo) -> bool {
+    let labels = tables.labels(node.labels);
+    added.is_none_or(|terms| terms.iter().any(|term| term.matches(tables, node.name, labels)))
+}
+
+fn fulfils(required: &RequiredNodeAffinity, tables: &Tables, node: &NodeInfo) -> bool {
+    required.matches(tables, node.name, tables.labels(node.labels))
+}
+
+impl FilterPlugin for NodeAffinity {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if pod.node_affinity.is_absent() && self.added_required.is_none() {
+            return Prepared::Skip;
+        }
+        let only = pinned_nodes(&pod.node_affinity, snapshot);
+        if matches!(only, Pinned::Nowhere) {
+            return Prepared::Rejected(Rejection::unresolvable("pod affinity terms conflict"));
+        }
+        let rule = Filter { added: self.added_required.clone(), required: pod.node_affinity.clone() };
+        Prepared::Run { rule: Box::new(rule), only: only.into_nodes() }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
+        match event {
+            ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateLabel, old, new: Some(new) } => {
+                let tables = snapshot.tables();
+                // Upstream overlooks a node that only begins to fulfil the profile's demands; that wake-up is not lost
+                // here.
+                let matches = |node: &NodeInfo| {
+                    fulfils_added(self.added_required.as_deref(), tables, node)
+                        && fulfils(&pod.node_affinity, tables, node)
+                };
+                Hint::queue_if(!old.is_some_and(matches) && matches(new))
+            }
+            ClusterEvent::Node { action: NodeAction::UpdateTaint, .. }
+            | ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            _ => Hint::Skip,
+        }
+    }
+}
+
+/// Where the names in required terms leave room.
+enum Pinned {
+    Anywhere,
+    To(Vec<NodeIdx>),
+    Nowhere,
+}
+
+impl Pinned {
+    fn into_nodes(self) -> Option<Vec<NodeIdx>> {
+        match self {
+            Self::To(nodes) => Some(nodes),
+            Self::Anywhere | Self::Nowhere => None,
+        }
+    }
+}
+
+/// The nodes named by the terms, if every term names some. Names of nodes that do not exist are no conflict.
+fn pinned_nodes(required: &RequiredNodeAffinity, snapshot: Snapshot<'_>) -> Pinned {
+    let terms = required.terms.as_deref().unwrap_or_default();
+    if terms.is_empty() {
+        return Pinned::Anywhere;
+    }
+    let mut names = Vec::new();
+    for term in terms {
+        match &term.pinned_names {
+            None => return Pinned::Anywhere,
+            Some(pinned) => names.extend_from_slice(pinned),
+        }
+    }
+    if names.is_empty() {
+        return Pinned::Nowhere;
+    }
+    let mut nodes: Vec<NodeIdx> = names.into_iter().filter_map(|name| snapshot.find_node(name)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    Pinned::To(nodes)
+}
+
+impl FilterRule for Filter {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
+    }
+
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        let (tables, added) = (snapshot.tables(), self.added.as_deref());
+        feasible.retain(|node| {
+            let node = snapshot.node_info(node);
+            fulfils_added(added, tables, node) && fulfils(&self.required, tables, node)
+        });
+        Ok(())
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        let tables = node.snapshot().tables();
+        let reason = if !fulfils_added(self.added.as_deref(), tables, node.info()) {
+            "node(s) didn't match scheduler-enforced node affinity"
+        } else if !fulfils(&self.required, tables, node.info()) {
+            "node(s) didn't match Pod's node affinity/selector"
+        } else {
+            return Verdict::Fits;
+        };
+        Verdict::Rejected(Rejection::unresolvable(reason))
+    }
+}
+
+impl ScorePlugin for NodeAffinity {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(
+        &self,
+        pod: &PodInfo,
+        _snapshot: Snapshot<'_>,
+        _feasible: &NodeSet,
+    ) -> Prepared<dyn ScoreRule> {
+        let preferred = match &pod.preferred_node_affinity {
+            Some(Err(error)) => return Prepared::Failed(CycleError(error.to_string())),
+            None if self.added_preferred.is_empty() => return Prepared::Skip,
+            None => [].into(),
+            Some(Ok(terms)) => terms.clone(),
+        };
+        let rule = Score { added: Arc::clone(&self.added_preferred), preferred };
+        Prepared::Run { rule: Box::new(rule), only: None }
+    }
+}
+
+struct Score {
+    added: Arc<[PreferredNodeTerm]>,
+    preferred: Box<[PreferredNodeTerm]>,
+}
+
+impl ScoreRule for Score {
+    fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
+        let tables = snapshot.tables();
+        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
+            let node = snapshot.node_info(node);
+            let labels = tables.labels(node.labels);
+            let terms = self.added.iter().chain(&self.preferred);
+            let matching = terms.filter(|preferred| preferred.term.matches(tables, node.name, labels));
+            *cell = matching.map(|preferred| i64::from(preferred.weight)).sum();
+        }
+        Ok(())
+    }
+
+    fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, raw: &mut [i64]) {
+        default_normalize_score(raw, false);
+    }
+}

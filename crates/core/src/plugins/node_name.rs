@@ -1,0 +1,61 @@
+//! NodeName holds a pod to the node its `spec.nodeName` names.
+//!
+//! Upstream: `pkg/scheduler/framework/plugins/nodename/node_name.go`.
+
+use crate::cache::{NodeView, Snapshot};
+use crate::framework::{
+    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
+    Rejection, Verdict,
+};
+use crate::intern::Symbol;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+/// The plugin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeName;
+
+impl FilterPlugin for NodeName {
+    fn name(&self) -> PluginName {
+        "NodeName"
+    }
+
+    fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        match pod.node_name {
+            None => Prepared::Skip,
+            Some(name) => Prepared::Run { rule: Box::new(Rule { name }), only: None },
+        }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+        // Upstream does not compare the name, and adds taint changes to every plugin that waits for new nodes.
+        Hint::queue_if(matches!(
+            event,
+            ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, .. }
+                | ClusterEvent::UnschedulableTimeout
+        ))
+    }
+}
+
+struct Rule {
+    name: Symbol,
+}
+
+impl FilterRule for Rule {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
+    }
+
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        let named = snapshot.find_node(self.name);
+        feasible.retain(|node| Some(node) == named);
+        Ok(())
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        if node.name() == self.name {
+            return Verdict::Fits;
+        }
+        Verdict::Rejected(Rejection::unresolvable("node(s) didn't match the requested node name"))
+    }
+}

@@ -1,0 +1,250 @@
+//! How much of a node would be taken, resource by resource, and what the strategies of NodeResourcesFit make of it.
+//!
+//! Upstream: `resource_allocation.go`, `least_allocated.go`, `most_allocated.go`, `requested_to_capacity_ratio.go` of
+//! `pkg/scheduler/framework/plugins/noderesources`, and `plugins/helper/shape_score.go`.
+
+use super::super::normalize::percent;
+use crate::cache::Snapshot;
+use crate::framework::MAX_NODE_SCORE;
+use crate::intern::Symbol;
+use crate::node::NodeIdx;
+use crate::pod::PodInfo;
+use crate::resources::Resources;
+
+/// The highest score a point of a shape may have in the configuration (upstream `MaxCustomPriorityScore`).
+const MAX_SHAPE_SCORE: i64 = 10;
+
+/// A resource that scoring looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceSpec {
+    /// Its name.
+    pub name: Box<str>,
+    /// How much it counts, from 1 to 100.
+    pub weight: i64,
+}
+
+impl ResourceSpec {
+    /// What upstream looks at unless told otherwise: cpu and memory, equally.
+    pub(super) fn defaults() -> Vec<Self> {
+        ["cpu", "memory"].map(|name| Self { name: name.into(), weight: 1 }).into()
+    }
+}
+
+/// A point of the function from utilization to score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapePoint {
+    /// Utilization in percent; points are in strictly increasing order of it.
+    pub utilization: i64,
+    /// The score there, from 0 to 10.
+    pub score: i64,
+}
+
+/// What NodeResourcesFit prefers among nodes that fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ScoringStrategy {
+    /// Nodes with much to spare.
+    #[default]
+    LeastAllocated,
+    /// Nodes with little to spare.
+    MostAllocated,
+    /// As a shape of one point or more says.
+    RequestedToCapacityRatio(Box<[ShapePoint]>),
+}
+
+impl ScoringStrategy {
+    /// The score of a node with these shares.
+    pub(super) fn score(&self, shares: &[Share]) -> i64 {
+        match self {
+            Self::LeastAllocated => mean(shares, |share| {
+                if share.requested > share.allocatable {
+                    return 0;
+                }
+                percent(share.allocatable - share.requested, share.allocatable)
+            }),
+            Self::MostAllocated => {
+                mean(shares, |share| percent(share.requested.min(share.allocatable), share.allocatable))
+            }
+            Self::RequestedToCapacityRatio(shape) => shaped(shape, shares),
+        }
+    }
+}
+
+fn mean(shares: &[Share], score: impl Fn(&Share) -> i64) -> i64 {
+    let weights: i64 = shares.iter().map(|share| share.weight).sum();
+    if weights == 0 {
+        return 0;
+    }
+    shares.iter().map(|share| score(share) * share.weight).sum::<i64>() / weights
+}
+
+/// Unlike the other means, this one leaves out resources that score 0, and rounds.
+fn shaped(shape: &[ShapePoint], shares: &[Share]) -> i64 {
+    let (mut sum, mut weights) = (0, 0);
+    for share in shares {
+        let utilization = if share.requested > share.allocatable {
+            MAX_NODE_SCORE
+        } else {
+            percent(share.requested, share.allocatable)
+        };
+        let score = broken_line(shape, utilization);
+        if score > 0 {
+            sum += score * share.weight;
+            weights += share.weight;
+        }
+    }
+    if weights == 0 {
+        return 0;
+    }
+    (sum as f64 / weights as f64).round() as i64
+}
+
+/// The shape's value at `utilization`, on the scale to 100: straight between points, level outside them.
+fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
+    let scaled = |point: &ShapePoint| point.score * (MAX_NODE_SCORE / MAX_SHAPE_SCORE);
+    match shape.iter().position(|point| utilization <= point.utilization) {
+        None => shape.last().map_or(0, scaled),
+        Some(0) => scaled(&shape[0]),
+        Some(at) => {
+            let (left, right) = (&shape[at - 1], &shape[at]);
+            let (run, rise) = (right.utilization - left.utilization, scaled(right) - scaled(left));
+            scaled(left) + rise * (utilization - left.utilization) / run
+        }
+    }
+}
+
+/// Which sums of pods count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// With defaults for containers that ask for no cpu or memory; pod-level requests of the incoming pod are ignored.
+    WithDefaults,
+    /// What is asked for, and no more.
+    Real,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    Scalar(Symbol),
+}
+
+struct Item {
+    kind: Kind,
+    request: i64,
+    weight: i64,
+}
+
+/// What one pod asks for of each resource that scoring looks at.
+pub(super) struct Weighing {
+    basis: Basis,
+    items: Vec<Item>,
+}
+
+/// One resource of a node, as it would be with the pod there.
+pub(super) struct Share {
+    pub(super) allocatable: i64,
+    /// What the pods there take.
+    pub(super) used: i64,
+    /// What they would take with the pod.
+    pub(super) requested: i64,
+    pub(super) weight: i64,
+}
+
+impl Weighing {
+    pub(super) fn new(basis: Basis, specs: &[ResourceSpec], pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
+        let request = match basis {
+            Basis::WithDefaults => &pod.resources.score,
+            Basis::Real => &pod.resources.request,
+        };
+        let item = |spec: &ResourceSpec| {
+            let kind = match &*spec.name {
+                "cpu" => Kind::Cpu,
+                "memory" => Kind::Memory,
+                "ephemeral-storage" => Kind::EphemeralStorage,
+                name => Kind::Scalar(snapshot.tables().find(name)?),
+            };
+            let request = amount(request, kind);
+            // A scalar the pod does not ask for has no say; cpu, memory and ephemeral storage always have.
+            let counts = request != 0 || !matches!(kind, Kind::Scalar(_));
+            counts.then_some(Item { kind, request, weight: spec.weight })
+        };
+        Self { basis, items: specs.iter().filter_map(item).collect() }
+    }
+
+    /// Whether the pod asks for none of the resources.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.items.iter().all(|item| item.request == 0)
+    }
+
+    /// Fills `shares` with those resources the node has, in the order of the configuration.
+    pub(super) fn shares(&self, snapshot: Snapshot<'_>, node: NodeIdx, shares: &mut Vec<Share>) {
+        shares.clear();
+        let (columns, at) = (snapshot.columns(), node.index());
+        for item in &self.items {
+            let (allocatable, used) = match (item.kind, self.basis) {
+                (Kind::Cpu, Basis::WithDefaults) => {
+                    (columns.allocatable_cpu_milli[at], columns.non_zero_cpu_milli[at])
+                }
+                (Kind::Cpu, Basis::Real) => {
+                    (columns.allocatable_cpu_milli[at], columns.requested_cpu_milli[at])
+                }
+                (Kind::Memory, Basis::WithDefaults) => {
+                    (columns.allocatable_memory[at], columns.non_zero_memory[at])
+                }
+                (Kind::Memory, Basis::Real) => (columns.allocatable_memory[at], columns.requested_memory[at]),
+                (Kind::EphemeralStorage, _) => {
+                    (columns.allocatable_ephemeral_storage[at], columns.requested_ephemeral_storage[at])
+                }
+                (kind @ Kind::Scalar(_), _) => (
+                    amount(&snapshot.node_info(node).allocatable, kind),
+                    amount(snapshot.requested(node), kind),
+                ),
+            };
+            if allocatable != 0 {
+                let requested = used.saturating_add(item.request);
+                shares.push(Share { allocatable, used, requested, weight: item.weight });
+            }
+        }
+    }
+}
+
+fn amount(resources: &Resources, kind: Kind) -> i64 {
+    match kind {
+        Kind::Cpu => resources.cpu_milli,
+        Kind::Memory => resources.memory,
+        Kind::EphemeralStorage => resources.ephemeral_storage,
+        Kind::Scalar(name) => resources.scalar(name).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(points: &[(i64, i64)]) -> Vec<ShapePoint> {
+        points.iter().map(|&(utilization, score)| ShapePoint { utilization, score }).collect()
+    }
+
+    #[test]
+    fn a_broken_line_is_straight_between_its_points_and_level_outside_them() {
+        // plugins.md 9.3, example 10, on the scale to 100.
+        let rising = shape(&[(10, 1), (90, 9)]);
+        let at = |p| broken_line(&rising, p);
+        assert_eq!([0, 10, 15, 19, 20, 89, 90, 110].map(at), [10, 10, 15, 19, 20, 89, 90, 90]);
+        let roof = shape(&[(0, 2), (40, 10), (100, 0)]);
+        assert_eq!([0, 20, 30, 40, 70, 110].map(|p| broken_line(&roof, p)), [20, 60, 80, 100, 50, 0]);
+    }
+
+    #[test]
+    fn a_falling_line_is_cut_towards_zero() {
+        let falling = shape(&[(0, 10), (30, 0)]);
+        assert_eq!(broken_line(&falling, 1), 97);
+    }
+
+    #[test]
+    fn amounts_near_the_end_of_the_range_still_score() {
+        let share = Share { allocatable: i64::MAX, used: 0, requested: i64::MAX / 4, weight: 100 };
+        assert_eq!(ScoringStrategy::LeastAllocated.score(&[share]), 75);
+    }
+}

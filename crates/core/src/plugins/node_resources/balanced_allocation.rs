@@ -1,0 +1,123 @@
+//! NodeResourcesBalancedAllocation scores nodes by how much closer together the pod brings the use of their resources.
+//!
+//! It rewards the change and not the balance itself: a pod that changes nothing gives 75.
+//! Upstream: `pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`.
+
+use super::allocation::{Basis, ResourceSpec, Share, Weighing};
+use crate::cache::Snapshot;
+use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScorePlugin, ScoreRule};
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+/// `NodeResourcesBalancedAllocationArgs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeResourcesBalancedAllocationArgs {
+    /// The resources to balance, each with weight 1.
+    pub resources: Vec<ResourceSpec>,
+}
+
+impl Default for NodeResourcesBalancedAllocationArgs {
+    fn default() -> Self {
+        Self { resources: ResourceSpec::defaults() }
+    }
+}
+
+/// The plugin.
+#[derive(Clone, Debug, Default)]
+pub struct NodeResourcesBalancedAllocation {
+    args: NodeResourcesBalancedAllocationArgs,
+}
+
+impl NodeResourcesBalancedAllocation {
+    /// The plugin with arguments.
+    pub fn new(args: NodeResourcesBalancedAllocationArgs) -> Self {
+        Self { args }
+    }
+}
+
+impl ScorePlugin for NodeResourcesBalancedAllocation {
+    fn name(&self) -> PluginName {
+        "NodeResourcesBalancedAllocation"
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
+        let weighing = Weighing::new(Basis::Real, &self.args.resources, pod, snapshot);
+        // A pod that asks for nothing changes no balance; scoring it would heap such pods onto one node.
+        if weighing.is_nothing() {
+            return Prepared::Skip;
+        }
+        Prepared::Run { rule: Box::new(Rule { weighing }), only: None }
+    }
+}
+
+struct Rule {
+    weighing: Weighing,
+}
+
+impl ScoreRule for Rule {
+    fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
+        let mut shares = Vec::new();
+        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
+            self.weighing.shares(snapshot, node, &mut shares);
+            let with_pod = balance(&shares, |share| share.requested);
+            let without_pod = balance(&shares, |share| share.used);
+            *cell = MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with_pod - without_pod) / 2;
+        }
+        Ok(())
+    }
+}
+
+/// 100 less the standard deviation of the fractions in use. The order of operations is upstream's, to the last bit.
+fn balance(shares: &[Share], taken: impl Fn(&Share) -> i64) -> i64 {
+    let fraction = |share: &Share| {
+        let fraction = taken(share) as f64 / share.allocatable as f64;
+        if fraction > 1.0 { 1.0 } else { fraction }
+    };
+    let deviation = match shares {
+        [] | [_] => 0.0,
+        [a, b] => ((fraction(a) - fraction(b)) / 2.0).abs(),
+        more => {
+            let count = more.len() as f64;
+            let mean = more.iter().fold(0.0, |sum, share| sum + fraction(share)) / count;
+            let squares = more.iter().fold(0.0, |sum, share| {
+                let off = fraction(share) - mean;
+                sum + off * off
+            });
+            (squares / count).sqrt()
+        }
+    };
+    ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn score(before: &[(i64, i64)], after: &[i64]) -> (i64, i64) {
+        let shares: Vec<Share> = before
+            .iter()
+            .zip(after)
+            .map(|(&(used, allocatable), &requested)| Share { allocatable, used, requested, weight: 1 })
+            .collect();
+        (balance(&shares, |s| s.used), balance(&shares, |s| s.requested))
+    }
+
+    #[test]
+    fn balance_is_100_less_the_deviation() {
+        // plugins.md 9.4, examples 14 to 21.
+        assert_eq!(score(&[(0, 4), (0, 4)], &[3, 2]), (100, 87));
+        assert_eq!(score(&[(0, 4), (0, 4)], &[2, 2]), (100, 100));
+        assert_eq!(score(&[(6, 20), (0, 20)], &[12, 5]), (85, 82));
+        assert_eq!(score(&[(6, 20), (5, 20)], &[12, 10]), (97, 95));
+        assert_eq!(score(&[(3, 10), (1, 10)], &[6, 2]), (90, 80));
+        assert_eq!(score(&[(1, 1), (0, 1)], &[1, 1]), (50, 100));
+        assert_eq!(score(&[(3000, 3500), (5000, 40_000), (3, 8)], &[3000, 5000, 4]), (69, 70));
+        assert_eq!(score(&[(3000, 3500), (5000, 40_000), (0, 8)], &[3000, 5000, 1]), (62, 65));
+    }
+
+    #[test]
+    fn one_resource_is_always_in_balance_and_more_than_all_counts_as_all() {
+        assert_eq!(score(&[(1, 10)], &[9]), (100, 100));
+        assert_eq!(score(&[(30, 10), (10, 10)], &[40, 10]), (100, 100));
+    }
+}

@@ -1,0 +1,241 @@
+//! NodeResourcesFit keeps pods off nodes that lack what they ask for, and scores the others by a strategy.
+//!
+//! Upstream: `pkg/scheduler/framework/plugins/noderesources/fit.go`.
+
+use super::allocation::{Basis, ResourceSpec, ScoringStrategy, Weighing};
+use super::hint::hint;
+use crate::cache::{Columns, NodeView, Snapshot};
+use crate::framework::{
+    ClusterEvent, Code, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Reason,
+    Rejection, ScorePlugin, ScoreRule, Verdict,
+};
+use crate::intern::{Symbol, Tables};
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+use crate::resources::Resources;
+use std::sync::Arc;
+
+const NAME: PluginName = "NodeResourcesFit";
+
+/// `NodeResourcesFitArgs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeResourcesFitArgs {
+    /// Extended resources that Filter does not look at.
+    pub ignored_resources: Vec<Box<str>>,
+    /// Groups of extended resources, the part of the name before the slash, that Filter does not look at.
+    pub ignored_resource_groups: Vec<Box<str>>,
+    /// `scoringStrategy.type`, with the shape where it has one.
+    pub strategy: ScoringStrategy,
+    /// `scoringStrategy.resources`.
+    pub resources: Vec<ResourceSpec>,
+}
+
+impl Default for NodeResourcesFitArgs {
+    fn default() -> Self {
+        Self {
+            ignored_resources: Vec::new(),
+            ignored_resource_groups: Vec::new(),
+            strategy: ScoringStrategy::LeastAllocated,
+            resources: ResourceSpec::defaults(),
+        }
+    }
+}
+
+impl NodeResourcesFitArgs {
+    /// Whether Filter looks away from the resource `name`; hugepages and `kubernetes.io` names it always looks at.
+    fn ignores(&self, name: &str) -> bool {
+        let group = name.split('/').next().unwrap_or(name);
+        is_extended(name)
+            && (self.ignored_resources.iter().any(|ignored| **ignored == *name)
+                || self.ignored_resource_groups.iter().any(|ignored| **ignored == *group))
+    }
+}
+
+/// Upstream's `IsExtendedResourceName`, of a name that is tracked at all and so is known to be well formed.
+fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
+}
+
+/// The plugin.
+#[derive(Clone, Debug, Default)]
+pub struct NodeResourcesFit {
+    args: Arc<NodeResourcesFitArgs>,
+}
+
+impl NodeResourcesFit {
+    /// The plugin with arguments.
+    pub fn new(args: NodeResourcesFitArgs) -> Self {
+        Self { args: Arc::new(args) }
+    }
+}
+
+impl FilterPlugin for NodeResourcesFit {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        let demand = Demand::new(&pod.resources.request, &self.args, snapshot.tables());
+        Prepared::Run { rule: Box::new(demand), only: None }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
+        hint(event, pod, &Demand::new(&pod.resources.request, &self.args, snapshot.tables()))
+    }
+}
+
+/// What a pod needs of a node; zeros need nothing.
+pub(super) struct Demand {
+    pub(super) cpu_milli: i64,
+    pub(super) memory: i64,
+    pub(super) ephemeral_storage: i64,
+    /// Scalars that are asked for and not ignored.
+    pub(super) scalar: Box<[(Symbol, i64)]>,
+}
+
+/// What falls short on a node.
+enum Shortage {
+    Pods,
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    Scalar(Symbol),
+}
+
+impl Shortage {
+    fn reason(&self, tables: &Tables) -> Reason {
+        match self {
+            Self::Pods => "Too many pods".into(),
+            Self::Cpu => "Insufficient cpu".into(),
+            Self::Memory => "Insufficient memory".into(),
+            Self::EphemeralStorage => "Insufficient ephemeral-storage".into(),
+            Self::Scalar(name) => format!("Insufficient {}", tables.text(*name)).into(),
+        }
+    }
+}
+
+/// Whether `wanted` of a resource is there. Who wants nothing gets it even where too much is taken.
+fn suffices(wanted: i64, allocatable: i64, taken: i64) -> bool {
+    wanted <= 0 || wanted <= allocatable.saturating_sub(taken)
+}
+
+impl Demand {
+    fn new(request: &Resources, args: &NodeResourcesFitArgs, tables: &Tables) -> Self {
+        let needed = |&&(name, amount): &&(Symbol, i64)| amount != 0 && !args.ignores(tables.text(name));
+        Self {
+            cpu_milli: request.cpu_milli,
+            memory: request.memory,
+            ephemeral_storage: request.ephemeral_storage,
+            scalar: request.scalar.iter().filter(needed).copied().collect(),
+        }
+    }
+
+    /// Whether a node without pods would do.
+    pub(super) fn fits_empty(&self, allocatable: &Resources, allocatable_pods: i64) -> bool {
+        let mut short = false;
+        self.shortages(allocatable, allocatable_pods, &Resources::default(), 0, |_, _| short = true);
+        !short
+    }
+
+    /// Calls `short` for everything that falls short, with whether it would on the empty node too.
+    fn shortages(
+        &self,
+        allocatable: &Resources,
+        allocatable_pods: i64,
+        taken: &Resources,
+        pods: i64,
+        mut short: impl FnMut(Shortage, bool),
+    ) {
+        if pods >= allocatable_pods {
+            short(Shortage::Pods, false);
+        }
+        let mut judge = |shortage, wanted: i64, allocatable: i64, taken: i64| {
+            if !suffices(wanted, allocatable, taken) {
+                short(shortage, wanted > allocatable);
+            }
+        };
+        judge(Shortage::Cpu, self.cpu_milli, allocatable.cpu_milli, taken.cpu_milli);
+        judge(Shortage::Memory, self.memory, allocatable.memory, taken.memory);
+        let (has, used) = (allocatable.ephemeral_storage, taken.ephemeral_storage);
+        judge(Shortage::EphemeralStorage, self.ephemeral_storage, has, used);
+        for &(name, wanted) in &self.scalar {
+            let (has, used) = (allocatable.scalar(name).unwrap_or(0), taken.scalar(name).unwrap_or(0));
+            judge(Shortage::Scalar(name), wanted, has, used);
+        }
+    }
+
+    fn fits_columns(&self, columns: &Columns, at: usize) -> bool {
+        columns.pods[at] < columns.allocatable_pods[at]
+            && suffices(self.cpu_milli, columns.allocatable_cpu_milli[at], columns.requested_cpu_milli[at])
+            && suffices(self.memory, columns.allocatable_memory[at], columns.requested_memory[at])
+            && suffices(
+                self.ephemeral_storage,
+                columns.allocatable_ephemeral_storage[at],
+                columns.requested_ephemeral_storage[at],
+            )
+    }
+}
+
+impl FilterRule for Demand {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeUsage
+    }
+
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        let columns = snapshot.columns();
+        feasible.retain(|node| self.fits_columns(columns, node.index()));
+        for &(name, wanted) in &self.scalar {
+            feasible.retain(|node| {
+                let allocatable = snapshot.node_info(node).allocatable.scalar(name).unwrap_or(0);
+                suffices(wanted, allocatable, snapshot.requested(node).scalar(name).unwrap_or(0))
+            });
+        }
+        Ok(())
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        let (info, tables) = (node.info(), node.snapshot().tables());
+        let (mut reasons, mut code) = (Vec::new(), Code::Unschedulable);
+        let note = |shortage: Shortage, even_when_empty: bool| {
+            reasons.push(shortage.reason(tables));
+            if even_when_empty {
+                code = Code::UnschedulableAndUnresolvable;
+            }
+        };
+        self.shortages(&info.allocatable, info.allocatable_pods, &node.requested(), node.pod_count(), note);
+        if reasons.is_empty() {
+            return Verdict::Fits;
+        }
+        Verdict::Rejected(Rejection { code, reasons })
+    }
+}
+
+impl ScorePlugin for NodeResourcesFit {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
+        let weighing = Weighing::new(Basis::WithDefaults, &self.args.resources, pod, snapshot);
+        Prepared::Run { rule: Box::new(Score { args: Arc::clone(&self.args), weighing }), only: None }
+    }
+}
+
+struct Score {
+    args: Arc<NodeResourcesFitArgs>,
+    weighing: Weighing,
+}
+
+impl ScoreRule for Score {
+    fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
+        if self.args.resources.is_empty() {
+            return Err(CycleError("resources not found".into()));
+        }
+        let mut shares = Vec::new();
+        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
+            self.weighing.shares(snapshot, node, &mut shares);
+            *cell = self.args.strategy.score(&shares);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! What may make a pod fit that NodeResourcesFit rejected.
+//!
+//! Upstream: `isSchedulableAfterPodEvent` and `isSchedulableAfterNodeChange` of
+//! `pkg/scheduler/framework/plugins/noderesources/fit.go`.
+
+use super::fit::Demand;
+use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+use crate::resources::Resources;
+
+pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo, demand: &Demand) -> Hint {
+    match event {
+        // What goes may free anything, if only its place among the pods.
+        ClusterEvent::AssignedPod { action: PodAction::Delete, .. }
+        | ClusterEvent::OwnPod { action: PodAction::UpdateScaleDown, .. }
+        // Taint changes come with new nodes: upstream adds them to every plugin that waits for those.
+        | ClusterEvent::Node { action: NodeAction::UpdateTaint, .. }
+        | ClusterEvent::UnschedulableTimeout => Hint::Queue,
+        ClusterEvent::AssignedPod { action: PodAction::UpdateScaleDown, old: Some(old), new: Some(new) } => {
+            let wanted = &pod.resources.placed;
+            Hint::queue_if(gives_back(wanted, &old.resources.placed, &new.resources.placed))
+        }
+        ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateAllocatable, old, new: Some(new) } => {
+            // Upstream lets ignored resources keep a pod waiting here; that wake-up is not lost.
+            let fits = demand.fits_empty(&new.allocatable, new.allocatable_pods);
+            Hint::queue_if(fits && old.is_none_or(|old| has_grown(demand, old, new)))
+        }
+        _ => Hint::Skip,
+    }
+}
+
+/// Whether some resource that is `wanted` is less in `after` than in `before`.
+fn gives_back(wanted: &Resources, before: &Resources, after: &Resources) -> bool {
+    let scalar = |resources: &Resources, name| resources.scalar(name).unwrap_or(0);
+    let shrank = |wanted: i64, before: i64, after: i64| wanted != 0 && before > after;
+    shrank(wanted.cpu_milli, before.cpu_milli, after.cpu_milli)
+        || shrank(wanted.memory, before.memory, after.memory)
+        || shrank(wanted.ephemeral_storage, before.ephemeral_storage, after.ephemeral_storage)
+        || wanted.scalar.iter().any(|&(name, w)| shrank(w, scalar(before, name), scalar(after, name)))
+}
+
+/// Whether the node can hold more pods, or has more of something in demand.
+fn has_grown(demand: &Demand, old: &NodeInfo, new: &NodeInfo) -> bool {
+    let (before, after) = (&old.allocatable, &new.allocatable);
+    let grew = |wanted: i64, before: i64, after: i64| wanted > 0 && after > before;
+    new.allocatable_pods > old.allocatable_pods
+        || grew(demand.cpu_milli, before.cpu_milli, after.cpu_milli)
+        || grew(demand.memory, before.memory, after.memory)
+        || grew(demand.ephemeral_storage, before.ephemeral_storage, after.ephemeral_storage)
+        || demand.scalar.iter().any(|&(name, wanted)| {
+            let amount = |r: &Resources| r.scalar(name).unwrap_or(0);
+            grew(wanted, amount(before), amount(after))
+        })
+}

@@ -1,0 +1,14 @@
+//! The plugins that weigh what pods ask for against what nodes have: NodeResourcesFit and
+//! NodeResourcesBalancedAllocation.
+//!
+//! Which sum of a pod each of them reads is laid out in [`crate::resources::PodResources`]. Resources that DeviceClasses
+//! serve are not known here. Upstream: `pkg/scheduler/framework/plugins/noderesources`.
+
+mod allocation;
+mod balanced_allocation;
+mod fit;
+mod hint;
+
+pub use allocation::{ResourceSpec, ScoringStrategy, ShapePoint};
+pub use balanced_allocation::{NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocationArgs};
+pub use fit::{NodeResourcesFit, NodeResourcesFitArgs};

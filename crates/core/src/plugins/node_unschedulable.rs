@@ -1,0 +1,67 @@
+//! NodeUnschedulable keeps pods off cordoned nodes, unless they tolerate the taint that stands for the cordon.
+//!
+//! It reads `spec.unschedulable` and not the taints: those are TaintToleration's.
+//! Upstream: `pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go`.
+
+use crate::cache::{NodeView, Snapshot};
+use crate::framework::{
+    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
+    Prepared, Rejection, Verdict,
+};
+use crate::intern::known;
+use crate::node::{Taint, TaintEffect};
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+const CORDON: Taint =
+    Taint { key: known::UNSCHEDULABLE, value: known::EMPTY, effect: TaintEffect::NoSchedule };
+
+/// The plugin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeUnschedulable;
+
+impl FilterPlugin for NodeUnschedulable {
+    fn name(&self) -> PluginName {
+        "NodeUnschedulable"
+    }
+
+    fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if CORDON.is_tolerated_by(&pod.tolerations) {
+            return Prepared::Skip;
+        }
+        Prepared::Run { rule: Box::new(Rule), only: None }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+        match event {
+            ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, old, new: Some(new) } => {
+                Hint::queue_if(old.is_none_or(|old| old.unschedulable) && !new.unschedulable)
+            }
+            ClusterEvent::OwnPod { action: PodAction::UpdateToleration, new, .. } => {
+                Hint::queue_if(CORDON.is_tolerated_by(&new.tolerations))
+            }
+            ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            _ => Hint::Skip,
+        }
+    }
+}
+
+struct Rule;
+
+impl FilterRule for Rule {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
+    }
+
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        feasible.retain(|node| !snapshot.node_info(node).unschedulable);
+        Ok(())
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        if node.info().unschedulable {
+            return Verdict::Rejected(Rejection::unresolvable("node(s) were unschedulable"));
+        }
+        Verdict::Fits
+    }
+}

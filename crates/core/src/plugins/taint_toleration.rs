@@ -1,0 +1,123 @@
+//! TaintToleration keeps pods off nodes with NoSchedule and NoExecute taints they do not tolerate, and scores nodes by
+//! how few PreferNoSchedule taints the pod does not tolerate.
+//!
+//! Nodes share few lists of taints, so each list is judged once a call.
+//! Upstream: `pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go`.
+
+use super::normalize::default_normalize_score;
+use crate::cache::{NodeView, Snapshot};
+use crate::framework::{
+    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
+    Prepared, Rejection, ScorePlugin, ScoreRule, Verdict,
+};
+use crate::hash::IdMap;
+use crate::intern::TaintSetId;
+use crate::node::{NodeInfo, Taint, TaintEffect};
+use crate::node_set::NodeSet;
+use crate::pod::{PodInfo, Toleration};
+
+const NAME: PluginName = "TaintToleration";
+
+/// The plugin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaintToleration;
+
+impl FilterPlugin for TaintToleration {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        Prepared::Run { rule: Box::new(Filter { tolerations: pod.tolerations.clone() }), only: None }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
+        match event {
+            ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, old, new: Some(new) } => {
+                let tolerated =
+                    |node: &NodeInfo| all_tolerated(snapshot.tables().taints(node.taints), &pod.tolerations);
+                Hint::queue_if(!old.is_some_and(tolerated) && tolerated(new))
+            }
+            ClusterEvent::OwnPod { action: PodAction::UpdateToleration, .. }
+            | ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            _ => Hint::Skip,
+        }
+    }
+}
+
+fn all_tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
+    taints.iter().all(|taint| !taint.repels() || taint.is_tolerated_by(tolerations))
+}
+
+struct Filter {
+    tolerations: Box<[Toleration]>,
+}
+
+impl FilterRule for Filter {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
+    }
+
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        let tables = snapshot.tables();
+        let mut judged: IdMap<TaintSetId, bool> = IdMap::default();
+        feasible.retain(|node| {
+            let set = snapshot.node_info(node).taints;
+            *judged.entry(set).or_insert_with(|| all_tolerated(tables.taints(set), &self.tolerations))
+        });
+        Ok(())
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        if all_tolerated(node.taints(), &self.tolerations) {
+            return Verdict::Fits;
+        }
+        Verdict::Rejected(Rejection::unresolvable("node(s) had untolerated taint(s)"))
+    }
+}
+
+impl ScorePlugin for TaintToleration {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(
+        &self,
+        pod: &PodInfo,
+        _snapshot: Snapshot<'_>,
+        _feasible: &NodeSet,
+    ) -> Prepared<dyn ScoreRule> {
+        let preferring = |t: &&Toleration| matches!(t.effect, None | Some(TaintEffect::PreferNoSchedule));
+        let tolerations = pod.tolerations.iter().filter(preferring).copied().collect();
+        Prepared::Run { rule: Box::new(Score { tolerations }), only: None }
+    }
+}
+
+struct Score {
+    tolerations: Box<[Toleration]>,
+}
+
+impl Score {
+    fn count(&self, taints: &[Taint]) -> i64 {
+        let disliked = |taint: &&Taint| {
+            taint.effect == TaintEffect::PreferNoSchedule && !taint.is_tolerated_by(&self.tolerations)
+        };
+        taints.iter().filter(disliked).count() as i64
+    }
+}
+
+impl ScoreRule for Score {
+    fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
+        let tables = snapshot.tables();
+        let mut counted: IdMap<TaintSetId, i64> = IdMap::default();
+        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
+            let set = snapshot.node_info(node).taints;
+            *cell = *counted.entry(set).or_insert_with(|| self.count(tables.taints(set)));
+        }
+        Ok(())
+    }
+
+    fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, raw: &mut [i64]) {
+        default_normalize_score(raw, true);
+    }
+}
