@@ -12,7 +12,7 @@ pub use filter::Filtered;
 pub use score::{PluginScores, Scores};
 
 use crate::cache::Snapshot;
-use crate::framework::{CycleError, FilterPlugin, ScorePlugin};
+use crate::framework::{ClusterEvent, CycleError, FilterPlugin, Hint, PluginName, ScorePlugin};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -162,6 +162,18 @@ impl Framework {
             }
         }
         filtered.run(pod, snapshot, filtered.candidates(snapshot))
+    }
+
+    /// Whether `event` may make `pod`, which the plugin of this name rejected, schedulable.
+    pub fn hint(
+        &self,
+        plugin: PluginName,
+        event: &ClusterEvent<'_>,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+    ) -> Hint {
+        let plugin = self.filters.iter().find(|p| p.name() == plugin);
+        plugin.map_or(Hint::Skip, |p| p.hint(event, pod, snapshot))
     }
 
     /// Whether `node` can take `pod`, which is not counted anywhere: the last look before a binding leaves.

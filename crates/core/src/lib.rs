@@ -19,5 +19,6 @@ pub mod queue;
 pub mod report;
 pub mod resources;
 pub mod rng;
+pub mod scheduler;
 pub mod selector;
 pub mod time;

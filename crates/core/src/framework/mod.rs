@@ -4,7 +4,7 @@
 
 pub mod event;
 pub mod plugin;
-
+pub mod registry;
 pub mod status;
 
 pub use event::{ClusterEvent, Hint, NodeAction, PodAction};

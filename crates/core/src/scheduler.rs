@@ -1,0 +1,227 @@
+//! The engine: takes events, gives effects. The only holder of the cache and the queue for writing.
+//!
+//! `handle` brings the state up to date; `step` does one piece of work. Neither waits, fails or does I/O: every wait is
+//! a time that `step` returns, every request to the outside an [`Effect`].
+
+mod attempt;
+mod binding;
+mod failure;
+mod objects;
+mod outbox;
+mod relist;
+mod wake;
+
+use crate::cache::{Cache, CacheSize, Snapshot};
+use crate::cycle::{Framework, Probe};
+use crate::effect::{Effect, PodRef};
+use crate::event::{Event, Kind};
+use crate::hash::FixedMap;
+use crate::intern::{Symbol, Tables};
+use crate::pod::{PodInfo, Uid};
+use crate::queue::{QueueConfig, QueueStats, SchedulingQueue};
+use crate::report::Report;
+use crate::rng::Seed;
+use crate::time::Time;
+use binding::Binding;
+use failure::SentCondition;
+use outbox::Outbox;
+use relist::Lists;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A profile: a name pods choose, and the plugins that decide about them.
+pub struct Profile {
+    /// `schedulerName`.
+    pub name: String,
+    /// Its plugins.
+    pub framework: Framework,
+}
+
+/// What a scheduler is made of.
+pub struct Config {
+    /// The seed of every draw.
+    pub seed: Seed,
+    /// The profiles; pods that name none of them are somebody else's.
+    pub profiles: Vec<Profile>,
+    /// Backoff and the limit of the unschedulable pool.
+    pub queue: QueueConfig,
+}
+
+/// What one call of [`Scheduler::step`] came to.
+#[derive(Debug)]
+pub enum Step {
+    /// A request to carry out.
+    Effect(Effect),
+    /// An attempt, or a binding, came to an end.
+    Report(Box<Report>),
+    /// There is nothing to do before an event comes or this time is reached.
+    Idle {
+        /// When to step again; `None` when only an event can make work.
+        wake_at: Option<Time>,
+    },
+}
+
+/// Counters and sizes, for metrics.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// What the queue holds and has seen.
+    pub queue: QueueStats,
+    /// What the cache holds.
+    pub cache: CacheSize,
+    /// Effects that wait for credit, per lane in the order of `Lane::ALL`.
+    pub outgoing: [usize; 3],
+    /// Events about pods that were dropped because too many waited.
+    pub dropped_records: u64,
+    /// Bindings in flight or of unknown outcome.
+    pub bindings: usize,
+    /// Bindings whose answer was lost, so far.
+    pub unknown_binds: u64,
+    /// Bindings that a last look held back, so far.
+    pub last_looks_failed: u64,
+    /// Decisions that panicked, so far.
+    pub panics: u64,
+}
+
+/// The engine.
+pub struct Scheduler {
+    seed: Seed,
+    tables: Tables,
+    cache: Cache,
+    queue: SchedulingQueue,
+    profiles: Vec<(Symbol, Profile)>,
+    lists: Lists,
+    outbox: Outbox,
+    bindings: FixedMap<Uid, Binding>,
+    sent_conditions: FixedMap<Uid, SentCondition>,
+    reports: VecDeque<Report>,
+    unknown_binds: u64,
+    last_looks_failed: u64,
+    panics: u64,
+}
+
+impl Scheduler {
+    /// A scheduler that knows nothing yet.
+    pub fn new(config: Config, now: Time) -> Self {
+        let mut tables = Tables::new();
+        let profiles = config.profiles.into_iter().map(|p| (tables.symbol(&p.name), p)).collect();
+        Self {
+            seed: config.seed,
+            tables,
+            cache: Cache::default(),
+            queue: SchedulingQueue::new(config.queue, now),
+            profiles,
+            lists: Lists::default(),
+            outbox: Outbox::default(),
+            bindings: FixedMap::default(),
+            sent_conditions: FixedMap::default(),
+            reports: VecDeque::new(),
+            unknown_binds: 0,
+            last_looks_failed: 0,
+            panics: 0,
+        }
+    }
+
+    /// The tables that objects are converted with on their way in.
+    pub fn tables(&mut self) -> &mut Tables {
+        &mut self.tables
+    }
+
+    /// The cluster as the engine knows it.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        self.cache.snapshot(&self.tables)
+    }
+
+    /// The waiting pods.
+    pub fn queue(&self) -> &SchedulingQueue {
+        &self.queue
+    }
+
+    /// The kinds whose first list has not come yet; nothing is decided while there is one.
+    pub fn awaited_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.lists.awaited()
+    }
+
+    /// Brings the state up to date with one event.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::ListBegan(kind) => self.lists.begin(kind),
+            Event::ListEnded(kind) => {
+                for key in self.unlisted(kind) {
+                    self.gone(now, &key);
+                }
+                self.lists.end(kind);
+            }
+            Event::BindFinished { uid, outcome } => self.bind_finished(now, &uid, outcome),
+            Event::Settled { uid, found } => self.settled(now, &uid, found),
+            Event::Credits { lane, count } => self.outbox.grant(lane, count),
+            object => self.object(now, object),
+        }
+    }
+
+    /// Does one piece of work: tells of an end, releases an effect against a credit, or decides about a pod.
+    pub fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
+        loop {
+            if let Some(report) = self.reports.pop_front() {
+                return Step::Report(Box::new(report));
+            }
+            if let Some(effect) = self.release(now) {
+                return Step::Effect(effect);
+            }
+            if self.lists.awaited().next().is_some() {
+                return Step::Idle { wake_at: None };
+            }
+            self.queue.tick(now);
+            self.ask_again(now);
+            // With a binding held back for lack of credit, the next decision would only be staler when it leaves.
+            if self.outbox.has_room() && self.attempt(now, probe) {
+                continue;
+            }
+            let wake_at = [self.queue.next_wakeup(now), self.next_question()].into_iter().flatten().min();
+            return Step::Idle { wake_at };
+        }
+    }
+
+    /// Counters and sizes, for metrics.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            queue: self.queue.stats(),
+            cache: self.cache.size(),
+            outgoing: self.outbox.waiting(),
+            dropped_records: self.outbox.dropped_records(),
+            bindings: self.bindings.len(),
+            unknown_binds: self.unknown_binds,
+            last_looks_failed: self.last_looks_failed,
+            panics: self.panics,
+        }
+    }
+
+    /// Whether nothing that was decided is still on its way out or unanswered.
+    pub fn is_settled(&self) -> bool {
+        self.bindings.is_empty() && self.outbox.waiting() == [0; 3]
+    }
+
+    /// The texts of all profiles' names.
+    pub fn profile_names(&self) -> impl Iterator<Item = &str> {
+        self.profiles.iter().map(|(_, profile)| profile.name.as_str())
+    }
+
+    fn profile_of(&self, pod: &PodInfo) -> Option<&Profile> {
+        profile_named(&self.profiles, pod.scheduler_name)
+    }
+
+    fn is_ours(&self, pod: &PodInfo) -> bool {
+        self.profile_of(pod).is_some()
+    }
+
+    fn pod_ref(&self, pod: &PodInfo) -> PodRef {
+        PodRef {
+            namespace: self.tables.text(pod.namespace).to_owned(),
+            name: pod.name.to_string(),
+            uid: Arc::clone(&pod.uid),
+        }
+    }
+}
+
+fn profile_named(profiles: &[(Symbol, Profile)], name: Symbol) -> Option<&Profile> {
+    profiles.iter().find(|(symbol, _)| *symbol == name).map(|(_, profile)| profile)
+}

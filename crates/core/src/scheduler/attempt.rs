@@ -1,0 +1,105 @@
+//! One attempt: pop a pod, decide, assume.
+
+use super::Scheduler;
+use super::binding::Binding;
+use super::failure::Failure;
+use super::outbox::Outgoing;
+use crate::cache::PodState;
+use crate::cycle::{Decision, Diagnosis, Options, Probe};
+use crate::effect::Severity;
+use crate::framework::CycleError;
+use crate::node::NodeIdx;
+use crate::queue::QueuedPod;
+use crate::report::{Outcome, Report};
+use crate::time::Time;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// The text when there are no nodes at all (upstream `ErrNoNodesAvailable`).
+const NO_NODES: &str = "no nodes available to schedule pods";
+
+enum Decided {
+    Node(NodeIdx, usize),
+    Nowhere(Diagnosis),
+    Failed(CycleError),
+}
+
+impl Scheduler {
+    /// Takes the next pod from the queue and decides about it; whether there was one.
+    pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
+        let Some(queued) = self.queue.pop(now) else { return false };
+        let pod = Arc::clone(&queued.pod);
+        if pod.deleting {
+            let note = format!("skip schedule deleting pod: {}", self.snapshot().pod_key(&pod));
+            self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", note);
+            self.cache.forget_nomination(&pod.uid);
+            self.report(&queued, now, Outcome::Skipped);
+            return true;
+        }
+        self.cache.refresh();
+        if self.snapshot().nodes().is_empty() {
+            self.fail(now, queued, now, Failure::NoNodes(NO_NODES.to_owned()));
+            return true;
+        }
+        match self.decide(&queued, probe) {
+            Decided::Node(node, feasible) => self.assume(now, queued, node, feasible),
+            Decided::Nowhere(diagnosis) => self.fail(now, queued, now, Failure::Unschedulable(diagnosis)),
+            Decided::Failed(CycleError(text)) => self.fail(now, queued, now, Failure::Error(text)),
+        }
+        true
+    }
+
+    /// A panic in a plugin cannot have damaged anything: it saw the state through a shared borrow. It costs that pod
+    /// its attempt.
+    fn decide(&mut self, queued: &QueuedPod, probe: &mut dyn Probe) -> Decided {
+        let snapshot = self.cache.snapshot(&self.tables);
+        let Some(profile) = self.profile_of(&queued.pod) else {
+            return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
+        };
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            match profile.framework.decide(&queued.pod, snapshot, Options::default(), probe) {
+                Ok(Decision::Feasible(feasible)) => {
+                    let node = feasible.choose(self.seed, &queued.pod, queued.attempts);
+                    Decided::Node(node, feasible.filtered.feasible().len())
+                }
+                Ok(Decision::Infeasible(filtered)) => Decided::Nowhere(filtered.diagnose(snapshot)),
+                Err(error) => Decided::Failed(error),
+            }
+        }));
+        decided.unwrap_or_else(|panic| {
+            self.panics += 1;
+            let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Decided::Failed(CycleError(format!("the decision panicked: {text}")))
+        })
+    }
+
+    fn assume(&mut self, now: Time, queued: QueuedPod, node: NodeIdx, feasible: usize) {
+        let name = self.snapshot().node_info(node).name;
+        let uid = Arc::clone(&queued.pod.uid);
+        let outcome = Outcome::Placed {
+            node: self.tables.text(name).to_owned(),
+            nodes: self.snapshot().nodes().len(),
+            feasible,
+        };
+        self.report(&queued, now, outcome);
+        self.cache.forget_nomination(&uid);
+        self.cache.place(&queued.pod, name, PodState::Assumed);
+        let stamp = self.cache.stamp(node);
+        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, stamp, now));
+        self.outbox.push_bind(Outgoing::Bind(uid));
+    }
+
+    pub(super) fn report(&mut self, queued: &QueuedPod, began: Time, outcome: Outcome) {
+        let profile = self.profile_of(&queued.pod).map(|p| p.name.clone()).unwrap_or_default();
+        self.reports.push_back(Report {
+            pod: self.pod_ref(&queued.pod),
+            profile,
+            attempt: queued.attempts,
+            first_queued: queued.initial_attempt.unwrap_or(began),
+            began,
+            rescued_by_flush: queued.was_flushed,
+            outcome,
+        });
+    }
+}

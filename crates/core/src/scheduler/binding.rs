@@ -1,0 +1,304 @@
+//! The way of a pod from its decision to the watch's word: last look, release, answer, settlement.
+//!
+//! The watch turns *assumed* into *added*, not the answer. A binding of unknown outcome stays assumed, and is never sent
+//! to another node, until a watch or a question settles it: forgetting it early would free room that may be taken.
+
+use super::Scheduler;
+use super::failure::Failure;
+use super::outbox::Outgoing;
+use crate::cache::PodState;
+use crate::effect::{Effect, Severity};
+use crate::event::{BindOutcome, Found};
+use crate::framework::{ClusterEvent, PodAction};
+use crate::intern::Symbol;
+use crate::pod::PodInfo;
+use crate::queue::QueuedPod;
+use crate::report::Outcome;
+use crate::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pauses between questions about one binding: the first at once, then doubling to this.
+const QUESTION_PAUSE_MAX: Duration = Duration::from_secs(8);
+/// How long a binding that the API server does not show is sent again before it is given up: longer than an API server
+/// works on a request (`--request-timeout`, 60 s), so that a lost one cannot be carried out afterwards.
+const UNKNOWN_MAX: Duration = Duration::from_secs(75);
+
+/// Where a binding stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Decided, not yet released.
+    Waiting,
+    /// Released, not answered.
+    InFlight,
+    /// Of unknown outcome; to be asked about at the time given.
+    Unknown { ask_at: Time, pause: Duration },
+    /// Asked about, not answered.
+    Asked { pause: Duration },
+}
+
+/// A decided binding that is not settled yet.
+pub(super) struct Binding {
+    queued: QueuedPod,
+    node: Symbol,
+    /// The node's stamp when the pod was assumed there.
+    stamp: u64,
+    began: Time,
+    phase: Phase,
+    /// When its outcome first became unknown, and what was seen.
+    unknown: Option<(Time, String)>,
+    /// The pod is gone or going: whatever the answer, there is nothing to try again.
+    abandoned: bool,
+    /// The watch shows the pod on this node.
+    confirmed_on: Option<Symbol>,
+}
+
+impl Binding {
+    pub(super) fn new(queued: QueuedPod, node: Symbol, stamp: u64, began: Time) -> Self {
+        Self {
+            queued,
+            node,
+            stamp,
+            began,
+            phase: Phase::Waiting,
+            unknown: None,
+            abandoned: false,
+            confirmed_on: None,
+        }
+    }
+}
+
+impl Scheduler {
+    /// The next effect there is credit for.
+    pub(super) fn release(&mut self, now: Time) -> Option<Effect> {
+        while let Some(outgoing) = self.outbox.pop_bind() {
+            let effect = match &outgoing {
+                Outgoing::Bind(uid) => self.release_bind(now, uid),
+                Outgoing::Settle(uid) => self.release_question(uid),
+            };
+            if effect.is_some() {
+                self.outbox.spend_bind();
+                return effect;
+            }
+        }
+        self.outbox.pop_other()
+    }
+
+    fn release_bind(&mut self, now: Time, uid: &str) -> Option<Effect> {
+        let binding = self.bindings.get(uid)?;
+        if binding.abandoned || binding.confirmed_on.is_some() {
+            self.bindings.remove(uid);
+            return None;
+        }
+        if binding.unknown.is_none() && !self.last_look(uid) {
+            self.decide_anew(now, uid);
+            return None;
+        }
+        let binding = self.bindings.get_mut(uid).expect("it was there a moment ago");
+        binding.phase = Phase::InFlight;
+        let (pod, node) = (Arc::clone(&binding.queued.pod), binding.node);
+        Some(Effect::Bind { pod: self.pod_ref(&pod), node: self.tables.text(node).to_owned() })
+    }
+
+    /// Whether the decision still holds where the node was touched since. Looks with the pod itself taken away.
+    fn last_look(&mut self, uid: &str) -> bool {
+        let binding = &self.bindings[uid];
+        let (pod, node, stamp) = (Arc::clone(&binding.queued.pod), binding.node, binding.stamp);
+        let Some(slot) = self.cache.find_slot(node) else { return false };
+        if self.cache.stamp(slot) == stamp {
+            return true;
+        }
+        self.cache.remove_pod(uid);
+        let snapshot = self.cache.snapshot(&self.tables);
+        let fits = snapshot.find_node(node).is_some_and(|idx| {
+            self.profile_of(&pod)
+                .is_some_and(|profile| matches!(profile.framework.fits_on(&pod, snapshot, idx), Ok(true)))
+        });
+        self.cache.place(&pod, node, PodState::Assumed);
+        fits
+    }
+
+    /// The node changed under a decision that has not left yet: the pod goes back to the head of the line.
+    fn decide_anew(&mut self, now: Time, uid: &str) {
+        let binding = self.bindings.remove(uid).expect("only a known binding is decided anew");
+        self.last_looks_failed += 1;
+        self.cache.remove_pod(uid);
+        self.queue.activate(now, binding.queued);
+    }
+
+    fn release_question(&mut self, uid: &str) -> Option<Effect> {
+        let binding = self.bindings.get_mut(uid)?;
+        let Phase::Unknown { pause, .. } = binding.phase else { return None };
+        binding.phase = Phase::Asked { pause };
+        let pod = Arc::clone(&binding.queued.pod);
+        Some(Effect::Settle { pod: self.pod_ref(&pod) })
+    }
+
+    /// Asks about the bindings of unknown outcome whose time has come.
+    pub(super) fn ask_again(&mut self, now: Time) {
+        let mut due: Vec<_> =
+            self.questions().filter(|&(at, _)| at <= now).map(|(_, uid)| uid.clone()).collect();
+        due.sort_unstable();
+        for uid in due {
+            let question = Outgoing::Settle(uid);
+            if !self.outbox.is_waiting(&question) {
+                self.outbox.push_bind(question);
+            }
+        }
+    }
+
+    /// When the next binding of unknown outcome is to be asked about.
+    pub(super) fn next_question(&self) -> Option<Time> {
+        self.questions().map(|(at, _)| at).min()
+    }
+
+    fn questions(&self) -> impl Iterator<Item = (Time, &crate::pod::Uid)> {
+        self.bindings.iter().filter_map(|(uid, binding)| match binding.phase {
+            Phase::Unknown { ask_at, .. } => Some((ask_at, uid)),
+            Phase::Waiting | Phase::InFlight | Phase::Asked { .. } => None,
+        })
+    }
+
+    /// The watch shows the pod on `node`.
+    pub(super) fn binding_confirmed(&mut self, pod: &PodInfo, node: Symbol) {
+        let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
+        binding.confirmed_on = Some(node);
+        match binding.phase {
+            // Somebody was faster than the release, or than the answer; either will find out.
+            Phase::Waiting | Phase::InFlight => {}
+            Phase::Unknown { .. } | Phase::Asked { .. } => {
+                let binding = self.bindings.remove(&pod.uid).expect("it was there a moment ago");
+                if node == binding.node {
+                    self.bound(&binding);
+                }
+            }
+        }
+    }
+
+    /// The pod changed while its binding is on its way; it has no node yet as far as the watch knows.
+    pub(super) fn binding_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
+        let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
+        let deleted_now = pod.deleting && !binding.queued.pod.deleting;
+        binding.queued.pod = Arc::clone(pod);
+        if deleted_now {
+            // The API server binds no pod that is being deleted, and had not bound it before: its room is free.
+            binding.abandoned = true;
+            self.free(now, &pod.uid);
+        }
+    }
+
+    /// The pod is gone.
+    pub(super) fn binding_abandoned(&mut self, uid: &str) {
+        if let Some(binding) = self.bindings.get_mut(uid) {
+            binding.abandoned = true;
+            if matches!(binding.phase, Phase::Unknown { .. } | Phase::Asked { .. }) {
+                self.bindings.remove(uid);
+            }
+        }
+    }
+
+    /// Takes an assumed pod off its node and lets others know of the room.
+    fn free(&mut self, now: Time, uid: &str) {
+        if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
+            return;
+        }
+        if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
+            self.wake(
+                now,
+                &ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None },
+            );
+        }
+    }
+
+    pub(super) fn bind_finished(&mut self, now: Time, uid: &str, outcome: BindOutcome) {
+        let Some(binding) = self.bindings.get_mut(uid) else { return };
+        match outcome {
+            BindOutcome::Accepted => {
+                let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+                self.bound(&binding);
+            }
+            BindOutcome::Refused { message } => {
+                let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+                self.refused(now, binding, &message);
+            }
+            BindOutcome::Unknown { message } => {
+                self.unknown_binds += 1;
+                if let Some(node) = binding.confirmed_on {
+                    let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+                    if node == binding.node {
+                        self.bound(&binding);
+                    }
+                } else if binding.abandoned && self.cache.placed(uid).is_none() {
+                    self.bindings.remove(uid);
+                } else {
+                    binding.unknown.get_or_insert((now, message));
+                    binding.phase = Phase::Unknown { ask_at: now, pause: Duration::from_millis(250) };
+                }
+            }
+        }
+    }
+
+    pub(super) fn settled(&mut self, now: Time, uid: &str, found: Found) {
+        let Some(binding) = self.bindings.get_mut(uid) else { return };
+        let Phase::Asked { pause } = binding.phase else { return };
+        let pause = (pause * 2).min(QUESTION_PAUSE_MAX);
+        match found {
+            Found::NoAnswer => binding.phase = Phase::Unknown { ask_at: now + pause, pause },
+            Found::Unbound => self.still_unbound(now, uid),
+            Found::Gone => {
+                self.bindings.remove(uid);
+                self.free(now, uid);
+            }
+            Found::Bound(name) => {
+                let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+                let node = self.tables.symbol(&name);
+                if node == binding.node {
+                    self.bound(&binding);
+                } else {
+                    // Until the watch says the same: its room is there, not where we wanted it.
+                    self.free(now, uid);
+                    self.cache.place(&binding.queued.pod, node, PodState::Assumed);
+                }
+            }
+        }
+    }
+
+    /// The lost binding was not carried out, so far. The same one is sent again: should the lost one arrive after all,
+    /// both say the same.
+    fn still_unbound(&mut self, now: Time, uid: &str) {
+        let binding = self.bindings.get_mut(uid).expect("only a known binding is settled");
+        let (since, message) = binding.unknown.clone().expect("only unknown bindings are asked about");
+        if binding.abandoned || now.since(since) > UNKNOWN_MAX {
+            let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+            self.refused(now, binding, &message);
+        } else {
+            binding.phase = Phase::Waiting;
+            let uid = Arc::clone(&binding.queued.pod.uid);
+            self.outbox.push_bind(Outgoing::Bind(uid));
+        }
+    }
+
+    fn bound(&mut self, binding: &Binding) {
+        let pod = Arc::clone(&binding.queued.pod);
+        let node = self.tables.text(binding.node).to_owned();
+        let note = format!("Successfully assigned {} to {node}", self.snapshot().pod_key(&pod));
+        self.record(&pod, Severity::Normal, "Scheduled", "Binding", note);
+        self.sent_conditions.remove(&pod.uid);
+        self.outbox.cancel_patch(&pod.uid);
+        self.report(&binding.queued, binding.began, Outcome::Bound { node });
+    }
+
+    fn refused(&mut self, now: Time, binding: Binding, message: &str) {
+        let uid = Arc::clone(&binding.queued.pod.uid);
+        if matches!(self.cache.placed(&uid), Some((_, _, PodState::Added))) {
+            // Bound by someone else meanwhile; to say it is not scheduled would be untrue.
+            return;
+        }
+        self.free(now, &uid);
+        if binding.abandoned {
+            return;
+        }
+        let text = format!("running Bind plugin \"DefaultBinder\": {message}");
+        self.fail(now, binding.queued, binding.began, Failure::Binding(text));
+    }
+}

@@ -1,0 +1,110 @@
+//! What follows when a pod was not placed: the queue, the condition, the event.
+//!
+//! Upstream: `pkg/scheduler/schedule_one.go#handleSchedulingFailure`.
+
+use super::Scheduler;
+use crate::cycle::Diagnosis;
+use crate::effect::{Record, Severity, StatusPatch, Unscheduled};
+use crate::pod::PodInfo;
+use crate::queue::QueuedPod;
+use crate::report::Outcome;
+use crate::time::Time;
+use std::sync::Arc;
+
+/// Why a pod was not placed.
+pub(super) enum Failure {
+    /// No node can take it.
+    Unschedulable(Diagnosis),
+    /// There are no nodes. No plugin is to blame, so no event wakes the pod: it is tried again by and by.
+    NoNodes(String),
+    /// The attempt failed.
+    Error(String),
+    /// The binding was not carried out.
+    Binding(String),
+}
+
+/// The condition that was sent last, until the watch shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SentCondition {
+    reason: &'static str,
+    message: String,
+}
+
+impl Scheduler {
+    /// Tells of the failure, and puts the pod back to wait for what may help it.
+    pub(super) fn fail(&mut self, now: Time, queued: QueuedPod, began: Time, failure: Failure) {
+        let pod = Arc::clone(&queued.pod);
+        let (reason, message, rejectors) = match failure {
+            Failure::Unschedulable(Diagnosis { rejectors, message }) => {
+                let blamed = rejectors.iter().copied().collect();
+                self.report(
+                    &queued,
+                    began,
+                    Outcome::Unschedulable { message: message.clone(), rejectors: blamed },
+                );
+                ("Unschedulable", message, rejectors)
+            }
+            Failure::NoNodes(message) => {
+                let outcome = Outcome::Unschedulable { message: message.clone(), rejectors: Vec::new() };
+                self.report(&queued, began, outcome);
+                ("Unschedulable", message, Default::default())
+            }
+            Failure::Error(message) => {
+                self.report(&queued, began, Outcome::Error { message: message.clone() });
+                ("SchedulerError", message, Default::default())
+            }
+            Failure::Binding(message) => {
+                self.report(&queued, began, Outcome::BindFailed { message: message.clone() });
+                ("SchedulerError", message, Default::default())
+            }
+        };
+        if rejectors.is_empty() {
+            self.queue.return_error(now, queued);
+        } else {
+            let gate = self.gate(&pod);
+            self.queue.return_unschedulable(now, queued, rejectors, gate);
+        }
+        self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());
+        self.set_condition(&pod, reason, message);
+    }
+
+    /// Asks for PodScheduled=False, unless the pod says so already or was just told.
+    fn set_condition(&mut self, pod: &PodInfo, reason: &'static str, message: String) {
+        let shown = pod.scheduled.as_ref().filter(|c| &*c.status == "False");
+        let sent = SentCondition { reason, message };
+        match self.sent_conditions.get(&pod.uid) {
+            Some(last) if *last == sent => return,
+            Some(_) => {}
+            None if shown.is_some_and(|c| *c.reason == *reason && *c.message == *sent.message) => return,
+            None => {}
+        }
+        let condition = Unscheduled {
+            reason,
+            message: sent.message.clone(),
+            observed_generation: pod.generation,
+            since: shown.map(|c| c.last_transition_time.to_string()).filter(|since| !since.is_empty()),
+        };
+        self.outbox.push_patch(StatusPatch { pod: self.pod_ref(pod), condition });
+        self.sent_conditions.insert(Arc::clone(&pod.uid), sent);
+    }
+
+    pub(super) fn record(
+        &mut self,
+        pod: &PodInfo,
+        severity: Severity,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) {
+        let record = Record {
+            pod: self.pod_ref(pod),
+            resource_version: pod.resource_version.to_string(),
+            scheduler_name: self.tables.text(pod.scheduler_name).to_owned(),
+            severity,
+            reason,
+            action,
+            note,
+        };
+        self.outbox.push_record(record);
+    }
+}

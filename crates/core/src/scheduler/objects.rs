@@ -1,0 +1,171 @@
+//! Watched objects: into the cache and the queue, and on to the pods they may help.
+//!
+//! Upstream: `pkg/scheduler/eventhandlers.go`.
+
+use super::wake::{node_actions, pod_actions};
+use super::{Scheduler, profile_named};
+use crate::cache::PodState;
+use crate::event::{Event, ObjectKey};
+use crate::framework::{ClusterEvent, NodeAction, PluginName, PodAction};
+use crate::node::NodeInfo;
+use crate::plugins::scheduling_gates;
+use crate::pod::{PodInfo, Uid};
+use crate::time::Time;
+use std::sync::Arc;
+
+impl Scheduler {
+    pub(super) fn object(&mut self, now: Time, event: Event) {
+        match event {
+            Event::PodApplied(pod) => {
+                self.lists.see(&ObjectKey::Pod(Arc::clone(&pod.uid)));
+                self.pod_applied(now, Arc::new(*pod));
+            }
+            Event::NodeApplied(node) => {
+                self.lists.see(&ObjectKey::Node(node.name));
+                self.node_applied(now, &Arc::new(*node));
+            }
+            Event::NamespaceApplied { name, labels } => {
+                self.lists.see(&ObjectKey::Namespace(name));
+                if self.cache.lookups_mut().set_namespace(name, labels) != Some(labels) {
+                    self.wake(now, &ClusterEvent::Other);
+                }
+            }
+            Event::ServiceApplied { namespace, name, service } => {
+                self.lists.see(&ObjectKey::Service(namespace, name));
+                self.cache.lookups_mut().set_service(namespace, name, service);
+            }
+            Event::ControllerApplied { kind, namespace, name, demands } => {
+                self.lists.see(&ObjectKey::Controller(kind, namespace, name));
+                self.cache.lookups_mut().set_controller(kind, namespace, name, demands);
+            }
+            Event::Unreadable(key) => self.lists.see(&key),
+            Event::Gone(key) => self.gone(now, &key),
+            Event::ListBegan(_)
+            | Event::ListEnded(_)
+            | Event::BindFinished { .. }
+            | Event::Settled { .. }
+            | Event::Credits { .. } => unreachable!("answers and lists are handled before objects"),
+        }
+    }
+
+    pub(super) fn gone(&mut self, now: Time, key: &ObjectKey) {
+        let lookups = self.cache.lookups_mut();
+        match *key {
+            ObjectKey::Pod(ref uid) => self.pod_gone(now, uid),
+            ObjectKey::Node(name) => self.node_gone(now, name),
+            ObjectKey::Namespace(name) => lookups.remove_namespace(name),
+            ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
+            ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
+        }
+    }
+
+    fn node_applied(&mut self, now: Time, node: &Arc<NodeInfo>) {
+        let old = self.cache.apply_node(node);
+        let actions = match &old {
+            None => vec![NodeAction::Add],
+            Some(old) => node_actions(old, node),
+        };
+        for action in actions {
+            self.wake(now, &ClusterEvent::Node { action, old: old.as_deref(), new: Some(node) });
+        }
+    }
+
+    fn node_gone(&mut self, now: Time, name: crate::intern::Symbol) {
+        if let Some(old) = self.cache.remove_node(name) {
+            self.wake(now, &ClusterEvent::Node { action: NodeAction::Delete, old: Some(&old), new: None });
+        }
+    }
+
+    fn pod_applied(&mut self, now: Time, pod: Arc<PodInfo>) {
+        match pod.node_name {
+            Some(node) => self.assigned_pod(now, &pod, node),
+            None if self.is_ours(&pod) => self.pending_pod(now, pod),
+            None => {}
+        }
+    }
+
+    fn assigned_pod(&mut self, now: Time, pod: &Arc<PodInfo>, node: crate::intern::Symbol) {
+        let known = self.cache.placed(&pod.uid).map(|(old, _, state)| (Arc::clone(old), state));
+        self.cache.place(pod, node, PodState::Added);
+        match known {
+            Some((old, PodState::Added)) => {
+                if old.as_ref() != pod.as_ref() {
+                    for action in pod_actions(&old, pod) {
+                        self.wake(
+                            now,
+                            &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) },
+                        );
+                    }
+                }
+            }
+            None | Some((_, PodState::Assumed)) => {
+                self.queue.remove(&pod.uid);
+                self.cache.forget_nomination(&pod.uid);
+                self.sent_conditions.remove(&pod.uid);
+                self.outbox.cancel_patch(&pod.uid);
+                self.binding_confirmed(pod, node);
+                let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(pod) };
+                self.wake(now, &event);
+            }
+        }
+    }
+
+    /// A pod of ours without a node.
+    fn pending_pod(&mut self, now: Time, pod: Arc<PodInfo>) {
+        match self.cache.placed(&pod.uid).map(|(_, _, state)| state) {
+            // A binding takes no step back: this is an older state of the pod.
+            Some(PodState::Added) => {}
+            Some(PodState::Assumed) => self.binding_updated(now, &pod),
+            None if self.bindings.contains_key(&pod.uid) => self.binding_updated(now, &pod),
+            None => self.queue_pod(now, pod),
+        }
+    }
+
+    fn queue_pod(&mut self, now: Time, pod: Arc<PodInfo>) {
+        let gate = self.gate(&pod);
+        self.cache.nominate(&pod, pod.nominated_node);
+        let Some(old) = self.queue.get(&pod.uid).map(|queued| Arc::clone(&queued.pod)) else {
+            self.queue.add(now, pod, gate);
+            return;
+        };
+        if old == pod {
+            return;
+        }
+        let snapshot = self.cache.snapshot(&self.tables);
+        let profiles = &self.profiles;
+        let events: Vec<ClusterEvent<'_>> = pod_actions(&old, &pod)
+            .into_iter()
+            .map(|action| ClusterEvent::OwnPod { action, old: &old, new: &pod })
+            .collect();
+        self.queue.update(
+            now,
+            Arc::clone(&pod),
+            gate,
+            &events,
+            &mut |event, plugin, pod| match profile_named(profiles, pod.scheduler_name) {
+                Some(profile) => profile.framework.hint(plugin, event, pod, snapshot),
+                None => crate::framework::Hint::Skip,
+            },
+        );
+    }
+
+    /// PreEnqueue: the plugin that keeps the pod out of the active queue.
+    pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
+        scheduling_gates::pre_enqueue(pod, &self.tables).map(|_| scheduling_gates::NAME)
+    }
+
+    fn pod_gone(&mut self, now: Time, uid: &Uid) {
+        self.sent_conditions.remove(uid);
+        self.outbox.cancel_patch(uid);
+        self.binding_abandoned(uid);
+        let nominated = self.cache.nomination(uid).is_some();
+        self.cache.forget_nomination(uid);
+        let waiting = self.queue.get(uid).map(|queued| Arc::clone(&queued.pod));
+        self.queue.remove(uid);
+        let freed = self.cache.remove_pod(uid).map(|(pod, _, _)| pod);
+        if let Some(pod) = freed.or(waiting.filter(|_| nominated)) {
+            let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
+            self.wake(now, &event);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Effects that wait for credit. Bindings leave first.
+//!
+//! Bounds: at most one binding waits for its first release, since nothing is decided while one does; status patches are
+//! at most one a pod; records beyond [`RECORDS_MAX`] push out the oldest.
+
+use crate::effect::{Effect, Lane, Record, StatusPatch};
+use crate::hash::FixedMap;
+use crate::pod::Uid;
+use std::collections::VecDeque;
+
+/// As many events as upstream's recorder holds (`client-go/tools/events`, `maxQueuedEvents`).
+const RECORDS_MAX: usize = 1_000;
+
+/// What waits in the bind lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outgoing {
+    /// The binding of the pod of this uid, looked at once more when it leaves.
+    Bind(Uid),
+    /// The question what became of it.
+    Settle(Uid),
+}
+
+#[derive(Default)]
+pub(super) struct Outbox {
+    credits: [usize; 3],
+    bind: VecDeque<Outgoing>,
+    status: VecDeque<Uid>,
+    patches: FixedMap<Uid, StatusPatch>,
+    records: VecDeque<Record>,
+    dropped_records: u64,
+}
+
+fn index(lane: Lane) -> usize {
+    match lane {
+        Lane::Bind => 0,
+        Lane::Status => 1,
+        Lane::Record => 2,
+    }
+}
+
+impl Outbox {
+    pub(super) fn grant(&mut self, lane: Lane, count: usize) {
+        self.credits[index(lane)] += count;
+    }
+
+    fn has_credit(&self, lane: Lane) -> bool {
+        self.credits[index(lane)] > 0
+    }
+
+    fn spend(&mut self, lane: Lane) {
+        self.credits[index(lane)] -= 1;
+    }
+
+    /// Whether another binding may be decided.
+    pub(super) fn has_room(&self) -> bool {
+        self.bind.is_empty()
+    }
+
+    pub(super) fn push_bind(&mut self, outgoing: Outgoing) {
+        self.bind.push_back(outgoing);
+    }
+
+    /// Whether the entry waits in the bind lane.
+    pub(super) fn is_waiting(&self, outgoing: &Outgoing) -> bool {
+        self.bind.contains(outgoing)
+    }
+
+    /// Queues a patch. A newer one takes the place of one that still waits.
+    pub(super) fn push_patch(&mut self, patch: StatusPatch) {
+        let uid = patch.pod.uid.clone();
+        if self.patches.insert(uid.clone(), patch).is_none() {
+            self.status.push_back(uid);
+        }
+    }
+
+    /// Drops the patch that waits for a pod, since it would not be true any more.
+    pub(super) fn cancel_patch(&mut self, uid: &str) {
+        if self.patches.remove(uid).is_some() {
+            self.status.retain(|waiting| **waiting != *uid);
+        }
+    }
+
+    pub(super) fn push_record(&mut self, record: Record) {
+        if self.records.len() == RECORDS_MAX {
+            self.records.pop_front();
+            self.dropped_records += 1;
+        }
+        self.records.push_back(record);
+    }
+
+    /// The next entry of the bind lane, if there is credit for it.
+    pub(super) fn pop_bind(&mut self) -> Option<Outgoing> {
+        if self.has_credit(Lane::Bind) { self.bind.pop_front() } else { None }
+    }
+
+    /// Uses up the credit of an entry of the bind lane that really left.
+    pub(super) fn spend_bind(&mut self) {
+        self.spend(Lane::Bind);
+    }
+
+    /// The next patch or record there is credit for.
+    pub(super) fn pop_other(&mut self) -> Option<Effect> {
+        if self.has_credit(Lane::Status)
+            && let Some(uid) = self.status.pop_front()
+        {
+            let patch = self.patches.remove(&uid).expect("a uid in line has its patch");
+            self.spend(Lane::Status);
+            return Some(Effect::Patch(patch));
+        }
+        if self.has_credit(Lane::Record)
+            && let Some(record) = self.records.pop_front()
+        {
+            self.spend(Lane::Record);
+            return Some(Effect::Record(record));
+        }
+        None
+    }
+
+    pub(super) fn waiting(&self) -> [usize; 3] {
+        [self.bind.len(), self.status.len(), self.records.len()]
+    }
+
+    pub(super) fn dropped_records(&self) -> u64 {
+        self.dropped_records
+    }
+}

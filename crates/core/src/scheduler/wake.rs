@@ -1,0 +1,70 @@
+//! From what changed in the cluster to the pods that are worth another attempt.
+
+use super::{Scheduler, profile_named};
+use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+use crate::time::Time;
+
+impl Scheduler {
+    /// Asks the plugins that rejected each waiting pod whether `event` may help it.
+    pub(super) fn wake(&mut self, now: Time, event: &ClusterEvent<'_>) {
+        let snapshot = self.cache.snapshot(&self.tables);
+        let profiles = &self.profiles;
+        self.queue.move_all(
+            now,
+            event,
+            &mut |plugin, pod| match profile_named(profiles, pod.scheduler_name) {
+                Some(profile) => profile.framework.hint(plugin, event, pod, snapshot),
+                None => Hint::Skip,
+            },
+        );
+    }
+}
+
+/// What changed between two versions of a node, in upstream's order (`pkg/scheduler/framework/events.go`).
+pub(super) fn node_actions(old: &NodeInfo, new: &NodeInfo) -> Vec<NodeAction> {
+    let mut actions = Vec::new();
+    if old.unschedulable && !new.unschedulable {
+        actions.push(NodeAction::UpdateTaint);
+    }
+    if old.allocatable != new.allocatable || old.allocatable_pods != new.allocatable_pods {
+        actions.push(NodeAction::UpdateAllocatable);
+    }
+    if old.labels != new.labels {
+        actions.push(NodeAction::UpdateLabel);
+    }
+    if old.taints != new.taints {
+        actions.push(NodeAction::UpdateTaint);
+    }
+    actions
+}
+
+/// What changed between two versions of a pod; the generic update when nothing in particular did.
+pub(super) fn pod_actions(old: &PodInfo, new: &PodInfo) -> Vec<PodAction> {
+    let mut actions = Vec::new();
+    if old.labels != new.labels {
+        actions.push(PodAction::UpdateLabel);
+    }
+    if scaled_down(old, new) {
+        actions.push(PodAction::UpdateScaleDown);
+    }
+    if !old.gates.is_empty() && new.gates.is_empty() {
+        actions.push(PodAction::UpdateGatesEliminated);
+    }
+    if old.tolerations.len() != new.tolerations.len() {
+        actions.push(PodAction::UpdateToleration);
+    }
+    if actions.is_empty() {
+        actions.push(PodAction::Update);
+    }
+    actions
+}
+
+fn scaled_down(old: &PodInfo, new: &PodInfo) -> bool {
+    let (old, new) = (&old.resources.placed, &new.resources.placed);
+    new.cpu_milli < old.cpu_milli
+        || new.memory < old.memory
+        || new.ephemeral_storage < old.ephemeral_storage
+        || old.scalar.iter().any(|&(name, amount)| new.scalar(name).is_none_or(|now| now < amount))
+}
