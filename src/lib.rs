@@ -1,3 +1,9 @@
-//! The shell.
+//! The shell of supercargo: watches, requests, configuration, serving. It holds no scheduling state.
+
+pub mod args;
+pub mod client;
+pub mod config;
+pub mod driver;
 pub mod metrics;
 pub mod serve;
+pub mod telemetry;

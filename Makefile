@@ -1,0 +1,81 @@
+# supercargo's commands. `make demo` and `make test` install or build whatever else they need, from cargo and go alone.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+TOOLS := $(TARGET)/tools
+CARGO_DENY_VERSION := 0.20.2
+SEED ?= 1
+STEPS ?= 20000
+
+.PHONY: help
+help: ## This list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+.PHONY: demo
+demo: upstream build ## Run the examples on a real control plane and tell where each pod went and why.
+	cargo run --locked --quiet --example demo
+
+.PHONY: test
+test: ## Everything CI runs, with the seconds of each part.
+	tests/all.sh
+
+.PHONY: cluster
+cluster: upstream build ## Start a control plane, four nodes and supercargo, and leave them running.
+	cargo run --locked --quiet --example cluster -- up
+
+.PHONY: cluster-down
+cluster-down: ## Stop what `make cluster` started.
+	cargo run --locked --quiet --example cluster -- down
+
+.PHONY: upstream
+upstream: ## Build the pinned control plane where it is missing.
+	tests/upstream/build.sh
+
+.PHONY: build
+build: ## Build the program.
+	cargo build --locked --quiet
+
+.PHONY: release-binary
+release-binary: ## Build the program as it is shipped; the Dockerfile runs the same command.
+	cargo build --locked --release --bin supercargo
+
+.PHONY: lint
+lint: $(TOOLS)/bin/cargo-deny ## Formatting, lints, docs, licences and the fences between modules.
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
+	$(TOOLS)/bin/cargo-deny --log-level error check bans licenses sources
+	tests/fences.sh
+
+.PHONY: audit
+audit: $(TOOLS)/bin/cargo-deny ## Known vulnerabilities of dependencies; needs the internet.
+	$(TOOLS)/bin/cargo-deny check advisories
+
+$(TOOLS)/bin/cargo-deny: Makefile
+	cargo install --locked --quiet --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
+	touch $@
+
+.PHONY: golden
+golden: ## Compare decisions with the recorded answers of the real kube-scheduler.
+	cargo test --locked --quiet --test golden -- --nocapture
+
+.PHONY: sim
+sim: ## Drive the engine through a made-up cluster with faults: make sim SEED=1 STEPS=20000
+	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --steps $(STEPS)
+
+.PHONY: bench
+bench: ## Time decisions of the engine in process.
+	cargo bench --locked --bench algorithm
+
+.PHONY: soak
+soak: ## What takes long: many simulated clusters, and the API server tests again and again.
+	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --seeds 2000 --steps 5000
+	for round in 1 2 3 4 5; do echo "round $$round" >&2; cargo test --locked --quiet --test apiserver; done
+
+.PHONY: release-check
+release-check: release-binary ## What a release must pass beside `make test`.
+	$(TARGET)/release/supercargo --version
+	cargo test --locked --release --quiet --test golden --test manifests

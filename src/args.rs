@@ -1,0 +1,135 @@
+//! Flags, spelled as kube-scheduler spells them. What a flag's value means to the program is decided in `run`.
+
+use clap::{ArgAction, Parser, ValueEnum};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A Kubernetes scheduler that decides as kube-scheduler does.
+///
+/// Without --config it schedules the pods whose `spec.schedulerName` is `supercargo`. With it, the file's profiles say
+/// which pods are its own.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "supercargo", version, about, disable_help_subcommand = true)]
+pub struct Args {
+    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Kubeconfig with the API server and the identity to use. Without it: the file's clientConnection.kubeconfig, the
+    /// ServiceAccount of the pod, or what kubectl would use.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// URL of the API server; overrides the kubeconfig's.
+    #[arg(long, value_name = "URL")]
+    pub master: Option<String>,
+
+    /// Address the HTTPS port listens on.
+    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+
+    /// HTTPS port of health and metrics; 0 turns it off.
+    #[arg(long, value_name = "PORT", default_value_t = 10259)]
+    pub secure_port: u16,
+
+    /// Serving certificate (PEM), read again when it changes. Without it one is made up, signed by itself.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// Key of the serving certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_private_key_file: Option<PathBuf>,
+
+    /// Paths anyone may read.
+    #[arg(long, value_name = "PATHS", value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
+    pub authorization_always_allow_paths: Vec<String>,
+
+    /// Leader election is not part of this version: run one replica. Only `false` is accepted.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
+    pub leader_elect: Option<bool>,
+
+    /// How long a pod may wait among the unschedulable before it is tried again without a reason.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    pub pod_max_in_unschedulable_pods_duration: Duration,
+
+    /// Format of the log.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub logging_format: LoggingFormat,
+
+    /// How much is logged: 0 warnings and milestones, 2 what an operator wants, 4 each decision, 6 everything.
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
+    pub verbosity: u8,
+}
+
+/// The formats of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoggingFormat {
+    /// One line of text an entry.
+    Text,
+    /// One JSON object an entry.
+    Json,
+}
+
+/// A duration as Go writes it: `300ms`, `1.5h`, `2m30s`.
+///
+/// # Errors
+/// With the text that is no duration.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration; write for example 30s, 5m or 1h30m");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(digits);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = tail;
+    }
+    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        for wrong in ["", "5", "m", "5 m", "-1s", "1d", "1e99h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_flag_is_named() {
+        let error = Args::try_parse_from(["supercargo", "--foo"]).expect_err("there is no such flag");
+        assert!(error.to_string().contains("--foo"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+}
