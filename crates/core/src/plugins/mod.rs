@@ -3,12 +3,14 @@
 //! A plugin knows the vocabulary, the traits of `framework` and a [`crate::cache::Snapshot`]; never another plugin.
 
 pub mod image_locality;
+pub mod inter_pod_affinity;
 pub mod node_affinity;
 pub mod node_name;
 pub mod node_ports;
 pub mod node_resources;
 pub mod node_unschedulable;
 pub mod normalize;
+pub mod pod_topology_spread;
 pub mod priority_sort;
 pub mod scheduling_gates;
 pub mod taint_toleration;

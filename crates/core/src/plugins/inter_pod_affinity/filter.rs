@@ -1,0 +1,171 @@
+//! The required terms: those of the incoming pod, and the anti-affinity of the pods that are there against it.
+//!
+//! Upstream: `interpodaffinity/filtering.go`.
+
+use super::counts::{Changes, Domain, TermCounts};
+use super::terms::{self, Incoming, IncomingTerm};
+use crate::cache::{NodeView, Snapshot};
+use crate::framework::{CycleError, DependsOn, FilterRule, Rejection, Verdict};
+use crate::intern::{Labels, Symbol};
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+const AFFINITY: &str = "node(s) didn't match pod affinity rules";
+const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
+const EXISTING_ANTI_AFFINITY: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+
+/// The rule of a pod that has required terms, or that required anti-affinity of others means.
+pub(super) struct AffinityFilter {
+    incoming: Incoming,
+    affinity: Vec<IncomingTerm>,
+    anti_affinity: Vec<IncomingTerm>,
+    /// Whether the pod is meant by all its own affinity terms, so that it may be the first of its kind.
+    means_itself: bool,
+    counts: PerKind<TermCounts>,
+    /// The keys of the domains that pods which are there keep the incoming pod from.
+    existing_keys: Vec<Symbol>,
+}
+
+/// One of each kind of matched term.
+#[derive(Default)]
+struct PerKind<T> {
+    /// Required anti-affinity terms of pods that are there, that mean the incoming pod.
+    existing: T,
+    /// The incoming pod's affinity terms, all of them for each pod that all of them mean.
+    affinity: T,
+    /// The incoming pod's anti-affinity terms, each for each pod it means.
+    anti_affinity: T,
+}
+
+/// A matched term.
+enum Match {
+    Existing(Domain),
+    Affinity(Domain),
+    AntiAffinity(Domain),
+}
+
+impl AffinityFilter {
+    /// Counts the matched terms over all nodes; `None` if nothing is required of or against the pod.
+    pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Self> {
+        let affinity = terms::incoming(terms::existing(pod, |a| &a.required_affinity), snapshot);
+        let mut rule = Self {
+            incoming: Incoming::new(pod, snapshot),
+            means_itself: terms::all_match(&affinity, snapshot, pod),
+            affinity,
+            anti_affinity: terms::incoming(terms::existing(pod, |a| &a.required_anti_affinity), snapshot),
+            counts: PerKind::default(),
+            existing_keys: Vec::new(),
+        };
+        let has_terms = !rule.affinity.is_empty() || !rule.anti_affinity.is_empty();
+        let nodes = if has_terms { snapshot.nodes() } else { snapshot.nodes_with_required_anti_affinity() };
+        let mut counts = PerKind::<TermCounts>::default();
+        for idx in nodes.iter().filter(|&idx| snapshot.nodes().contains(idx)) {
+            let labels = snapshot.node_labels(idx);
+            for other in snapshot.pods_on(idx) {
+                rule.each_match(snapshot, other, labels, |matched| match matched {
+                    Match::Existing(domain) => counts.existing.change(domain, 1),
+                    Match::Affinity(domain) => counts.affinity.change(domain, 1),
+                    Match::AntiAffinity(domain) => counts.anti_affinity.change(domain, 1),
+                });
+            }
+        }
+        if counts.existing.is_empty() && !has_terms {
+            return None;
+        }
+        rule.existing_keys = counts.existing.keys();
+        rule.counts = counts;
+        Some(rule)
+    }
+
+    /// Tells what another pod matches from a node with these labels; terminating pods count like any other.
+    fn each_match(
+        &self,
+        snapshot: Snapshot<'_>,
+        other: &PodInfo,
+        labels: Labels<'_>,
+        mut note: impl FnMut(Match),
+    ) {
+        let domain = |key: Symbol| labels.get(key).map(|value| (key, value));
+        for term in terms::existing(other, |a| &a.required_anti_affinity) {
+            if self.incoming.is_meant_by(term, snapshot) {
+                domain(term.topology_key).map(Match::Existing).into_iter().for_each(&mut note);
+            }
+        }
+        if terms::all_match(&self.affinity, snapshot, other) {
+            for term in &self.affinity {
+                domain(term.topology_key).map(Match::Affinity).into_iter().for_each(&mut note);
+            }
+        }
+        for term in &self.anti_affinity {
+            if term.matches(snapshot, other) {
+                domain(term.topology_key).map(Match::AntiAffinity).into_iter().for_each(&mut note);
+            }
+        }
+    }
+
+    /// What the pods of the view's overlay change.
+    fn overlaid(&self, node: &NodeView<'_>) -> PerKind<Changes> {
+        let mut changes = PerKind::<Changes>::default();
+        let labels = node.labels();
+        for (pods, by) in [(node.added(), 1), (node.removed(), -1)] {
+            for other in pods {
+                self.each_match(node.snapshot(), other, labels, |matched| match matched {
+                    Match::Existing(domain) => changes.existing.note(domain, by),
+                    Match::Affinity(domain) => changes.affinity.note(domain, by),
+                    Match::AntiAffinity(domain) => changes.anti_affinity.note(domain, by),
+                });
+            }
+        }
+        changes
+    }
+
+    /// What speaks against a node with these labels, once the changes are made.
+    fn judge(&self, labels: Labels<'_>, changes: &PerKind<Changes>) -> Option<Rejection> {
+        if !self.is_with_its_peers(labels, &changes.affinity) {
+            return Some(Rejection::unresolvable(AFFINITY));
+        }
+        let meets_hated = |term: &IncomingTerm| {
+            let domain = labels.get(term.topology_key).map(|value| (term.topology_key, value));
+            domain.is_some_and(|d| changes.anti_affinity.of(&self.counts.anti_affinity, d) > 0)
+        };
+        if self.anti_affinity.iter().any(meets_hated) {
+            return Some(Rejection::unschedulable(ANTI_AFFINITY));
+        }
+        let is_hated = |domain: Domain| changes.existing.of(&self.counts.existing, domain) > 0;
+        let known = self.existing_keys.iter().filter_map(|&key| labels.get(key).map(|value| (key, value)));
+        if known.chain(changes.existing.domains()).any(is_hated) {
+            return Some(Rejection::unschedulable(EXISTING_ANTI_AFFINITY));
+        }
+        None
+    }
+
+    /// Whether a node has the keys of all affinity terms, and a peer in each domain, or the pod is the first of its
+    /// kind: nowhere a pod that all terms mean, on a node with any of the keys, and they mean the pod itself.
+    fn is_with_its_peers(&self, labels: Labels<'_>, changes: &Changes) -> bool {
+        let mut peers_everywhere = true;
+        for term in &self.affinity {
+            let Some(value) = labels.get(term.topology_key) else { return false };
+            peers_everywhere &= changes.of(&self.counts.affinity, (term.topology_key, value)) > 0;
+        }
+        peers_everywhere || (self.means_itself && changes.leave_empty(&self.counts.affinity))
+    }
+}
+
+impl FilterRule for AffinityFilter {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::Cluster
+    }
+
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        let unchanged = PerKind::default();
+        feasible.retain(|idx| self.judge(snapshot.node_labels(idx), &unchanged).is_none());
+        Ok(())
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        match self.judge(node.labels(), &self.overlaid(node)) {
+            Some(rejection) => Verdict::Rejected(rejection),
+            None => Verdict::Fits,
+        }
+    }
+}

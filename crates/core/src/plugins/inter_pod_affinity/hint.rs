@@ -1,0 +1,109 @@
+//! Which events may cure a pod that required terms rejected.
+//!
+//! Upstream: `interpodaffinity/plugin.go#isSchedulableAfter*`. Its hints forget cases in which the pod could go
+//! somewhere now, and let it wait for the flush of the unschedulable pods, up to five minutes. Here they wake it:
+//!
+//! - a pod that leaves, or ceases to match, counts if it matched *one* anti-affinity term, not only if it matched all,
+//!   and one whose own anti-affinity repelled the pod if *one* of its terms did;
+//! - where the last peer of a pod with affinity to its own kind leaves, the pod may be the first of its kind
+//!   (kubernetes issue 141354), also if the peers' node only loses the topology key;
+//! - namespaces that a `namespaceSelector` selects now are meant, as the filter means them;
+//! - a node that appears or is relabelled may lie outside the domains that others' anti-affinity forbids.
+
+use super::terms::{self, Incoming, IncomingTerm};
+use crate::cache::Snapshot;
+use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+
+pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
+    match *event {
+        ClusterEvent::OwnPod { action, .. } => Hint::queue_if(action == PodAction::UpdateLabel),
+        ClusterEvent::AssignedPod {
+            action: PodAction::Add | PodAction::UpdateLabel | PodAction::Delete,
+            old,
+            new,
+        } => {
+            let worth = Required::of(pod, snapshot).is_none_or(|r| r.after_pod(pod, snapshot, old, new));
+            Hint::queue_if(worth)
+        }
+        ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateLabel, old, new } => {
+            let worth = Required::of(pod, snapshot).is_none_or(|r| r.after_node(snapshot, old, new));
+            Hint::queue_if(worth)
+        }
+        // Whoever listens to new nodes hears of taints too: those of a new node go only after it has come.
+        ClusterEvent::Node { action: NodeAction::UpdateTaint, .. } | ClusterEvent::UnschedulableTimeout => {
+            Hint::Queue
+        }
+        ClusterEvent::AssignedPod { .. } | ClusterEvent::Node { .. } | ClusterEvent::Other => Hint::Skip,
+    }
+}
+
+/// The required terms of the waiting pod.
+struct Required {
+    affinity: Vec<IncomingTerm>,
+    anti_affinity: Vec<IncomingTerm>,
+}
+
+impl Required {
+    /// `None` where a list cannot be parsed, which upstream takes for a reason to try again.
+    fn of(pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Self> {
+        let Some(lists) = &pod.pod_affinity else {
+            return Some(Self { affinity: Vec::new(), anti_affinity: Vec::new() });
+        };
+        Some(Self {
+            affinity: terms::incoming(lists.required_affinity.as_deref().ok()?, snapshot),
+            anti_affinity: terms::incoming(lists.required_anti_affinity.as_deref().ok()?, snapshot),
+        })
+    }
+
+    /// Whether a pod that came, changed its labels or went may have opened a node.
+    fn after_pod(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        old: Option<&PodInfo>,
+        new: Option<&PodInfo>,
+    ) -> bool {
+        let is_peer = |other: &PodInfo| terms::all_match(&self.affinity, snapshot, other);
+        let (was_peer, is_peer) = (old.is_some_and(is_peer), new.is_some_and(is_peer));
+        if !was_peer && is_peer {
+            return true;
+        }
+        if was_peer && !is_peer && terms::all_match(&self.affinity, snapshot, pod) {
+            return true;
+        }
+        let let_go = |term: &IncomingTerm| {
+            let means = |other: &PodInfo| term.matches(snapshot, other);
+            old.is_some_and(means) && !new.is_some_and(means)
+        };
+        self.anti_affinity.iter().any(let_go)
+            || new.is_none() && old.is_some_and(|gone| repels(gone, pod, snapshot))
+    }
+
+    /// Whether a node that came or changed its labels may take the pod, or may have freed another.
+    fn after_node(&self, snapshot: Snapshot<'_>, old: Option<&NodeInfo>, new: Option<&NodeInfo>) -> bool {
+        let Some(after) = new else { return false };
+        let moved = |term: &IncomingTerm| {
+            let value = |node: &NodeInfo| snapshot.labels(node.labels).get(term.topology_key);
+            (old.and_then(value), value(after))
+        };
+        let came_along = self.affinity.iter().map(moved).any(|(from, to)| from != to);
+        let got_away = self.anti_affinity.iter().map(moved).any(|(from, to)| from.is_some() && from != to);
+        came_along
+            || got_away
+            || old.is_none() && !self.anti_affinity.is_empty()
+            || !snapshot.nodes_with_required_anti_affinity().is_empty()
+    }
+}
+
+/// Whether an anti-affinity term of a pod that is gone meant the waiting one; so it is assumed of terms that cannot
+/// be read.
+fn repels(gone: &PodInfo, pod: &PodInfo, snapshot: Snapshot<'_>) -> bool {
+    let Some(lists) = &gone.pod_affinity else { return false };
+    let incoming = Incoming::new(pod, snapshot);
+    match &lists.required_anti_affinity {
+        Ok(terms) => terms.iter().any(|term| incoming.is_meant_by(term, snapshot)),
+        Err(_) => true,
+    }
+}

@@ -1,0 +1,76 @@
+//! InterPodAffinity: keeps pods together with and away from other pods, both by the incoming pod's terms and by those
+//! of the pods that are there, as a filter and as a score.
+//!
+//! Counts are taken anew for each decision; [`counts`] is the form that can be patched instead. Selectors are judged
+//! where they are parsed. Upstream: `pkg/scheduler/framework/plugins/interpodaffinity`; golden family `pod-affinity`.
+
+mod counts;
+mod filter;
+mod hint;
+mod score;
+mod terms;
+
+use crate::cache::Snapshot;
+use crate::framework::{
+    ClusterEvent, CycleError, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Rejection, ScorePlugin,
+    ScoreRule,
+};
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+const NAME: PluginName = "InterPodAffinity";
+
+/// The plugin with its arguments (upstream `InterPodAffinityArgs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterPodAffinity {
+    /// What a node gains where a pod that is there requires affinity to the incoming one; 0 for nothing, at most 100.
+    pub hard_pod_affinity_weight: i32,
+    /// Whether preferences of the pods that are there do not matter to a pod that has none of its own.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl Default for InterPodAffinity {
+    fn default() -> Self {
+        Self { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
+
+impl FilterPlugin for InterPodAffinity {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if let Some(error) = terms::parse_error(pod) {
+            return Prepared::Rejected(Rejection::unresolvable(format!("parsing pod: {error}")));
+        }
+        match filter::AffinityFilter::new(pod, snapshot) {
+            Some(rule) => Prepared::Run { rule: Box::new(rule), only: None },
+            None => Prepared::Skip,
+        }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
+        hint::hint_of(event, pod, snapshot)
+    }
+}
+
+impl ScorePlugin for InterPodAffinity {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
+        let has_preferences = terms::has_preferences(pod);
+        if self.ignore_preferred_terms_of_existing_pods && !has_preferences {
+            return Prepared::Skip;
+        }
+        if let Some(error) = terms::parse_error(pod) {
+            return Prepared::Failed(CycleError(format!("failed to parse pod: {error}")));
+        }
+        match score::AffinityScore::new(self, pod, snapshot, has_preferences) {
+            Some(rule) => Prepared::Run { rule: Box::new(rule), only: None },
+            None => Prepared::Skip,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The preferred terms of the incoming pod and of the pods that are there, and what the latter require of it.
+//!
+//! Upstream: `interpodaffinity/scoring.go`.
+
+use super::InterPodAffinity;
+use super::terms::{self, Incoming, IncomingTerm};
+use crate::cache::Snapshot;
+use crate::framework::{CycleError, MAX_NODE_SCORE, ScoreRule};
+use crate::hash::IdMap;
+use crate::intern::{Labels, Symbol};
+use crate::node_set::NodeSet;
+use crate::pod::{PodInfo, WeightedPodAffinityTerm};
+
+/// The rule of a pod to which at least one term, of its own or another's, gave weight somewhere.
+pub(super) struct AffinityScore {
+    /// Sums of weights by topology key and domain. Unlike the filter's counts, a sum of 0 is an entry.
+    weights: IdMap<(Symbol, Symbol), i64>,
+    /// The keys of `weights`, each once.
+    keys: Vec<Symbol>,
+}
+
+/// What gives weight.
+struct Preferences<'a> {
+    incoming: Incoming,
+    /// The incoming pod's own terms with their weights, negative for anti-affinity.
+    own: Vec<(IncomingTerm, i64)>,
+    plugin: &'a InterPodAffinity,
+}
+
+impl AffinityScore {
+    /// Sums the weights over all nodes, those that failed the filters too; `None` if there is no entry.
+    pub(super) fn new(
+        plugin: &InterPodAffinity,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        has_preferences: bool,
+    ) -> Option<Self> {
+        let own = |list: &[WeightedPodAffinityTerm], sign: i64| {
+            let weighted =
+                list.iter().map(|w| (IncomingTerm::new(&w.term, snapshot), sign * i64::from(w.weight)));
+            weighted.collect::<Vec<_>>()
+        };
+        let mut preferences = Preferences {
+            incoming: Incoming::new(pod, snapshot),
+            own: own(terms::existing(pod, |a| &a.preferred_affinity), 1),
+            plugin,
+        };
+        preferences.own.extend(own(terms::existing(pod, |a| &a.preferred_anti_affinity), -1));
+        // Without preferences of its own, only pods with terms of theirs can give weight.
+        let nodes = if has_preferences { snapshot.nodes() } else { snapshot.nodes_with_affinity() };
+        let mut weights = IdMap::default();
+        for idx in nodes.iter().filter(|&idx| snapshot.nodes().contains(idx)) {
+            let labels = snapshot.node_labels(idx);
+            for other in snapshot.pods_on(idx) {
+                preferences.weigh(snapshot, other, |key, weight| {
+                    if let Some(value) = labels.get(key) {
+                        *weights.entry((key, value)).or_insert(0) += weight;
+                    }
+                });
+            }
+        }
+        let mut keys: Vec<Symbol> = weights.keys().map(|&(key, _)| key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        (!keys.is_empty()).then_some(Self { weights, keys })
+    }
+
+    fn score_of(&self, labels: Labels<'_>) -> i64 {
+        let weight = |&key: &Symbol| {
+            let value = labels.get(key)?;
+            self.weights.get(&(key, value)).copied()
+        };
+        self.keys.iter().filter_map(weight).sum()
+    }
+}
+
+impl Preferences<'_> {
+    /// Tells the topology keys and weights of all terms that `other` matches or that of `other` mean the pod.
+    fn weigh(&self, snapshot: Snapshot<'_>, other: &PodInfo, mut give: impl FnMut(Symbol, i64)) {
+        for (term, weight) in &self.own {
+            if term.matches(snapshot, other) {
+                give(term.topology_key, *weight);
+            }
+        }
+        if self.plugin.hard_pod_affinity_weight > 0 {
+            for term in terms::existing(other, |a| &a.required_affinity) {
+                if self.incoming.is_meant_by(term, snapshot) {
+                    give(term.topology_key, i64::from(self.plugin.hard_pod_affinity_weight));
+                }
+            }
+        }
+        let lists = [
+            (terms::existing(other, |a| &a.preferred_affinity), 1),
+            (terms::existing(other, |a| &a.preferred_anti_affinity), -1),
+        ];
+        for (list, sign) in lists {
+            for WeightedPodAffinityTerm { term, weight } in list {
+                if self.incoming.is_meant_by(term, snapshot) {
+                    give(term.topology_key, sign * i64::from(*weight));
+                }
+            }
+        }
+    }
+}
+
+impl ScoreRule for AffinityScore {
+    fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
+        for (idx, cell) in feasible.iter().zip(raw) {
+            *cell = self.score_of(snapshot.node_labels(idx));
+        }
+        Ok(())
+    }
+
+    fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, raw: &mut [i64]) {
+        let lowest = raw.iter().min().copied().unwrap_or(0);
+        let highest = raw.iter().max().copied().unwrap_or(0);
+        for cell in raw {
+            *cell = if highest > lowest {
+                // Upstream divides before it multiplies: 29 of 100 is 28.
+                (MAX_NODE_SCORE as f64 * ((*cell - lowest) as f64 / (highest - lowest) as f64)) as i64
+            } else {
+                0
+            };
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Which pods a term means, seen from the incoming pod and from the pods that are there.
+//!
+//! The two directions differ upstream. An incoming pod's `namespaceSelector` is unrolled into the names of the
+//! namespaces it selects now, and is then asked once more about a namespace without labels; so one that only forbids
+//! labels selects every namespace. Upstream: `kube-scheduler/framework/types.go#AffinityTerm`,
+//! `interpodaffinity/plugin.go#mergeAffinityTermNamespacesIfNotEmpty`.
+
+use crate::cache::Snapshot;
+use crate::intern::{LabelSetId, Labels, Symbol};
+use crate::pod::{Parsed, PodAffinity, PodAffinityTerm, PodInfo, WeightedPodAffinityTerm};
+use crate::selector::Selector;
+
+/// A term of the incoming pod.
+pub(super) struct IncomingTerm {
+    /// Namespaces by name, sorted.
+    namespaces: Box<[Symbol]>,
+    any_namespace: bool,
+    selector: Selector,
+    pub(super) topology_key: Symbol,
+}
+
+impl IncomingTerm {
+    /// Takes the term with the namespaces it selects now.
+    pub(super) fn new(term: &PodAffinityTerm, snapshot: Snapshot<'_>) -> Self {
+        let tables = snapshot.tables();
+        let selects = |labels: Labels<'_>| term.namespace_selector.matches(tables, labels);
+        let any_namespace = selects(Labels::default());
+        let mut namespaces = term.namespaces.to_vec();
+        if !any_namespace && term.namespace_selector != Selector::Nothing {
+            let selected =
+                snapshot.lookups().namespaces().filter(|&(_, labels)| selects(tables.labels(labels)));
+            namespaces.extend(selected.map(|(name, _)| name));
+        }
+        namespaces.sort_unstable();
+        Self {
+            namespaces: namespaces.into(),
+            any_namespace,
+            selector: term.selector.clone(),
+            topology_key: term.topology_key,
+        }
+    }
+
+    /// Whether the term means `pod`.
+    pub(super) fn matches(&self, snapshot: Snapshot<'_>, pod: &PodInfo) -> bool {
+        (self.any_namespace || self.namespaces.binary_search(&pod.namespace).is_ok())
+            && self.selector.matches(snapshot.tables(), snapshot.labels(pod.labels))
+    }
+}
+
+/// All the terms of a list, as the incoming pod's.
+pub(super) fn incoming(list: &[PodAffinityTerm], snapshot: Snapshot<'_>) -> Vec<IncomingTerm> {
+    list.iter().map(|term| IncomingTerm::new(term, snapshot)).collect()
+}
+
+/// Whether `pod` is meant by all terms, and there are any.
+pub(super) fn all_match(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: &PodInfo) -> bool {
+    !terms.is_empty() && terms.iter().all(|term| term.matches(snapshot, pod))
+}
+
+/// The incoming pod as the terms of other pods see it.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming {
+    namespace: Symbol,
+    /// The labels of its namespace; none if that is not known.
+    namespace_labels: Option<LabelSetId>,
+    labels: LabelSetId,
+}
+
+impl Incoming {
+    pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
+        Self {
+            namespace: pod.namespace,
+            namespace_labels: snapshot.lookups().namespace(pod.namespace),
+            labels: pod.labels,
+        }
+    }
+
+    /// Whether the term of a pod that is there means the incoming pod.
+    pub(super) fn is_meant_by(self, term: &PodAffinityTerm, snapshot: Snapshot<'_>) -> bool {
+        let tables = snapshot.tables();
+        let namespace = self.namespace_labels.map(|id| tables.labels(id)).unwrap_or_default();
+        (term.namespaces.contains(&self.namespace) || term.namespace_selector.matches(tables, namespace))
+            && term.selector.matches(tables, tables.labels(self.labels))
+    }
+}
+
+/// The terms of a list of a pod that is there; one that cannot be parsed voids its whole list.
+pub(super) fn existing<'a, T>(
+    pod: &'a PodInfo,
+    list: impl FnOnce(&'a PodAffinity) -> &'a Parsed<T>,
+) -> &'a [T] {
+    pod.pod_affinity.as_deref().and_then(|a| list(a).as_deref().ok()).unwrap_or_default()
+}
+
+/// What is wrong with the pod's lists, as upstream's `NewPodInfo` says it; `None` if nothing is.
+pub(super) fn parse_error(pod: &PodInfo) -> Option<String> {
+    fn broken<T>(name: &str, list: &Parsed<T>) -> Option<String> {
+        list.as_ref().err().map(|error| format!("{name}: {error}"))
+    }
+    let affinity = pod.pod_affinity.as_ref()?;
+    let errors: Vec<String> = [
+        broken("requiredAffinityTerms", &affinity.required_affinity),
+        broken("requiredAntiAffinityTerms", &affinity.required_anti_affinity),
+        broken("preferredAffinityTerms", &affinity.preferred_affinity),
+        broken("preferredAntiAffinityTerms", &affinity.preferred_anti_affinity),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match errors.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
+}
+
+/// Whether the pod prefers anything, sound or not.
+pub(super) fn has_preferences(pod: &PodInfo) -> bool {
+    let has_terms = |list: &Parsed<WeightedPodAffinityTerm>| list.as_ref().map_or(true, |l| !l.is_empty());
+    let affinity = pod.pod_affinity.as_ref();
+    affinity.is_some_and(|a| has_terms(&a.preferred_affinity) || has_terms(&a.preferred_anti_affinity))
+}

@@ -1,0 +1,208 @@
+//! The constraints a pod is spread by: its own, or the defaults with a selector deduced for it.
+//!
+//! Upstream: `podtopologyspread/common.go`, `plugins/helper/spread.go`.
+
+use super::{DefaultConstraint, Defaults, PodTopologySpread};
+use crate::cache::Snapshot;
+use crate::intern::{Labels, Symbol, Tables, known};
+use crate::node::{NodeIdx, NodeInfo};
+use crate::pod::{ControllerKind, PodInfo, SpreadConstraint, Toleration, WhenUnsatisfiable};
+use crate::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
+
+/// A constraint of one phase, ready to be counted.
+pub(super) struct Constraint {
+    pub(super) max_skew: i32,
+    pub(super) topology_key: Symbol,
+    pub(super) selector: Selector,
+    pub(super) min_domains: i32,
+    pub(super) honor_node_affinity: bool,
+    pub(super) honor_node_taints: bool,
+}
+
+impl Constraint {
+    fn of_pod(own: &SpreadConstraint, selector: Selector) -> Self {
+        Self {
+            max_skew: own.max_skew,
+            topology_key: own.topology_key,
+            selector,
+            min_domains: own.min_domains,
+            honor_node_affinity: own.honor_node_affinity,
+            honor_node_taints: own.honor_node_taints,
+        }
+    }
+
+    fn of_default(default: &DefaultConstraint, selector: Selector) -> Self {
+        Self {
+            max_skew: default.max_skew,
+            topology_key: default.topology_key,
+            selector,
+            min_domains: default.min_domains,
+            honor_node_affinity: default.honor_node_affinity,
+            honor_node_taints: default.honor_node_taints,
+        }
+    }
+}
+
+const fn system_default(topology_key: Symbol, max_skew: i32) -> DefaultConstraint {
+    DefaultConstraint {
+        max_skew,
+        topology_key,
+        when_unsatisfiable: WhenUnsatisfiable::ScheduleAnyway,
+        min_domains: 1,
+        honor_node_affinity: true,
+        honor_node_taints: false,
+    }
+}
+
+const SYSTEM_DEFAULTS: &[DefaultConstraint] =
+    &[system_default(known::HOSTNAME, 3), system_default(known::ZONE, 5)];
+
+impl PodTopologySpread {
+    /// The pod's constraints of the phase that `action` names. A single constraint of its own, of whatever phase,
+    /// displaces all defaults.
+    pub(super) fn constraints(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        action: WhenUnsatisfiable,
+    ) -> Result<Vec<Constraint>, String> {
+        if pod.spread.is_empty() {
+            return Ok(self.default_constraints(pod, snapshot, action));
+        }
+        let of_phase = pod.spread.iter().filter(|own| own.when_unsatisfiable == action);
+        of_phase
+            .map(|own| match &own.selector {
+                Ok(selector) => Ok(Constraint::of_pod(own, selector.clone())),
+                Err(error) => {
+                    let phase = if action == WhenUnsatisfiable::DoNotSchedule { "hard" } else { "soft" };
+                    Err(format!("obtaining pod's {phase} topology spread constraints: {error}"))
+                }
+            })
+            .collect()
+    }
+
+    fn default_constraints(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        action: WhenUnsatisfiable,
+    ) -> Vec<Constraint> {
+        let defaults = match &self.defaults {
+            Defaults::System => SYSTEM_DEFAULTS,
+            Defaults::List(list) => list,
+        };
+        let mut of_phase = defaults.iter().filter(|d| d.when_unsatisfiable == action).peekable();
+        if of_phase.peek().is_none() {
+            return Vec::new();
+        }
+        let selector = default_selector(pod, snapshot);
+        if selector.is_empty() {
+            return Vec::new();
+        }
+        of_phase.map(|default| Constraint::of_default(default, selector.clone())).collect()
+    }
+}
+
+/// What the Services and the controller of a pod select by, all together; empty if there is neither.
+fn default_selector(pod: &PodInfo, snapshot: Snapshot<'_>) -> Selector {
+    let labels = snapshot.labels(pod.labels);
+    let mut pairs: Vec<(Symbol, Symbol)> = Vec::new();
+    let mut demands: &[Requirement] = &[];
+    for service in snapshot.lookups().services(pod.namespace) {
+        let Some(selector) = &service.selector else { continue };
+        if selector.iter().all(|&(key, value)| labels.get(key) == Some(value)) {
+            selector.iter().for_each(|&pair| merge(&mut pairs, pair));
+        }
+    }
+    if let Some(owner) = pod.owner
+        && let Some(found) = snapshot.lookups().controller(owner.kind, pod.namespace, owner.name)
+    {
+        match owner.kind {
+            // Its selector is a map, merged over those of the Services; the others' are demanded beside them.
+            ControllerKind::ReplicationController => {
+                found.iter().filter_map(exact_pair).for_each(|pair| merge(&mut pairs, pair));
+            }
+            ControllerKind::ReplicaSet | ControllerKind::StatefulSet => demands = found,
+        }
+    }
+    let exact =
+        pairs.into_iter().map(|(key, value)| Requirement { key, operator: Operator::In([value].into()) });
+    Selector::All(exact.chain(demands.iter().cloned()).collect())
+}
+
+fn merge(pairs: &mut Vec<(Symbol, Symbol)>, (key, value): (Symbol, Symbol)) {
+    match pairs.iter_mut().find(|(k, _)| *k == key) {
+        Some(pair) => pair.1 = value,
+        None => pairs.push((key, value)),
+    }
+}
+
+fn exact_pair(requirement: &Requirement) -> Option<(Symbol, Symbol)> {
+    match &requirement.operator {
+        Operator::In(values) => values.first().map(|&value| (requirement.key, value)),
+        _ => None,
+    }
+}
+
+/// Whether a node has the labels of all topologies.
+pub(super) fn has_all_keys(constraints: &[Constraint], labels: Labels<'_>) -> bool {
+    constraints.iter().all(|c| labels.get(c.topology_key).is_some())
+}
+
+/// What of the pod decides whether a node is counted for a constraint (upstream `matchNodeInclusionPolicies`).
+pub(super) struct Inclusion {
+    affinity: RequiredNodeAffinity,
+    tolerations: Box<[Toleration]>,
+}
+
+impl Inclusion {
+    /// Takes from the pod what the constraints ask about.
+    pub(super) fn new(pod: &PodInfo, constraints: &[Constraint]) -> Self {
+        let mut inclusion = Self { affinity: RequiredNodeAffinity::default(), tolerations: [].into() };
+        if constraints.iter().any(|c| c.honor_node_affinity) {
+            inclusion.affinity.clone_from(&pod.node_affinity);
+        }
+        if constraints.iter().any(|c| c.honor_node_taints) {
+            inclusion.tolerations.clone_from(&pod.tolerations);
+        }
+        inclusion
+    }
+
+    /// Judges a node by both policies, for all constraints at once.
+    pub(super) fn of(&self, tables: &Tables, node: &NodeInfo) -> NodeInclusion {
+        let labels = tables.labels(node.labels);
+        let repels =
+            |taint: &&crate::node::Taint| taint.repels() && !taint.is_tolerated_by(&self.tolerations);
+        NodeInclusion {
+            affinity: self.affinity.is_absent() || self.affinity.matches(tables, node.name, labels),
+            taints: !tables.taints(node.taints).iter().any(|taint| repels(&taint)),
+        }
+    }
+}
+
+/// How a node stands to the two inclusion policies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct NodeInclusion {
+    affinity: bool,
+    taints: bool,
+}
+
+impl NodeInclusion {
+    /// Whether the node is counted for `constraint`.
+    pub(super) fn includes(self, constraint: &Constraint) -> bool {
+        (self.affinity || !constraint.honor_node_affinity) && (self.taints || !constraint.honor_node_taints)
+    }
+}
+
+/// How many pods on a node the selector counts: those of the namespace that match and are not terminating; none at
+/// all if the selector is empty (upstream `countPodsMatchSelector`).
+pub(super) fn count_on(snapshot: Snapshot<'_>, node: NodeIdx, selector: &Selector, namespace: Symbol) -> i64 {
+    if selector.is_empty() {
+        return 0;
+    }
+    let tables = snapshot.tables();
+    let counts = |pod: &&PodInfo| {
+        pod.namespace == namespace && !pod.deleting && selector.matches(tables, tables.labels(pod.labels))
+    };
+    snapshot.pods_on(node).filter(counts).count() as i64
+}

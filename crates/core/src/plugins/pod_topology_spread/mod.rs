@@ -1,0 +1,94 @@
+//! PodTopologySpread: keeps matching pods even over the domains of a topology, as a filter and as a score.
+//!
+//! Counts are taken anew for each decision; [`counts`] is the form that can be patched instead. Validation of the
+//! arguments is the configuration's business. Upstream: `pkg/scheduler/framework/plugins/podtopologyspread`; golden
+//! families `spread` and `spread-default`.
+
+mod constraints;
+mod counts;
+mod filter;
+mod hint;
+mod score;
+
+use crate::cache::Snapshot;
+use crate::framework::{
+    ClusterEvent, CycleError, FilterPlugin, FilterRule, Hint, PluginName, Prepared, ScorePlugin, ScoreRule,
+};
+use crate::intern::Symbol;
+use crate::node_set::NodeSet;
+use crate::pod::{PodInfo, WhenUnsatisfiable};
+
+const NAME: PluginName = "PodTopologySpread";
+
+/// The plugin with its arguments (upstream `PodTopologySpreadArgs`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodTopologySpread {
+    /// What spreads pods that bring no constraint of their own.
+    pub defaults: Defaults,
+}
+
+/// Constraints for pods that bring none (upstream `defaultingType` and `defaultConstraints`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Defaults {
+    /// Softly over hosts (by 3) and zones (by 5); nodes that lack one of the labels are scored by the other.
+    #[default]
+    System,
+    /// These.
+    List(Vec<DefaultConstraint>),
+}
+
+/// A constraint for pods that bring none. Its selector is deduced for each pod from its Services and controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefaultConstraint {
+    /// `maxSkew`, greater than 0.
+    pub max_skew: i32,
+    /// The node label whose values are the domains.
+    pub topology_key: Symbol,
+    /// `whenUnsatisfiable`.
+    pub when_unsatisfiable: WhenUnsatisfiable,
+    /// `minDomains`; 1 when absent.
+    pub min_domains: i32,
+    /// `nodeAffinityPolicy` is not Ignore.
+    pub honor_node_affinity: bool,
+    /// `nodeTaintsPolicy` is Honor.
+    pub honor_node_taints: bool,
+}
+
+impl FilterPlugin for PodTopologySpread {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        match self.constraints(pod, snapshot, WhenUnsatisfiable::DoNotSchedule) {
+            Err(error) => Prepared::Failed(CycleError(format!("get constraints from pod: {error}"))),
+            Ok(constraints) if constraints.is_empty() => Prepared::Skip,
+            Ok(constraints) => Prepared::Run {
+                rule: Box::new(filter::SpreadFilter::new(pod, snapshot, constraints)),
+                only: None,
+            },
+        }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
+        self.hint_of(event, pod, snapshot)
+    }
+}
+
+impl ScorePlugin for PodTopologySpread {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
+        match self.constraints(pod, snapshot, WhenUnsatisfiable::ScheduleAnyway) {
+            Err(error) => Prepared::Failed(CycleError(format!("calculating preScoreState: {error}"))),
+            Ok(constraints) if constraints.is_empty() => Prepared::Skip,
+            Ok(constraints) => {
+                let require_all = !pod.spread.is_empty() || self.defaults != Defaults::System;
+                let rule = score::SpreadScore::new(pod, snapshot, constraints, feasible, require_all);
+                Prepared::Run { rule: Box::new(rule), only: None }
+            }
+        }
+    }
+}

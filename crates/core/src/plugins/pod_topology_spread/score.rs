@@ -1,0 +1,137 @@
+//! The soft constraints: the fewer matching pods a node's domains have, the better.
+//!
+//! Sums are floating point, added in the order of the constraints and rounded once, as upstream does; the weight of a
+//! topology is Go's logarithm ([`crate::ln`]). Upstream: `podtopologyspread/scoring.go`.
+
+use super::constraints::{Constraint, Inclusion, count_on, has_all_keys};
+use crate::cache::Snapshot;
+use crate::framework::{CycleError, MAX_NODE_SCORE, ScoreRule};
+use crate::hash::IdMap;
+use crate::intern::{Symbol, known};
+use crate::ln::ln;
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+/// The rule of a pod with soft constraints.
+pub(super) struct SpreadScore {
+    namespace: Symbol,
+    constraints: Vec<Weighed>,
+    /// Feasible nodes that lack a key where all are required; they get 0.
+    ignored: NodeSet,
+}
+
+struct Weighed {
+    constraint: Constraint,
+    /// Matching pods in each domain of a feasible node; not kept for host names, which are counted node by node.
+    domains: IdMap<Symbol, i64>,
+    weight: f64,
+}
+
+impl Weighed {
+    fn is_per_host(&self) -> bool {
+        self.constraint.topology_key == known::HOSTNAME
+    }
+}
+
+impl SpreadScore {
+    /// Registers the domains of the feasible nodes and counts the pods of all nodes in them.
+    pub(super) fn new(
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        constraints: Vec<Constraint>,
+        feasible: &NodeSet,
+        require_all: bool,
+    ) -> Self {
+        let mut ignored = NodeSet::new();
+        if require_all {
+            let lacks = |&idx: &NodeIdx| !has_all_keys(&constraints, snapshot.node_labels(idx));
+            ignored = feasible.iter().filter(lacks).collect();
+        }
+        let mut scored = feasible.clone();
+        scored.subtract(&ignored);
+        let inclusion = Inclusion::new(pod, &constraints);
+        let weighed = constraints.into_iter().map(|constraint| {
+            let mut weighed = Weighed { constraint, domains: IdMap::default(), weight: 0.0 };
+            let size = if weighed.is_per_host() {
+                scored.len()
+            } else {
+                let domains = scored.iter().map(|idx| domain_of(snapshot, idx, &weighed.constraint));
+                weighed.domains = domains.map(|domain| (domain, 0)).collect();
+                weighed.domains.len()
+            };
+            weighed.weight = ln((size + 2) as f64);
+            weighed
+        });
+        let mut rule = Self { namespace: pod.namespace, constraints: weighed.collect(), ignored };
+        if !rule.constraints.iter().all(Weighed::is_per_host) {
+            rule.count(snapshot, &inclusion, require_all);
+        }
+        rule
+    }
+
+    /// Counts pods on all nodes, those that failed the filters too, in the domains that are registered.
+    fn count(&mut self, snapshot: Snapshot<'_>, inclusion: &Inclusion, require_all: bool) {
+        let tables = snapshot.tables();
+        for idx in snapshot.nodes().iter() {
+            let labels = snapshot.node_labels(idx);
+            let has_key = |w: &Weighed| labels.get(w.constraint.topology_key).is_some();
+            if require_all && !self.constraints.iter().all(has_key) {
+                continue;
+            }
+            let included = inclusion.of(tables, snapshot.node_info(idx));
+            for Weighed { constraint, domains, .. } in &mut self.constraints {
+                if included.includes(constraint)
+                    && let Some(count) = domains.get_mut(&domain_of(snapshot, idx, constraint))
+                {
+                    *count += count_on(snapshot, idx, &constraint.selector, self.namespace);
+                }
+            }
+        }
+    }
+
+    fn score_of(&self, snapshot: Snapshot<'_>, idx: NodeIdx) -> i64 {
+        let labels = snapshot.node_labels(idx);
+        let mut score = 0.0;
+        for weighed in &self.constraints {
+            let constraint = &weighed.constraint;
+            let Some(domain) = labels.get(constraint.topology_key) else { continue };
+            let count = if weighed.is_per_host() {
+                count_on(snapshot, idx, &constraint.selector, self.namespace)
+            } else {
+                weighed.domains.get(&domain).copied().unwrap_or(0)
+            };
+            score += count as f64 * weighed.weight + f64::from(constraint.max_skew.wrapping_sub(1));
+        }
+        score.round() as i64
+    }
+}
+
+/// The node's domain; a node without the label is in that of the empty text, as in upstream's maps.
+fn domain_of(snapshot: Snapshot<'_>, idx: NodeIdx, constraint: &Constraint) -> Symbol {
+    snapshot.node_labels(idx).get(constraint.topology_key).unwrap_or(known::EMPTY)
+}
+
+impl ScoreRule for SpreadScore {
+    fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
+        for (idx, cell) in feasible.iter().zip(raw) {
+            *cell = if self.ignored.contains(idx) { 0 } else { self.score_of(snapshot, idx) };
+        }
+        Ok(())
+    }
+
+    fn normalize(&self, _snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) {
+        let scored = || feasible.iter().enumerate().filter(|&(_, idx)| !self.ignored.contains(idx));
+        let lowest = scored().map(|(at, _)| raw[at]).min().unwrap_or(i64::MAX);
+        let highest = scored().map(|(at, _)| raw[at]).fold(0, i64::max);
+        for (idx, cell) in feasible.iter().zip(raw) {
+            *cell = if self.ignored.contains(idx) {
+                0
+            } else if highest == 0 {
+                MAX_NODE_SCORE
+            } else {
+                MAX_NODE_SCORE * (highest + lowest - *cell) / highest
+            };
+        }
+    }
+}
