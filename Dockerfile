@@ -6,8 +6,8 @@
 
 # Alpine's own target is musl, whose binaries are static. The version is that of rust-toolchain.toml.
 FROM rust:1.95.0-alpine AS build
-# ring's assembly and C need a compiler; make is what builds.
-RUN apk add --no-cache build-base make
+# ring's assembly and C need a compiler; make is what builds, and its shell is bash.
+RUN apk add --no-cache bash build-base make
 # rustup is told the toolchain it already has, or it would fetch clippy and rustfmt for rust-toolchain.toml.
 ENV RUSTUP_TOOLCHAIN=1.95.0 CARGO_TARGET_DIR=/build
 WORKDIR /source

@@ -85,14 +85,21 @@ found=$(code $core/framework | grep -E '\bplugins::' | grep -v '^[^:]*registry[^
 checked=$((checked + 1))
 [ -z "$found" ] || breach "the framework names plugins only in the registry" "$found"
 
-# Plugins do not name each other. One is a file or a folder of plugins/; mod.rs and the registry name them all. What several need belongs
-# to the framework or the vocabulary.
-plugins=$(find $core/plugins -mindepth 1 -maxdepth 1 2>/dev/null | sed -e 's|.*/||' -e 's|\.rs$||' | grep -vE '^(mod|registry|tests)$' | sort -u)
+# Plugins do not name each other. One is a file or a folder of plugins/. Left out are mod.rs, which lists them, and the helpers several of them
+# share (upstream's plugins/helper), which in turn name no plugin.
+helpers='normalize'
+plugins=$(find $core/plugins -mindepth 1 -maxdepth 1 2>/dev/null | sed -e 's|.*/||' -e 's|\.rs$||' |
+  grep -vE "^(mod|tests|$helpers)\$" | sort -u)
 for plugin in $plugins; do
   others=$(grep -vx "$plugin" <<<"$plugins" | paste -sd'|')
   [ -n "$others" ] || continue
   never "plugin $plugin names another plugin" "\\bplugins::($others)\\b|\\bsuper::($others)\\b" \
     "$core/plugins/$plugin" "$core/plugins/$plugin.rs"
+done
+
+for helper in ${helpers//|/ }; do
+  never "helper $helper names a plugin" "\\b(plugins|super)::($(paste -sd'|' <<<"$plugins"))\\b" \
+    "$core/plugins/$helper" "$core/plugins/$helper.rs"
 done
 
 # Who may change the cache and the queue.

@@ -4,10 +4,13 @@
 //! That an API server takes them, and that supercargo works with exactly these rights, is shown by the tests
 //! that run against one.
 
+use clap::Parser as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use supercargo::args::Args;
+use supercargo::config::Settings;
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -164,40 +167,31 @@ fn selectors_find_the_pod_and_hold_nothing_that_changes() {
     }
 }
 
-/// Flags of kube-scheduler with the meaning they have there.
-const FLAGS: [&str; 3] = ["config", "secure-port", "v"];
-
 #[test]
-fn the_arguments_are_known_flags_and_name_what_is_mounted() {
+fn the_arguments_are_taken_by_the_program_and_name_what_is_mounted() {
     let container = container();
     let arguments = strings(&container["args"]);
-    for argument in &arguments {
-        let flag = argument.strip_prefix("--").and_then(|flag| flag.split_once('=')).map(|(flag, _)| flag);
-        assert!(flag.is_some_and(|flag| FLAGS.contains(&flag)), "{argument}");
-    }
-    assert!(arguments.contains(&"--secure-port=10259"));
-    let file =
-        arguments.iter().find_map(|argument| argument.strip_prefix("--config=")).expect("a configuration");
+    let args =
+        Args::try_parse_from(std::iter::once("supercargo").chain(arguments)).expect("the program takes them");
+    assert_eq!(args.secure_port, 10259);
+    let file = args.config.expect("a configuration is given");
     let mount = &container["volumeMounts"][0];
     let key =
         file.strip_prefix(mount["mountPath"].as_str().expect("a path")).expect("the file is in the mount");
     let volume = pod_spec()["volumes"][0].clone();
     assert_eq!(volume["name"], mount["name"]);
     assert_eq!(volume["configMap"]["name"], name(&the("ConfigMap")));
-    assert!(the("ConfigMap")["data"][key.trim_start_matches('/')].is_string());
+    assert!(the("ConfigMap")["data"][key.to_str().expect("a name")].is_string());
 }
 
 #[test]
-fn the_configuration_has_the_one_profile_and_no_leader_election() {
+fn the_configuration_is_taken_and_has_the_one_profile() {
     let text = the("ConfigMap")["data"]["config.yaml"].as_str().expect("a text").to_owned();
-    let configuration: Value = serde_saphyr::from_str(&text).expect("the configuration is YAML");
-    let expected = json!({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": false},
-        "profiles": [{"schedulerName": "supercargo"}],
-    });
-    assert_eq!(configuration, expected);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("config.yaml");
+    fs::write(&file, text).expect("the folder can be written to");
+    let settings = Settings::load(&file).expect("the program takes it");
+    assert_eq!(settings, Settings::default(), "kube-scheduler's defaults, for the profile supercargo");
 }
 
 /// The rights of each role, one line per resource. A right is added here together with what uses it.
@@ -276,6 +270,7 @@ fn the_image_is_built_as_make_builds_and_holds_one_static_binary() {
     let docker = read("Dockerfile");
     let (build, run) = docker.split_once("\nFROM scratch\n").expect("the last stage is empty");
     assert!(build.contains("\nRUN make release-binary\n"));
+    assert!(build.contains("\nRUN apk add --no-cache bash build-base make\n"), "make's shell is bash");
     let makefile = read("Makefile");
     let (_, recipe) = makefile.split_once("\nrelease-binary:").expect("the Makefile has that target");
     let recipe: Vec<&str> = recipe.lines().skip(1).take_while(|line| line.starts_with('\t')).collect();
