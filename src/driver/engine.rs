@@ -1,0 +1,60 @@
+//! What the driver needs of the engine, of the one who carries out effects, and of the one who keeps the accounts.
+
+use std::time::Duration;
+
+use supercargo_core::cycle::Probe;
+use supercargo_core::effect::Effect;
+use supercargo_core::event::Event;
+use supercargo_core::intern::Tables;
+use supercargo_core::report::Report;
+use supercargo_core::time::Time;
+
+/// The engine, as the driver sees it. Tests put something smaller in its place.
+pub trait Engine: Send + 'static {
+    /// The tables that objects are converted with on their way in.
+    fn tables(&mut self) -> &mut Tables;
+
+    /// Brings the state up to date with one event.
+    fn handle(&mut self, now: Time, event: Event);
+
+    /// Does one piece of work.
+    fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step;
+
+    /// From now on nothing is decided and no binding is released; what was decided is still told of and recorded.
+    fn stop(&mut self);
+}
+
+/// What one call of [`Engine::step`] came to.
+#[derive(Debug)]
+pub enum Step {
+    /// A request to carry out.
+    Effect(Effect),
+    /// An attempt, or a binding, came to an end.
+    Report(Box<Report>),
+    /// There is nothing to do before an event comes or this time is reached.
+    Idle {
+        /// When to step again; `None` when only an event can make work.
+        wake_at: Option<Time>,
+    },
+}
+
+/// Carries out effects. Never waits: the credits it granted are its room.
+pub trait Outbox: Send + 'static {
+    /// The credits it grants at the start, as events.
+    fn credits(&self) -> Vec<Event>;
+
+    /// Takes an effect. Its answer, and its credit, come through the channel.
+    fn submit(&mut self, effect: Effect);
+}
+
+/// Keeps the accounts of what the engine does.
+pub trait Observer: Send + 'static {
+    /// Told where a decision's time goes; asked for before each step.
+    fn probe(&mut self) -> &mut dyn Probe;
+
+    /// An attempt, or a binding, came to an end. `took` is how long the step took that tells of it.
+    fn report(&mut self, now: Time, report: &Report, took: Duration);
+
+    /// An effect was answered.
+    fn answer(&mut self, event: &Event);
+}

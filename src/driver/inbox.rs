@@ -1,0 +1,158 @@
+//! The one channel into the driver thread. Order holds inside it, and nowhere else.
+//!
+//! It is bounded: who sends waits for room, so a burst of watch events slows the watches down and nothing else. Knows no
+//! Kubernetes types: what comes in needs at most the engine's tables to become an event.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use supercargo_core::event::Event;
+use supercargo_core::intern::Tables;
+use tokio::sync::{mpsc, oneshot};
+
+/// Turns a decoded object into an event, on the driver thread, where the tables are.
+pub type Convert = Box<dyn FnOnce(&mut Tables) -> Event + Send>;
+
+/// What the driver thread is told.
+pub enum Item<E> {
+    /// An object, or a mark of its list.
+    Object(Convert),
+    /// An effect was carried out, or given up: what came of it, if it is to be answered, and one credit of its lane.
+    Answer(Vec<Event>),
+    /// Looks at the engine between two decisions.
+    Inspect(Box<dyn FnOnce(&E) + Send>),
+    /// Nothing more is decided; what is in flight has this long to be answered.
+    Stop {
+        /// How long.
+        within: Duration,
+    },
+}
+
+/// How full a bounded channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// Items that wait.
+    pub length: usize,
+    /// Items that may wait.
+    pub capacity: usize,
+}
+
+/// The sending end of the channel.
+pub struct Inbox<E> {
+    sender: mpsc::Sender<Item<E>>,
+}
+
+impl<E> Clone for Inbox<E> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone() }
+    }
+}
+
+/// The driver thread has ended: nobody reads what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the scheduling thread has ended")]
+pub struct Ended;
+
+impl<E> Inbox<E> {
+    /// Sends an item, once there is room for it.
+    pub async fn send(&self, item: Item<E>) -> Result<(), Ended> {
+        self.sender.send(item).await.map_err(|_| Ended)
+    }
+
+    /// Sends an object, once there is room for it.
+    pub async fn object(&self, convert: Convert) -> Result<(), Ended> {
+        self.send(Item::Object(convert)).await
+    }
+
+    /// Asks the engine something; it answers between two decisions.
+    pub async fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&E) -> R + Send + 'static,
+    ) -> Result<R, Ended> {
+        let (answer, answered) = oneshot::channel();
+        let inspect = move |engine: &E| {
+            // Who asked may have given up waiting.
+            let _ = answer.send(question(engine));
+        };
+        self.send(Item::Inspect(Box::new(inspect))).await?;
+        answered.await.map_err(|_| Ended)
+    }
+
+    /// How full the channel is.
+    pub fn fill(&self) -> Fill {
+        let capacity = self.sender.max_capacity();
+        Fill { length: capacity - self.sender.capacity(), capacity }
+    }
+}
+
+/// Where answers to effects go. Hides the engine's type from those who carry out effects.
+pub trait Answers: Send + Sync {
+    /// Hands over the events an effect came to. Waits for room; after the driver's end, does nothing.
+    fn answer(&self, events: Vec<Event>) -> BoxFuture<'_, ()>;
+}
+
+impl<E> Answers for Inbox<E> {
+    fn answer(&self, events: Vec<Event>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // An answer that comes after the end has no one left to care about it.
+            let _ = self.send(Item::Answer(events)).await;
+        })
+    }
+}
+
+/// The receiving end, read by one thread without a runtime.
+pub(super) struct Arrivals<E> {
+    receiver: mpsc::Receiver<Item<E>>,
+}
+
+/// What came of waiting.
+pub(super) enum Arrival<E> {
+    /// An item.
+    Item(Item<E>),
+    /// The time is up.
+    Late,
+    /// Everyone who could send is gone.
+    Closed,
+}
+
+/// A channel of this capacity.
+pub(super) fn channel<E>(capacity: usize) -> (Inbox<E>, Arrivals<E>) {
+    let (sender, receiver) = mpsc::channel(capacity);
+    (Inbox { sender }, Arrivals { receiver })
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl<E> Arrivals<E> {
+    /// The next item, if one is there.
+    pub(super) fn take(&mut self) -> Option<Item<E>> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// Sleeps until an item comes or `until`; for ever without it.
+    pub(super) fn wait(&mut self, until: Option<Instant>) -> Arrival<E> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match self.receiver.poll_recv(&mut context) {
+                Poll::Ready(Some(item)) => return Arrival::Item(item),
+                Poll::Ready(None) => return Arrival::Closed,
+                Poll::Pending => {}
+            }
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(Duration::ZERO) => return Arrival::Late,
+                Some(left) => std::thread::park_timeout(left),
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The accounts kept of decisions: kube-scheduler's attempt metrics, and where a decision's time goes.
+//!
+//! The profile of a decision is known only when it is told of, so what the probe sees is kept until then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use supercargo_core::cycle::{Point, Probe};
+use supercargo_core::event::{BindOutcome, Event};
+use supercargo_core::report::{Outcome, Report};
+use supercargo_core::time::Time;
+
+use super::engine::Observer;
+use crate::metrics::{AttemptResult, ExtensionPoint, Metrics, ProfileMetrics, StatusCode};
+
+/// Counts into [`Metrics`] what the engine reports.
+pub struct Accounts {
+    metrics: Arc<Metrics>,
+    profiles: BTreeMap<String, ProfileMetrics>,
+    stopwatch: Stopwatch,
+    rescued_by_flush: Arc<AtomicU64>,
+}
+
+impl Accounts {
+    /// Accounts of the profiles of these names, whose series begin with 0.
+    pub fn new<'a>(metrics: Arc<Metrics>, profiles: impl IntoIterator<Item = &'a str>) -> Self {
+        let profiles = profiles.into_iter().map(|name| (name.to_owned(), metrics.profile(name))).collect();
+        Self { metrics, profiles, stopwatch: Stopwatch::default(), rescued_by_flush: Arc::default() }
+    }
+
+    /// How many pods were scheduled after only the periodic flush had woken them; goes on counting.
+    pub fn rescued_by_flush(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.rescued_by_flush)
+    }
+
+    fn profile(&mut self, name: &str) -> &ProfileMetrics {
+        if !self.profiles.contains_key(name) {
+            self.profiles.insert(name.to_owned(), self.metrics.profile(name));
+        }
+        &self.profiles[name]
+    }
+}
+
+impl Observer for Accounts {
+    fn probe(&mut self) -> &mut dyn Probe {
+        &mut self.stopwatch
+    }
+
+    fn report(&mut self, now: Time, report: &Report, took: Duration) {
+        let laps = std::mem::take(&mut self.stopwatch.laps);
+        let profile = self.profile(&report.profile);
+        for (point, status, lap) in laps {
+            profile.extension_point(point, status, lap);
+        }
+        let attempt_took = now.since(report.began).max(took);
+        match &report.outcome {
+            Outcome::Placed { .. } => self.metrics.algorithm(took),
+            Outcome::Unschedulable { .. } => {
+                profile.attempt(AttemptResult::Unschedulable, attempt_took);
+                self.metrics.algorithm(took);
+            }
+            Outcome::Error { .. } => {
+                profile.attempt(AttemptResult::Error, attempt_took);
+                self.metrics.algorithm(took);
+            }
+            Outcome::BindFailed { .. } => profile.attempt(AttemptResult::Error, attempt_took),
+            Outcome::Bound { .. } => {
+                profile.attempt(AttemptResult::Scheduled, attempt_took);
+                self.metrics.pod_scheduled(report.attempt, Some(now.since(report.first_queued)));
+                self.rescued_by_flush.fetch_add(u64::from(report.rescued_by_flush), Ordering::Relaxed);
+            }
+            Outcome::Skipped => {}
+        }
+        log(report, attempt_took);
+    }
+
+    fn answer(&mut self, event: &Event) {
+        if let Event::BindFinished { outcome: BindOutcome::Unknown { .. }, .. } = event {
+            self.metrics.bind_unknown();
+        }
+    }
+}
+
+fn log(report: &Report, took: Duration) {
+    let (pod, attempt) = (format_args!("{}/{}", report.pod.namespace, report.pod.name), report.attempt);
+    match &report.outcome {
+        Outcome::Placed { node, nodes, feasible } => {
+            tracing::debug!(%pod, %node, nodes, feasible, attempt, "attempting to bind pod to node");
+        }
+        Outcome::Bound { node } => {
+            tracing::info!(%pod, %node, attempt, ?took, "successfully bound pod to node");
+        }
+        Outcome::Unschedulable { message, .. } => {
+            tracing::info!(%pod, attempt, %message, "unable to schedule pod; waiting");
+        }
+        Outcome::Error { message } | Outcome::BindFailed { message } => {
+            tracing::warn!(%pod, attempt, %message, "error scheduling pod; retrying");
+        }
+        Outcome::Skipped => tracing::debug!(%pod, "skip schedule deleting pod"),
+    }
+}
+
+/// Takes the time of the points of one decision.
+#[derive(Default)]
+struct Stopwatch {
+    running: Option<Instant>,
+    laps: Vec<(ExtensionPoint, StatusCode, Duration)>,
+}
+
+/// Points kept for one decision; a decision has four, and one that is never told of must not grow the list.
+const LAPS_MAX: usize = 64;
+
+impl Probe for Stopwatch {
+    fn enter(&mut self, _point: Point) {
+        self.running = Some(Instant::now());
+    }
+
+    fn leave(&mut self, point: Point, status: &'static str) {
+        let Some(began) = self.running.take() else { return };
+        if self.laps.len() < LAPS_MAX {
+            self.laps.push((extension_point(point), status_code(status), began.elapsed()));
+        }
+    }
+}
+
+fn extension_point(point: Point) -> ExtensionPoint {
+    match point {
+        Point::PreFilter => ExtensionPoint::PreFilter,
+        Point::Filter => ExtensionPoint::Filter,
+        Point::PreScore => ExtensionPoint::PreScore,
+        Point::Score => ExtensionPoint::Score,
+    }
+}
+
+fn status_code(name: &str) -> StatusCode {
+    StatusCode::ALL.iter().copied().find(|code| code.as_str() == name).unwrap_or(StatusCode::Error)
+}

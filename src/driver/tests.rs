@@ -1,0 +1,244 @@
+//! The driver with an engine that does as it is told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use supercargo_core::cycle::{NoProbe, Probe};
+use supercargo_core::effect::{Effect, Lane, PodRef};
+use supercargo_core::event::{BindOutcome, Event, Kind};
+use supercargo_core::intern::Tables;
+use supercargo_core::report::{Outcome, Report};
+use supercargo_core::time::Time;
+use tokio::sync::{mpsc, oneshot};
+
+use super::*;
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// Gives the steps of a script, one after the other, and writes down what it is told.
+struct Scripted {
+    tables: Tables,
+    steps: VecDeque<Step>,
+    log: Log,
+}
+
+impl Engine for Scripted {
+    fn tables(&mut self) -> &mut Tables {
+        &mut self.tables
+    }
+
+    fn handle(&mut self, _now: Time, event: Event) {
+        assert!(
+            !matches!(event, Event::ListEnded(Kind::Namespace)),
+            "a namespace list is what this engine chokes on"
+        );
+        self.log.lock().unwrap().push(match event {
+            Event::Credits { lane, count } => format!("{count} credits of {}", lane.as_str()),
+            Event::ListBegan(kind) => format!("list of {}", kind.as_str()),
+            Event::BindFinished { uid, .. } => format!("bound {uid}"),
+            other => format!("{other:?}"),
+        });
+    }
+
+    fn step(&mut self, _now: Time, _probe: &mut dyn Probe) -> Step {
+        let step = self.steps.pop_front().unwrap_or(Step::Idle { wake_at: None });
+        self.log.lock().unwrap().push(
+            match step {
+                Step::Effect(_) => "effect",
+                Step::Report(_) => "report",
+                Step::Idle { .. } => "idle",
+            }
+            .to_owned(),
+        );
+        step
+    }
+
+    fn stop(&mut self) {
+        self.log.lock().unwrap().push("stop".to_owned());
+    }
+}
+
+struct Taken(mpsc::UnboundedSender<Effect>);
+
+impl Outbox for Taken {
+    fn credits(&self) -> Vec<Event> {
+        vec![Event::Credits { lane: Lane::Bind, count: 2 }]
+    }
+
+    fn submit(&mut self, effect: Effect) {
+        self.0.send(effect).expect("the test listens");
+    }
+}
+
+struct Told(mpsc::UnboundedSender<Report>, NoProbe);
+
+impl Observer for Told {
+    fn probe(&mut self) -> &mut dyn Probe {
+        &mut self.1
+    }
+
+    fn report(&mut self, _now: Time, report: &Report, _took: Duration) {
+        self.0.send(report.clone()).expect("the test listens");
+    }
+
+    fn answer(&mut self, _event: &Event) {}
+}
+
+struct Fixture {
+    inbox: Inbox<Scripted>,
+    mailbox: Option<Mailbox<Scripted>>,
+    log: Log,
+    effects: mpsc::UnboundedReceiver<Effect>,
+    reports: mpsc::UnboundedReceiver<Report>,
+    taken: Option<(Taken, Told)>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let mailbox = Mailbox::new();
+        let (effect, effects) = mpsc::unbounded_channel();
+        let (report, reports) = mpsc::unbounded_channel();
+        Self {
+            inbox: mailbox.inbox(),
+            mailbox: Some(mailbox),
+            log: Log::default(),
+            effects,
+            reports,
+            taken: Some((Taken(effect), Told(report, NoProbe))),
+        }
+    }
+
+    fn start(&mut self, steps: Vec<Step>) -> oneshot::Receiver<End> {
+        let engine = Scripted { tables: Tables::new(), steps: steps.into(), log: Arc::clone(&self.log) };
+        let (outbox, observer) = self.taken.take().expect("started once");
+        let mailbox = self.mailbox.take().expect("started once");
+        mailbox.start(engine, Clock::new(), outbox, observer).expect("a thread starts")
+    }
+
+    fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
+    async fn list_began(&self, kind: Kind) {
+        self.inbox.object(Box::new(move |_| Event::ListBegan(kind))).await.expect("the driver lives");
+    }
+}
+
+fn pod() -> PodRef {
+    PodRef { namespace: "default".to_owned(), name: "a".to_owned(), uid: "u1".into() }
+}
+
+fn bind() -> Step {
+    Step::Effect(Effect::Bind { pod: pod(), node: "n1".to_owned() })
+}
+
+fn answered() -> Item<Scripted> {
+    Item::Answer(vec![
+        Event::BindFinished { uid: pod().uid, outcome: BindOutcome::Accepted },
+        Event::Credits { lane: Lane::Bind, count: 1 },
+    ])
+}
+
+fn skipped() -> Step {
+    Step::Report(Box::new(Report {
+        pod: pod(),
+        profile: "p".to_owned(),
+        attempt: 1,
+        first_queued: Time::default(),
+        began: Time::default(),
+        rescued_by_flush: false,
+        outcome: Outcome::Skipped,
+    }))
+}
+
+#[tokio::test]
+async fn what_waits_is_handled_in_order_before_the_next_decision() {
+    let mut fixture = Fixture::new();
+    fixture.list_began(Kind::Node).await;
+    fixture.list_began(Kind::Pod).await;
+    let _end = fixture.start(vec![bind()]);
+    fixture.effects.recv().await.expect("the effect leaves");
+    assert_eq!(fixture.log()[..4], ["2 credits of bind", "list of Node", "list of Pod", "effect"]);
+}
+
+#[tokio::test]
+async fn an_answer_brings_the_outcome_and_then_the_credit() {
+    let mut fixture = Fixture::new();
+    let _end = fixture.start(vec![bind()]);
+    fixture.effects.recv().await.expect("the effect leaves");
+    fixture.inbox.send(answered()).await.unwrap();
+    fixture.inbox.ask(|_| ()).await.unwrap();
+    let log = fixture.log();
+    let at = log.iter().position(|line| line == "bound u1").expect("the answer is handled");
+    assert_eq!(log[at + 1], "1 credits of bind");
+}
+
+#[tokio::test]
+async fn the_driver_wakes_when_the_engine_asked_for_it() {
+    let mut fixture = Fixture::new();
+    let soon = Clock::new().now() + Duration::from_millis(5);
+    let _end = fixture.start(vec![Step::Idle { wake_at: Some(soon) }, skipped()]);
+    assert_eq!(fixture.reports.recv().await.expect("told").outcome, Outcome::Skipped);
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_the_engine_itself() {
+    let mut fixture = Fixture::new();
+    let _end = fixture.start(vec![]);
+    let left = fixture.inbox.ask(|engine: &Scripted| engine.steps.len()).await;
+    assert_eq!(left, Ok(0));
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_a_binding_in_flight() {
+    let mut fixture = Fixture::new();
+    let mut end = fixture.start(vec![bind()]);
+    fixture.effects.recv().await.expect("the effect leaves");
+    fixture.inbox.send(Item::Stop { within: Duration::from_secs(600) }).await.unwrap();
+    fixture.inbox.ask(|_| ()).await.expect("the driver still answers");
+    assert!(end.try_recv().is_err(), "the binding is not answered yet");
+    fixture.inbox.send(answered()).await.unwrap();
+    let End::Stopped { unanswered } = end.await.unwrap() else { panic!("told to stop") };
+    assert_eq!(unanswered, []);
+    assert!(fixture.log().contains(&"stop".to_owned()));
+}
+
+#[tokio::test]
+async fn a_stop_whose_time_is_up_names_what_was_not_answered() {
+    let mut fixture = Fixture::new();
+    let end = fixture.start(vec![bind()]);
+    fixture.effects.recv().await.expect("the effect leaves");
+    fixture.inbox.send(Item::Stop { within: Duration::ZERO }).await.unwrap();
+    let End::Stopped { unanswered } = end.await.unwrap() else { panic!("told to stop") };
+    assert_eq!(unanswered, [pod()]);
+    assert_eq!(fixture.inbox.ask(|_| ()).await, Err(Ended));
+}
+
+#[tokio::test]
+async fn the_driver_ends_when_nobody_can_send_any_more() {
+    let mut fixture = Fixture::new();
+    let end = fixture.start(vec![]);
+    drop(fixture.inbox);
+    assert!(matches!(end.await.unwrap(), End::Stopped { .. }));
+}
+
+#[tokio::test]
+async fn a_panic_is_told_with_its_text() {
+    let mut fixture = Fixture::new();
+    let end = fixture.start(vec![]);
+    fixture.inbox.object(Box::new(|_| Event::ListEnded(Kind::Namespace))).await.unwrap();
+    let End::Panicked(text) = end.await.unwrap() else { panic!("the engine chokes") };
+    assert!(text.contains("chokes on"), "{text}");
+}
+
+#[tokio::test]
+async fn a_full_channel_holds_back_who_sends() {
+    let fixture = Fixture::new();
+    for _ in 0..INBOX_CAPACITY {
+        fixture.list_began(Kind::Pod).await;
+    }
+    assert_eq!(fixture.inbox.fill(), Fill { length: INBOX_CAPACITY, capacity: INBOX_CAPACITY });
+    let mut more = std::pin::pin!(fixture.list_began(Kind::Pod));
+    assert!(futures::poll!(&mut more).is_pending());
+}
