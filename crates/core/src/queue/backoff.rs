@@ -69,7 +69,7 @@ pub(super) struct BackoffQueue {
 impl BackoffQueue {
     pub(super) fn insert(&mut self, expiry: Time, pod: QueuedPod) -> BackoffOrder {
         let order = BackoffOrder { expiry, order: pod.order() };
-        let heap = if pod.rejectors.is_empty() { &mut self.failed } else { &mut self.rejected };
+        let heap = if pod.consecutive_errors > 0 { &mut self.failed } else { &mut self.rejected };
         heap.insert(order, pod);
         order
     }

@@ -1,0 +1,286 @@
+//! What holds of the queue after any sequence of operations. What each operation does in detail is in `main.rs`.
+
+use super::{FIT, GATES, NODE_ADD, PROFILE, TAINTS, at, pod, rejected_by};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::framework::{ClusterEvent, Hint, PluginName, PodAction};
+use supercargo_core::pod::PodInfo;
+use supercargo_core::queue::{Place, QueueConfig, QueuedPod, SchedulingQueue};
+use supercargo_core::time::Time;
+
+/// Few pods and few priorities, so that operations meet the same pod and ranks tie.
+const PODS: u8 = 7;
+
+/// What a caller may do. Numbers are taken modulo what there is to choose from.
+#[derive(Clone, Debug)]
+enum Op {
+    Add { pod: u8, gated: bool },
+    Update { pod: u8, gated: bool, helps: bool },
+    Remove { pod: u8 },
+    Pop,
+    Reject { held: usize, by: u8, gated: bool },
+    Fail { held: usize },
+    Activate { held: usize },
+    Schedule { held: usize },
+    Move { wakes: PluginName },
+    Wait { millis: u64 },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let millis = prop_oneof![0..300_u64, Just(1000), 0..3000_u64, 0..400_000_u64];
+    prop_oneof![
+        4 => (0..PODS, prop::bool::weighted(0.2)).prop_map(|(pod, gated)| Op::Add { pod, gated }),
+        2 => (0..PODS, prop::bool::weighted(0.2), any::<bool>())
+            .prop_map(|(pod, gated, helps)| Op::Update { pod, gated, helps }),
+        1 => (0..PODS).prop_map(|pod| Op::Remove { pod }),
+        6 => Just(Op::Pop),
+        4 => (any::<usize>(), 0..4_u8, prop::bool::weighted(0.1))
+            .prop_map(|(held, by, gated)| Op::Reject { held, by, gated }),
+        2 => any::<usize>().prop_map(|held| Op::Fail { held }),
+        1 => any::<usize>().prop_map(|held| Op::Activate { held }),
+        1 => any::<usize>().prop_map(|held| Op::Schedule { held }),
+        3 => prop_oneof![Just(FIT), Just(TAINTS)].prop_map(|wakes| Op::Move { wakes }),
+        4 => millis.prop_map(|millis| Op::Wait { millis }),
+    ]
+}
+
+fn uid(number: u8) -> String {
+    format!("p{number}")
+}
+
+/// The queue, and beside it what must be true of it.
+struct World {
+    queue: SchedulingQueue,
+    now: Time,
+    /// Uids of pods the queue was given and has not given back.
+    inside: BTreeSet<String>,
+    /// Pods the caller has popped.
+    held: Vec<QueuedPod>,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = at(0.25);
+        let queue = SchedulingQueue::new(QueueConfig::default(), now);
+        Self { queue, now, inside: BTreeSet::new(), held: Vec::new() }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let now = self.now;
+        match *op {
+            Op::Add { pod: number, gated } => {
+                self.queue.add(now, numbered(number), gated.then_some(GATES));
+                self.inside.insert(uid(number));
+            }
+            Op::Update { pod: number, gated, helps } => {
+                let new = numbered(number);
+                let action = PodAction::UpdateLabel;
+                let events = [ClusterEvent::OwnPod { action, old: &new, new: &new }];
+                let wakes = &mut |_: &ClusterEvent<'_>, _, _: &PodInfo| Hint::queue_if(helps);
+                self.queue.update(now, numbered(number), gated.then_some(GATES), &events, wakes);
+                self.inside.insert(uid(number));
+            }
+            Op::Remove { pod: number } => {
+                assert_eq!(self.queue.remove(&uid(number)), self.inside.remove(&uid(number)));
+            }
+            Op::Pop => self.pop(),
+            Op::Reject { held, by, gated } => {
+                let Some(pod) = self.give_back(held) else { return };
+                let plugins = [FIT, TAINTS].iter().enumerate().filter(|(bit, _)| by & (1 << bit) != 0);
+                let plugins: Vec<PluginName> = plugins.map(|(_, plugin)| *plugin).collect();
+                let gate = gated.then_some(GATES);
+                self.queue.return_unschedulable(now, pod, rejected_by(&plugins), gate);
+            }
+            Op::Fail { held } => {
+                let Some(pod) = self.give_back(held) else { return };
+                self.queue.return_error(now, pod);
+            }
+            Op::Activate { held } => {
+                let Some(pod) = self.give_back(held) else { return };
+                self.queue.activate(now, pod);
+            }
+            Op::Schedule { held } => {
+                if !self.held.is_empty() {
+                    let pod = self.held.swap_remove(held % self.held.len());
+                    self.queue.scheduled(&pod);
+                }
+            }
+            Op::Move { wakes } => {
+                self.queue.move_all(now, &NODE_ADD, &mut |plugin, _| Hint::queue_if(plugin == wakes));
+            }
+            Op::Wait { millis } => {
+                self.now = now + Duration::from_millis(millis);
+                self.queue.tick(self.now);
+            }
+        }
+    }
+
+    fn give_back(&mut self, held: usize) -> Option<QueuedPod> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let pod = self.held.swap_remove(held % self.held.len());
+        self.inside.insert(pod.pod.uid.to_string());
+        Some(pod)
+    }
+
+    /// Pops, and holds the pod against all that could have come instead.
+    fn pop(&mut self) {
+        self.queue.tick(self.now);
+        let at_place = |wanted| self.queue.waiting().filter(move |(place, _)| *place == wanted);
+        let first_active = at_place(Place::Active).map(|(_, pod)| rank(pod)).min();
+        let first_early = at_place(Place::Backoff)
+            .filter(|(_, pod)| pod.consecutive_errors == 0)
+            .map(|(_, pod)| (expiry(pod), rank(pod)))
+            .min();
+        let Some(popped) = self.queue.pop(self.now) else {
+            assert_eq!((first_active, first_early), (None, None), "what can be tried is given out");
+            return;
+        };
+        match (first_active, first_early) {
+            (Some(first), _) => assert_eq!(rank(&popped), first),
+            (None, first) => assert_eq!(Some((expiry(&popped), rank(&popped))), first),
+        }
+        assert_eq!(popped.gate, None, "a gated pod is never popped");
+        if popped.consecutive_errors > 0 {
+            let expired = expiry(&popped).is_some_and(|expiry| expiry < self.now.truncate_to_second());
+            assert!(expired, "an error's backoff is served");
+        }
+        assert!(popped.initial_attempt.is_some_and(|first| first <= self.now));
+        assert!(self.inside.remove(&*popped.pod.uid), "no pod is popped twice");
+        self.held.push(popped);
+    }
+
+    fn check(&self) {
+        let waiting: Vec<(Place, &QueuedPod)> = self.queue.waiting().collect();
+        let uids: BTreeSet<String> = waiting.iter().map(|(_, pod)| pod.pod.uid.to_string()).collect();
+        assert_eq!(uids.len(), waiting.len(), "each pod is in one place");
+        assert_eq!(uids, self.inside, "what came in and did not go out is there");
+        assert_eq!(self.queue.len(), uids.len());
+        let active = waiting.iter().filter(|(place, _)| *place == Place::Active);
+        assert!(active.map(|(_, pod)| rank(pod)).is_sorted(), "the active queue is in order");
+
+        let mut blamed = BTreeMap::new();
+        for (place, pod) in &waiting {
+            let found = self.queue.get(&pod.pod.uid).expect("a waiting pod is found");
+            assert!(std::ptr::eq(found, *pod), "and is found where it is");
+            assert_eq!(*place == Place::Gated, pod.gate.is_some());
+            assert!(*place != Place::Unschedulable || !pod.rejectors.is_empty(), "someone can wake it");
+            for plugin in &pod.rejectors {
+                *blamed.entry((*plugin, PROFILE)).or_insert(0) += 1;
+            }
+        }
+        let mut stats = self.queue.stats();
+        stats.unschedulable.retain(|_, count| *count > 0);
+        assert_eq!(stats.unschedulable, blamed);
+        for place in Place::ALL {
+            assert_eq!(stats.pending[&place], waiting.iter().filter(|(at, _)| *at == place).count());
+        }
+        self.check_due();
+    }
+
+    /// Nothing is overdue, and whoever waits for a time has a wake-up that is not over.
+    fn check_due(&self) {
+        let wakeup = self.queue.next_wakeup(self.now);
+        for (place, pod) in self.queue.waiting() {
+            match place {
+                Place::Backoff => {
+                    let end = expiry(pod).expect("only a failure backs off") + Duration::from_secs(1);
+                    assert!(end > self.now && wakeup.is_some_and(|wakeup| wakeup <= end));
+                }
+                Place::Unschedulable => {
+                    assert!(self.now.since(pod.timestamp) <= Duration::from_secs(330));
+                    assert!(wakeup.is_some_and(|wakeup| wakeup.since(self.now) <= Duration::from_secs(30)));
+                }
+                Place::Active | Place::Gated => {}
+            }
+        }
+    }
+
+    /// Who is where, in order.
+    fn layout(&self) -> Vec<(Place, String)> {
+        self.queue.waiting().map(|(place, pod)| (place, pod.pod.uid.to_string())).collect()
+    }
+}
+
+fn numbered(number: u8) -> Arc<PodInfo> {
+    pod(&uid(number), i32::from(number % 3) - 1)
+}
+
+/// PrioritySort: lower comes first.
+fn rank(pod: &QueuedPod) -> (i64, Time) {
+    (-i64::from(pod.pod.priority), pod.timestamp)
+}
+
+/// The second in which a backoff of 1, 2, 4, 8, 10, 10, … seconds expires.
+fn expiry(pod: &QueuedPod) -> Option<Time> {
+    let errors = pod.consecutive_errors;
+    let failures = if errors > 0 { errors } else { pod.unschedulable_count };
+    let seconds = [1, 2, 4, 8].get(failures.checked_sub(1)? as usize).copied().unwrap_or(10);
+    Some((pod.timestamp + Duration::from_secs(seconds)).truncate_to_second())
+}
+
+proptest! {
+    #[test]
+    fn no_pod_is_lost_or_tried_out_of_turn(ops in prop::collection::vec(op(), 1..120)) {
+        let mut world = World::new();
+        for op in &ops {
+            world.apply(op);
+            world.check();
+        }
+    }
+
+    #[test]
+    fn time_alone_changes_nothing_before_the_next_wakeup_and_something_at_it(
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
+        let mut world = World::new();
+        for op in &ops {
+            world.apply(op);
+        }
+        for _ in 0..8 {
+            let Some(wakeup) = world.queue.next_wakeup(world.now) else { break };
+            prop_assert!(wakeup > world.now, "a wake-up that is over keeps the driver spinning");
+            let before = world.layout();
+            world.queue.tick(Time::from_nanos(wakeup.as_nanos() - 1));
+            prop_assert_eq!(&world.layout(), &before);
+            world.now = wakeup;
+            world.queue.tick(wakeup);
+            let moved = world.layout() != before;
+            prop_assert!(moved || world.queue.next_wakeup(wakeup) != Some(wakeup));
+            world.check();
+        }
+    }
+
+    #[test]
+    fn the_same_operations_lead_to_the_same_order(ops in prop::collection::vec(op(), 1..60)) {
+        let mut worlds = [World::new(), World::new()];
+        for op in &ops {
+            for world in &mut worlds {
+                world.apply(op);
+            }
+            prop_assert_eq!(worlds[0].layout(), worlds[1].layout());
+            prop_assert_eq!(worlds[0].queue.stats(), worlds[1].queue.stats());
+        }
+    }
+
+    #[test]
+    fn every_pod_that_is_not_gated_gets_its_turn(ops in prop::collection::vec(op(), 1..60)) {
+        let mut world = World::new();
+        for op in &ops {
+            world.apply(op);
+        }
+        let gated = world.queue.stats().pending[&Place::Gated];
+        let deadline = world.now + Duration::from_secs(330);
+        while let Some(wakeup) = world.queue.next_wakeup(world.now)
+            && wakeup <= deadline
+        {
+            world.now = wakeup;
+            world.queue.tick(wakeup);
+        }
+        while world.queue.pop(world.now).is_some() {}
+        prop_assert_eq!(world.queue.len(), gated);
+    }
+}

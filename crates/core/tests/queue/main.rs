@@ -1,0 +1,574 @@
+//! The scheduling queue, rule by rule. Laws over random sequences of operations are in `laws.rs`.
+
+mod laws;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
+use supercargo_core::intern::{Symbol, Tables, known};
+use supercargo_core::pod::PodInfo;
+use supercargo_core::queue::{Place, QueueConfig, QueuedPod, SchedulingQueue};
+use supercargo_core::resources::PodResources;
+use supercargo_core::selector::RequiredNodeAffinity;
+use supercargo_core::time::Time;
+
+const FIT: PluginName = "NodeResourcesFit";
+const TAINTS: PluginName = "TaintToleration";
+const GATES: PluginName = "SchedulingGates";
+const PROFILE: Symbol = known::EMPTY;
+const NODE_ADD: ClusterEvent<'_> = ClusterEvent::Node { action: NodeAction::Add, old: None, new: None };
+const NODE_TAINT: ClusterEvent<'_> =
+    ClusterEvent::Node { action: NodeAction::UpdateTaint, old: None, new: None };
+
+/// The queue's start: a whole second, as round as any.
+const START: u64 = 1_000_000;
+
+fn at(seconds: f64) -> Time {
+    Time::from_secs(START) + Duration::from_millis((seconds * 1000.0).round() as u64)
+}
+
+fn pod(uid: &str, priority: i32) -> Arc<PodInfo> {
+    Arc::new(PodInfo {
+        uid: uid.into(),
+        name: uid.into(),
+        namespace: known::EMPTY,
+        resource_version: "1".into(),
+        generation: 1,
+        labels: Tables::new().label_set(Vec::new()),
+        owner: None,
+        deleting: false,
+        scheduler_name: PROFILE,
+        node_name: None,
+        nominated_node: None,
+        priority,
+        gates: Box::default(),
+        resources: PodResources::default(),
+        ports: Box::default(),
+        tolerations: Box::default(),
+        node_affinity: RequiredNodeAffinity::default(),
+        preferred_node_affinity: None,
+        pod_affinity: None,
+        spread: Box::default(),
+        images: Box::default(),
+        containers: 1,
+        scheduled: None,
+    })
+}
+
+fn newer(pod: &Arc<PodInfo>) -> Arc<PodInfo> {
+    Arc::new(PodInfo { resource_version: "2".into(), ..(**pod).clone() })
+}
+
+fn queue() -> SchedulingQueue {
+    SchedulingQueue::new(QueueConfig::default(), at(0.0))
+}
+
+fn rejected_by(plugins: &[PluginName]) -> BTreeSet<PluginName> {
+    plugins.iter().copied().collect()
+}
+
+/// Adds a pod and has it rejected, at one moment.
+fn reject_new(queue: &mut SchedulingQueue, now: Time, uid: &str, priority: i32, plugins: &[PluginName]) {
+    queue.add(now, pod(uid, priority), None);
+    let popped = pop(queue, now, uid);
+    queue.return_unschedulable(now, popped, rejected_by(plugins), None);
+}
+
+/// Pops, and insists on the pod.
+fn pop(queue: &mut SchedulingQueue, now: Time, uid: &str) -> QueuedPod {
+    let popped = queue.pop(now).expect("a pod waits");
+    assert_eq!(&*popped.pod.uid, uid);
+    popped
+}
+
+fn place(queue: &SchedulingQueue, uid: &str) -> Option<Place> {
+    queue.waiting().find(|(_, queued)| &*queued.pod.uid == uid).map(|(place, _)| place)
+}
+
+fn incoming(queue: &SchedulingQueue, place: Place, event: &'static str) -> u64 {
+    queue.stats().incoming.get(&(place, event)).copied().unwrap_or(0)
+}
+
+fn blamed(queue: &SchedulingQueue, plugin: PluginName) -> Option<usize> {
+    queue.stats().unschedulable.get(&(plugin, PROFILE)).copied()
+}
+
+fn move_all(queue: &mut SchedulingQueue, now: Time, event: &ClusterEvent<'_>, hint: Hint) {
+    queue.move_all(now, event, &mut |_, _| hint);
+}
+
+fn own<'a>(action: PodAction, old: &'a PodInfo, new: &'a PodInfo) -> ClusterEvent<'a> {
+    ClusterEvent::OwnPod { action, old, new }
+}
+
+#[test]
+fn higher_priority_comes_first_then_who_has_waited_longer() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("low", -5), None);
+    queue.add(at(1.0), pod("first", 0), None);
+    queue.add(at(2.0), pod("second", 0), None);
+    queue.add(at(3.0), pod("high", 7), None);
+    let order: Vec<String> =
+        std::iter::from_fn(|| queue.pop(at(3.0))).map(|queued| queued.pod.uid.to_string()).collect();
+    assert_eq!(order, ["high", "first", "second", "low"]);
+}
+
+#[test]
+fn pods_of_one_moment_come_in_the_order_they_were_added() {
+    let mut queue = queue();
+    for uid in ["c", "a", "b"] {
+        queue.add(at(0.0), pod(uid, 0), None);
+    }
+    for uid in ["c", "a", "b"] {
+        pop(&mut queue, at(0.0), uid);
+    }
+}
+
+#[test]
+fn a_new_pod_is_active_and_counted_as_added() {
+    let mut queue = queue();
+    queue.add(at(0.5), pod("p", 0), None);
+    assert_eq!(place(&queue, "p"), Some(Place::Active));
+    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodAdd"), 1);
+    let popped = pop(&mut queue, at(0.7), "p");
+    assert_eq!((popped.attempts, popped.timestamp, popped.initial_attempt), (1, at(0.5), Some(at(0.5))));
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn adding_a_pod_again_starts_a_fresh_record() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
+    queue.add(at(1.0), pod("p", 0), None);
+    assert_eq!(queue.len(), 1);
+    assert_eq!(blamed(&queue, FIT), Some(0));
+    let popped = pop(&mut queue, at(1.0), "p");
+    assert_eq!((popped.attempts, popped.unschedulable_count), (1, 0));
+}
+
+#[test]
+fn a_rejected_pod_waits_for_an_event() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "p", 0, &[FIT, TAINTS]);
+    assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
+    assert_eq!(incoming(&queue, Place::Unschedulable, "ScheduleAttemptFailure"), 1);
+    assert_eq!((blamed(&queue, FIT), blamed(&queue, TAINTS)), (Some(1), Some(1)));
+    assert!(queue.pop(at(100.0)).is_none());
+}
+
+#[test]
+fn only_rejecting_plugins_are_asked_of_a_pod_oldest_first() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "b", 0, &[FIT]);
+    reject_new(&mut queue, at(0.0), "a", 9, &[TAINTS, FIT]);
+    let mut asked = Vec::new();
+    queue.move_all(at(1.0), &NODE_ADD, &mut |plugin, pod| {
+        asked.push((plugin, pod.name.to_string()));
+        Hint::Skip
+    });
+    assert_eq!(asked, [(FIT, "b".into()), (FIT, "a".into()), (TAINTS, "a".into())]);
+}
+
+#[test]
+fn one_plugin_that_says_queue_is_enough() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "both", 0, &[FIT, TAINTS]);
+    reject_new(&mut queue, at(0.0), "fit", 0, &[FIT]);
+    queue.move_all(at(30.0), &NODE_TAINT, &mut |plugin, _| Hint::queue_if(plugin == TAINTS));
+    assert_eq!(place(&queue, "both"), Some(Place::Active));
+    assert_eq!(place(&queue, "fit"), Some(Place::Unschedulable));
+    assert_eq!(incoming(&queue, Place::Active, "NodeUpdateNodeTaint"), 1);
+}
+
+#[test]
+fn a_woken_pod_serves_the_rest_of_its_backoff() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.2), "p", 0, &[FIT]);
+    move_all(&mut queue, at(0.3), &NODE_ADD, Hint::Queue);
+    assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+    assert_eq!(incoming(&queue, Place::Backoff, "NodeAdd"), 1);
+    queue.tick(at(1.999));
+    assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+    queue.tick(at(2.0));
+    assert_eq!(place(&queue, "p"), Some(Place::Active));
+    assert_eq!(incoming(&queue, Place::Active, "BackoffComplete"), 1);
+}
+
+/// machinery.md 1.2: a first failure at t = 0.2, and each attempt fails as soon as it is made.
+#[test]
+fn retries_come_at_whole_seconds_and_back_off_to_eleven() {
+    let expected = [2.0, 5.0, 10.0, 19.0, 30.0, 41.0].map(at);
+    let mut errors = queue();
+    errors.add(at(0.2), pod("p", 0), None);
+    let mut rejections = queue();
+    rejections.add(at(0.2), pod("p", 0), None);
+    let mut now = at(0.2);
+    for attempt in expected {
+        let popped = pop(&mut errors, now, "p");
+        errors.return_error(now, popped);
+        assert_eq!(errors.next_wakeup(now), Some(attempt), "after an error");
+
+        let popped = pop(&mut rejections, now, "p");
+        rejections.return_unschedulable(now, popped, rejected_by(&[FIT]), None);
+        move_all(&mut rejections, now, &NODE_ADD, Hint::Queue);
+        assert_eq!(rejections.next_wakeup(now), Some(attempt), "after a rejection");
+        now = attempt;
+    }
+}
+
+/// The wait after the n-th failure in a row, which happens at a whole second, is the backoff and one second more.
+fn backoffs(initial: u64, max: u64, failures: usize) -> Vec<u64> {
+    let (initial_backoff, max_backoff) = (Duration::from_secs(initial), Duration::from_secs(max));
+    let config = QueueConfig { initial_backoff, max_backoff, ..QueueConfig::default() };
+    let mut now = at(0.0);
+    let mut queue = SchedulingQueue::new(config, now);
+    queue.add(now, pod("p", 0), None);
+    let mut waits = Vec::new();
+    for _ in 0..failures {
+        let popped = pop(&mut queue, now, "p");
+        queue.return_error(now, popped);
+        let wakeup = queue.next_wakeup(now).unwrap_or(now);
+        waits.push(wakeup.since(now).as_secs().saturating_sub(1));
+        now = wakeup;
+    }
+    waits
+}
+
+#[test]
+fn the_backoff_doubles_up_to_its_limit() {
+    assert_eq!(backoffs(1, 10, 6), [1, 2, 4, 8, 10, 10]);
+    assert_eq!(backoffs(3, 10, 4), [3, 6, 10, 10]);
+    assert_eq!(backoffs(20, 10, 2), [10, 10]);
+    assert_eq!(backoffs(1, 1, 3), [1, 1, 1]);
+    assert!(backoffs(1, 10, 100).ends_with(&[10, 10, 10]));
+}
+
+#[test]
+fn a_limit_of_zero_turns_the_backoff_off() {
+    assert_eq!(backoffs(1, 0, 4), [0, 0, 0, 0]);
+}
+
+#[test]
+fn errors_and_rejections_are_counted_apart_and_a_rejection_ends_the_run_of_errors() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("p", 0), None);
+    let popped = pop(&mut queue, at(0.0), "p");
+    queue.return_error(at(0.0), popped);
+    let popped = pop(&mut queue, at(10.0), "p");
+    queue.return_error(at(10.0), popped);
+    let popped = pop(&mut queue, at(20.0), "p");
+    assert_eq!((popped.unschedulable_count, popped.consecutive_errors), (0, 2));
+    queue.return_unschedulable(at(20.0), popped, rejected_by(&[FIT]), None);
+    move_all(&mut queue, at(30.0), &NODE_ADD, Hint::Queue);
+    let popped = pop(&mut queue, at(30.0), "p");
+    assert_eq!((popped.unschedulable_count, popped.consecutive_errors, popped.attempts), (1, 0, 4));
+    queue.return_error(at(30.0), popped);
+    assert_eq!(queue.next_wakeup(at(30.0)), Some(at(32.0)), "the first error after a rejection");
+    let popped = pop(&mut queue, at(32.0), "p");
+    assert_eq!((popped.unschedulable_count, popped.consecutive_errors), (1, 1));
+}
+
+#[test]
+fn a_failure_without_a_plugin_to_blame_is_an_error() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("p", 0), None);
+    let popped = pop(&mut queue, at(0.0), "p");
+    queue.return_unschedulable(at(0.0), popped, BTreeSet::new(), None);
+    assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+    assert_eq!(queue.get("p").unwrap().consecutive_errors, 1);
+    assert_eq!(incoming(&queue, Place::Backoff, "ScheduleAttemptFailure"), 1);
+}
+
+#[test]
+fn an_idle_queue_gives_out_the_pod_whose_backoff_ends_first() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(1.0), "late", 9, &[FIT]);
+    let retried = {
+        move_all(&mut queue, at(3.0), &NODE_ADD, Hint::Queue);
+        pop(&mut queue, at(3.0), "late")
+    };
+    queue.return_unschedulable(at(3.0), retried, rejected_by(&[FIT]), None);
+    reject_new(&mut queue, at(3.5), "early", 0, &[FIT]);
+    move_all(&mut queue, at(3.6), &NODE_ADD, Hint::Queue);
+    assert_eq!((place(&queue, "late"), place(&queue, "early")), (Some(Place::Backoff), Some(Place::Backoff)));
+    pop(&mut queue, at(3.6), "early");
+    pop(&mut queue, at(3.6), "late");
+    assert_eq!(incoming(&queue, Place::Active, "PopFromBackoffQ"), 2);
+}
+
+#[test]
+fn backoffs_that_end_in_one_second_go_by_priority() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.1), "low", 0, &[FIT]);
+    reject_new(&mut queue, at(0.9), "high", 9, &[FIT]);
+    move_all(&mut queue, at(0.9), &NODE_ADD, Hint::Queue);
+    pop(&mut queue, at(0.9), "high");
+    pop(&mut queue, at(0.9), "low");
+}
+
+/// machinery.md 1.6: the order of attempts is not the order of priorities when only one backoff is over.
+#[test]
+fn what_is_active_goes_before_what_backs_off_whatever_its_priority() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "low", 0, &[FIT]);
+    reject_new(&mut queue, at(3.0), "high", 9, &[FIT]);
+    move_all(&mut queue, at(3.1), &NODE_ADD, Hint::Queue);
+    pop(&mut queue, at(3.1), "low");
+    pop(&mut queue, at(3.1), "high");
+}
+
+#[test]
+fn a_pod_that_failed_with_an_error_sits_its_time_out() {
+    let mut queue = queue();
+    queue.add(at(0.2), pod("p", 0), None);
+    let popped = pop(&mut queue, at(0.2), "p");
+    queue.return_error(at(0.2), popped);
+    queue.move_all(at(0.3), &NODE_ADD, &mut |_, _| unreachable!("no event helps after an error"));
+    assert!(queue.pop(at(1.999)).is_none());
+    assert_eq!(incoming(&queue, Place::Active, "PopFromBackoffQ"), 0);
+    pop(&mut queue, at(2.0), "p");
+}
+
+#[test]
+fn a_pod_to_be_decided_anew_keeps_its_rank_and_has_not_failed() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("first", 0), None);
+    queue.add(at(1.0), pod("second", 0), None);
+    let popped = pop(&mut queue, at(2.0), "first");
+    queue.activate(at(3.0), popped);
+    let popped = pop(&mut queue, at(3.0), "first");
+    assert_eq!((popped.attempts, popped.unschedulable_count, popped.consecutive_errors), (2, 0, 0));
+    assert_eq!(popped.timestamp, at(0.0));
+    assert_eq!(incoming(&queue, Place::Active, "ForceActivate"), 1);
+}
+
+#[test]
+fn of_a_pod_that_came_anew_while_it_was_tried_the_new_record_stays() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("p", 0), None);
+    for give_back in 0..3 {
+        let popped = pop(&mut queue, at(1.0), "p");
+        queue.add(at(1.0), pod("p", 0), None);
+        match give_back {
+            0 => queue.return_unschedulable(at(2.0), popped, rejected_by(&[FIT]), None),
+            1 => queue.return_error(at(2.0), popped),
+            _ => queue.activate(at(2.0), popped),
+        }
+        assert_eq!((queue.len(), place(&queue, "p")), (1, Some(Place::Active)));
+        assert_eq!(queue.get("p").unwrap().attempts, 0);
+        assert_eq!(blamed(&queue, FIT), None);
+    }
+}
+
+#[test]
+fn plugins_are_blamed_until_the_next_attempt_or_until_the_pod_is_gone() {
+    let mut queue = queue();
+    for uid in ["tried", "unschedulable", "backoff"] {
+        reject_new(&mut queue, at(0.0), uid, 0, &[FIT]);
+    }
+    assert_eq!(blamed(&queue, FIT), Some(3));
+    queue.move_all(at(30.0), &NODE_ADD, &mut |_, pod| Hint::queue_if(&*pod.uid == "tried"));
+    assert_eq!(blamed(&queue, FIT), Some(3));
+    assert!(pop(&mut queue, at(30.0), "tried").rejectors.is_empty());
+    assert_eq!(blamed(&queue, FIT), Some(2));
+    assert!(queue.remove("unschedulable"));
+    move_all(&mut queue, at(30.0), &NODE_ADD, Hint::Queue);
+    assert!(queue.remove("backoff"));
+    assert!(!queue.remove("backoff"));
+    assert_eq!(blamed(&queue, FIT), Some(0), "the series stays");
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_gated_pod_costs_nothing() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("p", 0), Some(GATES));
+    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+    assert_eq!(incoming(&queue, Place::Unschedulable, "UnschedulablePodAdd"), 1);
+    assert_eq!(blamed(&queue, GATES), Some(1));
+    queue.move_all(at(1.0), &NODE_ADD, &mut |_, _| unreachable!("no event looks at a gated pod"));
+    move_all(&mut queue, at(1.0), &ClusterEvent::UnschedulableTimeout, Hint::Queue);
+    assert_eq!(queue.next_wakeup(at(1.0)), None);
+    assert!(queue.pop(at(1000.0)).is_none());
+    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+}
+
+#[test]
+fn the_last_gate_sets_a_pod_free_and_waiting_behind_it_does_not_count() {
+    let mut queue = queue();
+    let gated = pod("p", 0);
+    queue.add(at(0.0), Arc::clone(&gated), Some(GATES));
+    let never =
+        &mut |_: &ClusterEvent<'_>, _, _: &PodInfo| unreachable!("a gate is not a plugin's rejection");
+
+    let one_left = newer(&gated);
+    let events = [own(PodAction::Update, &gated, &one_left)];
+    queue.update(at(10.0), Arc::clone(&one_left), Some(GATES), &events, never);
+    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+    assert_eq!(&*queue.get("p").unwrap().pod.resource_version, "2");
+
+    let free = newer(&one_left);
+    let events = [PodAction::UpdateLabel, PodAction::UpdateGatesEliminated].map(|a| own(a, &one_left, &free));
+    queue.update(at(20.0), Arc::clone(&free), None, &events, never);
+    assert_eq!(place(&queue, "p"), Some(Place::Active));
+    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdatePodSchedulingGatesEliminated"), 1);
+    let popped = pop(&mut queue, at(20.0), "p");
+    assert_eq!((popped.attempts, popped.initial_attempt, popped.gate), (1, Some(at(20.0)), None));
+    assert_eq!(blamed(&queue, GATES), Some(0));
+}
+
+#[test]
+fn a_pod_that_becomes_gated_is_not_tried_wherever_it_waits() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "unschedulable", 0, &[FIT]);
+    queue.add(at(0.0), pod("active", 0), None);
+    let skip = &mut |_: &ClusterEvent<'_>, _, _: &PodInfo| Hint::Skip;
+    for uid in ["unschedulable", "active"] {
+        queue.update(at(1.0), pod(uid, 0), Some(GATES), &[], skip);
+    }
+    assert!(queue.pop(at(1000.0)).is_none());
+    let stats = queue.stats();
+    assert_eq!((stats.pending[&Place::Gated], stats.pending[&Place::Unschedulable]), (2, 0));
+    assert_eq!((blamed(&queue, GATES), blamed(&queue, FIT)), (Some(2), Some(1)));
+    queue.update(at(1001.0), pod("unschedulable", 0), None, &[], skip);
+    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdate"), 1);
+}
+
+#[test]
+fn a_rejected_pod_may_come_back_behind_a_gate() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("p", 0), None);
+    let popped = pop(&mut queue, at(0.0), "p");
+    queue.return_unschedulable(at(0.0), popped, rejected_by(&[FIT]), Some("DefaultPreemption"));
+    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+    assert_eq!((blamed(&queue, FIT), blamed(&queue, "DefaultPreemption")), (Some(1), Some(1)));
+    assert_eq!(queue.get("p").unwrap().unschedulable_count, 1);
+}
+
+#[test]
+fn a_change_of_its_own_wakes_a_pod_if_a_rejecting_plugin_says_so() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "p", 0, &[TAINTS]);
+    let (old, new) = (pod("p", 0), newer(&pod("p", 0)));
+    let mut asked = Vec::new();
+    let actions = [PodAction::UpdateLabel, PodAction::UpdateToleration, PodAction::UpdateScaleDown];
+    let events = actions.map(|action| own(action, &old, &new));
+    queue.update(at(30.0), Arc::clone(&new), None, &events, &mut |event, plugin, pod| {
+        assert_eq!(&*pod.resource_version, "2");
+        asked.push((event.label(), plugin));
+        Hint::queue_if(event.label() == "UnschedulablePodUpdatePodToleration")
+    });
+    assert_eq!(
+        asked,
+        [("UnschedulablePodUpdatePodLabel", TAINTS), ("UnschedulablePodUpdatePodToleration", TAINTS)]
+    );
+    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdatePodToleration"), 1);
+    assert_eq!(place(&queue, "p"), Some(Place::Active));
+}
+
+#[test]
+fn an_update_that_helps_nothing_changes_the_object_and_nothing_else() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "unschedulable", 0, &[FIT]);
+    reject_new(&mut queue, at(0.0), "backoff", 0, &[TAINTS]);
+    queue.move_all(at(0.5), &NODE_ADD, &mut |plugin, _| Hint::queue_if(plugin == TAINTS));
+    queue.add(at(0.5), pod("active", 0), None);
+    let before = queue.stats();
+    for uid in ["unschedulable", "backoff", "active"] {
+        let (old, new) = (pod(uid, 0), newer(&pod(uid, 0)));
+        let events = [own(PodAction::Update, &old, &new)];
+        queue.update(at(1.2), Arc::clone(&new), None, &events, &mut |_, _, _| Hint::Skip);
+        assert_eq!(&*queue.get(uid).unwrap().pod.resource_version, "2");
+    }
+    assert_eq!(queue.stats(), before);
+    assert_eq!(queue.get("active").unwrap().timestamp, at(0.5));
+    assert_eq!(queue.next_wakeup(at(1.2)), Some(at(2.0)), "the backoff ends when it would have");
+}
+
+#[test]
+fn an_update_of_an_unknown_pod_takes_it_in() {
+    let mut queue = queue();
+    queue.update(at(0.0), pod("p", 0), None, &[], &mut |_, _, _| Hint::Skip);
+    queue.update(at(0.0), pod("q", 0), Some(GATES), &[], &mut |_, _, _| Hint::Skip);
+    assert_eq!((place(&queue, "p"), place(&queue, "q")), (Some(Place::Active), Some(Place::Gated)));
+    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdate"), 1);
+    assert_eq!(incoming(&queue, Place::Unschedulable, "UnschedulablePodUpdate"), 1);
+}
+
+/// When a pod rejected at `failed` comes back, with nobody asking but the queue itself.
+fn flushed_at(queue: &mut SchedulingQueue, failed: Time) -> Time {
+    let mut now = failed;
+    while place(queue, "p") == Some(Place::Unschedulable) {
+        let wakeup = queue.next_wakeup(now).expect("an unschedulable pod is looked after");
+        assert!(wakeup > now, "time goes on");
+        now = wakeup;
+        queue.tick(now);
+    }
+    now
+}
+
+#[test]
+fn a_forgotten_pod_is_tried_again_after_five_minutes_at_the_next_half_minute() {
+    for (failed, flushed) in [(0.0, 330.0), (7.3, 330.0), (29.9, 330.0), (30.1, 360.0), (1007.0, 1320.0)] {
+        let mut queue = queue();
+        queue.tick(at(failed));
+        reject_new(&mut queue, at(failed), "p", 0, &[FIT]);
+        assert_eq!(flushed_at(&mut queue, at(failed)), at(flushed), "failed at {failed}");
+        assert_eq!(incoming(&queue, Place::Active, "UnschedulableTimeout"), 1);
+        assert!(pop(&mut queue, at(flushed), "p").was_flushed);
+    }
+}
+
+/// machinery.md 1.3: first 5:23, then 5:00 again and again. Each wake-up is a little late, as timers are.
+#[test]
+fn a_pod_that_fails_at_each_check_is_checked_every_five_minutes() {
+    let late = Duration::from_micros(100);
+    let mut queue = queue();
+    let mut failed = at(7.0);
+    reject_new(&mut queue, failed, "p", 0, &[FIT]);
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        let mut now = failed;
+        while place(&queue, "p") == Some(Place::Unschedulable) {
+            now = queue.next_wakeup(now).unwrap() + late;
+            queue.tick(now);
+        }
+        let popped = pop(&mut queue, now, "p");
+        queue.return_unschedulable(now, popped, rejected_by(&[FIT]), None);
+        waits.push(now.since(failed).as_secs());
+        failed = now;
+    }
+    assert_eq!(waits, [323, 300, 300, 300]);
+}
+
+#[test]
+fn a_pod_that_only_its_waiting_woke_is_counted_when_it_is_scheduled() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
+    let popped = pop(&mut queue, at(330.0), "p");
+    queue.return_unschedulable(at(330.0), popped, rejected_by(&[FIT]), None);
+    move_all(&mut queue, at(340.0), &NODE_ADD, Hint::Queue);
+    let popped = pop(&mut queue, at(340.0), "p");
+    queue.scheduled(&popped);
+    assert_eq!(queue.stats().scheduled_after_flush, 0, "an event woke it");
+
+    reject_new(&mut queue, at(340.0), "q", 0, &[FIT]);
+    let popped = pop(&mut queue, at(1000.0), "q");
+    queue.activate(at(1000.0), popped);
+    let popped = pop(&mut queue, at(1000.0), "q");
+    queue.scheduled(&popped);
+    assert_eq!(queue.stats().scheduled_after_flush, 1);
+}
+
+#[test]
+fn a_flushed_pod_still_serves_a_backoff_that_is_longer() {
+    let (initial_backoff, max_backoff) = (Duration::from_secs(600), Duration::from_secs(600));
+    let config = QueueConfig { initial_backoff, max_backoff, ..QueueConfig::default() };
+    let mut queue = SchedulingQueue::new(config, at(0.0));
+    reject_new(&mut queue, at(1.0), "p", 0, &[FIT]);
+    queue.tick(at(330.0));
+    assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+    assert_eq!(incoming(&queue, Place::Backoff, "UnschedulableTimeout"), 1);
+    assert_eq!(queue.next_wakeup(at(330.0)), Some(at(602.0)));
+}
