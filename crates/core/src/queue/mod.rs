@@ -284,11 +284,6 @@ impl SchedulingQueue {
         self.backoff.next_end().into_iter().chain(flush).min().map(|time| time.max(now))
     }
 
-    /// Counts a pod that was scheduled, if nothing but the time it had waited had woken it.
-    pub fn scheduled(&mut self, pod: &QueuedPod) {
-        self.counters.scheduled_after_flush += u64::from(pod.was_flushed);
-    }
-
     /// All waiting pods and where each of them is, place by place, and within a place in its order.
     pub fn waiting(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
         let active = self.active.iter().map(|pod| (Place::Active, pod));
@@ -315,7 +310,6 @@ impl SchedulingQueue {
             pending: pending.into_iter().collect(),
             unschedulable: self.counters.unschedulable.clone(),
             incoming: self.counters.incoming.clone(),
-            scheduled_after_flush: self.counters.scheduled_after_flush,
         }
     }
 

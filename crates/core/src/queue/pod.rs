@@ -30,7 +30,8 @@ pub struct QueuedPod {
     pub rejectors: BTreeSet<PluginName>,
     /// The PreEnqueue plugin that holds it back.
     pub gate: Option<PluginName>,
-    /// It was last moved because it had waited too long, not because an event promised anything.
+    /// It was last moved because it had waited too long, not because an event promised anything. If it is scheduled now,
+    /// some hint missed a wake-up (`scheduler_pod_scheduled_after_flush_total`).
     pub was_flushed: bool,
     /// Numbers the records as they come to the queue, so that no two are ever equal in order. Renewed with `timestamp`.
     pub(super) sequence: u64,

@@ -44,9 +44,6 @@ pub struct QueueStats {
     /// How often a pod came to a place, by the event that brought it (`scheduler_queue_incoming_pods_total`). As
     /// upstream has it, a pod that is held back comes to [`Place::Unschedulable`].
     pub incoming: BTreeMap<(Place, &'static str), u64>,
-    /// Pods that were scheduled after nothing but the time they had waited woke them
-    /// (`scheduler_pod_scheduled_after_flush_total`): each is a wake-up that some hint missed.
-    pub scheduled_after_flush: u64,
 }
 
 /// What cannot be read off the pools.
@@ -54,7 +51,6 @@ pub struct QueueStats {
 pub(super) struct Counters {
     pub(super) unschedulable: BTreeMap<(PluginName, Symbol), usize>,
     pub(super) incoming: BTreeMap<(Place, &'static str), u64>,
-    pub(super) scheduled_after_flush: u64,
 }
 
 impl Counters {

@@ -103,8 +103,7 @@ impl World {
             }
             Op::Schedule { held } => {
                 if !self.held.is_empty() {
-                    let pod = self.held.swap_remove(held % self.held.len());
-                    self.queue.scheduled(&pod);
+                    self.held.swap_remove(held % self.held.len());
                 }
             }
             Op::Move { wakes } => {
