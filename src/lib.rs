@@ -1,5 +1,6 @@
 //! The shell of supercargo: watches, requests, configuration, serving. It holds no scheduling state.
 
+pub mod api;
 pub mod args;
 pub mod client;
 pub mod config;

@@ -1,0 +1,25 @@
+//! `apps/v1`: ReplicaSet and StatefulSet, as far as the scheduler reads them.
+
+use super::meta::LabelSelector;
+use super::{Ignored, Received, kinds};
+use serde::Deserialize;
+
+kinds! {
+    /// Marks [`ReplicaSet`].
+    ReplicaSetKind = "apps", "v1", "ReplicaSet", "replicasets", namespaced, LabelSelected, Ignored;
+    /// Marks [`StatefulSet`].
+    StatefulSetKind = "apps", "v1", "StatefulSet", "statefulsets", namespaced, LabelSelected, Ignored;
+}
+
+/// `apps/v1 ReplicaSet`.
+pub type ReplicaSet = Received<ReplicaSetKind>;
+/// `apps/v1 StatefulSet`.
+pub type StatefulSet = Received<StatefulSetKind>;
+
+/// The spec of ReplicaSet and StatefulSet.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LabelSelected {
+    /// `selector`.
+    pub selector: Option<LabelSelector>,
+}

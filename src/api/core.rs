@@ -1,0 +1,371 @@
+//! `v1`: Pod, Node, Namespace, Service and ReplicationController, as far as the scheduler reads them.
+//!
+//! Fields are documented upstream; here stands only what decoding adds.
+
+use super::meta::{LabelSelector, ResourceList, SelectorRequirement};
+use super::{Ignored, Received, kinds, nulls};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+kinds! {
+    /// Marks [`Pod`].
+    PodKind = "", "v1", "Pod", "pods", namespaced, PodSpec, PodStatus;
+    /// Marks [`Node`].
+    NodeKind = "", "v1", "Node", "nodes", cluster, NodeSpec, NodeStatus;
+    /// Marks [`Namespace`].
+    NamespaceKind = "", "v1", "Namespace", "namespaces", cluster, Ignored, Ignored;
+    /// Marks [`Service`].
+    ServiceKind = "", "v1", "Service", "services", namespaced, MapSelector, Ignored;
+    /// Marks [`ReplicationController`].
+    ReplicationControllerKind = "", "v1", "ReplicationController", "replicationcontrollers", namespaced, MapSelector, Ignored;
+}
+
+/// `v1 Pod`.
+pub type Pod = Received<PodKind>;
+/// `v1 Node`.
+pub type Node = Received<NodeKind>;
+/// `v1 Namespace`.
+pub type Namespace = Received<NamespaceKind>;
+/// `v1 Service`.
+pub type Service = Received<ServiceKind>;
+/// `v1 ReplicationController`.
+pub type ReplicationController = Received<ReplicationControllerKind>;
+
+impl Pod {
+    /// Whether the pod has ended, and holds nothing any more. Upstream's watch leaves such pods out.
+    pub fn has_ended(&self) -> bool {
+        self.content().is_ok_and(|content| matches!(content.status.phase.as_str(), "Succeeded" | "Failed"))
+    }
+}
+
+/// The spec of Service and ReplicationController.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct MapSelector {
+    /// `selector`; absent and empty differ.
+    #[serde(deserialize_with = "nulls::optional_texts")]
+    pub selector: Option<BTreeMap<String, String>>,
+}
+
+/// `PodSpec`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct PodSpec {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub node_name: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub scheduler_name: String,
+    pub priority: Option<i32>,
+    #[serde(deserialize_with = "nulls::optional_texts")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+    pub affinity: Option<Affinity>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub tolerations: Vec<Toleration>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub scheduling_gates: Vec<SchedulingGate>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub containers: Vec<Container>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub init_containers: Vec<Container>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub overhead: ResourceList,
+    pub resources: Option<Requests>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub volumes: Vec<Volume>,
+}
+
+/// `Container`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct Container {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub name: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub image: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub resources: Requests,
+    #[serde(deserialize_with = "nulls::list")]
+    pub ports: Vec<ContainerPort>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub restart_policy: String,
+}
+
+impl Container {
+    /// Whether an init container keeps running beside the others (a sidecar).
+    pub fn is_restartable(&self) -> bool {
+        self.restart_policy == "Always"
+    }
+}
+
+/// `ResourceRequirements`, without limits: the scheduler never looks at them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct Requests {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub requests: ResourceList,
+}
+
+/// `ContainerPort`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct ContainerPort {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub host_port: i32,
+    #[serde(rename = "hostIP", deserialize_with = "nulls::or_default")]
+    pub host_ip: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub protocol: String,
+}
+
+/// `PodSchedulingGate`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct SchedulingGate {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub name: String,
+}
+
+/// `Volume`: only image volumes are read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct Volume {
+    pub image: Option<ImageVolume>,
+}
+
+/// `ImageVolumeSource`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct ImageVolume {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub reference: String,
+}
+
+/// `Toleration`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct Toleration {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub key: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub operator: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub value: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub effect: String,
+}
+
+/// `Affinity`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct Affinity {
+    pub node_affinity: Option<NodeAffinity>,
+    pub pod_affinity: Option<PodAffinity>,
+    pub pod_anti_affinity: Option<PodAffinity>,
+}
+
+/// `NodeAffinity`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeAffinity {
+    /// `requiredDuringSchedulingIgnoredDuringExecution`.
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub required: Option<NodeSelector>,
+    /// `preferredDuringSchedulingIgnoredDuringExecution`; absent and empty differ.
+    #[serde(
+        rename = "preferredDuringSchedulingIgnoredDuringExecution",
+        deserialize_with = "nulls::optional_list"
+    )]
+    pub preferred: Option<Vec<PreferredSchedulingTerm>>,
+}
+
+/// `NodeSelector`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct NodeSelector {
+    #[serde(deserialize_with = "nulls::list")]
+    pub node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+/// `NodeSelectorTerm`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct NodeSelectorTerm {
+    #[serde(deserialize_with = "nulls::list")]
+    pub match_expressions: Vec<SelectorRequirement>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub match_fields: Vec<SelectorRequirement>,
+}
+
+/// `PreferredSchedulingTerm`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct PreferredSchedulingTerm {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub weight: i32,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub preference: NodeSelectorTerm,
+}
+
+/// `PodAffinity` and `PodAntiAffinity`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodAffinity {
+    /// `requiredDuringSchedulingIgnoredDuringExecution`.
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "nulls::list")]
+    pub required: Vec<PodAffinityTerm>,
+    /// `preferredDuringSchedulingIgnoredDuringExecution`.
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution", deserialize_with = "nulls::list")]
+    pub preferred: Vec<WeightedPodAffinityTerm>,
+}
+
+/// `PodAffinityTerm`. Its `matchLabelKeys` are folded into the selector by the API server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct PodAffinityTerm {
+    pub label_selector: Option<LabelSelector>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub namespaces: Vec<String>,
+    pub namespace_selector: Option<LabelSelector>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub topology_key: String,
+}
+
+/// `WeightedPodAffinityTerm`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct WeightedPodAffinityTerm {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub weight: i32,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub pod_affinity_term: PodAffinityTerm,
+}
+
+/// `TopologySpreadConstraint`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct TopologySpreadConstraint {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub max_skew: i32,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub topology_key: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub when_unsatisfiable: String,
+    pub label_selector: Option<LabelSelector>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub match_label_keys: Vec<String>,
+    pub min_domains: Option<i32>,
+    pub node_affinity_policy: Option<String>,
+    pub node_taints_policy: Option<String>,
+}
+
+/// `PodStatus`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct PodStatus {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub phase: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub nominated_node_name: String,
+    #[serde(deserialize_with = "nulls::list")]
+    pub conditions: Vec<PodCondition>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+    pub resources: Option<Requests>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub allocated_resources: ResourceList,
+}
+
+/// `PodCondition`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct PodCondition {
+    #[serde(rename = "type", deserialize_with = "nulls::or_default")]
+    pub kind: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub status: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub reason: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub message: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub last_transition_time: String,
+}
+
+/// `ContainerStatus`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct ContainerStatus {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub name: String,
+    pub resources: Option<Requests>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub allocated_resources: ResourceList,
+}
+
+/// `NodeSpec`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct NodeSpec {
+    #[serde(deserialize_with = "nulls::list")]
+    pub taints: Vec<Taint>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub unschedulable: bool,
+}
+
+/// `Taint`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct Taint {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub key: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub value: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub effect: String,
+}
+
+/// `NodeStatus`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct NodeStatus {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub allocatable: ResourceList,
+    #[serde(deserialize_with = "nulls::list")]
+    pub images: Vec<ContainerImage>,
+}
+
+/// `ContainerImage`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct ContainerImage {
+    #[serde(deserialize_with = "nulls::list")]
+    pub names: Vec<String>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub size_bytes: i64,
+}

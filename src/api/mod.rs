@@ -1,0 +1,226 @@
+//! Lean types of the API objects the scheduler reads: the only way in, for watches, lists and files alike.
+//!
+//! They hold what a decision reads and skip the rest unseen. An object that upstream's decoder would refuse does not
+//! fail the list it stands in: it arrives with its name and the reason, to be reported and skipped. What is written to
+//! the API server uses k8s-openapi's types instead.
+
+pub mod apps;
+pub mod core;
+pub mod meta;
+mod nulls;
+mod object;
+mod place;
+
+pub use apps::{ReplicaSet, StatefulSet};
+pub use core::{Namespace, Node, Pod, ReplicationController, Service};
+pub use object::{FileError, NotRead, Object, read};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::Metadata;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt::{self, Debug};
+
+/// What is known of a kind when the program is built.
+pub trait Kind: Clone + Debug + Send + Sync + 'static {
+    /// `kind`.
+    const KIND: &'static str;
+    /// The group of `apiVersion`.
+    const GROUP: &'static str;
+    /// The version of `apiVersion`.
+    const VERSION: &'static str;
+    /// The resource, as it stands in paths.
+    const PLURAL: &'static str;
+    /// Whether objects are in namespaces.
+    type Scope;
+    /// What is read of `spec`.
+    type Spec: DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
+    /// What is read of `status`.
+    type Status: DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $group:literal, $version:literal, $kind:literal, $plural:literal, $scope:ident, $spec:ty, $status:ty;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub enum $name {}
+
+        impl $crate::api::Kind for $name {
+            const GROUP: &'static str = $group;
+            const VERSION: &'static str = $version;
+            const KIND: &'static str = $kind;
+            const PLURAL: &'static str = $plural;
+            type Scope = kinds!(@$scope);
+            type Spec = $spec;
+            type Status = $status;
+        }
+    )*};
+    (@namespaced) => { k8s_openapi::NamespaceResourceScope };
+    (@cluster) => { k8s_openapi::ClusterResourceScope };
+}
+use kinds;
+
+/// A part of an object of which nothing is read.
+#[derive(Clone, Debug, Default)]
+pub struct Ignored;
+
+impl<'de> Deserialize<'de> for Ignored {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(from).map(|_| Self)
+    }
+}
+
+/// An object as it came from the API server or a file, whole or malformed.
+#[derive(Clone, Debug)]
+pub struct Received<K: Kind> {
+    /// The part of its metadata that is read; of a malformed object what could be made out.
+    pub metadata: ObjectMeta,
+    content: Result<Content<K>, Box<str>>,
+}
+
+/// Spec and status of an object.
+#[derive(Clone, Debug)]
+pub struct Content<K: Kind> {
+    /// `spec`.
+    pub spec: K::Spec,
+    /// `status`.
+    pub status: K::Status,
+}
+
+/// An object that upstream's decoder would refuse; to be reported and skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its namespace; empty where there is none.
+    pub namespace: String,
+    /// Its name; empty where none could be made out.
+    pub name: String,
+    /// Which field, and what is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name, reason } = self;
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        write!(f, "{kind} {namespace}{slash}{name} is malformed: {reason}")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl<K: Kind> Received<K> {
+    /// Spec and status.
+    ///
+    /// # Errors
+    /// When the object is malformed.
+    pub fn content(&self) -> Result<&Content<K>, Malformed> {
+        self.content.as_ref().map_err(|reason| self.malformed(reason))
+    }
+
+    /// A report that this object is malformed.
+    pub fn malformed(&self, reason: impl fmt::Display) -> Malformed {
+        Malformed {
+            kind: K::KIND,
+            namespace: self.namespace().to_owned(),
+            name: self.name().to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// `metadata.name`; empty when absent.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// `metadata.namespace`; empty when absent.
+    pub fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn read(json: &str) -> Self {
+        match serde_json::from_str::<Wire<K::Spec, K::Status>>(json) {
+            Ok(Wire { metadata, spec, status }) => {
+                Self { metadata: metadata.into(), content: Ok(Content { spec, status }) }
+            }
+            Err(error) => {
+                let reason = place::describe(json, &error);
+                Self { metadata: salvage(json), content: Err(reason.into()) }
+            }
+        }
+    }
+}
+
+/// What can be made out of the metadata of a malformed object: enough to name it and to go on watching.
+fn salvage(json: &str) -> ObjectMeta {
+    let object: Value = serde_json::from_str(json).unwrap_or_default();
+    let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+    ObjectMeta {
+        name: text("name"),
+        namespace: text("namespace"),
+        uid: text("uid"),
+        resource_version: text("resourceVersion"),
+        ..ObjectMeta::default()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, bound(deserialize = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default"))]
+struct Wire<S, T> {
+    #[serde(deserialize_with = "nulls::or_default")]
+    metadata: Metadata,
+    #[serde(deserialize_with = "nulls::or_default")]
+    spec: S,
+    #[serde(deserialize_with = "nulls::or_default")]
+    status: T,
+}
+
+impl<S: Default, T: Default> Default for Wire<S, T> {
+    fn default() -> Self {
+        Self { metadata: Metadata::default(), spec: S::default(), status: T::default() }
+    }
+}
+
+impl<'de, K: Kind> Deserialize<'de> for Received<K> {
+    /// Fails only where the text is no JSON at all.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        // Held as text for a moment: a typed decoder that fails cannot say where the object ends.
+        Ok(Self::read(Box::<RawValue>::deserialize(from)?.get()))
+    }
+}
+
+impl<K: Kind> kube::Resource for Received<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests;

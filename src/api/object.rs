@@ -1,0 +1,120 @@
+//! Objects whose kind only their own fields tell: from files, records and vectors.
+
+use super::{Namespace, Node, Pod, ReplicaSet, ReplicationController, Service, StatefulSet};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// An object of one of the kinds the scheduler reads.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// `v1 Pod`.
+    Pod(Box<Pod>),
+    /// `v1 Node`.
+    Node(Box<Node>),
+    /// `v1 Namespace`.
+    Namespace(Box<Namespace>),
+    /// `v1 Service`.
+    Service(Box<Service>),
+    /// `v1 ReplicationController`.
+    ReplicationController(Box<ReplicationController>),
+    /// `apps/v1 ReplicaSet`.
+    ReplicaSet(Box<ReplicaSet>),
+    /// `apps/v1 StatefulSet`.
+    StatefulSet(Box<StatefulSet>),
+}
+
+/// An object of a kind that is not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{api_version} {kind} {name} is of a kind that is not read")]
+pub struct NotRead {
+    /// `apiVersion`; `?` when absent.
+    pub api_version: String,
+    /// `kind`; `?` when absent.
+    pub kind: String,
+    /// `metadata.name`; `?` when absent.
+    pub name: String,
+}
+
+/// Why a file cannot be read as objects.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is no JSON.
+    #[error("not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It is no YAML.
+    #[error("not YAML: {0}")]
+    Yaml(#[from] Box<serde_saphyr::Error>),
+}
+
+impl Object {
+    /// Reads an object by its `apiVersion` and `kind`. A malformed one is read too, and says so when it is converted.
+    ///
+    /// # Errors
+    /// When the kind is not one the scheduler reads.
+    pub fn from_value(value: Value) -> Result<Self, NotRead> {
+        let field = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+        let (api_version, kind) = (field(&value["apiVersion"]), field(&value["kind"]));
+        Ok(match (api_version.as_str(), kind.as_str()) {
+            ("v1", "Pod") => Self::Pod(decode(value)),
+            ("v1", "Node") => Self::Node(decode(value)),
+            ("v1", "Namespace") => Self::Namespace(decode(value)),
+            ("v1", "Service") => Self::Service(decode(value)),
+            ("v1", "ReplicationController") => Self::ReplicationController(decode(value)),
+            ("apps/v1", "ReplicaSet") => Self::ReplicaSet(decode(value)),
+            ("apps/v1", "StatefulSet") => Self::StatefulSet(decode(value)),
+            _ => return Err(NotRead { name: field(&value["metadata"]["name"]), api_version, kind }),
+        })
+    }
+}
+
+fn decode<T: DeserializeOwned>(value: Value) -> Box<T> {
+    Box::new(serde_json::from_value(value).expect("a value is JSON, and malformed objects are read too"))
+}
+
+/// Reads a file of objects: YAML documents or JSON values one after the other. Items of lists stand for themselves.
+///
+/// # Errors
+/// When the file is neither.
+pub fn read(text: &str) -> Result<Vec<Result<Object, NotRead>>, FileError> {
+    let documents: Vec<Value> = if text.trim_start().starts_with('{') {
+        serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>()?
+    } else {
+        serde_saphyr::from_multiple_with_options(text, yaml_options()).map_err(Box::new)?
+    };
+    Ok(documents.into_iter().flat_map(items).map(Object::from_value).collect())
+}
+
+/// The items of a list (`v1 List`, `v1 PodList`, ...) or the object itself.
+fn items(document: Value) -> Vec<Value> {
+    match document {
+        Value::Object(mut fields) if fields.get("items").is_some_and(Value::is_array) => {
+            let kind = fields.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
+            let kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
+            let api_version = fields.get("apiVersion").cloned();
+            let Some(Value::Array(mut items)) = fields.remove("items") else { return Vec::new() };
+            // The API server names the kind of the items of a typed list only once, at the list.
+            for item in items.iter_mut().filter_map(Value::as_object_mut) {
+                if let (Some(kind), Some(api_version)) = (&kind, &api_version) {
+                    item.entry("kind").or_insert_with(|| kind.as_str().into());
+                    item.entry("apiVersion").or_insert_with(|| api_version.clone());
+                }
+            }
+            items
+        }
+        other => vec![other],
+    }
+}
+
+/// The YAML reader's limits guard against hostile documents; a file of a whole cluster is large and the operator's own.
+/// Limits on aliases stay.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_documents: usize::MAX,
+            max_nodes: usize::MAX,
+            max_events: usize::MAX,
+            max_total_scalar_bytes: usize::MAX,
+        },
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
+    }
+}
