@@ -10,6 +10,7 @@ mod families;
 mod labels;
 mod process;
 mod profile;
+pub mod rest;
 mod text;
 mod watch;
 

@@ -167,11 +167,13 @@ impl Scheduler {
             if let Some(effect) = self.release(now) {
                 return Step::Effect(effect);
             }
+            if self.ask_again(now) {
+                continue;
+            }
             if self.lists.awaited().next().is_some() {
                 return Step::Idle { wake_at: None };
             }
             self.queue.tick(now);
-            self.ask_again(now);
             // With a binding held back for lack of credit, the next decision would only be staler when it leaves.
             if self.outbox.has_room() && self.attempt(now, probe) {
                 continue;

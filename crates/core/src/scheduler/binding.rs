@@ -33,7 +33,7 @@ enum Phase {
     InFlight,
     /// Of unknown outcome; to be asked about at the time given.
     Unknown { ask_at: Time, pause: Duration },
-    /// Asked about, not answered.
+    /// Asked about, or about to be, and not answered.
     Asked { pause: Duration },
 }
 
@@ -127,24 +127,25 @@ impl Scheduler {
     }
 
     fn release_question(&mut self, uid: &str) -> Option<Effect> {
-        let binding = self.bindings.get_mut(uid)?;
-        let Phase::Unknown { pause, .. } = binding.phase else { return None };
-        binding.phase = Phase::Asked { pause };
+        let binding = self.bindings.get(uid)?;
+        let Phase::Asked { .. } = binding.phase else { return None };
         let pod = Arc::clone(&binding.queued.pod);
         Some(Effect::Settle { pod: self.pod_ref(&pod) })
     }
 
-    /// Asks about the bindings of unknown outcome whose time has come.
-    pub(super) fn ask_again(&mut self, now: Time) {
-        let mut due: Vec<_> =
-            self.questions().filter(|&(at, _)| at <= now).map(|(_, uid)| uid.clone()).collect();
+    /// Asks about the bindings of unknown outcome whose time has come; whether there were any.
+    pub(super) fn ask_again(&mut self, now: Time) -> bool {
+        let mut due: Vec<_> = self.questions().filter(|&(at, _)| at <= now).map(|(_, uid)| uid.clone()).collect();
         due.sort_unstable();
+        let any = !due.is_empty();
         for uid in due {
-            let question = Outgoing::Settle(uid);
-            if !self.outbox.is_waiting(&question) {
-                self.outbox.push_bind(question);
+            let binding = self.bindings.get_mut(&uid).expect("only known bindings are asked about");
+            if let Phase::Unknown { pause, .. } = binding.phase {
+                binding.phase = Phase::Asked { pause };
+                self.outbox.push_bind(Outgoing::Settle(uid));
             }
         }
+        any
     }
 
     /// When the next binding of unknown outcome is to be asked about.

@@ -60,11 +60,6 @@ impl Outbox {
         self.bind.push_back(outgoing);
     }
 
-    /// Whether the entry waits in the bind lane.
-    pub(super) fn is_waiting(&self, outgoing: &Outgoing) -> bool {
-        self.bind.contains(outgoing)
-    }
-
     /// Queues a patch. A newer one takes the place of one that still waits.
     pub(super) fn push_patch(&mut self, patch: StatusPatch) {
         let uid = patch.pod.uid.clone();

@@ -99,6 +99,8 @@ pub(crate) fn pod(tables: &mut Tables, words: &[&str]) -> Arc<PodInfo> {
             "ns" => pod.namespace(value),
             "nominated" => pod.nominated(value),
             "deleting" => pod.deleting(),
+            "scheduler" => pod.scheduler(value),
+            "said" => pod.said(&value.replace('_', " ")),
             "gate" => pod.gate(value),
             "priority" => pod.priority(value.parse().expect("a priority")),
             "containers" => pod.containers(value.parse().expect("a number of containers")),

@@ -60,17 +60,15 @@ impl World {
             self.nodes.push(node.name);
         }
         self.cache.apply_node(node);
-        self.cache.refresh();
     }
 
     /// Counts a pod on the node that its `node_name` says.
     pub(crate) fn place(&mut self, pod: &Arc<PodInfo>) {
         let node = pod.node_name.expect("a placed pod says where: on=<node>");
         self.cache.place(pod, node, PodState::Added);
-        self.cache.refresh();
     }
 
-    /// The cluster as plugins see it.
+    /// The cluster as plugins see it. What nodes know of images is as of the last `cache.refresh()`.
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         self.cache.snapshot(&self.tables)
     }

@@ -5,7 +5,7 @@ use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::TaintEffect;
 use supercargo_core::pod::{
     Controller, ControllerKind, HostPort, PodAffinity, PodAffinityTerm, PodInfo, PreferredNodeTerm,
-    SpreadConstraint, Toleration, TolerationOperator, WeightedPodAffinityTerm,
+    ScheduledCondition, SpreadConstraint, Toleration, TolerationOperator, WeightedPodAffinityTerm,
 };
 use supercargo_core::resources::{PodResources, Resources};
 use supercargo_core::selector::{NodeSelectorTerm, RequiredNodeAffinity};
@@ -94,6 +94,22 @@ impl<'t> PodBuilder<'t> {
 
     pub(crate) fn priority(mut self, priority: i32) -> Self {
         self.pod.priority = priority;
+        self
+    }
+
+    pub(crate) fn scheduler(mut self, name: &str) -> Self {
+        self.pod.scheduler_name = self.tables.symbol(name);
+        self
+    }
+
+    /// The pod's condition PodScheduled=False, reason Unschedulable, with this message.
+    pub(crate) fn said(mut self, message: &str) -> Self {
+        self.pod.scheduled = Some(ScheduledCondition {
+            status: "False".into(),
+            reason: "Unschedulable".into(),
+            message: message.into(),
+            last_transition_time: "2026-01-01T00:00:00Z".into(),
+        });
         self
     }
 

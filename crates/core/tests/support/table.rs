@@ -114,6 +114,7 @@ fn table(input: &[&str], with: &[&str], plugins: PluginsByWord<'_>) -> String {
         }
     }
     assert!(!pods.is_empty(), "a table schedules at least one pod:\n{}", input.join("\n"));
+    world.cache.refresh();
     let said = |pod| decide(&world, &chosen, pod);
     match pods.as_slice() {
         [pod] => said(pod),

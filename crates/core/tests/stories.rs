@@ -1,0 +1,253 @@
+//! Stories: whole behaviours of the engine as script and transcript. A script line that starts with `>` is something
+//! that happens; the lines below it are what the engine does about it. `UPDATE_EXPECT=1` writes the transcripts anew.
+//!
+//! ```text
+//! == a pod is placed, and bound when the API server says so
+//! > node a cpu=4
+//! > pod p cpu=1
+//! placed default/p on a (1 of 1 nodes)
+//! bind default/p to a
+//! > accepted p
+//! record Normal Scheduled Binding: Successfully assigned default/p to a
+//! bound default/p to a
+//! ```
+//!
+//! The clock starts at `at 100.2` and moves only by `at SECONDS`. All lists are complete and credit is plenty, unless the
+//! first line is `> bare`. Nodes and pods are words of the cluster language.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::effect::{Effect, Lane};
+use supercargo_core::event::{BindOutcome, Event, Found, Kind, ObjectKey};
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::report::Outcome;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::time::Time;
+use support::language;
+
+#[test]
+fn a_pod_goes_its_way() {
+    check("way.txt");
+}
+
+#[test]
+fn what_does_not_fit_waits_for_what_may_help() {
+    check("waiting.txt");
+}
+
+#[test]
+fn bindings_that_go_wrong_lose_nothing() {
+    check("binding.txt");
+}
+
+#[test]
+fn lists_and_credits_keep_the_pipe_safe() {
+    check("pipe.txt");
+}
+
+struct Story {
+    scheduler: Scheduler,
+    now: Time,
+    told: String,
+}
+
+impl Story {
+    fn new(bare: bool) -> Self {
+        let now = Time::from_nanos(100_200_000_000);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let mut story = Self { scheduler: Scheduler::new(config, now), now, told: String::new() };
+        if !bare {
+            for kind in Kind::ALL {
+                story.handle(Event::ListBegan(kind));
+                story.handle(Event::ListEnded(kind));
+            }
+            for lane in Lane::ALL {
+                story.handle(Event::Credits { lane, count: 1_000 });
+            }
+        }
+        story
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+    }
+
+    fn run(&mut self) {
+        for _ in 0..1_000 {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { .. } => return,
+                Step::Effect(effect) => self.tell_effect(&effect),
+                Step::Report(report) => {
+                    let pod = format!("{}/{}", report.pod.namespace, report.pod.name);
+                    let line = match &report.outcome {
+                        Outcome::Placed { node, nodes, feasible } => {
+                            format!("placed {pod} on {node} ({feasible} of {nodes} nodes)")
+                        }
+                        Outcome::Unschedulable { message, rejectors } => {
+                            format!("unschedulable {pod}, attempt {}: {message} {rejectors:?}", report.attempt)
+                        }
+                        Outcome::Error { message } => format!("error {pod}, attempt {}: {message}", report.attempt),
+                        Outcome::Skipped => format!("skipped {pod}"),
+                        Outcome::Bound { node } => format!("bound {pod} to {node}"),
+                        Outcome::BindFailed { message } => format!("bind failed {pod}: {message}"),
+                    };
+                    let _ = writeln!(self.told, "{line}");
+                }
+            }
+        }
+        panic!("the engine does not come to rest");
+    }
+
+    fn tell_effect(&mut self, effect: &Effect) {
+        let line = match effect {
+            Effect::Bind { pod, node } => format!("bind {}/{} to {node}", pod.namespace, pod.name),
+            Effect::Settle { pod } => format!("settle {}/{}", pod.namespace, pod.name),
+            Effect::Patch(patch) => format!(
+                "patch {}/{} {} (since {}): {}",
+                patch.pod.namespace,
+                patch.pod.name,
+                patch.condition.reason,
+                patch.condition.since.as_deref().unwrap_or("now"),
+                patch.condition.message
+            ),
+            Effect::Record(record) => format!(
+                "record {} {} {}: {}",
+                record.severity.as_str(),
+                record.reason,
+                record.action,
+                record.note
+            ),
+        };
+        let _ = writeln!(self.told, "{line}");
+    }
+
+    /// Carries out what follows a `>`.
+    fn act(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (verb, rest) = words.split_first().expect("a line says something");
+        let text = || rest[1..].join(" ");
+        match *verb {
+            "bare" => {}
+            "at" => {
+                let seconds: f64 = rest[0].parse().expect("a time");
+                self.now = Time::from_nanos((seconds * 1e9) as u64);
+            }
+            "node" => {
+                let node = language::node(self.scheduler.tables(), rest);
+                self.handle(Event::NodeApplied(Box::new(Arc::unwrap_or_clone(node))));
+            }
+            "pod" => {
+                let pod = language::pod(self.scheduler.tables(), rest);
+                self.handle(Event::PodApplied(Box::new(Arc::unwrap_or_clone(pod))));
+            }
+            "gone" => {
+                let key = self.key(rest[0], rest[1]);
+                self.handle(Event::Gone(key));
+            }
+            "unreadable" => {
+                let key = self.key(rest[0], rest[1]);
+                self.handle(Event::Unreadable(key));
+            }
+            "accepted" => self.answer(rest[0], BindOutcome::Accepted),
+            "refused" => self.answer(rest[0], BindOutcome::Refused { message: text() }),
+            "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),
+            "found" => {
+                let found = match rest[1] {
+                    "unbound" => Found::Unbound,
+                    "gone" => Found::Gone,
+                    "no-answer" => Found::NoAnswer,
+                    node => Found::Bound(node.to_owned()),
+                };
+                self.handle(Event::Settled { uid: rest[0].into(), found });
+            }
+            "list" => self.handle(Event::ListBegan(kind(rest[0]))),
+            "listed" => self.handle(Event::ListEnded(kind(rest[0]))),
+            "list-all" => {
+                for kind in Kind::ALL {
+                    self.handle(Event::ListBegan(kind));
+                    self.handle(Event::ListEnded(kind));
+                }
+            }
+            "credit" => {
+                let lane = Lane::ALL.into_iter().find(|l| l.as_str() == rest[0]).expect("a lane");
+                self.handle(Event::Credits { lane, count: rest[1].parse().expect("a number") });
+            }
+            "show" => self.show(),
+            other => panic!("nobody knows how to {other}"),
+        }
+    }
+
+    fn key(&mut self, kind: &str, name: &str) -> ObjectKey {
+        match kind {
+            "pod" => ObjectKey::Pod(name.into()),
+            "node" => ObjectKey::Node(self.scheduler.tables().symbol(name)),
+            other => panic!("nobody knows the kind {other}"),
+        }
+    }
+
+    fn answer(&mut self, pod: &str, outcome: BindOutcome) {
+        self.handle(Event::BindFinished { uid: pod.into(), outcome });
+    }
+
+    fn show(&mut self) {
+        let stats = self.scheduler.stats();
+        let mut waiting: Vec<String> = self
+            .scheduler
+            .queue()
+            .waiting()
+            .map(|(place, queued)| format!("{} in {}", queued.pod.name, place.as_str()))
+            .collect();
+        waiting.sort();
+        let _ = writeln!(
+            self.told,
+            "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}",
+            stats.cache.pods, stats.cache.assumed_pods, stats.bindings
+        );
+    }
+}
+
+fn kind(name: &str) -> Kind {
+    Kind::ALL.into_iter().find(|k| k.as_str() == name).expect("a kind")
+}
+
+fn check(file: &str) {
+    let path = format!("{}/tests/stories/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut actual = String::new();
+    let mut story = Story::new(false);
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.starts_with("== ") {
+            let bare = lines.peek() == Some(&"> bare");
+            story = Story::new(bare);
+        }
+        if let Some(action) = line.strip_prefix("> ") {
+            let _ = writeln!(actual, "{line}");
+            story.act(action);
+            // What happens at one moment happens before the engine moves.
+            if lines.peek().is_none_or(|next| *next != "> and") {
+                story.run();
+                actual.push_str(&std::mem::take(&mut story.told));
+            } else {
+                lines.next();
+                let _ = writeln!(actual, "> and");
+            }
+        } else if line.is_empty() || line.starts_with("== ") || line.starts_with('#') {
+            let _ = writeln!(actual, "{line}");
+        }
+    }
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &actual).unwrap_or_else(|error| panic!("{path}: {error}"));
+    } else {
+        let differing = text.lines().zip(actual.lines()).find(|(e, a)| e != a);
+        assert!(
+            text == actual,
+            "{path} tells another story, first at {differing:?}; UPDATE_EXPECT=1 rewrites it:\n{actual}"
+        );
+    }
+}
