@@ -2,7 +2,145 @@
 
 mod support;
 
-use support::World;
+#[path = "node_plugins/hints.rs"]
+mod hints;
+#[path = "node_plugins/laws.rs"]
+mod laws;
+
+use supercargo_core::intern::Tables;
+use supercargo_core::plugins::image_locality::ImageLocality;
+use supercargo_core::plugins::node_affinity::{NodeAffinity, NodeAffinityArgs};
+use supercargo_core::plugins::node_name::NodeName;
+use supercargo_core::plugins::node_ports::NodePorts;
+use supercargo_core::plugins::node_resources::{
+    NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocationArgs, NodeResourcesFit,
+    NodeResourcesFitArgs, ResourceSpec, ScoringStrategy, ShapePoint,
+};
+use supercargo_core::plugins::node_unschedulable::NodeUnschedulable;
+use supercargo_core::plugins::taint_toleration::TaintToleration;
+use supercargo_core::pod::PreferredNodeTerm;
+use support::{Plugins, World, language, table};
+
+/// `Name`, `filter:Name`, `score:Name`, each with arguments in brackets joined by `+`.
+fn plugins(word: &str, tables: &mut Tables, to: &mut Plugins) {
+    let (point, word) =
+        word.split_once(':').filter(|(p, _)| ["filter", "score"].contains(p)).unwrap_or(("", word));
+    let (name, args) = word.trim_end_matches(')').split_once('(').unwrap_or((word, ""));
+    let args: Vec<&str> = args.split('+').filter(|arg| !arg.is_empty()).collect();
+    let (filter, score) = (point != "score", point != "filter");
+    match name {
+        "NodeUnschedulable" => to.filter(NodeUnschedulable),
+        "NodeName" => to.filter(NodeName),
+        "NodePorts" => to.filter(NodePorts),
+        "ImageLocality" => to.score(ImageLocality),
+        "TaintToleration" => both(TaintToleration, filter, score, to),
+        "NodeAffinity" => both(NodeAffinity::new(affinity_args(&args, tables)), filter, score, to),
+        "NodeResourcesFit" => both(NodeResourcesFit::new(fit_args(&args)), filter, score, to),
+        "NodeResourcesBalancedAllocation" => {
+            let mut chosen = NodeResourcesBalancedAllocationArgs::default();
+            if !args.is_empty() {
+                chosen.resources = args.iter().map(|arg| resource(arg, 1)).collect();
+            }
+            to.score(NodeResourcesBalancedAllocation::new(chosen));
+        }
+        other => panic!("no plugin {other:?} here"),
+    }
+}
+
+fn both<P>(plugin: P, filter: bool, score: bool, to: &mut Plugins)
+where
+    P: supercargo_core::framework::FilterPlugin + supercargo_core::framework::ScorePlugin + Clone + 'static,
+{
+    if filter {
+        to.filter(plugin.clone());
+    }
+    if score {
+        to.score(plugin);
+    }
+}
+
+fn affinity_args(args: &[&str], tables: &mut Tables) -> NodeAffinityArgs {
+    let (mut required, mut preferred) = (Vec::new(), Vec::new());
+    for arg in args {
+        match arg.split_once('=').expect("require=term or prefer=weight/term") {
+            ("require", term) => required.push(language::node_term(tables, term)),
+            ("prefer", term) => {
+                let (weight, term) = term.split_once('/').expect("prefer=weight/term");
+                let term = language::node_term(tables, term);
+                preferred.push(PreferredNodeTerm { weight: weight.parse().expect("a weight"), term });
+            }
+            _ => panic!("NodeAffinity has no argument {arg:?}"),
+        }
+    }
+    let added_required = (!required.is_empty()).then(|| required.into());
+    NodeAffinityArgs { added_required, added_preferred: preferred.into() }
+}
+
+fn fit_args(args: &[&str]) -> NodeResourcesFitArgs {
+    let mut chosen = NodeResourcesFitArgs::default();
+    let mut resources = Vec::new();
+    for arg in args {
+        match arg.split_once('=').unwrap_or((arg, "")) {
+            ("LeastAllocated", _) => chosen.strategy = ScoringStrategy::LeastAllocated,
+            ("MostAllocated", _) => chosen.strategy = ScoringStrategy::MostAllocated,
+            ("RequestedToCapacityRatio", points) => {
+                let points = points.split(',').map(|point| {
+                    let (utilization, score) = point.split_once(':').expect("utilization:score");
+                    let [utilization, score] = [utilization, score].map(|n| n.parse().expect("a number"));
+                    ShapePoint { utilization, score }
+                });
+                chosen.strategy = ScoringStrategy::RequestedToCapacityRatio(points.collect());
+            }
+            ("ignore", name) => chosen.ignored_resources.push(name.into()),
+            ("ignore-group", name) => chosen.ignored_resource_groups.push(name.into()),
+            ("none", _) => chosen.resources.clear(),
+            (name, weight) => resources.push(resource(name, weight.parse().expect("a weight"))),
+        }
+    }
+    if !resources.is_empty() {
+        chosen.resources = resources;
+    }
+    chosen
+}
+
+fn resource(name: &str, weight: i64) -> ResourceSpec {
+    ResourceSpec { name: name.into(), weight }
+}
+
+#[test]
+fn node_resources_fit_filters_as_upstream() {
+    table::check_file("node_resources_fit.txt", &plugins);
+}
+
+#[test]
+fn node_resources_fit_scores_as_upstream() {
+    table::check_file("node_resources_score.txt", &plugins);
+}
+
+#[test]
+fn balanced_allocation_scores_as_upstream() {
+    table::check_file("balanced_allocation.txt", &plugins);
+}
+
+#[test]
+fn image_locality_scores_as_upstream() {
+    table::check_file("image_locality.txt", &plugins);
+}
+
+#[test]
+fn node_affinity_judges_as_upstream() {
+    table::check_file("node_affinity.txt", &plugins);
+}
+
+#[test]
+fn taints_cordons_and_names_judge_as_upstream() {
+    table::check_file("taints.txt", &plugins);
+}
+
+#[test]
+fn node_ports_filters_as_upstream() {
+    table::check_file("node_ports.txt", &plugins);
+}
 
 #[test]
 fn the_language_says_what_the_builders_say() {
@@ -26,4 +164,25 @@ fn the_language_says_what_the_builders_say() {
         .select("topology.kubernetes.io/zone", "z1")
         .build();
     assert_eq!(told, built);
+}
+
+#[test]
+fn a_node_that_did_not_change_keeps_an_older_count_of_its_images() {
+    let mut world = World::new();
+    let score = |world: &mut World| {
+        let pod = world.pod_from("x image=i:latest");
+        let mut chosen = Plugins::default();
+        chosen.score(ImageLocality);
+        support::run::decide(world, &chosen, &pod)
+    };
+    for name in ["a", "b"] {
+        let node = world.node_from(&format!("{name} image=i:latest@1000Mi"));
+        world.add_node(&node);
+        world.cache.refresh();
+    }
+    assert!(score(&mut world).ends_with("ImageLocality: a 48 b 100\n"), "a still counts itself alone");
+    let touch = world.pod_from("p on=a");
+    world.place(&touch);
+    world.cache.refresh();
+    assert!(score(&mut world).ends_with("ImageLocality: a 100 b 100\n"));
 }

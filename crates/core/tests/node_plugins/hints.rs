@@ -1,0 +1,225 @@
+//! Which events wake a pod that a plugin rejected (`machinery.md` 1.10 and 1.13).
+
+use crate::support::World;
+use std::sync::Arc;
+use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
+use supercargo_core::node::NodeInfo;
+use supercargo_core::plugins::node_affinity::{NodeAffinity, NodeAffinityArgs};
+use supercargo_core::plugins::node_name::NodeName;
+use supercargo_core::plugins::node_ports::NodePorts;
+use supercargo_core::plugins::node_resources::{NodeResourcesFit, NodeResourcesFitArgs};
+use supercargo_core::plugins::node_unschedulable::NodeUnschedulable;
+use supercargo_core::plugins::scheduling_gates;
+use supercargo_core::plugins::taint_toleration::TaintToleration;
+use supercargo_core::pod::PodInfo;
+
+/// Asks a plugin about a pod and events, all in words of the cluster language.
+struct Case<P> {
+    world: World,
+    plugin: P,
+    pod: Arc<PodInfo>,
+}
+
+impl<P: FilterPlugin> Case<P> {
+    fn new(plugin: P, pod: &str) -> Self {
+        let mut world = World::new();
+        let pod = world.pod_from(pod);
+        Self { world, plugin, pod }
+    }
+
+    fn queues(&self, event: ClusterEvent<'_>) -> bool {
+        self.plugin.hint(&event, &self.pod, self.world.snapshot()) == Hint::Queue
+    }
+
+    fn on_node(&mut self, action: NodeAction, old: Option<&str>, new: Option<&str>) -> bool {
+        let old: Option<Arc<NodeInfo>> = old.map(|words| self.world.node_from(words));
+        let new: Option<Arc<NodeInfo>> = new.map(|words| self.world.node_from(words));
+        self.queues(ClusterEvent::Node { action, old: old.as_deref(), new: new.as_deref() })
+    }
+
+    fn on_node_add(&mut self, node: &str) -> bool {
+        self.on_node(NodeAction::Add, None, Some(node))
+    }
+
+    fn on_node_change(&mut self, action: NodeAction, old: &str, new: &str) -> bool {
+        self.on_node(action, Some(old), Some(new))
+    }
+
+    fn on_pod(&mut self, action: PodAction, old: Option<&str>, new: Option<&str>) -> bool {
+        let [old, new] = [old, new].map(|words| words.map(|words| self.world.pod_from(words)));
+        self.queues(ClusterEvent::AssignedPod { action, old: old.as_deref(), new: new.as_deref() })
+    }
+
+    fn on_own(&mut self, action: PodAction, new: &str) -> bool {
+        let new = self.world.pod_from(new);
+        self.queues(ClusterEvent::OwnPod { action, old: &self.pod, new: &new })
+    }
+}
+
+#[test]
+fn a_gated_pod_waits_for_its_own_last_gate() {
+    let mut world = World::new();
+    let gated = world.pod_from("x gate=example.com/b gate=example.com/a");
+    let free = world.pod_from("x");
+    let rejection = scheduling_gates::pre_enqueue(&gated, &world.tables).expect("it has gates");
+    assert_eq!(rejection.message(), "waiting for scheduling gates: [example.com/b example.com/a]");
+    assert_eq!(rejection.code.as_str(), "UnschedulableAndUnresolvable");
+    assert_eq!(scheduling_gates::pre_enqueue(&free, &world.tables), None);
+
+    let own = |action| ClusterEvent::OwnPod { action, old: &gated, new: &free };
+    assert_eq!(scheduling_gates::hint(&own(PodAction::UpdateGatesEliminated)), Hint::Queue);
+    assert_eq!(scheduling_gates::hint(&own(PodAction::UpdateLabel)), Hint::Skip);
+    let other = ClusterEvent::AssignedPod {
+        action: PodAction::UpdateGatesEliminated,
+        old: Some(&gated),
+        new: Some(&free),
+    };
+    assert_eq!(scheduling_gates::hint(&other), Hint::Skip);
+}
+
+#[test]
+fn a_cordon_that_ends_or_a_toleration_for_it_wakes() {
+    let mut case = Case::new(NodeUnschedulable, "x");
+    assert!(case.on_node_add("a"));
+    assert!(!case.on_node_add("a unschedulable"));
+    assert!(case.on_node_change(NodeAction::UpdateTaint, "a unschedulable", "a"));
+    assert!(!case.on_node_change(NodeAction::UpdateTaint, "a taint=k:NoSchedule", "a"));
+    assert!(!case.on_node_change(NodeAction::UpdateTaint, "a", "a unschedulable"));
+    assert!(!case.on_node_change(NodeAction::UpdateLabel, "a unschedulable", "a zone=z1"));
+    assert!(case.on_own(PodAction::UpdateToleration, "x tolerate=*"));
+    assert!(!case.on_own(PodAction::UpdateToleration, "x tolerate=k"));
+}
+
+#[test]
+fn any_new_node_wakes_a_pod_that_names_its_node() {
+    let mut case = Case::new(NodeName, "x on=a");
+    assert!(case.on_node_add("b"));
+    assert!(case.on_node_change(NodeAction::UpdateTaint, "b", "b taint=k:NoSchedule"));
+    assert!(!case.on_node_change(NodeAction::UpdateLabel, "b", "b zone=z1"));
+    assert!(!case.on_node(NodeAction::Delete, Some("b"), None));
+}
+
+#[test]
+fn taints_that_become_tolerable_wake() {
+    let mut case = Case::new(TaintToleration, "x tolerate=mine");
+    assert!(case.on_node_add("a taint=mine:NoSchedule"));
+    assert!(!case.on_node_add("a taint=other:NoSchedule"));
+    assert!(case.on_node_add("a taint=other:PreferNoSchedule"));
+    let tainted = "a taint=other:NoExecute taint=mine:NoSchedule";
+    assert!(case.on_node_change(NodeAction::UpdateTaint, tainted, "a taint=mine:NoSchedule"));
+    assert!(!case.on_node_change(NodeAction::UpdateTaint, "a taint=mine:NoSchedule", "a"));
+    assert!(!case.on_node_change(NodeAction::UpdateLabel, tainted, "a"));
+    assert!(case.on_own(PodAction::UpdateToleration, "x tolerate=other"));
+    assert!(!case.on_own(PodAction::UpdateLabel, "x tolerate=other"));
+}
+
+#[test]
+fn nodes_that_begin_to_match_wake() {
+    let mut case = Case::new(NodeAffinity::default(), "x require=zone=z1");
+    assert!(case.on_node_add("a zone=z1"));
+    assert!(!case.on_node_add("a zone=z2"));
+    assert!(case.on_node_change(NodeAction::UpdateLabel, "a zone=z2", "a zone=z1"));
+    assert!(!case.on_node_change(NodeAction::UpdateLabel, "a zone=z1", "a zone=z1 label:k=v"));
+    assert!(!case.on_node_change(NodeAction::UpdateAllocatable, "a zone=z2", "a zone=z1"));
+}
+
+#[test]
+fn taint_changes_wake_whoever_waits_for_new_nodes() {
+    let cases: [Box<dyn FilterPlugin>; 4] = [
+        Box::new(NodeName),
+        Box::new(NodeAffinity::default()),
+        Box::new(NodePorts),
+        Box::new(NodeResourcesFit::default()),
+    ];
+    let mut world = World::new();
+    let pod = world.pod_from("x cpu=5 port=80 require=zone=nowhere");
+    let node = world.node_from("a");
+    let event = ClusterEvent::Node { action: NodeAction::UpdateTaint, old: Some(&node), new: Some(&node) };
+    for plugin in cases {
+        assert_eq!(plugin.hint(&event, &pod, world.snapshot()), Hint::Queue, "{}", plugin.name());
+    }
+}
+
+/// Upstream looks only at the pod's own terms before the change, and so leaves this pod waiting for up to five minutes.
+#[test]
+fn a_node_that_begins_to_match_what_the_profile_adds_wakes_too() {
+    let mut world = World::new();
+    let term = crate::support::language::node_term(&mut world.tables, "label=on");
+    let args = NodeAffinityArgs { added_required: Some([term].into()), ..NodeAffinityArgs::default() };
+    let pod = world.pod_from("x select:disk=ssd");
+    let mut case = Case { world, plugin: NodeAffinity::new(args), pod };
+    let (before, after) = ("a label:disk=ssd", "a label:disk=ssd label:label=on");
+    assert!(case.on_node_change(NodeAction::UpdateLabel, before, after));
+    assert!(!case.on_node_change(NodeAction::UpdateLabel, after, before));
+    assert!(!case.on_node_add(before));
+    assert!(case.on_node_add(after));
+}
+
+#[test]
+fn only_the_end_of_a_pod_on_the_same_port_wakes_for_ports() {
+    let mut case = Case::new(NodePorts, "x port=80");
+    assert!(case.on_pod(PodAction::Delete, Some("p on=a port=127.0.0.1:80"), None));
+    assert!(!case.on_pod(PodAction::Delete, Some("p on=a port=81"), None));
+    assert!(!case.on_pod(PodAction::Delete, Some("p on=a"), None));
+    assert!(!case.on_pod(PodAction::Add, None, Some("p on=a port=80")));
+    assert!(case.on_node_add("a"));
+}
+
+#[test]
+fn room_that_opens_wakes_for_resources() {
+    let mut case = Case::new(NodeResourcesFit::default(), "x cpu=2 res:example.com/gpu=1");
+    assert!(case.on_pod(PodAction::Delete, Some("p on=a"), None), "whatever it gives back");
+    assert!(case.on_own(PodAction::UpdateScaleDown, "x cpu=1"));
+    assert!(!case.on_own(PodAction::UpdateLabel, "x cpu=1"));
+
+    let mut shrinks = |old, new| case.on_pod(PodAction::UpdateScaleDown, Some(old), Some(new));
+    assert!(shrinks("p on=a cpu=2", "p on=a cpu=1"));
+    assert!(shrinks("p on=a res:example.com/gpu=1", "p on=a"));
+    assert!(!shrinks("p on=a mem=2 cpu=1", "p on=a mem=1 cpu=1"), "no memory is asked for");
+}
+
+#[test]
+fn nodes_wake_for_resources_when_they_would_do_empty_and_have_grown() {
+    let mut case = Case::new(NodeResourcesFit::default(), "x cpu=2 res:example.com/gpu=1");
+    let fits = "a cpu=2 res:example.com/gpu=1";
+    assert!(case.on_node_add(fits));
+    assert!(!case.on_node_add("a cpu=1 res:example.com/gpu=1"));
+    assert!(!case.on_node_add("a cpu=2"));
+    assert!(!case.on_node_add("a cpu=2 res:example.com/gpu=1 pods=0"));
+
+    let mut grows = |old, new| case.on_node_change(NodeAction::UpdateAllocatable, old, new);
+    assert!(grows("a cpu=1 res:example.com/gpu=1", fits));
+    assert!(grows("a cpu=2", fits));
+    assert!(grows("a cpu=2 res:example.com/gpu=1 pods=10", "a cpu=2 res:example.com/gpu=1 pods=11"));
+    assert!(!grows("a cpu=2 res:example.com/gpu=1", "a cpu=2 res:example.com/gpu=1 mem=5"));
+    assert!(!grows("a cpu=500m", "a cpu=1"), "grown and still too small");
+    assert!(!case.on_node_change(NodeAction::UpdateLabel, "a cpu=1", fits));
+}
+
+/// Upstream's hint forgets what its filter ignores, and so leaves this pod waiting for up to five minutes.
+#[test]
+fn what_the_filter_ignores_does_not_keep_a_pod_asleep() {
+    let args = NodeResourcesFitArgs { ignored_resources: vec!["example.com/a".into()], ..Default::default() };
+    let mut case = Case::new(NodeResourcesFit::new(args), "x cpu=2 res:example.com/a=1");
+    assert!(case.on_node_add("a cpu=2"));
+    assert!(!case.on_node_add("a cpu=1"));
+}
+
+#[test]
+fn long_waiting_wakes_whoever_was_rejected() {
+    let plugins: [Box<dyn FilterPlugin>; 6] = [
+        Box::new(NodeUnschedulable),
+        Box::new(NodeName),
+        Box::new(TaintToleration),
+        Box::new(NodeAffinity::default()),
+        Box::new(NodePorts),
+        Box::new(NodeResourcesFit::default()),
+    ];
+    let mut world = World::new();
+    let pod = world.pod_from("x");
+    for plugin in plugins {
+        let hint = |event| plugin.hint(&event, &pod, world.snapshot());
+        assert_eq!(hint(ClusterEvent::UnschedulableTimeout), Hint::Queue, "{}", plugin.name());
+        assert_eq!(hint(ClusterEvent::Other), Hint::Skip, "{}", plugin.name());
+    }
+}
