@@ -1,1 +1,221 @@
-fn main() {}
+//! `cargo run --example cluster -- up`: a control plane with kwok nodes for a person at a terminal, left running until `down`.
+//!
+//! Standard output carries only what a script wants (`eval "$(cargo run --example cluster -- up)"`); the rest goes to standard
+//! error. It ends only processes that it recorded itself and that are still the ones it recorded.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod state;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+use state::{Standing, State};
+use support::process::{GRACE, Record};
+use support::{Access, Component, ControlPlane, Process, Program, binaries, nodes};
+
+/// The answer of `status` when nothing, or not everything, runs.
+const NOT_UP: u8 = 3;
+
+#[derive(Parser)]
+#[command(
+    name = "cluster",
+    about = "A real Kubernetes control plane with kwok nodes, on loopback ports of this machine"
+)]
+struct Args {
+    /// Where data, logs and the kubeconfig file are [default: cluster/ in cargo's target folder]
+    #[arg(long, global = true, value_name = "PATH")]
+    folder: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start it, print the line that points kubectl to it, and leave it running
+    Up(Up),
+    /// Stop it and remove its data
+    Down,
+    /// Tell what runs; exit code 3 if it is not up
+    Status,
+}
+
+#[derive(clap::Args)]
+struct Up {
+    /// How many nodes: kind-control-plane, kind-worker, kind-worker2, ...
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    nodes: u16,
+    /// A command line to run beside it, with KUBECONFIG set to the administrator's; may be given several times
+    #[arg(long, value_name = "COMMAND", value_parser = command_line)]
+    with: Vec<CommandLine>,
+    /// Stay in the foreground and stop everything on Ctrl-C
+    #[arg(long)]
+    wait: bool,
+}
+
+/// A program and its arguments, parted by blanks; there is no quoting.
+#[derive(Clone)]
+struct CommandLine {
+    path: PathBuf,
+    args: Vec<String>,
+}
+
+impl CommandLine {
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
+    }
+}
+
+fn command_line(text: &str) -> Result<CommandLine, &'static str> {
+    let mut words = text.split_whitespace();
+    let path = words.next().ok_or("it names no program")?.into();
+    Ok(CommandLine { path, args: words.map(str::to_owned).collect() })
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(args).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("cluster: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<ExitCode> {
+    let folder = args.folder.unwrap_or_else(|| binaries::target_dir().join("cluster"));
+    let folder =
+        std::path::absolute(&folder).with_context(|| format!("{} is not a path", folder.display()))?;
+    match args.command {
+        Command::Up(up) => self::up(&folder, &up).await.map(|()| ExitCode::SUCCESS),
+        Command::Down => down(&folder).map(|()| ExitCode::SUCCESS),
+        Command::Status => status(&folder),
+    }
+}
+
+async fn up(folder: &Path, up: &Up) -> Result<()> {
+    let lock = state::lock(folder)?;
+    let known = State::read(folder)?;
+    match known.standing() {
+        Standing::Up => {
+            eprintln!("cluster: already up");
+            return print_export(&known.kubeconfig);
+        }
+        Standing::Broken => {
+            let ended = known.names(|record| !record.is_alive());
+            bail!("part of the cluster has ended ({ended}); run `down` first, then `up` again")
+        }
+        Standing::Down => {}
+    }
+    let started = Instant::now();
+    let (plane, beside) = start(folder, up).await?;
+    let mut records = plane.records()?;
+    records.extend(beside.iter().map(Process::record).collect::<Result<Vec<_>>>()?);
+    let state = State { kubeconfig: plane.admin().kubeconfig().to_owned(), records };
+    state.write(folder)?;
+    eprintln!(
+        "cluster: up after {:.1} s; logs in {}",
+        started.elapsed().as_secs_f64(),
+        folder.join("logs").display()
+    );
+    eprintln!("cluster: the matching kubectl is {}", binaries::binary("kubectl")?.display());
+    print_export(&state.kubeconfig)?;
+    drop(lock);
+    if up.wait { stay(plane, beside).await } else { plane.detach(beside) }
+}
+
+/// Nothing of this outlives the command until the caller detaches it.
+async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
+    let names = Component::ALL.map(Component::name).join(", ");
+    eprintln!("cluster: starting {names}");
+    let plane = ControlPlane::builder().with(Component::ALL).folder(folder).start().await?;
+    eprintln!("cluster: creating {} nodes", up.nodes);
+    nodes::create_all(&plane.client().await?, &nodes::kind(up.nodes.into())).await?;
+    let mut beside = Vec::new();
+    for program in programs(&plane.admin(), &up.with) {
+        eprintln!("cluster: starting {}", program.name);
+        beside.push(plane.launch(&program)?);
+    }
+    Ok((plane, beside))
+}
+
+/// What runs beside the control plane. A scheduler that belongs to every cluster is added here.
+fn programs(admin: &Access, command_lines: &[CommandLine]) -> Vec<Program> {
+    let kubeconfig = admin.kubeconfig().display().to_string();
+    let named = command_lines.iter().enumerate().map(|(index, line)| {
+        let name = format!("{}-{}", line.name(), index + 1);
+        Program::new(name, &line.path).args(line.args.clone()).env("KUBECONFIG", &kubeconfig)
+    });
+    named.collect()
+}
+
+/// Waits for Ctrl-C, SIGTERM, or the end of any process; then everything is dropped, and with it ended.
+async fn stay(plane: ControlPlane, mut beside: Vec<Process>) -> Result<()> {
+    eprintln!("cluster: press Ctrl-C to stop it");
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut tick = tokio::time::interval(Duration::from_millis(500));
+    loop {
+        tokio::select! {
+            pressed = tokio::signal::ctrl_c() => break pressed?,
+            _ = terminate.recv() => break,
+            _ = tick.tick() => {
+                plane.check()?;
+                beside.iter_mut().try_for_each(Process::check)?;
+            }
+        }
+    }
+    eprintln!("cluster: stopping");
+    Ok(())
+}
+
+fn down(folder: &Path) -> Result<()> {
+    let _lock = state::lock(folder)?;
+    let known = State::read(folder)?;
+    if known.records.is_empty() {
+        eprintln!("cluster: not up");
+        return Ok(());
+    }
+    eprintln!("cluster: stopping {}", known.names(Record::is_alive));
+    // In the order of their start; etcd and the API server, which the others write to as they end, last.
+    let (servers, clients) = known.records.split_at(2.min(known.records.len()));
+    Record::stop_all(clients, GRACE)?;
+    for server in servers.iter().rev() {
+        Record::stop_all(std::slice::from_ref(server), GRACE)?;
+    }
+    std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+fn status(folder: &Path) -> Result<ExitCode> {
+    let known = State::read(folder)?;
+    let mut out = std::io::stdout().lock();
+    if known.records.is_empty() {
+        eprintln!("cluster: not up");
+        return Ok(ExitCode::from(NOT_UP));
+    }
+    writeln!(out, "{:<28}{:<10}STATE", "NAME", "PID")?;
+    for record in &known.records {
+        let state = if record.is_alive() { "running" } else { "ended" };
+        writeln!(out, "{:<28}{:<10}{state}", record.name, record.pid)?;
+    }
+    drop(out);
+    print_export(&known.kubeconfig)?;
+    Ok(if known.standing() == Standing::Up { ExitCode::SUCCESS } else { ExitCode::from(NOT_UP) })
+}
+
+/// The line for the shell; in single quotes where the path holds anything a shell would read.
+fn print_export(kubeconfig: &Path) -> Result<()> {
+    let path = kubeconfig.display().to_string();
+    let plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
+    let word = if plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) };
+    writeln!(std::io::stdout(), "export KUBECONFIG={word}")?;
+    Ok(())
+}

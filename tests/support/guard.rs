@@ -20,7 +20,7 @@ const ANCHOR: &str = r#"trap '' HUP INT TERM; read -r word || exec sleep 20"#;
 
 /// `$1` is the group, `$2` the folder to remove; a line on the pipe instead of its end means: let them live.
 const WATCHER: &str =
-    r#"trap '' HUP INT TERM; read -r word && exit 0; kill -KILL -- "-$1"; [ -z "$2" ] || rm -rf -- "$2""#;
+    r#"trap '' HUP INT TERM; read -r word && exit 0; kill -s KILL -- "-$1"; [ -z "$2" ] || rm -rf -- "$2""#;
 
 /// How long removing a folder of scratch data may take.
 const FAREWELL: Duration = Duration::from_secs(20);

@@ -201,7 +201,7 @@ impl ControlPlane {
         match outcome {
             Ok(Ok(())) => Ok(()),
             Ok(Err(how)) => bail!("{name} ended before it served ({how}); {}", log()?),
-            Err(error) => Err(error.context(format!("{name} does not serve; {}", log()?))),
+            Err(error) => bail!("{error:#}; {}", log()?),
         }
     }
 
@@ -215,13 +215,21 @@ impl ControlPlane {
         self.processes().values().map(|process| process.log_tail(LOG_LINES) + "\n").collect()
     }
 
-    /// Lets everything, and `others` beside it, outlive this process; the records are what is needed to end it later.
-    pub(crate) fn detach(mut self, others: Vec<Process>) -> Result<Vec<Record>> {
+    /// What another run needs to find the components again, and to end them.
+    pub(crate) fn records(&self) -> Result<Vec<Record>> {
+        self.processes().values().map(Process::record).collect()
+    }
+
+    /// Fails, with the end of its log, if a component has ended by itself.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.processes().values_mut().try_for_each(Process::check)
+    }
+
+    /// Lets everything, and `others` beside it, outlive this process.
+    pub(crate) fn detach(mut self, others: Vec<Process>) -> Result<()> {
         let components = std::mem::take(&mut *self.processes());
-        let all = components.into_values().chain(others);
-        let records = all.map(Process::detach).collect::<Result<Vec<_>>>()?;
-        self.guard.take().expect("only this takes it, and consumes the control plane").release()?;
-        Ok(records)
+        components.into_values().chain(others).for_each(Process::detach);
+        self.guard.take().expect("only this takes it, and consumes the control plane").release()
     }
 
     /// Everything but the processes.

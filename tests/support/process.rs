@@ -143,12 +143,25 @@ impl Process {
         format!("last lines of {}:\n{}", self.log.display(), tail(&self.log, lines))
     }
 
-    /// Gives the process away: it is not ended when this value goes.
-    pub(crate) fn detach(mut self) -> Result<Record> {
+    /// Fails, with the end of its log, if it has ended.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        match self.ended()? {
+            None => Ok(()),
+            Some(how) => bail!("{} has ended ({how}); {}", self.name, self.log_tail(20)),
+        }
+    }
+
+    /// What another run needs to find it again.
+    pub(crate) fn record(&self) -> Result<Record> {
         let pid = self.pid();
-        let started = started(pid).with_context(|| format!("{} has already ended", self.name))?;
-        self.child = None;
+        let started =
+            started(pid).with_context(|| format!("{} has ended; {}", self.name, self.log_tail(20)))?;
         Ok(Record { name: self.name.clone(), pid, started, program: self.path.display().to_string() })
+    }
+
+    /// Gives the process away: it is not ended when this value goes.
+    pub(crate) fn detach(mut self) {
+        self.child = None;
     }
 
     /// SIGTERM, and SIGCONT in case it is paused.
