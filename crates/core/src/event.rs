@@ -135,6 +135,8 @@ pub enum Event {
         /// What it said.
         found: Found,
     },
+    /// The end is near: nothing more is decided or bound. What is in flight is still settled and told of.
+    Halt,
     /// The outside takes `count` more effects of a lane.
     Credits {
         /// The lane.

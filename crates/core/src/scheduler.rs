@@ -94,6 +94,7 @@ pub struct Scheduler {
     bindings: FixedMap<Uid, Binding>,
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
+    halted: bool,
     unknown_binds: u64,
     last_looks_failed: u64,
     panics: u64,
@@ -115,6 +116,7 @@ impl Scheduler {
             bindings: FixedMap::default(),
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
+            halted: false,
             unknown_binds: 0,
             last_looks_failed: 0,
             panics: 0,
@@ -153,6 +155,7 @@ impl Scheduler {
             }
             Event::BindFinished { uid, outcome } => self.bind_finished(now, &uid, outcome),
             Event::Settled { uid, found } => self.settled(now, &uid, found),
+            Event::Halt => self.halt(),
             Event::Credits { lane, count } => self.outbox.grant(lane, count),
             object => self.object(now, object),
         }
@@ -172,6 +175,9 @@ impl Scheduler {
             }
             if self.lists.awaited().next().is_some() {
                 return Step::Idle { wake_at: None };
+            }
+            if self.halted {
+                return Step::Idle { wake_at: self.next_question() };
             }
             self.queue.tick(now);
             // With a binding held back for lack of credit, the next decision would only be staler when it leaves.

@@ -177,6 +177,7 @@ impl Story {
                 let lane = Lane::ALL.into_iter().find(|l| l.as_str() == rest[0]).expect("a lane");
                 self.handle(Event::Credits { lane, count: rest[1].parse().expect("a number") });
             }
+            "halt" => self.handle(Event::Halt),
             "show" => self.show(),
             other => panic!("nobody knows how to {other}"),
         }

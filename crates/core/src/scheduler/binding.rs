@@ -84,6 +84,20 @@ impl Scheduler {
         self.outbox.pop_other()
     }
 
+    /// Gives up the bindings that never left; whoever takes over decides about their pods.
+    pub(super) fn halt(&mut self) {
+        self.halted = true;
+        let waiting = |binding: &Binding| binding.phase == Phase::Waiting && binding.unknown.is_none();
+        let unsent: Vec<_> =
+            self.bindings.iter().filter(|(_, binding)| waiting(binding)).map(|(uid, _)| uid.clone()).collect();
+        for uid in unsent {
+            self.bindings.remove(&uid);
+            if matches!(self.cache.placed(&uid), Some((_, _, PodState::Assumed))) {
+                self.cache.remove_pod(&uid);
+            }
+        }
+    }
+
     fn release_bind(&mut self, now: Time, uid: &str) -> Option<Effect> {
         let binding = self.bindings.get(uid)?;
         if binding.abandoned || binding.confirmed_on.is_some() {

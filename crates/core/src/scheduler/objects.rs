@@ -44,6 +44,7 @@ impl Scheduler {
             | Event::ListEnded(_)
             | Event::BindFinished { .. }
             | Event::Settled { .. }
+            | Event::Halt
             | Event::Credits { .. } => unreachable!("answers and lists are handled before objects"),
         }
     }

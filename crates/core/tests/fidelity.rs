@@ -1,0 +1,89 @@
+//! Where the engine differs from kube-scheduler on purpose: each test shows what upstream would do and what this does.
+//! FIDELITY.md names them.
+
+mod support;
+
+use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options};
+use supercargo_core::rng::Seed;
+use support::World;
+
+fn decide(world: &World, pod: &supercargo_core::pod::PodInfo) -> Option<Feasible> {
+    match Framework::default().decide(pod, world.snapshot(), Options::default(), &mut NoProbe) {
+        Ok(Decision::Feasible(feasible)) => Some(feasible),
+        Ok(Decision::Infeasible(_)) => None,
+        Err(error) => panic!("no plugin fails here: {error:?}"),
+    }
+}
+
+fn place(world: &mut World, words: &str) {
+    let pod = world.pod_from(words);
+    world.place(&pod);
+}
+
+/// Upstream keeps a node's used ports as a set: when one of two pods with the same port goes, the port counts as free
+/// while the other still has it.
+#[test]
+fn a_host_port_that_two_pods_use_stays_taken_when_one_goes() {
+    let mut world = World::new();
+    let node = world.node_from("a cpu=4");
+    world.add_node(&node);
+    place(&mut world, "first port=80 on=a");
+    place(&mut world, "second port=80 on=a");
+    world.cache.remove_pod("first");
+    world.cache.refresh();
+    let incoming = world.pod_from("p port=80");
+    assert!(decide(&world, &incoming).is_none());
+    world.cache.remove_pod("second");
+    world.cache.refresh();
+    assert!(decide(&world, &incoming).is_some());
+}
+
+/// Upstream adds requests modulo 2^64: two pods of 2^62 bytes each, and two more, make a full node an empty one.
+#[test]
+fn requests_that_overflow_leave_a_node_full() {
+    let mut world = World::new();
+    let node = world.node_from("a cpu=4 mem=9223372036854775807");
+    world.add_node(&node);
+    for name in ["p1", "p2", "p3", "p4"] {
+        let pod = world.pod(name).memory(1 << 62).on("a").build();
+        world.place(&pod);
+    }
+    let incoming = world.pod("p").memory(1).build();
+    assert!(decide(&world, &incoming).is_none());
+}
+
+/// Upstream looks at a part of the nodes of a large cluster (100 of 200 here) unless told otherwise.
+#[test]
+fn every_node_is_scored() {
+    let mut world = World::new();
+    for at in 0..200 {
+        let node = world.node_from(&format!("n{at} cpu={}", if at == 199 { 8 } else { 4 }));
+        world.add_node(&node);
+    }
+    let incoming = world.pod_from("p cpu=1");
+    let feasible = decide(&world, &incoming).expect("200 nodes can take it");
+    assert_eq!(feasible.filtered.feasible().len(), 200);
+    assert_eq!(feasible.winners(), [world.idx("n199")]);
+}
+
+/// Upstream's tie falls to the layout of its heap: with all scores equal, to the first node of its list, every time.
+#[test]
+fn a_tie_is_drawn_evenly_by_seed_and_pod_and_can_be_repeated() {
+    let mut world = World::new();
+    for name in ["a", "b", "c", "d"] {
+        let node = world.node_from(&format!("{name} cpu=4"));
+        world.add_node(&node);
+    }
+    let mut won = [0u32; 4];
+    for at in 0..4_000 {
+        let pod = world.pod_from(&format!("p{at} cpu=1"));
+        let feasible = decide(&world, &pod).expect("there is room");
+        let node = feasible.choose(Seed(3), &pod, 1);
+        assert_eq!(node, feasible.choose(Seed(3), &pod, 1));
+        won[node.index()] += 1;
+    }
+    // Chi-square over four cells; 16.27 is exceeded once in a thousand seeds, and this seed is fixed.
+    let expected = 1_000.0;
+    let chi: f64 = won.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
+    assert!(chi < 16.27, "{won:?}");
+}
