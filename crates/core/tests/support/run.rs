@@ -85,7 +85,11 @@ fn prepare_filters(
             Prepared::Run { rule, only: narrowed } => {
                 rules.push((plugin.name(), rule));
                 if let Some(narrowed) = narrowed {
-                    assert!(narrowed.is_sorted(), "{} names nodes in slot order", plugin.name());
+                    assert!(
+                        narrowed.is_sorted_by(|a, b| a < b),
+                        "{} names nodes once, in slot order",
+                        plugin.name()
+                    );
                     let mut set: NodeSet = narrowed.into_iter().collect();
                     if let Some((_, so_far)) = &only {
                         set.intersect(so_far);
