@@ -54,7 +54,7 @@ lint: $(TOOLS)/bin/cargo-deny ## Formatting, lints, docs, licences and the fence
 audit: $(TOOLS)/bin/cargo-deny ## Known vulnerabilities of dependencies; needs the internet.
 	$(TOOLS)/bin/cargo-deny check advisories
 
-$(TOOLS)/bin/cargo-deny: Makefile
+$(TOOLS)/bin/cargo-deny:
 	cargo install --locked --quiet --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
 	touch $@
 
