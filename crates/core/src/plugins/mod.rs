@@ -11,6 +11,5 @@ pub mod node_resources;
 pub mod node_unschedulable;
 pub mod normalize;
 pub mod pod_topology_spread;
-pub mod priority_sort;
 pub mod scheduling_gates;
 pub mod taint_toleration;

@@ -1,7 +1,7 @@
 //! InterPodAffinity: keeps pods together with and away from other pods, both by the incoming pod's terms and by those
 //! of the pods that are there, as a filter and as a score.
 //!
-//! Counts are taken anew for each decision; [`counts`] is the form that can be patched instead. Selectors are judged
+//! Counts are taken anew for each decision, in a form that can be patched instead. Selectors are judged
 //! where they are parsed. Upstream: `pkg/scheduler/framework/plugins/interpodaffinity`; golden family `pod-affinity`.
 
 mod counts;
