@@ -56,6 +56,8 @@ pub struct PodInfo {
     pub images: Box<[Symbol]>,
     /// Number of init containers and containers.
     pub containers: u32,
+    /// What the pod needs that no plugin of this version judges; it is not placed by guess.
+    pub unjudged: Box<[Unjudged]>,
     /// The PodScheduled condition as the API server has it.
     pub scheduled: Option<ScheduledCondition>,
 }
@@ -71,6 +73,19 @@ impl PodInfo {
         let terms = self.pod_affinity.as_ref().map(|a| &a.required_anti_affinity);
         terms.is_some_and(|terms| terms.as_ref().is_ok_and(|t| !t.is_empty()))
     }
+}
+
+/// Something a pod needs that no plugin of this version judges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unjudged {
+    /// The plugin of upstream's that judges it: `VolumeRestrictions` for GCE disks, EBS, RBD and ISCSI volumes named in
+    /// the pod, `VolumeBinding` for persistentVolumeClaims and generic ephemeral volumes, `DynamicResources` for
+    /// `spec.resourceClaims`, `NodeDeclaredFeatures` for restartPolicyRules with RestartAllContainers and for hostNetwork
+    /// with `hostUsers: false`.
+    pub plugin: crate::framework::PluginName,
+    /// The text for people, for example
+    /// `persistentvolumeclaim "data" is used, and this version of supercargo does not place pods with volume claims`.
+    pub what: Box<str>,
 }
 
 /// A list parsed from the API, or the text of the error that voids the whole list.

@@ -1,7 +1,8 @@
 //! The table of in-tree plugins: the only place that names them.
 //!
-//! Order and weights are upstream's (`pkg/scheduler/apis/config/v1/default_plugins.go`). The plugins of volumes, devices
-//! and preemption join it as they are built; where they would stand is kept by this order.
+//! Order and weights are upstream's (`pkg/scheduler/apis/config/v1/default_plugins.go`). Where plugins of volumes and
+//! devices will stand, `not_built` refuses what they would judge; NodeVolumeLimits and VolumeZone judge nothing that is not
+//! refused there.
 
 use super::{FilterPlugin, ScorePlugin};
 use crate::cycle::Framework;
@@ -12,6 +13,7 @@ use crate::plugins::node_name::NodeName;
 use crate::plugins::node_ports::NodePorts;
 use crate::plugins::node_resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
 use crate::plugins::node_unschedulable::NodeUnschedulable;
+use crate::plugins::not_built;
 use crate::plugins::pod_topology_spread::PodTopologySpread;
 use crate::plugins::taint_toleration::TaintToleration;
 
@@ -40,10 +42,14 @@ const IN_TREE: &[Entry] = &[
     Entry { filter: Some(filter::<NodeAffinity>), score: Some((score::<NodeAffinity>, 2)) },
     Entry { filter: Some(filter::<NodePorts>), score: None },
     Entry { filter: Some(filter::<NodeResourcesFit>), score: Some((score::<NodeResourcesFit>, 1)) },
+    Entry { filter: Some(|| Box::new(not_built::VOLUME_RESTRICTIONS)), score: None },
+    Entry { filter: Some(|| Box::new(not_built::VOLUME_BINDING)), score: None },
     Entry { filter: Some(filter::<PodTopologySpread>), score: Some((score::<PodTopologySpread>, 2)) },
     Entry { filter: Some(filter::<InterPodAffinity>), score: Some((score::<InterPodAffinity>, 2)) },
+    Entry { filter: Some(|| Box::new(not_built::DYNAMIC_RESOURCES)), score: None },
     Entry { filter: None, score: Some((score::<NodeResourcesBalancedAllocation>, 1)) },
     Entry { filter: None, score: Some((score::<ImageLocality>, 1)) },
+    Entry { filter: Some(|| Box::new(not_built::NODE_DECLARED_FEATURES)), score: None },
 ];
 
 impl Default for Framework {
@@ -77,8 +83,12 @@ mod tests {
                 "NodeAffinity",
                 "NodePorts",
                 "NodeResourcesFit",
+                "VolumeRestrictions",
+                "VolumeBinding",
                 "PodTopologySpread",
                 "InterPodAffinity",
+                "DynamicResources",
+                "NodeDeclaredFeatures",
             ]
         );
         let scores: Vec<_> = framework.scores.iter().map(|(p, weight)| (p.name(), *weight)).collect();

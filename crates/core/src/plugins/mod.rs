@@ -10,6 +10,7 @@ pub mod node_ports;
 pub mod node_resources;
 pub mod node_unschedulable;
 pub mod normalize;
+pub mod not_built;
 pub mod pod_topology_spread;
 pub mod scheduling_gates;
 pub mod taint_toleration;

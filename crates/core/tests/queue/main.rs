@@ -52,6 +52,7 @@ fn pod(uid: &str, priority: i32) -> Arc<PodInfo> {
         spread: Box::default(),
         images: Box::default(),
         containers: 1,
+        unjudged: [].into(),
         scheduled: None,
     })
 }

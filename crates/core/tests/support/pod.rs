@@ -53,6 +53,7 @@ impl<'t> PodBuilder<'t> {
             spread: [].into(),
             images: [].into(),
             containers: 1,
+            unjudged: [].into(),
             scheduled: None,
         };
         Self {
