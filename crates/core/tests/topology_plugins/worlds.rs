@@ -1,0 +1,166 @@
+//! All small worlds: up to three nodes in two zones or none, up to three pods with one of two labels, each asked every
+//! small question, and the answers compared with what the documentation of the API says of them.
+
+use crate::support::World;
+use supercargo_core::framework::{FilterPlugin, Prepared};
+use supercargo_core::node_set::NodeSet;
+use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
+use supercargo_core::plugins::pod_topology_spread::PodTopologySpread;
+
+const NODES: [&str; 3] = ["a", "b", "c"];
+const LABELS: [&str; 2] = ["web", "db"];
+
+/// A world in plain numbers: each node's zone, and each pod's node and label.
+struct Small {
+    zones: Vec<Option<usize>>,
+    pods: Vec<(usize, usize)>,
+}
+
+impl Small {
+    /// The domain of a node; `by_zone` or else by host.
+    fn domain(&self, node: usize, by_zone: bool) -> Option<usize> {
+        if by_zone { self.zones[node] } else { Some(node) }
+    }
+
+    /// How many pods with a label are in a domain.
+    fn count(&self, domain: usize, label: usize, by_zone: bool) -> i32 {
+        let inside = |&&(node, l): &&(usize, usize)| l == label && self.domain(node, by_zone) == Some(domain);
+        self.pods.iter().filter(inside).count() as i32
+    }
+
+    /// The engine's form of it; each pod may have anti-affinity.
+    fn build(&self, anti: Option<&str>) -> World {
+        let mut world = World::new();
+        for (node, zone) in self.zones.iter().enumerate() {
+            let zone = zone.map_or_else(String::new, |zone| format!("zone=z{zone}"));
+            let node = world.node_from(&format!("{} {zone}", NODES[node]));
+            world.add_node(&node);
+        }
+        for (at, &(node, label)) in self.pods.iter().enumerate() {
+            let anti = anti.map_or_else(String::new, |term| format!("anti={term}"));
+            let pod = world.pod_from(&format!("p{at} on={} label:app={} {anti}", NODES[node], LABELS[label]));
+            world.place(&pod);
+        }
+        world
+    }
+}
+
+/// Calls `each` with every small world; pods that differ in nothing but their order are one.
+fn for_each_world(mut each: impl FnMut(&Small)) {
+    for nodes in 1..=NODES.len() {
+        let places: Vec<(usize, usize)> = (0..nodes).flat_map(|node| [(node, 0), (node, 1)]).collect();
+        for code in 0..3usize.pow(nodes as u32) {
+            let zone = |node: usize| (code / 3usize.pow(node as u32) % 3).checked_sub(1);
+            let mut small = Small { zones: (0..nodes).map(zone).collect(), pods: Vec::new() };
+            with_more_pods(&mut small, &places, 3, &mut each);
+        }
+    }
+}
+
+fn with_more_pods(small: &mut Small, places: &[(usize, usize)], more: usize, each: &mut dyn FnMut(&Small)) {
+    each(small);
+    if more > 0 {
+        for at in 0..places.len() {
+            small.pods.push(places[at]);
+            with_more_pods(small, &places[at..], more - 1, each);
+            small.pods.pop();
+        }
+    }
+}
+
+/// The nodes the plugin lets the pod onto, in order.
+fn allowed(plugin: &dyn FilterPlugin, world: &mut World, pod: &str, nodes: usize) -> Vec<bool> {
+    let pod = world.pod_from(pod);
+    let snapshot = world.snapshot();
+    let mut set: NodeSet = snapshot.nodes().clone();
+    match plugin.prepare(&pod, snapshot) {
+        Prepared::Run { rule, .. } => rule.filter(snapshot, &mut set).expect("nothing fails here"),
+        Prepared::Skip => {}
+        Prepared::Rejected(_) | Prepared::Failed(_) => panic!("nothing is malformed here"),
+    }
+    NODES[..nodes].iter().map(|name| set.contains(world.idx(name))).collect()
+}
+
+/// Every pair of booleans with every pair of labels: by zone or host, and which labels are asked for and worn.
+fn questions() -> impl Iterator<Item = (bool, usize, usize)> {
+    (0..8).map(|code| (code & 1 == 1, code >> 1 & 1, code >> 2 & 1))
+}
+
+fn key(by_zone: bool) -> &'static str {
+    if by_zone { "zone" } else { "host" }
+}
+
+/// "The difference between the number of matching pods in the target topology and the global minimum", which is "the
+/// minimum number of matching pods in an eligible domain, or zero if there are fewer of them than minDomains".
+fn may_spread(small: &Small, ask: (bool, usize, usize), skew: i32, min_domains: usize, node: usize) -> bool {
+    let (by_zone, wanted, own) = ask;
+    let Some(here) = small.domain(node, by_zone) else { return false };
+    let domains: Vec<usize> =
+        (0..3).filter(|&d| (0..small.zones.len()).any(|n| small.domain(n, by_zone) == Some(d))).collect();
+    let fewest = domains.iter().map(|&d| small.count(d, wanted, by_zone)).min().unwrap_or(0);
+    let global_minimum = if domains.len() < min_domains { 0 } else { fewest };
+    small.count(here, wanted, by_zone) + i32::from(wanted == own) - global_minimum <= skew
+}
+
+#[test]
+fn spreading_is_what_the_api_says_in_every_small_world() {
+    for_each_world(|small| {
+        let mut world = small.build(None);
+        for ask in questions() {
+            for (skew, min_domains) in [(1, 1), (1, 3), (2, 1), (2, 2)] {
+                let (key, wanted, own) = (key(ask.0), LABELS[ask.1], LABELS[ask.2]);
+                let pod = format!(
+                    "x label:app={own} spread={key}/{skew}/DoNotSchedule/app={wanted}/min={min_domains}"
+                );
+                let naive: Vec<bool> = (0..small.zones.len())
+                    .map(|node| may_spread(small, ask, skew, min_domains, node))
+                    .collect();
+                let said = allowed(&PodTopologySpread::default(), &mut world, &pod, naive.len());
+                assert_eq!(said, naive, "{pod} in zones {:?} with pods {:?}", small.zones, small.pods);
+            }
+        }
+    });
+}
+
+/// Required affinity: "co-located in a domain with a pod that matches"; where no pod matches anywhere, a pod that
+/// matches its own term goes to any node that has the key.
+fn may_join(small: &Small, (by_zone, wanted, own): (bool, usize, usize), node: usize) -> bool {
+    let Some(here) = small.domain(node, by_zone) else { return false };
+    let nowhere = (0..3).all(|domain| small.count(domain, wanted, by_zone) == 0);
+    small.count(here, wanted, by_zone) > 0 || nowhere && wanted == own
+}
+
+/// Required anti-affinity: "not co-located in a domain with a pod that matches"; without the key there is no domain.
+fn may_keep_away(small: &Small, (by_zone, wanted, _): (bool, usize, usize), node: usize) -> bool {
+    small.domain(node, by_zone).is_none_or(|here| small.count(here, wanted, by_zone) == 0)
+}
+
+/// Anti-affinity of every pod that is there, which holds against the incoming one if it matches.
+fn is_let_in(small: &Small, (by_zone, wanted, own): (bool, usize, usize), node: usize) -> bool {
+    let hated = |here: usize| (0..2).any(|label| small.count(here, label, by_zone) > 0);
+    wanted != own || !small.domain(node, by_zone).is_some_and(hated)
+}
+
+#[test]
+fn affinity_is_what_the_api_says_in_every_small_world() {
+    type Naive = fn(&Small, (bool, usize, usize), usize) -> bool;
+    let plugin = InterPodAffinity::default();
+    for_each_world(|small| {
+        let mut world = small.build(None);
+        for ask in questions() {
+            let term = format!("{}/app={}", key(ask.0), LABELS[ask.1]);
+            let own = LABELS[ask.2];
+            let judge =
+                |naive: Naive| (0..small.zones.len()).map(|node| naive(small, ask, node)).collect::<Vec<_>>();
+            let compare = |world: &mut World, pod: &str, naive: Naive| {
+                let said = allowed(&plugin, world, pod, small.zones.len());
+                assert_eq!(said, judge(naive), "{pod} in zones {:?} with pods {:?}", small.zones, small.pods);
+            };
+            compare(&mut world, &format!("x label:app={own} affinity={term}"), may_join);
+            compare(&mut world, &format!("x label:app={own} anti={term}"), may_keep_away);
+            if ask.2 == 0 {
+                compare(&mut small.build(Some(&term)), &format!("x label:app={own}"), is_let_in);
+            }
+        }
+    });
+}
