@@ -4,6 +4,8 @@ pub mod api;
 pub mod args;
 pub mod client;
 pub mod config;
+pub mod convert;
+pub mod dispatch;
 pub mod driver;
 pub mod metrics;
 pub mod serve;

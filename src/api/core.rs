@@ -75,6 +75,11 @@ pub struct PodSpec {
     pub resources: Option<Requests>,
     #[serde(deserialize_with = "nulls::list")]
     pub volumes: Vec<Volume>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub resource_claims: Vec<PodResourceClaim>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub host_network: bool,
+    pub host_users: Option<bool>,
 }
 
 /// `Container`.
@@ -92,6 +97,8 @@ pub struct Container {
     pub ports: Vec<ContainerPort>,
     #[serde(deserialize_with = "nulls::or_default")]
     pub restart_policy: String,
+    #[serde(deserialize_with = "nulls::list")]
+    pub restart_policy_rules: Vec<ContainerRestartRule>,
 }
 
 impl Container {
@@ -132,12 +139,47 @@ pub struct SchedulingGate {
     pub name: String,
 }
 
-/// `Volume`: only image volumes are read.
+/// `ContainerRestartRule`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
+pub struct ContainerRestartRule {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub action: String,
+}
+
+/// `PodResourceClaim`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct PodResourceClaim {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub name: String,
+}
+
+/// `Volume`, of the sources that have a say in where a pod may go.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
 pub struct Volume {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub name: String,
     pub image: Option<ImageVolume>,
+    pub persistent_volume_claim: Option<ClaimVolume>,
+    pub ephemeral: Option<Ignored>,
+    pub gce_persistent_disk: Option<Ignored>,
+    pub aws_elastic_block_store: Option<Ignored>,
+    pub rbd: Option<Ignored>,
+    pub iscsi: Option<Ignored>,
+}
+
+/// `PersistentVolumeClaimVolumeSource`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct ClaimVolume {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub claim_name: String,
 }
 
 /// `ImageVolumeSource`.

@@ -1,0 +1,60 @@
+//! What default spreading looks up: namespaces, Services and controllers.
+//!
+//! Upstream: `pkg/scheduler/framework/plugins/helper/spread.go`.
+
+use super::selectors::{label_selector, pairs};
+use crate::api::core::MapSelector;
+use crate::api::meta::LabelSelector;
+use crate::api::{Malformed, ReplicaSet, ReplicationController, Service, StatefulSet};
+use supercargo_core::cache;
+use supercargo_core::intern::Tables;
+use supercargo_core::selector::{Requirement, Selector};
+
+/// A Service as the engine sees it.
+///
+/// # Errors
+/// When upstream's decoder would refuse the object.
+pub fn service(tables: &mut Tables, service: &Service) -> Result<cache::Service, Malformed> {
+    let MapSelector { selector } = &service.content()?.spec;
+    let selector = selector
+        .as_ref()
+        .map(|pairs| pairs.iter().map(|(key, value)| (tables.symbol(key), tables.symbol(value))).collect());
+    Ok(cache::Service { selector })
+}
+
+/// What the selector of a ReplicationController demands: its pairs, whose syntax is not judged.
+///
+/// # Errors
+/// When upstream's decoder would refuse the object.
+pub fn replication_controller(
+    tables: &mut Tables,
+    controller: &ReplicationController,
+) -> Result<Box<[Requirement]>, Malformed> {
+    let MapSelector { selector } = &controller.content()?.spec;
+    let demands = selector.as_ref().map(|selector| pairs(tables, selector, false));
+    Ok(demands.and_then(Result::ok).unwrap_or_default().into())
+}
+
+/// What the selector of a ReplicaSet demands.
+///
+/// # Errors
+/// When upstream's decoder would refuse the object.
+pub fn replica_set(tables: &mut Tables, set: &ReplicaSet) -> Result<Box<[Requirement]>, Malformed> {
+    Ok(demands(tables, set.content()?.spec.selector.as_ref()))
+}
+
+/// What the selector of a StatefulSet demands.
+///
+/// # Errors
+/// When upstream's decoder would refuse the object.
+pub fn stateful_set(tables: &mut Tables, set: &StatefulSet) -> Result<Box<[Requirement]>, Malformed> {
+    Ok(demands(tables, set.content()?.spec.selector.as_ref()))
+}
+
+/// The requirements of a selector; none where it is absent or malformed, as upstream then adds nothing.
+fn demands(tables: &mut Tables, selector: Option<&LabelSelector>) -> Box<[Requirement]> {
+    match label_selector(tables, selector) {
+        Ok(Selector::All(requirements)) => requirements,
+        Ok(Selector::Nothing) | Err(_) => Box::default(),
+    }
+}

@@ -1,0 +1,139 @@
+//! API objects become the engine's types: quantities numbers, texts ids. The only place that knows both.
+//!
+//! Objects are taken as written; defaulting is the API server's. What upstream's decoder would refuse is reported as
+//! [`Malformed`]; what upstream accepts and then judges (unknown operators, selectors with bad syntax) goes on with
+//! upstream's verdict and, where it shows, upstream's words.
+
+mod affinity;
+pub mod lookups;
+pub mod node;
+pub mod pod;
+pub mod quantity;
+mod requests;
+mod selectors;
+mod syntax;
+mod unjudged;
+
+pub use node::node;
+pub use pod::pod;
+
+use crate::api::{
+    Kind as ApiKind, Malformed, Namespace, Node, Pod, Received, ReplicaSet, ReplicationController, Service,
+    StatefulSet,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use supercargo_core::event::{Event, Kind, ObjectKey};
+use supercargo_core::intern::{LabelSetId, Tables};
+use supercargo_core::pod::{ControllerKind, Uid};
+
+/// An object the engine hears of.
+pub trait Watched {
+    /// Its kind.
+    const KIND: Kind;
+
+    /// The event that the object is as it is now.
+    ///
+    /// # Errors
+    /// When upstream's decoder would refuse the object.
+    fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed>;
+
+    /// Its identity, which a malformed object has too.
+    fn key(&self, tables: &mut Tables) -> ObjectKey;
+}
+
+impl Watched for Pod {
+    const KIND: Kind = Kind::Pod;
+
+    fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
+        if self.has_ended() {
+            return Ok(Event::Gone(self.key(tables)));
+        }
+        Ok(Event::PodApplied(Box::new(pod(tables, self)?)))
+    }
+
+    fn key(&self, _tables: &mut Tables) -> ObjectKey {
+        ObjectKey::Pod(uid(self))
+    }
+}
+
+impl Watched for Node {
+    const KIND: Kind = Kind::Node;
+
+    fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
+        Ok(Event::NodeApplied(Box::new(node(tables, self)?)))
+    }
+
+    fn key(&self, tables: &mut Tables) -> ObjectKey {
+        ObjectKey::Node(tables.symbol(self.name()))
+    }
+}
+
+impl Watched for Namespace {
+    const KIND: Kind = Kind::Namespace;
+
+    fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
+        self.content()?;
+        let labels = label_set(tables, &self.metadata);
+        Ok(Event::NamespaceApplied { name: tables.symbol(self.name()), labels })
+    }
+
+    fn key(&self, tables: &mut Tables) -> ObjectKey {
+        ObjectKey::Namespace(tables.symbol(self.name()))
+    }
+}
+
+impl Watched for Service {
+    const KIND: Kind = Kind::Service;
+
+    fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
+        let service = lookups::service(tables, self)?;
+        let (namespace, name) = (tables.symbol(self.namespace()), tables.symbol(self.name()));
+        Ok(Event::ServiceApplied { namespace, name, service })
+    }
+
+    fn key(&self, tables: &mut Tables) -> ObjectKey {
+        ObjectKey::Service(tables.symbol(self.namespace()), tables.symbol(self.name()))
+    }
+}
+
+macro_rules! watched_controllers {
+    ($($kind:ident, $demands:path;)*) => {$(
+        impl Watched for $kind {
+            const KIND: Kind = Kind::$kind;
+
+            fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
+                let demands = $demands(tables, self)?;
+                let (namespace, name) = (tables.symbol(self.namespace()), tables.symbol(self.name()));
+                Ok(Event::ControllerApplied { kind: ControllerKind::$kind, namespace, name, demands })
+            }
+
+            fn key(&self, tables: &mut Tables) -> ObjectKey {
+                let (namespace, name) = (tables.symbol(self.namespace()), tables.symbol(self.name()));
+                ObjectKey::Controller(ControllerKind::$kind, namespace, name)
+            }
+        }
+    )*};
+}
+
+watched_controllers! {
+    ReplicationController, lookups::replication_controller;
+    ReplicaSet, lookups::replica_set;
+    StatefulSet, lookups::stateful_set;
+}
+
+/// An object's uid. Files may leave it out; there namespace and name tell objects apart.
+fn uid<K: ApiKind>(object: &Received<K>) -> Uid {
+    match object.metadata.uid.as_deref() {
+        None | Some("") => format!("{}/{}", object.namespace(), object.name()).into(),
+        Some(uid) => uid.into(),
+    }
+}
+
+fn label_set(tables: &mut Tables, meta: &ObjectMeta) -> LabelSetId {
+    let labels = meta.labels.iter().flatten();
+    let pairs = labels.map(|(key, value)| (tables.symbol(key), tables.symbol(value))).collect();
+    tables.label_set(pairs)
+}
+
+#[cfg(test)]
+mod tests;

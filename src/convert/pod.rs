@@ -1,0 +1,112 @@
+//! Pods.
+
+use super::affinity::{pod_affinity, required_node_affinity, spread_constraint, toleration};
+use super::selectors::preferred_terms;
+use super::{label_set, requests, uid, unjudged};
+use crate::api::core::{Container, PodCondition, PodSpec};
+use crate::api::{Malformed, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use std::collections::BTreeMap;
+use supercargo_core::intern::{Symbol, Tables, known};
+use supercargo_core::pod::{Controller, ControllerKind, HostPort, PodInfo, ScheduledCondition};
+
+/// A pod as the engine sees it.
+///
+/// # Errors
+/// When upstream's decoder would refuse the object.
+pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
+    let content = pod.content()?;
+    let (meta, spec, status) = (&pod.metadata, &content.spec, &content.status);
+    let resources = requests::pod_resources(tables, spec, status).map_err(|reason| pod.malformed(reason))?;
+    let namespace = tables.symbol(pod.namespace());
+    let preferred = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let preferred = preferred.and_then(|affinity| affinity.preferred.as_deref());
+    let no_labels = BTreeMap::new();
+    let labels = meta.labels.as_ref().unwrap_or(&no_labels);
+    let spread = spec.topology_spread_constraints.iter();
+    Ok(PodInfo {
+        uid: uid(pod),
+        name: pod.name().into(),
+        namespace,
+        resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
+        generation: meta.generation.unwrap_or(0),
+        labels: label_set(tables, meta),
+        owner: meta.owner_references.iter().flatten().find_map(|owner| controller(tables, owner)),
+        deleting: meta.deletion_timestamp.is_some(),
+        scheduler_name: tables.symbol(&spec.scheduler_name),
+        node_name: given(tables, &spec.node_name),
+        nominated_node: given(tables, &status.nominated_node_name),
+        priority: spec.priority.unwrap_or(0),
+        gates: spec.scheduling_gates.iter().map(|gate| tables.symbol(&gate.name)).collect(),
+        resources,
+        ports: host_ports(tables, spec),
+        tolerations: spec.tolerations.iter().map(|t| toleration(tables, t)).collect(),
+        node_affinity: required_node_affinity(tables, spec),
+        preferred_node_affinity: preferred.map(|terms| preferred_terms(tables, terms)),
+        pod_affinity: pod_affinity(tables, spec.affinity.as_ref(), namespace),
+        spread: spread.map(|constraint| spread_constraint(tables, constraint, labels)).collect(),
+        images: images(tables, spec),
+        containers: u32::try_from(spec.init_containers.len() + spec.containers.len()).unwrap_or(u32::MAX),
+        unjudged: unjudged::needs(spec),
+        scheduled: scheduled(&status.conditions),
+    })
+}
+
+/// The text's id, unless it is empty, which the API means as absent.
+fn given(tables: &mut Tables, text: &str) -> Option<Symbol> {
+    (!text.is_empty()).then(|| tables.symbol(text))
+}
+
+/// The owner, if it controls the pod and is of a kind that default spreading asks; group, version and kind must be
+/// exactly these.
+fn controller(tables: &mut Tables, owner: &OwnerReference) -> Option<Controller> {
+    let kind = match (owner.api_version.as_str(), owner.kind.as_str()) {
+        ("v1", "ReplicationController") => ControllerKind::ReplicationController,
+        ("apps/v1", "ReplicaSet") => ControllerKind::ReplicaSet,
+        ("apps/v1", "StatefulSet") => ControllerKind::StatefulSet,
+        _ => return None,
+    };
+    (owner.controller == Some(true)).then(|| Controller { kind, name: tables.symbol(&owner.name) })
+}
+
+/// Host ports of the containers that keep running (upstream `pkg/scheduler/util/utils.go#GetHostPorts`).
+fn host_ports(tables: &mut Tables, spec: &PodSpec) -> Box<[HostPort]> {
+    let sidecars = spec.init_containers.iter().filter(|container| container.is_restartable());
+    let ports = sidecars.chain(&spec.containers).flat_map(|container| &container.ports);
+    let ports = ports.filter(|port| port.host_port > 0).map(|port| HostPort {
+        address: given(tables, &port.host_ip).unwrap_or(known::ANY_ADDRESS),
+        protocol: given(tables, &port.protocol).unwrap_or(known::TCP),
+        port: port.host_port,
+    });
+    ports.collect()
+}
+
+/// Images of containers, init containers and image volumes, repeated as they are.
+fn images(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
+    let containers =
+        |list: &'_ [Container]| list.iter().map(|container| container.image.clone()).collect::<Vec<_>>();
+    let volumes = spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
+    let mut names = containers(&spec.init_containers);
+    names.extend(containers(&spec.containers));
+    names.extend(volumes.map(|image| image.reference.clone()));
+    names.into_iter().map(|name| tables.symbol(&normalized_image(name))).collect()
+}
+
+/// The name under which nodes list an image: with `:latest` where it has no tag (upstream
+/// `pkg/scheduler/framework/plugins/imagelocality/image_locality.go#normalizedImageName`).
+fn normalized_image(mut name: String) -> String {
+    if name.rfind(':') <= name.rfind('/') {
+        name.push_str(":latest");
+    }
+    name
+}
+
+fn scheduled(conditions: &[PodCondition]) -> Option<ScheduledCondition> {
+    let condition = conditions.iter().find(|condition| condition.kind == "PodScheduled")?;
+    Some(ScheduledCondition {
+        status: condition.status.as_str().into(),
+        reason: condition.reason.as_str().into(),
+        message: condition.message.as_str().into(),
+        last_transition_time: condition.last_transition_time.as_str().into(),
+    })
+}

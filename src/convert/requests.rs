@@ -1,0 +1,282 @@
+//! What a pod asks for, in each of the ways the plugins ask.
+//!
+//! Upstream: `component-helpers/resource/helpers.go#PodRequests`, called with other options by each consumer;
+//! `pkg/scheduler/framework/types.go` (`CalculateResource`, `Resource.Add`, `SetMaxResource`). Quantities are summed
+//! exactly and rounded once for the whole pod.
+
+use super::quantity::Quantity;
+use super::syntax;
+use crate::api::core::{Container, ContainerStatus, PodSpec, PodStatus, Requests};
+use crate::api::meta::ResourceList;
+use std::cmp::Ordering;
+use supercargo_core::intern::Tables;
+use supercargo_core::resources::{PodResources, Resources};
+
+const CPU: &str = "cpu";
+const MEMORY: &str = "memory";
+const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+const PODS: &str = "pods";
+const HUGEPAGES: &str = "hugepages-";
+
+/// What scoring takes a container to ask for that does not say (upstream `DefaultMilliCPURequest`).
+const DEFAULT_CPU_MILLI: i64 = 100;
+/// What scoring takes a container to ask for that does not say (upstream `DefaultMemoryRequest`), in bytes.
+const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
+
+/// Amounts by resource name: upstream's `ResourceList`, parsed.
+type Amounts<'a> = Vec<(&'a str, Quantity)>;
+
+/// What one container asks for.
+struct Asked<'a> {
+    /// By its spec.
+    spec: Amounts<'a>,
+    /// By its spec and its status, if its status has a say.
+    placed: Option<Amounts<'a>>,
+    restartable: bool,
+}
+
+/// A pod's requests, parsed, before any sum.
+struct Lists<'a> {
+    containers: Vec<Asked<'a>>,
+    init_containers: Vec<Asked<'a>>,
+    /// `spec.resources.requests` as far as it counts, and the same with the status read.
+    pod_level: Option<(Amounts<'a>, Amounts<'a>)>,
+    overhead: Amounts<'a>,
+}
+
+/// Computes [`PodResources`] (`plugins.md` 5.3 to 5.5 of the reference name the consumers).
+///
+/// # Errors
+/// With the field that is no quantity.
+pub(super) fn pod_resources(
+    tables: &mut Tables,
+    spec: &PodSpec,
+    status: &PodStatus,
+) -> Result<PodResources, String> {
+    let lists = Lists::read(spec, status)?;
+    let request = lists.sum(|asked| &asked.spec, &[], lists.pod_level.as_ref().map(|(spec, _)| spec));
+    let placed_level = lists.pod_level.as_ref().map(|(_, placed)| placed);
+    let placed = lists.sum(Asked::placed, &[], placed_level);
+    let mut defaults =
+        vec![(CPU, Quantity::milli(DEFAULT_CPU_MILLI)), (MEMORY, Quantity::whole(DEFAULT_MEMORY))];
+    let score = lists.sum(|asked| &asked.spec, &defaults, None);
+    if placed_level.is_some() {
+        defaults.retain(|&(name, _)| find(&placed, name).is_none());
+    }
+    let non_zero = lists.sum(Asked::placed, &defaults, placed_level);
+    Ok(PodResources {
+        request: tracked(tables, &request, |amount| amount.max(0)),
+        placed: tracked(tables, &placed, |amount| amount),
+        non_zero_cpu_milli: find(&non_zero, CPU).map_or(0, Quantity::milli_value),
+        non_zero_memory: find(&non_zero, MEMORY).map_or(0, Quantity::value),
+        score: tracked(tables, &score, |amount| amount),
+    })
+}
+
+/// A node's allocatable resources, and how many pods it may hold.
+///
+/// # Errors
+/// With the field that is no quantity.
+pub(super) fn allocatable(tables: &mut Tables, list: &ResourceList) -> Result<(Resources, i64), String> {
+    let amounts = parse(list, "status.allocatable")?;
+    let pods = find(&amounts, PODS).map_or(0, Quantity::value);
+    Ok((tracked(tables, &amounts, |amount| amount), pods))
+}
+
+impl<'a> Asked<'a> {
+    fn placed(&self) -> &Amounts<'a> {
+        self.placed.as_ref().unwrap_or(&self.spec)
+    }
+}
+
+impl<'a> Lists<'a> {
+    fn read(spec: &'a PodSpec, status: &'a PodStatus) -> Result<Self, String> {
+        let infeasible = is_resize_infeasible(status);
+        Ok(Self {
+            containers: containers(&spec.containers, "containers", status, |_| true)?,
+            init_containers: containers(
+                &spec.init_containers,
+                "initContainers",
+                status,
+                Container::is_restartable,
+            )?,
+            pod_level: pod_level(spec, status, infeasible)?,
+            overhead: parse(&spec.overhead, "spec.overhead")?,
+        })
+    }
+
+    /// Upstream's `PodRequests`: with `of` of each container, `defaults` for what a container does not name, and
+    /// `pod_level` in place of the sums it names.
+    fn sum(
+        &self,
+        of: impl for<'s> Fn(&'s Asked<'a>) -> &'s Amounts<'a>,
+        defaults: &[(&'a str, Quantity)],
+        pod_level: Option<&Amounts<'a>>,
+    ) -> Amounts<'a> {
+        let with_defaults = |asked: &Asked<'a>| {
+            let mut amounts = of(asked).clone();
+            let missing = defaults.iter().filter(|(name, _)| find(of(asked), name).is_none());
+            amounts.extend(missing);
+            amounts
+        };
+        let mut total = Amounts::new();
+        for container in &self.containers {
+            add(&mut total, &with_defaults(container));
+        }
+        let (mut restartable, mut highest) = (Amounts::new(), Amounts::new());
+        for container in &self.init_containers {
+            let own = with_defaults(container);
+            if container.restartable {
+                add(&mut total, &own);
+                add(&mut restartable, &own);
+                raise(&mut highest, &restartable);
+            } else {
+                let mut running = own;
+                add(&mut running, &restartable);
+                raise(&mut highest, &running);
+            }
+        }
+        raise(&mut total, &highest);
+        for &(name, amount) in pod_level.into_iter().flatten() {
+            set(&mut total, name, amount);
+        }
+        add(&mut total, &self.overhead);
+        total
+    }
+}
+
+fn containers<'a>(
+    list: &'a [Container],
+    field: &str,
+    status: &'a PodStatus,
+    reads_status: impl Fn(&Container) -> bool,
+) -> Result<Vec<Asked<'a>>, String> {
+    let infeasible = is_resize_infeasible(status);
+    let asked = |(at, container): (usize, &'a Container)| {
+        let spec = parse(&container.resources.requests, &format!("spec.{field}[{at}].resources.requests"))?;
+        let status = status_of(status, &container.name).filter(|_| reads_status(container));
+        let placed =
+            match status.and_then(|status| Some((status.resources.as_ref()?, &status.allocated_resources))) {
+                Some((actuated, allocated)) => Some(effective(&spec, actuated, allocated, infeasible)?),
+                None => None,
+            };
+        Ok(Asked { spec, placed, restartable: container.is_restartable() })
+    };
+    list.iter().enumerate().map(asked).collect()
+}
+
+/// The status of the container named `name`; init containers come last in upstream's map, and so win.
+fn status_of<'a>(status: &'a PodStatus, name: &str) -> Option<&'a ContainerStatus> {
+    let all = status.container_statuses.iter().chain(&status.init_container_statuses);
+    all.filter(|status| status.name == name).last()
+}
+
+/// `spec.resources.requests`, if it names a resource that counts at that level; without and with the status read.
+fn pod_level<'a>(
+    spec: &'a PodSpec,
+    status: &'a PodStatus,
+    infeasible: bool,
+) -> Result<Option<(Amounts<'a>, Amounts<'a>)>, String> {
+    let Some(resources) = &spec.resources else { return Ok(None) };
+    let all = parse(&resources.requests, "spec.resources.requests")?;
+    let mut counted = all.clone();
+    counted.retain(|(name, _)| matches!(*name, CPU | MEMORY) || name.starts_with(HUGEPAGES));
+    if counted.is_empty() {
+        return Ok(None);
+    }
+    let mut placed = counted.clone();
+    if let Some(actuated) = &status.resources {
+        let effective = effective(&all, actuated, &status.allocated_resources, infeasible)?;
+        for (name, amount) in &mut placed {
+            *amount = find(&effective, name).unwrap_or_default();
+        }
+    }
+    Ok(Some((counted, placed)))
+}
+
+/// Upstream's `determineEffectiveRequests`: while a resize is under way the largest of all the amounts in play counts.
+fn effective<'a>(
+    spec: &Amounts<'a>,
+    actuated: &'a Requests,
+    allocated: &'a ResourceList,
+    infeasible: bool,
+) -> Result<Amounts<'a>, String> {
+    let mut largest = if infeasible { Amounts::new() } else { spec.clone() };
+    raise(&mut largest, &parse(&actuated.requests, "status: resources.requests")?);
+    raise(&mut largest, &parse(allocated, "status: allocatedResources")?);
+    Ok(largest)
+}
+
+fn is_resize_infeasible(status: &PodStatus) -> bool {
+    let pending = status.conditions.iter().find(|condition| condition.kind == "PodResizePending");
+    pending.is_some_and(|condition| condition.reason == "Infeasible")
+}
+
+fn parse<'a>(list: &'a ResourceList, field: &str) -> Result<Amounts<'a>, String> {
+    let amount = |(name, text): (&'a String, &'a crate::api::meta::QuantityText)| {
+        let text = text.as_str();
+        match Quantity::parse(text) {
+            Ok(amount) => Ok((name.as_str(), amount)),
+            Err(error) => Err(format!("{field}[{name}]: {text:?}: {error}")),
+        }
+    };
+    list.iter().map(amount).collect()
+}
+
+fn find(amounts: &Amounts<'_>, name: &str) -> Option<Quantity> {
+    amounts.iter().find(|(n, _)| *n == name).map(|&(_, amount)| amount)
+}
+
+fn set<'a>(amounts: &mut Amounts<'a>, name: &'a str, amount: Quantity) {
+    match amounts.iter_mut().find(|(n, _)| *n == name) {
+        Some(entry) => entry.1 = amount,
+        None => amounts.push((name, amount)),
+    }
+}
+
+/// Upstream's `addResourceList`.
+fn add<'a>(amounts: &mut Amounts<'a>, more: &Amounts<'a>) {
+    for &(name, amount) in more {
+        set(amounts, name, find(amounts, name).map_or(amount, |so_far| so_far.plus(amount)));
+    }
+}
+
+/// Upstream's `maxResourceList`.
+fn raise<'a>(amounts: &mut Amounts<'a>, to: &Amounts<'a>) {
+    for &(name, amount) in to {
+        if find(amounts, name).is_none_or(|so_far| amount.compare(so_far) == Ordering::Greater) {
+            set(amounts, name, amount);
+        }
+    }
+}
+
+/// The amounts the scheduler tracks, rounded; other names are dropped.
+fn tracked(tables: &mut Tables, amounts: &Amounts<'_>, clamp: impl Fn(i64) -> i64) -> Resources {
+    let mut resources = Resources::default();
+    for &(name, amount) in amounts {
+        match name {
+            CPU => resources.cpu_milli = clamp(amount.milli_value()),
+            MEMORY => resources.memory = clamp(amount.value()),
+            EPHEMERAL_STORAGE => resources.ephemeral_storage = clamp(amount.value()),
+            _ if is_scalar(name) => resources.set_scalar(tables.symbol(name), clamp(amount.value())),
+            _ => {}
+        }
+    }
+    resources
+}
+
+/// Whether a resource is tracked beside the four that have columns (upstream `IsScalarResourceName`).
+fn is_scalar(name: &str) -> bool {
+    name.starts_with(HUGEPAGES)
+        || name.contains("kubernetes.io/")
+        || name.starts_with("attachable-volumes-")
+        || is_extended(name)
+}
+
+/// Upstream's `IsExtendedResourceName`.
+fn is_extended(name: &str) -> bool {
+    name.contains('/')
+        && !name.contains("kubernetes.io/")
+        && !name.starts_with("requests.")
+        && syntax::label_key_errors(&format!("requests.{name}")).is_empty()
+}
