@@ -46,7 +46,7 @@ fn constraints() -> impl Strategy<Value = String> {
     let when = select(vec!["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]);
     let selector = select(vec!["app=web", "tier:absent", "-", "app=web;tier=fe"]);
     let options = select(vec!["", "", "/min=2", "/min=3/honor-taints", "/honor-taints", "/ignore-affinity"]);
-    let constraint = (key, 0..3, when, selector, options)
+    let constraint = (key, 1..4, when, selector, options)
         .prop_map(|(key, skew, when, s, options)| format!("spread={key}/{skew}/{when}/{s}{options}"));
     let select = select(vec!["", "", "select:disk=ssd", "tolerate=k=v"]);
     (prop::collection::vec(constraint, 0..3), select)

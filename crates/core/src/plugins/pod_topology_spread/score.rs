@@ -13,6 +13,10 @@ use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
+/// What marks an ignored node while scores are normalized. As upstream's, the mark is also the raw score of a node
+/// without matching pods under a `maxSkew` of 0, which then is ignored; no API server admits such a constraint.
+const IGNORED: i64 = -1;
+
 /// The rule of a pod with soft constraints.
 pub(super) struct SpreadScore {
     namespace: Symbol,
@@ -121,11 +125,17 @@ impl ScoreRule for SpreadScore {
     }
 
     fn normalize(&self, _snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) {
-        let scored = || feasible.iter().enumerate().filter(|&(_, idx)| !self.ignored.contains(idx));
-        let lowest = scored().map(|(at, _)| raw[at]).min().unwrap_or(i64::MAX);
-        let highest = scored().map(|(at, _)| raw[at]).fold(0, i64::max);
-        for (idx, cell) in feasible.iter().zip(raw) {
-            *cell = if self.ignored.contains(idx) {
+        let (mut lowest, mut highest) = (i64::MAX, 0);
+        for (idx, cell) in feasible.iter().zip(&mut *raw) {
+            if self.ignored.contains(idx) {
+                *cell = IGNORED;
+            } else {
+                lowest = lowest.min(*cell);
+                highest = highest.max(*cell);
+            }
+        }
+        for cell in raw {
+            *cell = if *cell == IGNORED {
                 0
             } else if highest == 0 {
                 MAX_NODE_SCORE
