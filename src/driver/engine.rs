@@ -7,6 +7,7 @@ use supercargo_core::effect::Effect;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::report::Report;
+use supercargo_core::scheduler::{Scheduler, Step};
 use supercargo_core::time::Time;
 
 /// The engine, as the driver sees it. Tests put something smaller in its place.
@@ -19,23 +20,20 @@ pub trait Engine: Send + 'static {
 
     /// Does one piece of work.
     fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step;
-
-    /// From now on nothing is decided and no binding is released; what was decided is still told of and recorded.
-    fn stop(&mut self);
 }
 
-/// What one call of [`Engine::step`] came to.
-#[derive(Debug)]
-pub enum Step {
-    /// A request to carry out.
-    Effect(Effect),
-    /// An attempt, or a binding, came to an end.
-    Report(Box<Report>),
-    /// There is nothing to do before an event comes or this time is reached.
-    Idle {
-        /// When to step again; `None` when only an event can make work.
-        wake_at: Option<Time>,
-    },
+impl Engine for Scheduler {
+    fn tables(&mut self) -> &mut Tables {
+        Self::tables(self)
+    }
+
+    fn handle(&mut self, now: Time, event: Event) {
+        Self::handle(self, now, event);
+    }
+
+    fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
+        Self::step(self, now, probe)
+    }
 }
 
 /// Carries out effects. Never waits: the credits it granted are its room.

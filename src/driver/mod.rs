@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 use supercargo_core::effect::{Effect, PodRef};
 use supercargo_core::event::Event;
 use supercargo_core::pod::Uid;
+use supercargo_core::scheduler::Step;
 use supercargo_core::time::Time;
 use tokio::sync::oneshot;
 
 pub use clock::Clock;
-pub use engine::{Engine, Observer, Outbox, Step};
+pub use engine::{Engine, Observer, Outbox};
 pub use inbox::{Answers, Convert, Ended, Fill, Inbox, Item};
 pub use observe::Accounts;
 
@@ -104,14 +105,6 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
-/// What one step came to, with its yield handed on.
-enum Advanced {
-    /// There may be more to do.
-    Busy,
-    /// There is nothing to do before this time, or an event.
-    Idle { wake_at: Option<Time> },
-}
-
 struct Driver<E, O, W> {
     engine: E,
     clock: Clock,
@@ -141,29 +134,26 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
                 let Some(item) = self.arrivals.take() else { break };
                 self.accept(item);
             }
-            if let Advanced::Idle { wake_at } = self.advance() {
-                if self.is_done() {
-                    let unanswered = self.unanswered.into_values().collect();
-                    return End::Stopped { unanswered };
-                }
-                self.sleep(wake_at);
+            if self.is_done() {
+                return End::Stopped { unanswered: self.unanswered.into_values().collect() };
             }
+            self.advance();
         }
     }
 
-    fn advance(&mut self) -> Advanced {
+    /// One step, or a sleep when there is nothing to do.
+    fn advance(&mut self) {
+        if self.stop_by.is_some() {
+            return self.sleep(None);
+        }
         let began = Instant::now();
         match self.engine.step(self.clock.now(), self.observer.probe()) {
             Step::Effect(effect) => {
                 self.note(&effect);
                 self.outbox.submit(effect);
-                Advanced::Busy
             }
-            Step::Report(report) => {
-                self.observer.report(self.clock.now(), &report, began.elapsed());
-                Advanced::Busy
-            }
-            Step::Idle { wake_at } => Advanced::Idle { wake_at },
+            Step::Report(report) => self.observer.report(self.clock.now(), &report, began.elapsed()),
+            Step::Idle { wake_at } => self.sleep(wake_at),
         }
     }
 
@@ -198,12 +188,11 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
     }
 
     fn stop(&mut self, within: Duration) {
-        self.engine.stop();
         let by = Instant::now() + within;
         self.stop_by = Some(self.stop_by.map_or(by, |earlier| earlier.min(by)));
     }
 
-    /// Whether to end, now that there is nothing to step.
+    /// Whether to end.
     fn is_done(&self) -> bool {
         let late = |by| Instant::now() >= by;
         self.closed || self.stop_by.is_some_and(|by| self.unanswered.is_empty() || late(by))

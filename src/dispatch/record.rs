@@ -1,0 +1,175 @@
+//! Events of events.k8s.io/v1, written as upstream's recorder writes them. Losing one loses nothing but its news.
+//!
+//! Upstream: `client-go/tools/events`. Ours does not read a note as a format, so a percent sign stays what it is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::events::v1::Event;
+use serde_json::json;
+use supercargo_core::effect::Record;
+
+use super::Limits;
+use super::pause::{Throttle, jittered};
+use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
+use super::series::{Book, FINISH, REFRESH, Write};
+use super::turns::{Turn, Turns};
+
+/// As often as upstream tries while the API server cannot be reached.
+const TRIES_MAX: u32 = 12;
+/// Upstream's pause between tries, lengthened by up to a quarter.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Writes events.
+pub(super) struct Recorder {
+    transport: Transport,
+    limits: Limits,
+    book: Mutex<Book>,
+    /// Writes about one event wait for each other.
+    turns: Turns,
+    refusals: Throttle,
+}
+
+/// A write with its place in the line of its event.
+pub(super) struct Queued {
+    write: Write,
+    turn: Turn,
+}
+
+impl Recorder {
+    pub(super) fn new(transport: Transport, limits: Limits, host: &str) -> Self {
+        Self {
+            transport,
+            limits,
+            book: Mutex::new(Book::new(host)),
+            turns: Turns::default(),
+            refusals: Throttle::new(Duration::from_secs(60)),
+        }
+    }
+
+    /// Enters what happened, in the order of the calls; what is to be written comes back.
+    pub(super) fn note(&self, record: &Record) -> Vec<Queued> {
+        let (write, pushed_out) = self.book().note(record, Timestamp::now());
+        [write, pushed_out].into_iter().flatten().map(|write| self.queue(write)).collect()
+    }
+
+    /// Writes one event.
+    pub(super) async fn write(&self, Queued { write, mut turn }: Queued) {
+        turn.come().await;
+        match write {
+            Write::Create(event) => self.persist(&event, false).await,
+            Write::Series(event) => self.persist(&event, true).await,
+        }
+    }
+
+    /// Ends silent series and writes the counts of living ones, for ever.
+    pub(super) async fn keep(self: Arc<Self>) {
+        let (mut finish, mut refresh) = (tokio::time::interval(FINISH), tokio::time::interval(REFRESH));
+        loop {
+            let writes = tokio::select! {
+                _ = finish.tick() => self.book().finish(Timestamp::now()),
+                _ = refresh.tick() => self.book().refresh(),
+            };
+            for write in writes {
+                let queued = self.queue(write);
+                self.write(queued).await;
+            }
+        }
+    }
+
+    fn book(&self) -> std::sync::MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self, write: Write) -> Queued {
+        let (Write::Create(event) | Write::Series(event)) = &write;
+        let name = event.metadata.name.as_deref().unwrap_or_default();
+        let turn = self.turns.queue(&name.into());
+        Queued { write, turn }
+    }
+
+    async fn persist(&self, event: &Event, series: bool) {
+        for tried in 1..=TRIES_MAX {
+            let answer = self.send(event, series).await;
+            let message = match answer {
+                Answer::Done(_) => return,
+                // The series' event went and came again between our two requests.
+                Answer::Status { code: 409, ref reason, message } if series && reason == "AlreadyExists" => {
+                    message
+                }
+                Answer::Status { code, message, .. } => return self.refused(event, code, &message),
+                Answer::NotSent(message) | Answer::Lost(message) => message,
+            };
+            if tried < TRIES_MAX {
+                tracing::debug!(%message, "unable to write event; trying again");
+                tokio::time::sleep(jittered(PAUSE, 0.25)).await;
+            } else if let Some(withheld) = self.refusals.admit() {
+                tracing::warn!(%message, withheld, "unable to write event; it is dropped");
+            }
+        }
+    }
+
+    async fn send(&self, event: &Event, series: bool) -> Answer {
+        let (deadline, patience) = (self.limits.deadline, self.limits.patience);
+        if series {
+            let answer = self.transport.send(&patch(event), deadline, patience).await.answer;
+            // The event may have expired meanwhile.
+            if !matches!(answer, Answer::Status { code: 404, .. }) {
+                return answer;
+            }
+        }
+        self.transport.send(&create(event), deadline, patience).await.answer
+    }
+
+    fn refused(&self, event: &Event, code: u16, message: &str) {
+        let terminating = code == 403 && message.contains("is being terminated");
+        if code == 404 || code == 409 || terminating {
+            tracing::debug!(%message, "the API server does not take the event");
+            return;
+        }
+        let Some(withheld) = self.refusals.admit() else { return };
+        let pod =
+            event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()).unwrap_or_default();
+        if code == 403 {
+            tracing::error!(
+                %pod, %message, withheld,
+                "may not write events: grant create and patch on events of events.k8s.io, as manifests/ does"
+            );
+        } else {
+            tracing::warn!(%pod, %message, withheld, "the API server rejected an event");
+        }
+    }
+}
+
+fn path(event: &Event) -> String {
+    let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
+    format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+}
+
+fn subject(event: &Event) -> (&'static str, String) {
+    ("events.events.k8s.io", event.metadata.name.clone().unwrap_or_default())
+}
+
+fn create(event: &Event) -> Call {
+    Call {
+        method: http::Method::POST,
+        path: path(event),
+        query: None,
+        content_type: JSON,
+        body: serde_json::to_vec(event).expect("an Event is plain data"),
+        subject: subject(event),
+    }
+}
+
+fn patch(event: &Event) -> Call {
+    let name = event.metadata.name.as_deref().unwrap_or_default();
+    Call {
+        method: http::Method::PATCH,
+        path: format!("{}/{name}", path(event)),
+        query: None,
+        content_type: STRATEGIC_MERGE,
+        body: json!({ "series": event.series }).to_string().into_bytes(),
+        subject: subject(event),
+    }
+}

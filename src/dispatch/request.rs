@@ -1,0 +1,232 @@
+//! One request to the API server and what came of it, told apart by what the caller must know: was it refused, did it
+//! surely never get there, or may it have been carried out.
+//!
+//! Waits as the server says (`Retry-After`), as upstream's client does (`client-go/rest/with_retry.go`); every other
+//! retry is the business of the kind of effect. The client's own retries are off.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::core::Status;
+use tokio::time::Instant;
+
+use super::pause::jittered;
+
+/// As many answers with `Retry-After` as upstream's client takes before it gives up.
+const TRIES_MAX: u32 = 10;
+
+/// `application/json`.
+pub(super) const JSON: &str = "application/json";
+/// The patch format that merges lists by their keys.
+pub(super) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
+
+/// A request to the API server.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) method: Method,
+    /// Path of the URL, without a query.
+    pub(super) path: String,
+    /// Query of the URL; not shown in texts, as upstream has none there.
+    pub(super) query: Option<String>,
+    pub(super) content_type: &'static str,
+    pub(super) body: Vec<u8>,
+    /// The resource and the object's name, as upstream's texts name them.
+    pub(super) subject: (&'static str, String),
+}
+
+/// What came of a [`Call`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// 2xx, with the body.
+    Done(Bytes),
+    /// Any other status.
+    Status {
+        code: u16,
+        /// The reason of the API's Status object; empty when there was none.
+        reason: String,
+        /// The text, as upstream's client gives it.
+        message: String,
+    },
+    /// The request surely never reached the API server.
+    NotSent(String),
+    /// The deadline passed or the connection broke: it may have been carried out.
+    Lost(String),
+}
+
+/// What came of a call and of the tries before the last.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) answer: Answer,
+    /// An earlier try ended in a way that leaves open whether it was carried out.
+    pub(super) earlier_unknown: bool,
+}
+
+/// The way to the API server.
+#[derive(Clone)]
+pub(super) struct Transport {
+    client: kube::Client,
+    /// Scheme and authority of the API server, for texts.
+    server: String,
+}
+
+impl Transport {
+    pub(super) fn new(client: kube::Client, server: &str) -> Self {
+        Self { client, server: server.trim_end_matches('/').to_owned() }
+    }
+
+    /// Sends, each try within `deadline`. While the server asks to wait, waits and sends again, for up to `patience`.
+    pub(super) async fn send(&self, call: &Call, deadline: Duration, patience: Duration) -> Outcome {
+        let give_up = Instant::now() + patience;
+        let mut earlier_unknown = false;
+        for tried in 1.. {
+            let (answer, retry_after) = self.send_once(call, deadline).await;
+            let Some(pause) = retry_after.map(|pause| jittered(pause, 0.1)) else {
+                return Outcome { answer, earlier_unknown };
+            };
+            if tried == TRIES_MAX || Instant::now() + pause > give_up {
+                return Outcome { answer, earlier_unknown };
+            }
+            earlier_unknown |= matches!(answer, Answer::Status { code, .. } if code >= 500);
+            tokio::time::sleep(pause).await;
+        }
+        unreachable!("the loop counts to its limit")
+    }
+
+    async fn send_once(&self, call: &Call, deadline: Duration) -> (Answer, Option<Duration>) {
+        let uri = match &call.query {
+            Some(query) => format!("{}?{query}", call.path),
+            None => call.path.clone(),
+        };
+        let request = Request::builder()
+            .method(&call.method)
+            .uri(uri)
+            .header(ACCEPT, JSON)
+            .header(CONTENT_TYPE, call.content_type)
+            .body(Body::from(call.body.clone()));
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return (Answer::NotSent(self.failed(call, &error.to_string())), None),
+        };
+        match tokio::time::timeout(deadline, self.exchange(call, request)).await {
+            Ok(answer) => answer,
+            Err(_) => (Answer::Lost(self.failed(call, "context deadline exceeded")), None),
+        }
+    }
+
+    async fn exchange(&self, call: &Call, request: Request<Body>) -> (Answer, Option<Duration>) {
+        let response = match self.client.send(request).await {
+            Ok(response) => response,
+            Err(error) => return (self.broken(call, &error), None),
+        };
+        let (status, retry_after) = (response.status(), retry_after(&response));
+        // The status line alone says whether it was carried out; a body that breaks off changes nothing about that.
+        let body =
+            response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        if status.is_success() {
+            return (Answer::Done(body), None);
+        }
+        let (reason, message) = match serde_json::from_slice::<Status>(&body) {
+            Ok(told) if !told.message.is_empty() => (told.reason, told.message),
+            _ => (String::new(), unexplained(status, call, &String::from_utf8_lossy(&body))),
+        };
+        (Answer::Status { code: status.as_u16(), reason, message }, retry_after)
+    }
+
+    /// A request that brought no answer.
+    fn broken(&self, call: &Call, error: &kube::Error) -> Answer {
+        let not_sent = match error {
+            // The credentials could not be had, or the request could not be built.
+            kube::Error::Auth(_) | kube::Error::HttpError(_) | kube::Error::BuildRequest(_) => true,
+            kube::Error::Service(error) => causes(error.as_ref())
+                .filter_map(|cause| cause.downcast_ref::<hyper_util::client::legacy::Error>())
+                .any(hyper_util::client::legacy::Error::is_connect),
+            _ => false,
+        };
+        let text = self.failed(call, &self.what_broke(error));
+        if not_sent { Answer::NotSent(text) } else { Answer::Lost(text) }
+    }
+
+    /// The cause in upstream's words where they are known, else in the client's.
+    fn what_broke(&self, error: &kube::Error) -> String {
+        let io = causes(error).filter_map(|cause| cause.downcast_ref::<std::io::Error>()).last();
+        match io.map(std::io::Error::kind) {
+            Some(std::io::ErrorKind::ConnectionRefused) => {
+                format!("dial tcp {}: connect: connection refused", self.authority())
+            }
+            Some(std::io::ErrorKind::ConnectionReset) => "read: connection reset by peer".to_owned(),
+            Some(std::io::ErrorKind::UnexpectedEof) => "EOF".to_owned(),
+            _ if causes(error)
+                .filter_map(<dyn std::error::Error>::downcast_ref::<hyper::Error>)
+                .any(hyper::Error::is_incomplete_message) =>
+            {
+                "EOF".to_owned()
+            }
+            _ => {
+                let texts: Vec<_> = causes(error).map(ToString::to_string).collect();
+                texts.last().cloned().unwrap_or_else(|| error.to_string())
+            }
+        }
+    }
+
+    fn authority(&self) -> &str {
+        self.server.split_once("://").map_or(&*self.server, |(_, authority)| authority)
+    }
+
+    /// The text of Go's `url.Error`.
+    fn failed(&self, call: &Call, why: &str) -> String {
+        let method = call.method.as_str();
+        let verb = method[..1].to_owned() + &method[1..].to_ascii_lowercase();
+        format!("{verb} \"{}{}\": {why}", self.server, call.path)
+    }
+}
+
+/// An error and what caused it, outermost first.
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// How long the server asks to wait. Only 429 and 5xx may ask.
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let status = response.status();
+    if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+        return None;
+    }
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse::<u32>().ok()?;
+    Some(Duration::from_secs(seconds.into()))
+}
+
+/// The text for an answer that brings no Status object
+/// (`apimachinery/pkg/api/errors/errors.go#NewGenericServerResponse`).
+fn unexplained(status: StatusCode, call: &Call, body: &str) -> String {
+    let told = if body.trim().is_empty() { "unknown" } else { body.trim() };
+    let text = match status.as_u16() {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        403 | 415 => told,
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        406 if told == "unknown" => {
+            "the server was unable to respond with a content type that the client supports"
+        }
+        406 => told,
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        500.. => &format!("an error on the server ({told:?}) has prevented the request from succeeding"),
+        code => {
+            &format!("the server responded with the status code {code} but did not return more information")
+        }
+    };
+    let (resource, name) = &call.subject;
+    format!("{text} ({} {resource} {name})", call.method.as_str().to_ascii_lowercase())
+}

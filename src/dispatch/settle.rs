@@ -1,0 +1,68 @@
+//! The question what became of a binding whose answer was lost: one GET of the newest state. Asks once; when to ask
+//! again is the engine's business.
+
+use serde::Deserialize;
+use supercargo_core::effect::PodRef;
+use supercargo_core::event::Found;
+
+use super::Limits;
+use super::request::{Answer, Call, JSON, Transport};
+
+#[derive(Deserialize)]
+struct Pod {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    node_name: Option<String>,
+}
+
+/// Where the API server has `pod`.
+pub(super) async fn settle(transport: &Transport, limits: &Limits, pod: &PodRef) -> Found {
+    let call = Call {
+        method: http::Method::GET,
+        path: format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name),
+        query: None,
+        content_type: JSON,
+        body: Vec::new(),
+        subject: ("pods", pod.name.clone()),
+    };
+    match transport.send(&call, limits.bind_deadline, limits.patience).await.answer {
+        Answer::Done(body) => match serde_json::from_slice(&body) {
+            Ok(found) => where_it_is(found, pod),
+            Err(error) => unanswered(pod, &error.to_string()),
+        },
+        Answer::Status { code: 404, .. } => Found::Gone,
+        Answer::Status { message, .. } | Answer::NotSent(message) | Answer::Lost(message) => {
+            unanswered(pod, &message)
+        }
+    }
+}
+
+fn where_it_is(found: Pod, asked: &PodRef) -> Found {
+    if *found.metadata.uid != *asked.uid {
+        return Found::Gone;
+    }
+    match found.spec.node_name.filter(|node| !node.is_empty()) {
+        Some(node) => Found::Bound(node),
+        None => Found::Unbound,
+    }
+}
+
+fn unanswered(pod: &PodRef, why: &str) -> Found {
+    tracing::warn!(
+        pod = %format_args!("{}/{}", pod.namespace, pod.name),
+        %why,
+        "cannot learn what became of a binding whose answer was lost; its node stays reserved, and it is asked again"
+    );
+    Found::NoAnswer
+}

@@ -1,0 +1,118 @@
+//! The condition PodScheduled=False, patched into a pod's status.
+//!
+//! Upstream: `pkg/scheduler/util/utils.go#PatchPodStatus`. Ours names the pod's uid, so that it cannot land on a pod made
+//! anew under the same name, and is dropped when something newer about the pod waits to be written.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+use supercargo_core::effect::{StatusPatch, Unscheduled};
+
+use super::Limits;
+use super::pause::{Throttle, jittered};
+use super::request::{Answer, Call, STRATEGIC_MERGE, Transport};
+use super::turns::Turn;
+
+/// As often as upstream tries.
+const TRIES_MAX: u32 = 4;
+/// Upstream's first pause; each is five times the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Writes `patch` when its turn has come.
+pub(super) async fn write(
+    transport: &Transport,
+    limits: &Limits,
+    patch: &StatusPatch,
+    turn: &mut Turn,
+    refusals: &Throttle,
+) {
+    turn.come().await;
+    let call = call(patch, Timestamp::now());
+    let mut pause = FIRST_PAUSE;
+    for tried in 1..=TRIES_MAX {
+        if turn.is_overtaken() {
+            return;
+        }
+        let answer = transport.send(&call, limits.deadline, limits.patience).await.answer;
+        if matches!(answer, Answer::Done(_)) {
+            return;
+        }
+        if tried == TRIES_MAX || !may_retry(&answer) {
+            return give_up(patch, answer, refusals);
+        }
+        tokio::time::sleep(jittered(pause, 0.1)).await;
+        pause *= 5;
+    }
+}
+
+fn call(patch: &StatusPatch, now: Timestamp) -> Call {
+    let pod = &patch.pod;
+    let body = json!({
+        "metadata": { "uid": *pod.uid },
+        "status": { "conditions": [condition(&patch.condition, now)] },
+    });
+    Call {
+        method: http::Method::PATCH,
+        path: format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name),
+        query: None,
+        content_type: STRATEGIC_MERGE,
+        body: body.to_string().into_bytes(),
+        subject: ("pods", pod.name.clone()),
+    }
+}
+
+fn condition(unscheduled: &Unscheduled, now: Timestamp) -> serde_json::Value {
+    let since = unscheduled.since.clone().unwrap_or_else(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let mut condition = json!({
+        "lastProbeTime": null,
+        "lastTransitionTime": since,
+        "message": unscheduled.message,
+        "reason": unscheduled.reason,
+        "status": "False",
+        "type": "PodScheduled",
+    });
+    if unscheduled.observed_generation != 0 {
+        condition["observedGeneration"] = unscheduled.observed_generation.into();
+    }
+    condition
+}
+
+fn may_retry(answer: &Answer) -> bool {
+    match answer {
+        // The uid is not the pod's any more, and will not be again.
+        Answer::Status { code: 409, message, .. } => !is_another_pod(message),
+        Answer::Status { code, .. } => matches!(code, 500 | 503),
+        Answer::NotSent(_) => true,
+        Answer::Done(_) | Answer::Lost(_) => false,
+    }
+}
+
+/// Whether a conflict says that the name belongs to another pod by now (`apiserver/pkg/storage/interfaces.go`).
+fn is_another_pod(message: &str) -> bool {
+    message.contains("UID in precondition")
+}
+
+fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
+    let pod = format_args!("{}/{}", patch.pod.namespace, patch.pod.name).to_string();
+    match answer {
+        Answer::Done(_) => {}
+        Answer::Status { code: 404, message, .. } => {
+            tracing::debug!(%pod, %message, "the pod went before its condition could be written");
+        }
+        Answer::Status { code: 409, message, .. } if is_another_pod(&message) => {
+            tracing::debug!(%pod, %message, "another pod has the name by now");
+        }
+        Answer::Status { code: 403, message, .. } => {
+            if let Some(withheld) = refusals.admit() {
+                tracing::error!(
+                    %pod, %message, withheld,
+                    "may not write the condition of a pod that cannot be scheduled: grant patch on pods/status, as manifests/ does"
+                );
+            }
+        }
+        Answer::Status { message, .. } | Answer::NotSent(message) | Answer::Lost(message) => {
+            tracing::warn!(%pod, %message, "error updating pod");
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! One conversation with an API server per test. Time stands still and moves on when everyone waits.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+use supercargo_core::effect::{Severity, Unscheduled};
+use tokio::sync::mpsc;
+
+use super::*;
+
+/// What the API server does with a request.
+enum Reply {
+    /// Answers with a Status object, or any other.
+    Json(u16, Value),
+    /// Answers with a text, as a proxy might.
+    Text(u16, &'static str),
+    /// Asks to come back after this many seconds.
+    Later(u16, u32),
+    /// Answers after this long.
+    Slow(Duration, Value),
+    /// Never answers.
+    Silence,
+    /// The connection breaks after the request was sent.
+    Broken,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Asked {
+    method: String,
+    uri: String,
+    content_type: String,
+    body: Value,
+}
+
+#[derive(Default)]
+struct Script {
+    replies: Mutex<VecDeque<Reply>>,
+    asked: Mutex<Vec<Asked>>,
+}
+
+impl Script {
+    async fn reply(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        self.asked.lock().unwrap().push(Asked {
+            method: head.method.to_string(),
+            uri: head.uri.to_string(),
+            content_type: head.headers[http::header::CONTENT_TYPE].to_str()?.to_owned(),
+            body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        });
+        let reply =
+            self.replies.lock().unwrap().pop_front().expect("the script has a reply for each request");
+        let response = Response::builder();
+        Ok(match reply {
+            Reply::Json(code, value) => response.status(code).body(value.to_string().into_bytes().into())?,
+            Reply::Text(code, text) => response.status(code).body(text.as_bytes().to_vec().into())?,
+            Reply::Later(code, seconds) => {
+                response.status(code).header("Retry-After", seconds).body(Body::empty())?
+            }
+            Reply::Slow(pause, value) => {
+                tokio::time::sleep(pause).await;
+                response.status(200).body(value.to_string().into_bytes().into())?
+            }
+            Reply::Silence => std::future::pending().await,
+            Reply::Broken => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
+        })
+    }
+}
+
+struct Heard(mpsc::UnboundedSender<Vec<Event>>);
+
+impl Answers for Heard {
+    fn answer(&self, events: Vec<Event>) -> futures::future::BoxFuture<'_, ()> {
+        // A test that ended does not listen.
+        let _ = self.0.send(events);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct Fixture {
+    script: Arc<Script>,
+    dispatcher: Dispatcher,
+    answers: mpsc::UnboundedReceiver<Vec<Event>>,
+}
+
+fn dispatcher(client: kube::Client, server: &str) -> (Dispatcher, mpsc::UnboundedReceiver<Vec<Event>>) {
+    let (heard, answers) = mpsc::unbounded_channel();
+    let identity = Identity { server: server.to_owned(), host: "host".to_owned() };
+    let metrics = Arc::new(Metrics::new());
+    let answer = Arc::new(Heard(heard));
+    (Dispatcher::new(Handle::current(), client, &identity, Limits::default(), metrics, answer), answers)
+}
+
+impl Fixture {
+    fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let script =
+            Arc::new(Script { replies: Mutex::new(replies.into_iter().collect()), ..Script::default() });
+        let server = Arc::clone(&script);
+        let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
+        let (dispatcher, answers) =
+            dispatcher(kube::Client::new(service, "default"), "https://10.0.0.1:6443");
+        Self { script, dispatcher, answers }
+    }
+
+    async fn answer(&mut self) -> Vec<Event> {
+        self.answers.recv().await.expect("the dispatcher lives")
+    }
+
+    async fn bind(&mut self) -> BindOutcome {
+        self.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
+        let events = self.answer().await;
+        assert!(matches!(events[1], Event::Credits { lane: Lane::Bind, count: 1 }), "{events:?}");
+        let Event::BindFinished { uid, outcome } = &events[0] else { panic!("{events:?}") };
+        assert_eq!(**uid, *"u1");
+        outcome.clone()
+    }
+
+    async fn settle(&mut self) -> Found {
+        self.dispatcher.submit(Effect::Settle { pod: pod() });
+        let events = self.answer().await;
+        let Event::Settled { found, .. } = &events[0] else { panic!("{events:?}") };
+        found.clone()
+    }
+
+    async fn patch(&mut self, message: &str) {
+        self.dispatcher.submit(Effect::Patch(unscheduled(message, None)));
+        let events = self.answer().await;
+        assert!(matches!(events[..], [Event::Credits { lane: Lane::Status, count: 1 }]), "{events:?}");
+    }
+
+    async fn record(&mut self, record: Record) {
+        self.dispatcher.submit(Effect::Record(record));
+        let events = self.answer().await;
+        assert!(matches!(events[..], [Event::Credits { lane: Lane::Record, count: 1 }]), "{events:?}");
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.script.asked.lock().unwrap().clone()
+    }
+
+    fn methods(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.method).collect()
+    }
+}
+
+fn pod() -> PodRef {
+    PodRef { namespace: "default".to_owned(), name: "plain0".to_owned(), uid: "u1".into() }
+}
+
+fn unscheduled(message: &str, since: Option<&str>) -> StatusPatch {
+    let condition = Unscheduled {
+        reason: "Unschedulable",
+        message: message.to_owned(),
+        observed_generation: 1,
+        since: since.map(str::to_owned),
+    };
+    StatusPatch { pod: pod(), condition }
+}
+
+fn failed(note: &str) -> Record {
+    Record {
+        pod: pod(),
+        resource_version: "12590".to_owned(),
+        scheduler_name: "supercargo".to_owned(),
+        severity: Severity::Warning,
+        reason: "FailedScheduling",
+        action: "Scheduling",
+        note: note.to_owned(),
+    }
+}
+
+fn status(code: u16, reason: &str, message: &str) -> Reply {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    Reply::Json(code, body)
+}
+
+fn created() -> Reply {
+    Reply::Json(201, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201 }))
+}
+
+fn refused(message: &str) -> BindOutcome {
+    BindOutcome::Refused { message: message.to_owned() }
+}
+
+fn unknown(message: &str) -> BindOutcome {
+    BindOutcome::Unknown { message: message.to_owned() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_is_posted_as_upstream_posts_it() {
+    let mut fixture = Fixture::new([created()]);
+    assert_eq!(fixture.bind().await, BindOutcome::Accepted);
+    let asked = Asked {
+        method: "POST".to_owned(),
+        uri: "/api/v1/namespaces/default/pods/plain0/binding?timeout=10s".to_owned(),
+        content_type: "application/json".to_owned(),
+        body: json!({
+            "kind": "Binding", "apiVersion": "v1",
+            "metadata": { "name": "plain0", "namespace": "default", "uid": "u1" },
+            "target": { "kind": "Node", "name": "n1" },
+        }),
+    };
+    assert_eq!(fixture.asked(), [asked]);
+}
+
+fn assigned_to(node: &str) -> String {
+    format!(
+        "Operation cannot be fulfilled on pods/binding \"plain0\": pod plain0 is already assigned to node \"{node}\""
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_with_our_own_binding_is_a_success() {
+    let mut fixture = Fixture::new([status(409, "Conflict", &assigned_to("n1"))]);
+    assert_eq!(fixture.bind().await, BindOutcome::Accepted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_keep_the_text_of_the_api_server() {
+    let table = [
+        (409, "Conflict", assigned_to("n2")),
+        (409, "Conflict", assigned_to("n10")),
+        (409, "Conflict", "Operation cannot be fulfilled on pods/binding \"plain0\": pod plain0 is being deleted, cannot be assigned to a host".to_owned()),
+        (404, "NotFound", "pods \"plain0\" not found".to_owned()),
+        (403, "Forbidden", "pods \"plain0\" is forbidden: User \"x\" cannot create resource \"pods/binding\" in API group \"\" in the namespace \"default\"".to_owned()),
+        (422, "Invalid", "Binding \"plain0\" is invalid".to_owned()),
+        (400, "BadRequest", "bad".to_owned()),
+    ];
+    for (code, reason, message) in table {
+        let mut fixture = Fixture::new([status(code, reason, &message)]);
+        assert_eq!(fixture.bind().await, refused(&message), "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_may_hide_a_success_is_unknown_and_worded_as_upstream_words_it() {
+    let table = [
+        (status(500, "InternalError", "Internal error occurred: x"), "Internal error occurred: x"),
+        (Reply::Text(503, ""), "the server is currently unable to handle the request (post pods plain0)"),
+        (
+            Reply::Text(502, "bad gateway"),
+            "an error on the server (\"bad gateway\") has prevented the request from succeeding (post pods plain0)",
+        ),
+        (
+            Reply::Broken,
+            "Post \"https://10.0.0.1:6443/api/v1/namespaces/default/pods/plain0/binding\": read: connection reset by peer",
+        ),
+        (
+            Reply::Silence,
+            "Post \"https://10.0.0.1:6443/api/v1/namespaces/default/pods/plain0/binding\": context deadline exceeded",
+        ),
+    ];
+    for (reply, message) in table {
+        let mut fixture = Fixture::new([reply]);
+        assert_eq!(fixture.bind().await, unknown(message));
+        assert_eq!(fixture.methods(), ["POST"], "sent once only");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_waited_for_as_long_as_the_deadline_says() {
+    let mut fixture = Fixture::new([Reply::Silence]);
+    let began = tokio::time::Instant::now();
+    fixture.bind().await;
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_to_come_back_is_obeyed() {
+    let mut fixture = Fixture::new([Reply::Later(429, 2), Reply::Later(429, 1), created()]);
+    let began = tokio::time::Instant::now();
+    assert_eq!(fixture.bind().await, BindOutcome::Accepted);
+    assert!(began.elapsed() >= Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_stops_asking_to_come_back_has_refused() {
+    let mut fixture = Fixture::new((0..11).map(|_| Reply::Later(429, 1)));
+    let text =
+        "the server has received too many requests and has asked us to try again later (post pods plain0)";
+    assert_eq!(fixture.bind().await, refused(text));
+    assert_eq!(fixture.asked().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_more_patience_than_there_is_has_refused() {
+    let mut fixture = Fixture::new([Reply::Later(429, 3_600)]);
+    assert!(matches!(fixture.bind().await, BindOutcome::Refused { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_an_unknown_try_is_unknown() {
+    let mut fixture = Fixture::new([Reply::Later(503, 1), status(403, "Forbidden", "no")]);
+    assert_eq!(fixture.bind().await, unknown("no"));
+    let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n1"))]);
+    assert_eq!(fixture.bind().await, BindOutcome::Accepted);
+    let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n2"))]);
+    assert_eq!(fixture.bind().await, refused(&assigned_to("n2")));
+}
+
+#[tokio::test]
+async fn a_connection_that_did_not_come_about_is_a_refusal() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = format!("http://127.0.0.1:{port}");
+    let config = kube::Config::new(server.parse().unwrap());
+    let (mut dispatcher, mut answers) = dispatcher(kube::Client::try_from(config).unwrap(), &server);
+    dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
+    let events = answers.recv().await.unwrap();
+    let text = format!(
+        "Post \"{server}/api/v1/namespaces/default/pods/plain0/binding\": dial tcp 127.0.0.1:{port}: connect: connection refused"
+    );
+    let Event::BindFinished { outcome, .. } = &events[0] else { panic!("{events:?}") };
+    assert_eq!(*outcome, refused(&text));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_tells_bound_unbound_and_gone_apart() {
+    let pod = |uid: &str, node: Value| json!({ "metadata": { "uid": uid }, "spec": { "nodeName": node } });
+    let table = [
+        (Reply::Json(200, pod("u1", json!("n1"))), Found::Bound("n1".to_owned())),
+        (Reply::Json(200, pod("u1", Value::Null)), Found::Unbound),
+        (Reply::Json(200, pod("u2", json!("n1"))), Found::Gone),
+        (status(404, "NotFound", "pods \"plain0\" not found"), Found::Gone),
+        (status(403, "Forbidden", "no"), Found::NoAnswer),
+        (Reply::Text(503, ""), Found::NoAnswer),
+        (Reply::Text(200, "<html>"), Found::NoAnswer),
+        (Reply::Silence, Found::NoAnswer),
+        (Reply::Broken, Found::NoAnswer),
+    ];
+    for (reply, found) in table {
+        let mut fixture = Fixture::new([reply]);
+        assert_eq!(fixture.settle().await, found);
+        assert_eq!(fixture.asked()[0].uri, "/api/v1/namespaces/default/pods/plain0");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_is_patched_with_the_pods_uid() {
+    let mut fixture = Fixture::new([Reply::Json(200, json!({}))]);
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("why", Some("2026-11-20T19:18:14Z"))));
+    fixture.answer().await;
+    let asked = Asked {
+        method: "PATCH".to_owned(),
+        uri: "/api/v1/namespaces/default/pods/plain0/status".to_owned(),
+        content_type: "application/strategic-merge-patch+json".to_owned(),
+        body: json!({
+            "metadata": { "uid": "u1" },
+            "status": { "conditions": [{
+                "lastProbeTime": null, "lastTransitionTime": "2026-11-20T19:18:14Z", "message": "why",
+                "observedGeneration": 1, "reason": "Unschedulable", "status": "False", "type": "PodScheduled",
+            }] },
+        }),
+    };
+    assert_eq!(fixture.asked(), [asked]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_becomes_false_now_says_since_when_in_seconds() {
+    let mut fixture = Fixture::new([Reply::Json(200, json!({}))]);
+    fixture.patch("why").await;
+    let since = fixture.asked()[0].body["status"]["conditions"][0]["lastTransitionTime"].clone();
+    let since = since.as_str().unwrap();
+    assert_eq!(since.len(), "2026-11-20T19:18:14Z".len());
+    since.parse::<jiff::Timestamp>().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_is_tried_four_times_and_only_where_that_can_help() {
+    let conflict = || status(409, "Conflict", "the object has been modified");
+    let mut fixture = Fixture::new([conflict(), Reply::Text(500, ""), Reply::Text(503, ""), conflict()]);
+    fixture.patch("why").await;
+    assert_eq!(fixture.asked().len(), 4);
+    let another = "Operation cannot be fulfilled on pods \"plain0\": StorageError: invalid object, Code: 4, Key: /registry/pods/default/plain0, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: u1, UID in object meta: u2";
+    for reply in
+        [status(409, "Conflict", another), status(403, "Forbidden", "no"), status(404, "NotFound", "")]
+    {
+        let mut fixture = Fixture::new([reply]);
+        fixture.patch("why").await;
+        assert_eq!(fixture.asked().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_waits_for_a_patch_of_its_pod_and_drops_those_that_wait() {
+    let pause = Duration::from_secs(5);
+    let mut fixture = Fixture::new([Reply::Slow(pause, json!({})), created()]);
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("on its way", None)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("waits", None)));
+    fixture.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
+    for _ in 0..3 {
+        fixture.answer().await;
+    }
+    let asked = fixture.asked();
+    assert_eq!(fixture.methods(), ["PATCH", "POST"]);
+    assert_eq!(asked[0].body["status"]["conditions"][0]["message"], "on its way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_patches_do_not_hold_up_the_binding_of_another_pod() {
+    let mut fixture = Fixture::new([Reply::Silence, created()]);
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("slow", None)));
+    tokio::task::yield_now().await;
+    let other = PodRef { uid: "u2".into(), ..pod() };
+    fixture.dispatcher.submit(Effect::Bind { pod: other, node: "n1".to_owned() });
+    let events = fixture.answer().await;
+    assert!(matches!(events[0], Event::BindFinished { outcome: BindOutcome::Accepted, .. }), "{events:?}");
+    assert_eq!(fixture.dispatcher.pending().patches, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_created_as_upstream_creates_it() {
+    let mut fixture = Fixture::new([created()]);
+    fixture.record(failed("100% of 4 nodes are available: none")).await;
+    let asked = fixture.asked();
+    assert_eq!(
+        (&*asked[0].method, &*asked[0].uri),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/default/events")
+    );
+    let mut body = asked[0].body.clone();
+    let name = body["metadata"]["name"].take();
+    let nanos = i128::from_str_radix(name.as_str().unwrap().strip_prefix("plain0.").unwrap(), 16).unwrap();
+    let time = body["eventTime"].take();
+    let time: jiff::Timestamp = time.as_str().unwrap().parse().unwrap();
+    assert_eq!(time.as_nanosecond() / 1_000, nanos / 1_000);
+    let expected = json!({
+        "kind": "Event", "apiVersion": "events.k8s.io/v1",
+        "metadata": { "name": null, "namespace": "default" },
+        "eventTime": null,
+        "reportingController": "supercargo", "reportingInstance": "supercargo-host",
+        "action": "Scheduling", "reason": "FailedScheduling", "type": "Warning",
+        "regarding": {
+            "kind": "Pod", "namespace": "default", "name": "plain0", "uid": "u1",
+            "apiVersion": "v1", "resourceVersion": "12590",
+        },
+        "note": "100% of 4 nodes are available: none",
+    });
+    assert_eq!(body, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_event_patches_a_series_and_the_third_only_counts() {
+    let mut fixture = Fixture::new([created(), Reply::Json(200, json!({}))]);
+    for _ in 0..3 {
+        fixture.record(failed("no")).await;
+    }
+    let asked = fixture.asked();
+    assert_eq!(fixture.methods(), ["POST", "PATCH"]);
+    let name = asked[0].body["metadata"]["name"].as_str().unwrap();
+    assert_eq!(asked[1].uri, format!("/apis/events.k8s.io/v1/namespaces/default/events/{name}"));
+    assert_eq!(asked[1].content_type, "application/strategic-merge-patch+json");
+    assert_eq!(asked[1].body["series"]["count"], 2);
+    assert_eq!(asked[1].body.as_object().unwrap().len(), 1);
+    let last = asked[1].body["series"]["lastObservedTime"].as_str().unwrap();
+    assert_eq!(last.len(), "2026-11-20T19:18:17.107094Z".len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_series_whose_event_expired_is_created_anew() {
+    let mut fixture = Fixture::new([created(), status(404, "NotFound", "gone"), created()]);
+    fixture.record(failed("no")).await;
+    fixture.record(failed("no")).await;
+    let asked = fixture.asked();
+    assert_eq!(fixture.methods(), ["POST", "PATCH", "POST"]);
+    assert_eq!(asked[2].body["series"]["count"], 2);
+    assert_eq!(asked[2].body["metadata"]["name"], asked[0].body["metadata"]["name"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_tried_again_while_the_server_is_away_and_not_when_it_is_refused() {
+    let mut fixture = Fixture::new([Reply::Broken, Reply::Silence, created()]);
+    fixture.record(failed("no")).await;
+    assert_eq!(fixture.asked().len(), 3);
+    let mut fixture = Fixture::new((0..12).map(|_| Reply::Broken));
+    fixture.record(failed("no")).await;
+    assert_eq!(fixture.asked().len(), 12);
+    let terminating = "events \"x\" is forbidden: unable to create new content in namespace default because it is being terminated";
+    let mut fixture = Fixture::new([status(403, "Forbidden", terminating)]);
+    fixture.record(failed("no")).await;
+    assert_eq!(fixture.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_waits_for_what_is_in_flight_and_tells_what_is_not_done() {
+    let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(3), json!({})), Reply::Silence]);
+    fixture.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
+    assert_eq!(fixture.dispatcher.drain(Duration::from_secs(20)).await, Pending::default());
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("slow", None)));
+    let left = fixture.dispatcher.drain(Duration::from_secs(2)).await;
+    assert_eq!(left, Pending { patches: 1, ..Pending::default() });
+    assert!(!left.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_lane_grants_as_much_as_it_carries_out_at_once() {
+    let fixture = Fixture::new([]);
+    let credits: Vec<_> = fixture
+        .dispatcher
+        .credits()
+        .into_iter()
+        .map(|event| match event {
+            Event::Credits { lane, count } => (lane, count),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(credits, [(Lane::Bind, 100), (Lane::Status, 16), (Lane::Record, 16)]);
+}
