@@ -82,7 +82,7 @@ pub struct Unjudged {
     /// the pod, `VolumeBinding` for persistentVolumeClaims and generic ephemeral volumes, `DynamicResources` for
     /// `spec.resourceClaims`, `NodeDeclaredFeatures` for restartPolicyRules with RestartAllContainers and for hostNetwork
     /// with `hostUsers: false`.
-    pub plugin: crate::framework::PluginName,
+    pub plugin: &'static str,
     /// The text for people, for example
     /// `persistentvolumeclaim "data" is used, and this version of supercargo does not place pods with volume claims`.
     pub what: Box<str>,
