@@ -68,6 +68,20 @@ impl PodInfo {
         self.node_name.is_some()
     }
 
+    /// Whether `other`, a version of the same pod, is the same to every other pod: what it takes, and what it demands of
+    /// those that come. Status and bookkeeping may differ.
+    pub fn is_same_to_others(&self, other: &Self) -> bool {
+        self.node_name == other.node_name
+            && self.namespace == other.namespace
+            && self.labels == other.labels
+            && self.deleting == other.deleting
+            && self.priority == other.priority
+            && self.resources == other.resources
+            && self.ports == other.ports
+            && self.tolerations == other.tolerations
+            && self.pod_affinity == other.pod_affinity
+    }
+
     /// Whether the pod has required anti-affinity terms.
     pub fn has_required_anti_affinity(&self) -> bool {
         let terms = self.pod_affinity.as_ref().map(|a| &a.required_anti_affinity);

@@ -86,6 +86,11 @@ impl Cache {
         self.nodes.add_pod(idx, pod_idx, pod);
     }
 
+    /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.
+    pub fn renew_pod(&mut self, pod: &Arc<PodInfo>) {
+        self.pods.replace(pod);
+    }
+
     /// Takes a pod off its node; what it was.
     pub fn remove_pod(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Symbol, PodState)> {
         let (pod_idx, entry) = self.pods.remove(uid)?;

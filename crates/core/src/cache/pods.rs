@@ -49,6 +49,15 @@ impl Pods {
         Some((idx, entry))
     }
 
+    /// Puts a newer version of a pod in place of the one that is there; nothing else changes.
+    pub(super) fn replace(&mut self, info: &Arc<PodInfo>) {
+        if let Some(&idx) = self.by_uid.get(&info.uid)
+            && let Some(entry) = &mut self.slots[idx.0 as usize]
+        {
+            entry.info = Arc::clone(info);
+        }
+    }
+
     pub(super) fn get(&self, idx: PodIdx) -> Option<&PodEntry> {
         self.slots[idx.0 as usize].as_ref()
     }

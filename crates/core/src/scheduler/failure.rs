@@ -10,6 +10,7 @@ use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::time::Time;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a pod was not placed.
 pub(super) enum Failure {
@@ -23,11 +24,15 @@ pub(super) enum Failure {
     Binding(String),
 }
 
-/// The condition that was sent last, until the watch shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How long a condition that was sent may take to be shown by the watch, before it is taken for lost.
+const ECHO_MAX: Duration = Duration::from_secs(10);
+
+/// The condition that was sent last, and when.
+#[derive(Clone, Debug)]
 pub(super) struct SentCondition {
     reason: &'static str,
     message: String,
+    at: Time,
 }
 
 impl Scheduler {
@@ -65,27 +70,29 @@ impl Scheduler {
             self.queue.return_unschedulable(now, queued, rejectors, gate);
         }
         self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());
-        self.set_condition(&pod, reason, message);
+        self.set_condition(now, &pod, reason, message);
     }
 
     /// Asks for PodScheduled=False, unless the pod says so already or was just told.
-    fn set_condition(&mut self, pod: &PodInfo, reason: &'static str, message: String) {
+    fn set_condition(&mut self, now: Time, pod: &PodInfo, reason: &'static str, message: String) {
         let shown = pod.scheduled.as_ref().filter(|c| &*c.status == "False");
-        let sent = SentCondition { reason, message };
-        match self.sent_conditions.get(&pod.uid) {
-            Some(last) if *last == sent => return,
-            Some(_) => {}
-            None if shown.is_some_and(|c| *c.reason == *reason && *c.message == *sent.message) => return,
-            None => {}
+        let last = self.sent_conditions.get(&pod.uid).filter(|sent| now.since(sent.at) <= ECHO_MAX);
+        let is_known = match (last, shown) {
+            (Some(sent), _) => sent.reason == reason && sent.message == message,
+            (None, Some(shown)) => *shown.reason == *reason && *shown.message == *message,
+            (None, None) => false,
+        };
+        if is_known {
+            return;
         }
         let condition = Unscheduled {
             reason,
-            message: sent.message.clone(),
+            message: message.clone(),
             observed_generation: pod.generation,
             since: shown.map(|c| c.last_transition_time.to_string()).filter(|since| !since.is_empty()),
         };
         self.outbox.push_patch(StatusPatch { pod: self.pod_ref(pod), condition });
-        self.sent_conditions.insert(Arc::clone(&pod.uid), sent);
+        self.sent_conditions.insert(Arc::clone(&pod.uid), SentCondition { reason, message, at: now });
     }
 
     pub(super) fn record(

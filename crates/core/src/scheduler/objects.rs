@@ -61,6 +61,10 @@ impl Scheduler {
     }
 
     fn node_applied(&mut self, now: Time, node: &Arc<NodeInfo>) {
+        let known = self.cache.find_slot(node.name).filter(|&idx| self.snapshot().nodes().contains(idx));
+        if known.is_some_and(|idx| self.snapshot().node_info(idx) == node.as_ref()) {
+            return;
+        }
         let old = self.cache.apply_node(node);
         let actions = match &old {
             None => vec![NodeAction::Add],
