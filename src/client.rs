@@ -25,9 +25,9 @@ pub async fn connection(args: &Args, settings: &Settings) -> Result<kube::Config
                 .await
                 .with_context(|| format!("the kubeconfig {} is not usable", path.display()))?
         }
-        None => kube::Config::infer()
-            .await
-            .context("no --kubeconfig is given, this is no pod of a cluster, and there is no default kubeconfig")?,
+        None => kube::Config::infer().await.context(
+            "no --kubeconfig is given, this is no pod of a cluster, and there is no default kubeconfig",
+        )?,
     };
     if let Some(master) = &args.master {
         config.cluster_url = master.parse().with_context(|| format!("--master {master} is no URL"))?;

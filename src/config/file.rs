@@ -71,7 +71,9 @@ impl File {
     pub(super) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(n) = self.parallelism.filter(|&n| n <= 0) {
-            problems.push(format!("parallelism: Invalid value: {n}: should be an integer value greater than zero"));
+            problems.push(format!(
+                "parallelism: Invalid value: {n}: should be an integer value greater than zero"
+            ));
         }
         if self.leader_election.as_ref().and_then(|l| l.leader_elect).unwrap_or(true) {
             problems.push(
@@ -85,7 +87,8 @@ impl File {
         }
         let (initial, max) = self.backoff_seconds();
         if initial <= 0 {
-            problems.push(format!("podInitialBackoffSeconds: Invalid value: {initial}: must be greater than 0"));
+            problems
+                .push(format!("podInitialBackoffSeconds: Invalid value: {initial}: must be greater than 0"));
         }
         if max < initial {
             problems.push(format!(
@@ -119,7 +122,8 @@ impl File {
                 None | Some(_) => {}
             }
             if profile.percentage_of_nodes_to_score.is_some() {
-                problems.push(not_built(&field("percentageOfNodesToScore"), "looking at a part of the nodes"));
+                problems
+                    .push(not_built(&field("percentageOfNodesToScore"), "looking at a part of the nodes"));
             }
             if profile.plugins.is_some() {
                 problems.push(not_built(&field("plugins"), "choosing plugins"));

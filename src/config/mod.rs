@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn an_unknown_field_is_named_with_its_line() {
-        let error = parse("leaderElection: {leaderElect: false}\npodInitialBackofSeconds: 3\n").expect_err("misspelt");
+        let error = parse("leaderElection: {leaderElect: false}\npodInitialBackofSeconds: 3\n")
+            .expect_err("misspelt");
         assert!(error.contains("podInitialBackofSeconds") && error.contains('4'), "{error}");
     }
 
@@ -131,7 +132,10 @@ mod tests {
             ("", "leaderElection.leaderElect"),
             ("leaderElection: {leaderElect: true}\n", "leaderElection.leaderElect"),
             ("leaderElection: {leaderElect: false}\nextenders: [{urlPrefix: x}]\n", "extenders"),
-            ("leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 50\n", "percentageOfNodesToScore"),
+            (
+                "leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 50\n",
+                "percentageOfNodesToScore",
+            ),
             (
                 "leaderElection: {leaderElect: false}\nprofiles: [{plugins: {score: {}}}]\n",
                 "profiles[0].plugins",

@@ -89,9 +89,14 @@ impl Story {
                             format!("placed {pod} on {node} ({feasible} of {nodes} nodes)")
                         }
                         Outcome::Unschedulable { message, rejectors } => {
-                            format!("unschedulable {pod}, attempt {}: {message} {rejectors:?}", report.attempt)
+                            format!(
+                                "unschedulable {pod}, attempt {}: {message} {rejectors:?}",
+                                report.attempt
+                            )
                         }
-                        Outcome::Error { message } => format!("error {pod}, attempt {}: {message}", report.attempt),
+                        Outcome::Error { message } => {
+                            format!("error {pod}, attempt {}: {message}", report.attempt)
+                        }
                         Outcome::Skipped => format!("skipped {pod}"),
                         Outcome::Bound { node } => format!("bound {pod} to {node}"),
                         Outcome::BindFailed { message } => format!("bind failed {pod}: {message}"),

@@ -88,8 +88,12 @@ impl Scheduler {
     pub(super) fn halt(&mut self) {
         self.halted = true;
         let waiting = |binding: &Binding| binding.phase == Phase::Waiting && binding.unknown.is_none();
-        let unsent: Vec<_> =
-            self.bindings.iter().filter(|(_, binding)| waiting(binding)).map(|(uid, _)| uid.clone()).collect();
+        let unsent: Vec<_> = self
+            .bindings
+            .iter()
+            .filter(|(_, binding)| waiting(binding))
+            .map(|(uid, _)| uid.clone())
+            .collect();
         for uid in unsent {
             self.bindings.remove(&uid);
             if matches!(self.cache.placed(&uid), Some((_, _, PodState::Assumed))) {
@@ -149,7 +153,8 @@ impl Scheduler {
 
     /// Asks about the bindings of unknown outcome whose time has come; whether there were any.
     pub(super) fn ask_again(&mut self, now: Time) -> bool {
-        let mut due: Vec<_> = self.questions().filter(|&(at, _)| at <= now).map(|(_, uid)| uid.clone()).collect();
+        let mut due: Vec<_> =
+            self.questions().filter(|&(at, _)| at <= now).map(|(_, uid)| uid.clone()).collect();
         due.sort_unstable();
         let any = !due.is_empty();
         for uid in due {
