@@ -111,7 +111,7 @@ async fn up(folder: &Path, up: &Up) -> Result<()> {
             return print_export(&known.kubeconfig);
         }
         Standing::Broken => {
-            let ended = known.names(|record| !record.is_alive());
+            let ended = names(&known.records, false);
             bail!("part of the cluster has ended ({ended}); run `down` first, then `up` again")
         }
         Standing::Down => {}
@@ -184,7 +184,7 @@ fn down(folder: &Path) -> Result<()> {
         eprintln!("cluster: not up");
         return Ok(());
     }
-    eprintln!("cluster: stopping {}", known.names(Record::is_alive));
+    eprintln!("cluster: stopping {}", names(&known.records, true));
     // In the order of their start; etcd and the API server, which the others write to as they end, last.
     let (servers, clients) = known.records.split_at(2.min(known.records.len()));
     Record::stop_all(clients, GRACE)?;
@@ -209,6 +209,16 @@ fn status(folder: &Path) -> Result<ExitCode> {
     drop(out);
     print_export(&known.kubeconfig)?;
     Ok(if known.standing() == Standing::Up { ExitCode::SUCCESS } else { ExitCode::from(NOT_UP) })
+}
+
+/// Those that run, or those that have ended, in one line.
+fn names(records: &[Record], alive: bool) -> String {
+    let names: Vec<&str> = records
+        .iter()
+        .filter(|record| record.is_alive() == alive)
+        .map(|record| record.name.as_str())
+        .collect();
+    if names.is_empty() { String::from("nothing") } else { names.join(", ") }
 }
 
 /// The line for the shell; in single quotes where the path holds anything a shell would read.

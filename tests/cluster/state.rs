@@ -63,13 +63,6 @@ impl State {
         }
     }
 
-    /// The names of some of its processes, in one line.
-    pub(crate) fn names(&self, wanted: impl Fn(&Record) -> bool) -> String {
-        let names: Vec<&str> =
-            self.records.iter().filter(|record| wanted(record)).map(|record| record.name.as_str()).collect();
-        if names.is_empty() { String::from("nothing") } else { names.join(", ") }
-    }
-
     fn parse(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let records = value["processes"].as_array()?.iter().map(Record::from_json).collect::<Option<_>>()?;

@@ -45,6 +45,11 @@ impl KwokNode {
             .allocatable("pods", "110")
     }
 
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Sets a label.
     pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), value.to_owned());

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{Api, Client};
-use nix::sys::signal::Signal;
 use tokio::sync::OnceCell;
 
 use super::access::{Access, Credential};
@@ -175,12 +174,12 @@ impl ControlPlane {
 
     /// Stops the clock of a component: its connections stay open and nothing answers.
     pub(crate) fn pause(&self, component: Component) -> Result<()> {
-        self.signal(component, Signal::SIGSTOP)
+        self.process(component, Process::pause)
     }
 
     /// Lets a paused component go on.
     pub(crate) fn resume(&self, component: Component) -> Result<()> {
-        self.signal(component, Signal::SIGCONT)
+        self.process(component, Process::resume)
     }
 
     /// Waits until a component serves. If it ends instead, or never does, the error shows the end of its log.
@@ -312,10 +311,6 @@ impl ControlPlane {
 
     fn group(&self) -> i32 {
         self.guard.as_ref().expect("only `detach` takes it, and consumes the control plane").group()
-    }
-
-    fn signal(&self, component: Component, signal: Signal) -> Result<()> {
-        self.process(component, |process| process.signal(signal))
     }
 
     fn process<T>(&self, component: Component, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {

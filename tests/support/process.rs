@@ -107,6 +107,25 @@ impl Process {
         Ok(())
     }
 
+    /// Stops its clock, and returns once no thread of it runs any more: the signal alone takes effect at some later moment.
+    pub(crate) fn pause(&mut self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        let deadline = Instant::now() + GRACE;
+        while !all_threads_stand(self.pid()) {
+            self.check()?;
+            if Instant::now() >= deadline {
+                bail!("{} does not pause", self.name);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Lets it go on after [`Self::pause`].
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
     /// Ends it as a crash would, and waits until it is gone.
     pub(crate) fn kill(&mut self) -> Result<ExitStatus> {
         self.child_mut().kill()?;
@@ -240,7 +259,9 @@ pub(crate) struct Record {
 impl Record {
     /// Whether this very process still runs.
     pub(crate) fn is_alive(&self) -> bool {
-        started(self.pid) == Some(self.started) && program_of(self.pid).as_deref() == Some(&self.program)
+        // For a moment after its start a process has an empty command line.
+        let same_program = |program: String| program.is_empty() || program == self.program;
+        started(self.pid) == Some(self.started) && program_of(self.pid).is_some_and(same_program)
     }
 
     /// Ends all of these that still run: SIGTERM, `grace`, SIGKILL. What is not ours any more is left alone.
@@ -298,10 +319,22 @@ fn to_pid(pid: u32) -> Pid {
 /// When process `pid` started; `None` if there is none, or only what its parent has not yet collected.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may itself hold spaces and parentheses; after it come the state and 18 more before the start.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+    let (state, rest) = state_and_rest(&stat)?;
+    if matches!(state, "Z" | "X") { None } else { rest.split_whitespace().nth(18)?.parse().ok() }
+}
+
+/// A thread that ends while it is looked at is no hindrance.
+fn all_threads_stand(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let mut stats =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    stats.all(|stat| state_and_rest(&stat).is_some_and(|(state, _)| matches!(state, "T" | "t" | "Z" | "X")))
+}
+
+/// Of a line of `/proc/<pid>/stat`: the name in parentheses may itself hold spaces and parentheses; after it comes the state, and
+/// 18 fields later the time of the start.
+fn state_and_rest(stat: &str) -> Option<(&str, &str)> {
+    stat.rsplit_once(')')?.1.trim_start().split_once(' ')
 }
 
 fn program_of(pid: u32) -> Option<String> {

@@ -1,0 +1,224 @@
+//! Nothing outlives a harness, however it ends; and what is left running on purpose is found again, and nothing else is touched.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::cluster_state::{self, Standing, State};
+use crate::support::guard::Guard;
+use crate::support::process::{Record, stop_all};
+use crate::support::{Component, ControlPlane, Process, Program, wait_for};
+
+/// Set in a process that one of these tests starts and kills; its value is the file in which that process tells its folder.
+const VICTIM: &str = "SUPERCARGO_TEST_VICTIM";
+
+/// Longer than any of these tests, in case one is itself killed without its guard.
+const LONG: Duration = Duration::from_secs(300);
+
+/// What the end of a control plane may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_dropped_control_plane_leaves_nothing() -> Result<()> {
+    let plane = ControlPlane::builder().start().await?;
+    let folder = plane.folder().to_owned();
+    let beside = plane.launch(&forever(&folder))?;
+    plane.admin().kubectl(&["get", "namespaces"]).await?;
+    plane.pause(Component::Etcd)?;
+    assert!(mentioning(&folder)?.len() >= 4, "etcd, the API server, the program beside and the guard run");
+    drop(plane);
+    assert_eq!(mentioning(&folder)?, Vec::<String>::new());
+    assert!(!folder.exists());
+    drop(beside);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_panic_leaves_nothing() -> Result<()> {
+    let plane = ControlPlane::builder().start().await?;
+    let folder = plane.folder().to_owned();
+    let ended = tokio::spawn(async move {
+        let _plane = plane;
+        panic!("a test fails");
+    });
+    assert!(ended.await.unwrap_err().is_panic());
+    assert_eq!(mentioning(&folder)?, Vec::<String>::new());
+    assert!(!folder.exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_killed_harness_leaves_nothing() -> Result<()> {
+    if let Some(told) = victim() {
+        let plane = ControlPlane::builder().with(Component::ALL).start().await?;
+        plane.pause(Component::Scheduler)?;
+        return hold(&told, plane.folder());
+    }
+    kill_a_victim("leftovers::a_killed_harness_leaves_nothing", Signal::SIGKILL, 6).await
+}
+
+#[tokio::test]
+async fn an_interrupted_harness_leaves_nothing() -> Result<()> {
+    if let Some(told) = victim() {
+        let folder = tempfile::tempdir()?.keep();
+        let guard = Guard::new(&folder)?;
+        let mut children = (0..2)
+            .map(|_| Process::start(&forever(&folder), &folder, guard.group()))
+            .collect::<Result<Vec<_>>>()?;
+        children[0].pause()?;
+        return hold(&told, &folder);
+    }
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        kill_a_victim("leftovers::an_interrupted_harness_leaves_nothing", signal, 3).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_folder_with_other_things_is_not_touched() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let precious = folder.path().join("thesis.txt");
+    std::fs::write(&precious, "years of work")?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let started = runtime.block_on(ControlPlane::builder().folder(folder.path()).start());
+    let error = started.err().context("it took the folder")?;
+    assert!(format!("{error:#}").contains("holds something else than a control plane"), "{error:#}");
+    assert_eq!(std::fs::read_to_string(&precious)?, "years of work");
+    Ok(())
+}
+
+#[test]
+fn released_children_live_on_and_are_found_again() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let guard = Guard::new(folder.path())?;
+    let child = Process::start(&forever(folder.path()), folder.path(), guard.group())?;
+    let record = child.record()?;
+    child.detach();
+    guard.release()?;
+    assert!(record.is_alive());
+    let state = State { kubeconfig: PathBuf::from("/k"), records: vec![record.clone()] };
+    state.write(folder.path())?;
+    let read = State::read(folder.path())?;
+    assert_eq!((read.kubeconfig.clone(), read.records.clone()), (state.kubeconfig, state.records));
+    assert_eq!(read.standing(), Standing::Up);
+    Record::stop_all(&read.records, SOON)?;
+    assert!(!record.is_alive());
+    assert_eq!(read.standing(), Standing::Down);
+    Ok(())
+}
+
+#[test]
+fn a_stranger_with_a_recorded_number_is_not_ours() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let guard = Guard::new(folder.path())?;
+    let mut stranger = Process::start(&forever(folder.path()), folder.path(), guard.group())?;
+    let mut json = stranger.record()?.to_json();
+    json["started"] = json!(json["started"].as_u64().context("a number")? - 1);
+    let outdated = Record::from_json(&json).context("what was written can be read")?;
+    assert!(!outdated.is_alive());
+    let state = State { kubeconfig: PathBuf::new(), records: vec![outdated.clone(), stranger.record()?] };
+    assert_eq!(state.standing(), Standing::Broken);
+    Record::stop_all(&[outdated], Duration::ZERO)?;
+    stranger.check()
+}
+
+#[test]
+fn only_one_command_works_on_a_cluster_at_a_time() -> Result<()> {
+    let parent = tempfile::tempdir()?;
+    let folder = parent.path().join("cluster");
+    let first = cluster_state::lock(&folder)?;
+    let error = cluster_state::lock(&folder).unwrap_err().to_string();
+    assert!(error.starts_with("another `up` or `down` is at work"), "{error}");
+    drop(first);
+    cluster_state::lock(&folder)?;
+    assert_eq!(State::read(&folder)?.standing(), Standing::Down);
+    Ok(())
+}
+
+#[test]
+fn a_damaged_record_is_an_error_and_not_an_empty_one() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(
+        folder.path().join("processes.json"),
+        r#"{"kubeconfig": "/k", "processes": [{"pid": -1}]}"#,
+    )?;
+    let error = State::read(folder.path()).err().context("it was read")?;
+    assert!(format!("{error:#}").contains("is not what `up` writes"), "{error:#}");
+    Ok(())
+}
+
+#[test]
+fn who_ignores_the_request_to_end_is_killed_after_the_grace() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let guard = Guard::new(folder.path())?;
+    let ready = folder.path().join("ready");
+    let script = format!("trap '' TERM; : > '{}'; while :; do sleep 0.1; done", ready.display());
+    let stubborn = Program::new("stubborn", "/bin/sh").args(["-c", &script]);
+    let mut processes = vec![Process::start(&stubborn, folder.path(), guard.group())?];
+    while !ready.exists() {
+        processes[0].check()?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    stop_all(&mut processes, Duration::from_millis(50));
+    let status = processes[0].ended()?.context("it still runs")?;
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(Signal::SIGKILL as i32));
+    Ok(())
+}
+
+/// Starts this very test once more as a process of its own, lets it start something, ends it by `signal`, and demands that every
+/// process that knows its folder, at first at least `count`, is gone, and the folder too.
+async fn kill_a_victim(test: &str, signal: Signal, count: usize) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let told = scratch.path().join("told");
+    let guard = Guard::new(scratch.path())?;
+    let itself = std::env::current_exe()?;
+    let program = Program::new("victim", itself)
+        .args(["--exact", test, "--nocapture"])
+        .env(VICTIM, told.display().to_string());
+    let mut victim = Process::start(&program, scratch.path(), guard.group())?;
+    let folder = wait_for("the victim to tell its folder", SOON * 2, || {
+        let folder = victim.check().and_then(|()| Ok(std::fs::read_to_string(&told)?));
+        async { Ok(PathBuf::from(folder?)) }
+    })
+    .await?;
+    let running = mentioning(&folder)?;
+    ensure!(running.len() >= count, "only these run: {running:#?}");
+    victim.signal(signal)?;
+    victim.wait(SOON)?;
+    wait_for(&format!("everything to end after {signal}"), SOON, || async {
+        let left = mentioning(&folder)?;
+        ensure!(left.is_empty(), "these still run: {left:#?}");
+        ensure!(!folder.exists(), "{} is still there", folder.display());
+        Ok(())
+    })
+    .await
+}
+
+/// The victim's part: tells its folder and waits to be killed.
+fn hold(told: &Path, folder: &Path) -> Result<()> {
+    crate::support::pki::write_private(told, &folder.display().to_string())?;
+    std::thread::sleep(LONG);
+    anyhow::bail!("nobody killed this process")
+}
+
+fn victim() -> Option<PathBuf> {
+    std::env::var_os(VICTIM).map(PathBuf::from)
+}
+
+/// A program that runs until it is ended, and has `folder` in its command line.
+fn forever(folder: &Path) -> Program {
+    Program::new("forever", "/bin/sh")
+        .args([String::from("-c"), format!("while :; do sleep 1; done # {}", folder.display())])
+}
+
+/// The command lines of the running processes that mention `folder`. A process that has ended has none.
+fn mentioning(folder: &Path) -> Result<Vec<String>> {
+    let folder = folder.display().to_string();
+    let processes = std::fs::read_dir("/proc")?.flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    let texts = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    Ok(texts.filter(|line| line.contains(&folder)).collect())
+}

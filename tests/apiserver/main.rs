@@ -1,0 +1,13 @@
+//! Tests against a real API server: everything a simulated one could be wrong about. One control plane serves the whole binary,
+//! each test has a namespace of its own; a test that breaks components starts its own control plane.
+//!
+//! They need the pinned binaries and fail without them: `make upstream` builds those.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[path = "../cluster/state.rs"]
+mod cluster_state;
+
+mod control_plane;
+mod leftovers;
