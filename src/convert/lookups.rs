@@ -2,13 +2,23 @@
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/helper/spread.go`.
 
+use super::label_set;
 use super::selectors::{label_selector, pairs};
 use crate::api::core::MapSelector;
 use crate::api::meta::LabelSelector;
-use crate::api::{Malformed, ReplicaSet, ReplicationController, Service, StatefulSet};
+use crate::api::{Malformed, Namespace, ReplicaSet, ReplicationController, Service, StatefulSet};
 use supercargo_core::cache;
-use supercargo_core::intern::Tables;
+use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::selector::{Requirement, Selector};
+
+/// A namespace's name and labels.
+///
+/// # Errors
+/// When upstream's decoder would refuse the object.
+pub fn namespace(tables: &mut Tables, namespace: &Namespace) -> Result<(Symbol, LabelSetId), Malformed> {
+    namespace.content()?;
+    Ok((tables.symbol(namespace.name()), label_set(tables, &namespace.metadata)))
+}
 
 /// A Service as the engine sees it.
 ///

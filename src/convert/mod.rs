@@ -14,6 +14,7 @@ mod selectors;
 mod syntax;
 mod unjudged;
 
+pub use lookups::namespace;
 pub use node::node;
 pub use pod::pod;
 
@@ -72,9 +73,8 @@ impl Watched for Namespace {
     const KIND: Kind = Kind::Namespace;
 
     fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
-        self.content()?;
-        let labels = label_set(tables, &self.metadata);
-        Ok(Event::NamespaceApplied { name: tables.symbol(self.name()), labels })
+        let (name, labels) = namespace(tables, self)?;
+        Ok(Event::NamespaceApplied { name, labels })
     }
 
     fn key(&self, tables: &mut Tables) -> ObjectKey {
