@@ -138,7 +138,7 @@ async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
     let names = Component::ALL.map(Component::name).join(", ");
     eprintln!("cluster: starting {names}");
     let plane = ControlPlane::builder().with(Component::ALL).folder(folder).start().await?;
-    eprintln!("cluster: creating {} nodes", up.nodes);
+    eprintln!("cluster: creating nodes ({})", up.nodes);
     nodes::create_all(&plane.client().await?, &nodes::kind(up.nodes.into())).await?;
     let mut beside = Vec::new();
     for program in programs(&plane.admin(), &up.with) {

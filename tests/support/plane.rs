@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use tokio::sync::OnceCell;
 
@@ -15,7 +15,7 @@ use super::binaries::binary;
 use super::component::{Component, Layout, TOKEN_FILE};
 use super::guard::Guard;
 use super::http;
-use super::objects::TokenFile;
+use super::objects::{TokenFile, wait_for_default_account};
 use super::pki::{Pki, write_private};
 use super::ports::Port;
 use super::process::{Process, Program, Record, stop_all};
@@ -290,9 +290,7 @@ impl ControlPlane {
             wait_for(&format!("namespace {name}"), PATIENCE, || async { Ok(namespaces.get(name).await?) })
                 .await?;
             if self.processes().contains_key(&Component::ControllerManager) {
-                let accounts = Api::<ServiceAccount>::namespaced(client.clone(), name);
-                let what = format!("the default service account of namespace {name}");
-                wait_for(&what, PATIENCE, || async { Ok(accounts.get("default").await?) }).await?;
+                wait_for_default_account(&client, name).await?;
             }
         }
         Ok(())
