@@ -81,6 +81,13 @@ impl Access {
         self.kubectl_with_input(args, "").await
     }
 
+    /// Runs kubectl in `folder`, whose files the arguments name.
+    pub(crate) async fn kubectl_in(&self, folder: &Path, args: &[&str]) -> Result<String> {
+        let mut command = self.command(args)?;
+        command.current_dir(folder);
+        start(command, args, "").await
+    }
+
     /// `kubectl apply` of YAML documents.
     pub(crate) async fn apply(&self, yaml: &str) -> Result<String> {
         self.kubectl_with_input(&["apply", "-f", "-"], yaml).await
@@ -93,14 +100,22 @@ impl Access {
 
     /// Runs kubectl with `input` on its standard input.
     pub(crate) async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
+        start(self.command(args)?, args, input).await
+    }
+
+    fn command(&self, args: &[&str]) -> Result<Command> {
         let mut command = Command::new(binary("kubectl")?);
         command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir");
         command.arg(self.kubeconfig.with_file_name("kubectl-cache")).arg("--request-timeout=60s").args(args);
-        let (line, input) = (args.join(" "), input.to_owned());
-        tokio::task::spawn_blocking(move || run(command, &input))
-            .await?
-            .with_context(|| format!("kubectl {line}"))
+        Ok(command)
     }
+}
+
+async fn start(command: Command, args: &[&str], input: &str) -> Result<String> {
+    let (line, input) = (args.join(" "), input.to_owned());
+    tokio::task::spawn_blocking(move || run(command, &input))
+        .await?
+        .with_context(|| format!("kubectl {line}"))
 }
 
 fn run(mut command: Command, input: &str) -> Result<String> {

@@ -20,6 +20,8 @@ pub(crate) mod pki;
 pub(crate) mod plane;
 pub(crate) mod ports;
 pub(crate) mod process;
+pub(crate) mod steps;
+pub(crate) mod supercargo;
 pub(crate) mod wait;
 
 pub(crate) use access::Access;

@@ -1,0 +1,65 @@
+//! What `/metrics` says in the end, and to whom it says it.
+
+use anyhow::Result;
+
+use crate::page::{Ink, Page};
+use crate::support::ControlPlane;
+use crate::support::objects::service_account_token;
+use crate::support::supercargo::Supercargo;
+
+/// The families of which the page shows every series.
+const FAMILIES: [&str; 6] = [
+    "scheduler_schedule_attempts_total",
+    "scheduler_pending_pods",
+    "scheduler_queue_incoming_pods_total",
+    "scheduler_scheduling_attempt_duration_seconds_count",
+    "scheduler_scheduling_attempt_duration_seconds_sum",
+    "scheduler_pod_scheduling_attempts_count",
+];
+
+const NAMESPACE: &str = "default";
+const ACCOUNT: &str = "onlooker";
+
+/// Asks for the metrics without and with the right to read them; whether both answers are as they should be.
+pub(crate) async fn show(plane: &ControlPlane, supercargo: &Supercargo, page: &mut Page) -> Result<bool> {
+    let (admin, client) = (plane.admin(), plane.client().await?);
+    page.heading("Metrics")?;
+    page.blank()?;
+    let url = format!("https://127.0.0.1:{}/metrics", supercargo.port());
+    let command = format!("$ curl -k -H \"Authorization: Bearer $(kubectl create token {ACCOUNT})\" {url}");
+    page.item("", 3, Ink::Faint, &command)?;
+
+    admin.kubectl(&["create", "serviceaccount", ACCOUNT, "-n", NAMESPACE]).await?;
+    let stranger = service_account_token(&client, NAMESPACE, ACCOUNT).await?;
+    let (refused, _) = supercargo.get("/metrics", Some(&stranger)).await?;
+    answer(page, refused, 403, "a ServiceAccount without the right is refused")?;
+
+    let reader = format!("{ACCOUNT}-reader");
+    let subject = format!("--serviceaccount={NAMESPACE}:{reader}");
+    let role = "--clusterrole=supercargo-metrics-reader";
+    admin.kubectl(&["create", "serviceaccount", &reader, "-n", NAMESPACE]).await?;
+    admin.kubectl(&["create", "clusterrolebinding", &reader, role, &subject]).await?;
+    let token = service_account_token(&client, NAMESPACE, &reader).await?;
+    let (answered, text) = supercargo.get("/metrics", Some(&token)).await?;
+    answer(
+        page,
+        answered,
+        200,
+        "one that is bound to the ClusterRole supercargo-metrics-reader is answered:",
+    )?;
+    let lines: Vec<&str> =
+        text.lines().filter(|line| FAMILIES.iter().any(|name| is_of(line, name))).collect();
+    for line in &lines {
+        page.item("", 6, Ink::Plain, line)?;
+    }
+    Ok(refused == 403 && answered == 200 && !lines.is_empty())
+}
+
+fn answer(page: &mut Page, status: u16, wanted: u16, what: &str) -> Result<()> {
+    let (mark, ink) = if status == wanted { ("✓", Ink::Good) } else { ("✗", Ink::Bad) };
+    page.item(&format!("   {mark} {status}"), 9, ink, what)
+}
+
+fn is_of(line: &str, family: &str) -> bool {
+    line.strip_prefix(family).is_some_and(|rest| rest.starts_with(['{', ' ']))
+}

@@ -1,0 +1,336 @@
+//! The language of `examples/*/steps.txt`, as examples/README.md defines it: what a line says, and whether an expectation holds.
+//!
+//! Nothing here talks to an API server: an expectation is judged against a [`View`], and [`runner`] is who fetches one.
+
+pub(crate) mod runner;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
+
+use super::objects::node_of;
+
+/// Who reports the events an example expects.
+const REPORTER: &str = "supercargo";
+
+/// One folder of `examples/`.
+#[derive(Debug)]
+pub(crate) struct Example {
+    /// The folder's name: `01-reserve-a-node`.
+    pub(crate) name: String,
+    /// Where its files are.
+    pub(crate) folder: PathBuf,
+    /// Its heading.
+    pub(crate) title: String,
+    /// What happens, in order.
+    pub(crate) steps: Vec<Step>,
+    /// What undoes it.
+    pub(crate) finally: Vec<Vec<String>>,
+}
+
+/// A line that is not `title` or `finally`.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// A sentence for the reader.
+    Say(String),
+    /// The arguments of a kubectl that must succeed.
+    Kubectl(Vec<String>),
+    /// Something that must become true.
+    Expect(Expectation),
+}
+
+/// `expect PODS CLAIM`.
+#[derive(Debug)]
+pub(crate) struct Expectation {
+    /// A pod's name or, with `=` in it, a label.
+    pub(crate) pods: String,
+    /// What is claimed of them.
+    pub(crate) claim: Claim,
+}
+
+/// What can be claimed of some pods.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The one pod is bound to one of these nodes.
+    On(Vec<String>),
+    /// So many of the pods have a node.
+    Placed(usize),
+    /// The pods that have a node, counted by the value of this label of their node, largest count first.
+    Spread { label: String, counts: Vec<usize> },
+    /// One of the pods has no node, and its condition PodScheduled has this reason and a message that begins like this.
+    Waiting { reason: String, text: String },
+    /// There is an event of ours about one of the pods with this reason and a note that begins like this.
+    Event { reason: String, text: String },
+    /// There is no event about them with this reason at this moment.
+    NoEvent { reason: String },
+}
+
+/// What an API server holds at one moment, as far as expectations ask.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    /// The pods of the example's namespace.
+    pub(crate) pods: Vec<Pod>,
+    /// All nodes, by name.
+    pub(crate) nodes: BTreeMap<String, Node>,
+    /// The events of the example's namespace.
+    pub(crate) events: Vec<Event>,
+}
+
+impl Example {
+    /// All examples, in the order of their numbers.
+    pub(crate) fn all() -> Result<Vec<Self>> {
+        let folder = examples_dir();
+        let mut folders = Vec::new();
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+        folders.sort();
+        folders.iter().map(|folder| Self::read(folder)).collect()
+    }
+
+    /// The example in `folder`.
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let name = folder.file_name().context("an example is a folder")?.to_string_lossy().into_owned();
+        let file = folder.join("steps.txt");
+        let text =
+            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        Self::parse(name, folder.to_owned(), &text)
+    }
+
+    /// The example that `text` tells.
+    pub(crate) fn parse(name: String, folder: PathBuf, text: &str) -> Result<Self> {
+        ensure!(
+            name.split_once('-').is_some_and(|(number, rest)| !number.is_empty() && !rest.is_empty()),
+            "an example's folder is called NUMBER-NAME, not {name:?}"
+        );
+        let mut example = Self { name, folder, title: String::new(), steps: Vec::new(), finally: Vec::new() };
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim_end();
+            if !line.is_empty() && !line.starts_with('#') {
+                let place = format!("examples/{}/steps.txt:{}", example.name, number + 1);
+                example.add(line).with_context(|| place)?;
+            }
+        }
+        ensure!(!example.title.is_empty(), "examples/{}/steps.txt is empty", example.name);
+        Ok(example)
+    }
+
+    /// Its namespace: the folder's name without the number.
+    pub(crate) fn namespace(&self) -> &str {
+        self.name.split_once('-').map_or(&self.name, |(_, rest)| rest)
+    }
+
+    fn add(&mut self, line: &str) -> Result<()> {
+        let (verb, rest) = line.split_once(' ').with_context(|| format!("{line:?} says too little"))?;
+        let first = self.title.is_empty();
+        ensure!((verb == "title") == first, "`title` is the first line, and there once");
+        ensure!(verb == "finally" || self.finally.is_empty(), "`finally` lines come last");
+        match verb {
+            "title" => self.title = rest.to_owned(),
+            "say" => self.steps.push(Step::Say(rest.to_owned())),
+            "kubectl" => self.steps.push(Step::Kubectl(words(rest)?)),
+            "expect" => self.steps.push(Step::Expect(rest.parse()?)),
+            "finally" => {
+                let command = rest.strip_prefix("kubectl ").context("`finally` runs kubectl only")?;
+                self.finally.push(words(command)?);
+            }
+            _ => bail!("{verb:?} is no step; examples/README.md lists them"),
+        }
+        Ok(())
+    }
+}
+
+/// The folder `examples/`.
+pub(crate) fn examples_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+fn words(line: &str) -> Result<Vec<String>> {
+    ensure!(!line.contains(['\'', '"', '$', '|']), "there is no quoting, no variable and no pipe: {line}");
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    ensure!(!words.is_empty(), "kubectl without arguments");
+    Ok(words)
+}
+
+impl FromStr for Expectation {
+    type Err = anyhow::Error;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let (pods, claim) = line.split_once(' ').with_context(|| format!("{line:?} claims nothing"))?;
+        Ok(Self { pods: pods.to_owned(), claim: claim.parse()? })
+    }
+}
+
+impl FromStr for Claim {
+    type Err = anyhow::Error;
+
+    fn from_str(claim: &str) -> Result<Self> {
+        let no_claim = || anyhow!("{claim:?} is no claim; examples/README.md lists them");
+        let (verb, rest) = claim.split_once(' ').ok_or_else(no_claim)?;
+        let reason_and_text = || {
+            let (reason, text) = rest.split_once(": ").context("a reason, a colon and a text are missing")?;
+            anyhow::Ok((reason.to_owned(), text.to_owned()))
+        };
+        Ok(match verb {
+            "on" => Self::On(rest.split(',').map(str::to_owned).collect()),
+            "placed" => Self::Placed(rest.parse().with_context(|| format!("{rest:?} is no count"))?),
+            "spread" => {
+                let (label, counts) =
+                    rest.strip_prefix("over ").and_then(|rest| rest.split_once(": ")).ok_or_else(no_claim)?;
+                let counts = counts.split(' ').map(str::parse).collect::<Result<_, _>>();
+                let counts = counts.with_context(|| format!("{rest:?} has something else than counts"))?;
+                Self::Spread { label: label.to_owned(), counts }
+            }
+            "waiting" => {
+                let (reason, text) = reason_and_text()?;
+                Self::Waiting { reason, text }
+            }
+            "event" => {
+                let (reason, text) = reason_and_text()?;
+                Self::Event { reason, text }
+            }
+            "no" => {
+                let reason = rest.strip_prefix("event ").ok_or_else(no_claim)?;
+                Self::NoEvent { reason: reason.to_owned() }
+            }
+            _ => return Err(no_claim()),
+        })
+    }
+}
+
+impl Display for Expectation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.pods, self.claim)
+    }
+}
+
+impl Display for Claim {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::On(nodes) => write!(f, "on {}", nodes.join(",")),
+            Self::Placed(count) => write!(f, "placed {count}"),
+            Self::Spread { label, counts } => write!(f, "spread over {label}: {}", join(counts)),
+            Self::Waiting { reason, text } => write!(f, "waiting {reason}: {text}"),
+            Self::Event { reason, text } => write!(f, "event {reason}: {text}"),
+            Self::NoEvent { reason } => write!(f, "no event {reason}"),
+        }
+    }
+}
+
+impl Expectation {
+    /// Whether it holds; the error says what is there instead.
+    pub(crate) fn judge(&self, view: &View) -> Result<()> {
+        let pods = view.select(&self.pods);
+        match &self.claim {
+            Claim::On(nodes) => {
+                let [pod] = pods[..] else { bail!("{} pods are called that", pods.len()) };
+                let node = node_of(pod).with_context(|| why_waiting(pod))?;
+                ensure!(nodes.iter().any(|wanted| wanted == node), "it is on {node}");
+            }
+            Claim::Placed(count) => {
+                let placed = pods.iter().filter(|pod| node_of(pod).is_some()).count();
+                ensure!(placed == *count, "{placed} of {} have a node", pods.len());
+            }
+            Claim::Spread { label, counts } => {
+                let seen = view.spread(&pods, label);
+                ensure!(seen == *counts, "it is {:?}", join(&seen));
+            }
+            Claim::Waiting { reason, text } => {
+                let waiting: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).collect();
+                let [pod] = waiting[..] else { bail!("{} of {} wait", waiting.len(), pods.len()) };
+                let (seen, message) = waiting_for(pod).with_context(|| why_waiting(pod))?;
+                ensure!(seen == *reason && message.starts_with(text), "{}", why_waiting(pod));
+            }
+            Claim::Event { reason, text } => {
+                let seen = view.events_about(&pods);
+                let wanted = |event: &&&Event| {
+                    event.reason.as_ref() == Some(reason)
+                        && event.reporting_controller.as_deref() == Some(REPORTER)
+                        && note(event).starts_with(text)
+                };
+                ensure!(seen.iter().find(wanted).is_some(), "the events are {}", list(&seen));
+            }
+            Claim::NoEvent { reason } => {
+                let seen = view.events_about(&pods);
+                let unwanted = seen.iter().any(|event| event.reason.as_ref() == Some(reason));
+                ensure!(!unwanted, "the events are {}", list(&seen));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl View {
+    /// The pods of this name or label.
+    fn select(&self, wanted: &str) -> Vec<&Pod> {
+        let is_wanted = |pod: &&Pod| match wanted.split_once('=') {
+            Some((key, value)) => pod.labels().get(key).is_some_and(|seen| seen == value),
+            None => pod.name_any() == wanted,
+        };
+        self.pods.iter().filter(is_wanted).collect()
+    }
+
+    fn spread(&self, pods: &[&Pod], label: &str) -> Vec<usize> {
+        let mut by_value: BTreeMap<Option<&String>, usize> = BTreeMap::new();
+        for name in pods.iter().filter_map(|pod| node_of(pod)) {
+            let value = self.nodes.get(name).and_then(|node| node.labels().get(label));
+            *by_value.entry(value).or_default() += 1;
+        }
+        let mut counts: Vec<usize> = by_value.into_values().collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts
+    }
+
+    fn events_about(&self, pods: &[&Pod]) -> Vec<&Event> {
+        let about_one = |event: &&Event| {
+            let uid = event.regarding.as_ref().and_then(|regarding| regarding.uid.as_ref());
+            uid.is_some() && pods.iter().any(|pod| pod.metadata.uid.as_ref() == uid)
+        };
+        self.events.iter().filter(about_one).collect()
+    }
+}
+
+/// Reason and message of the condition PodScheduled of a pod that is told to wait.
+pub(crate) fn waiting_for(pod: &Pod) -> Option<(&str, &str)> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut scheduled =
+        conditions.filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    let condition = scheduled.next()?;
+    Some((condition.reason.as_deref().unwrap_or_default(), condition.message.as_deref().unwrap_or_default()))
+}
+
+/// The event's text.
+pub(crate) fn note(event: &Event) -> &str {
+    event.note.as_deref().unwrap_or_default()
+}
+
+fn why_waiting(pod: &Pod) -> String {
+    match waiting_for(pod) {
+        Some((reason, message)) => format!("it waits, {reason}: {message}"),
+        None => String::from("it has no node, and no condition says why"),
+    }
+}
+
+fn list(events: &[&Event]) -> String {
+    let texts: Vec<String> = events
+        .iter()
+        .map(|event| {
+            let reporter = event.reporting_controller.as_deref().unwrap_or_default();
+            format!("{} ({reporter}): {}", event.reason.as_deref().unwrap_or_default(), note(event))
+        })
+        .collect();
+    if texts.is_empty() { String::from("none") } else { texts.join("; ") }
+}
+
+fn join(counts: &[usize]) -> String {
+    counts.iter().map(usize::to_string).collect::<Vec<_>>().join(" ")
+}

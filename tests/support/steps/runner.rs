@@ -1,0 +1,155 @@
+//! Runs examples against an API server: the four nodes, the steps, and the way back to the four nodes. It prints nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+
+use super::super::nodes::is_ready;
+use super::super::wait::{PATIENCE, wait_for};
+use super::super::{Access, ControlPlane};
+use super::{Claim, Example, Expectation, Step, View, examples_dir};
+
+/// How long an expectation may take to come true.
+const EXPECTATION: Duration = Duration::from_secs(30);
+
+/// The taints of a node's life cycle begin like this; those that an example may put on a node do not.
+const LIFECYCLE: &str = "node.kubernetes.io/";
+
+/// What an example must give back: labels, and taints, cordon and images as text.
+type Face = (BTreeMap<String, String>, String);
+
+/// An API server with the four nodes.
+pub(crate) struct Runner {
+    access: Access,
+    client: Client,
+    /// What the nodes were before the first example.
+    nodes: BTreeMap<String, Face>,
+}
+
+impl Runner {
+    /// Makes the four nodes and waits until pods can go there.
+    pub(crate) async fn new(plane: &ControlPlane) -> Result<Self> {
+        let (access, client) = (plane.admin(), plane.client().await?);
+        access.apply_path(&examples_dir().join("nodes.yaml")).await?;
+        let api = Api::<Node>::all(client.clone());
+        let nodes = wait_for("the four nodes to be ready and free of lifecycle taints", PATIENCE, || async {
+            let nodes = api.list(&ListParams::default()).await?.items;
+            for node in &nodes {
+                ensure!(is_ready(node), "{} is not ready (kwok reports that)", node.name_any());
+                let taint = taints(node).find(|key| key.starts_with(LIFECYCLE));
+                ensure!(taint.is_none(), "{} still has the taint {taint:?}", node.name_any());
+            }
+            Ok(faces(&nodes))
+        })
+        .await?;
+        Ok(Self { access, client, nodes })
+    }
+
+    /// All steps of an example, and then, whatever came of them, the way back. The error names the line.
+    pub(crate) async fn run(&self, example: &Example) -> Result<()> {
+        let outcome = self.perform_all(example).await;
+        let tidied = self.tidy_up(example).await;
+        outcome.and(tidied).with_context(|| format!("examples/{}", example.name))
+    }
+
+    /// One step; an expectation is asked again and again until it holds.
+    pub(crate) async fn perform(&self, example: &Example, step: &Step) -> Result<()> {
+        match step {
+            Step::Say(_) => Ok(()),
+            Step::Kubectl(words) => self.kubectl(example, words).await.map(drop),
+            Step::Expect(expectation) => self.expect(example, expectation).await,
+        }
+    }
+
+    /// What the API server holds of the example's namespace.
+    pub(crate) async fn view(&self, example: &Example) -> Result<View> {
+        let all = ListParams::default();
+        let pods = Api::<Pod>::namespaced(self.client.clone(), example.namespace());
+        let events = Api::<Event>::namespaced(self.client.clone(), example.namespace());
+        let nodes = Api::<Node>::all(self.client.clone()).list(&all).await?.items;
+        Ok(View {
+            pods: pods.list(&all).await?.items,
+            nodes: nodes.into_iter().map(|node| (node.name_any(), node)).collect(),
+            events: events.list(&all).await?.items,
+        })
+    }
+
+    /// The `finally` lines, then waits until the namespace has no pods and the nodes are what they were.
+    pub(crate) async fn tidy_up(&self, example: &Example) -> Result<()> {
+        for words in &example.finally {
+            // A line that finds nothing left to undo may fail; what it left is seen below.
+            let _ = self.kubectl(example, words).await;
+        }
+        wait_for("the nodes to be what they were, without pods of the example", PATIENCE, || async {
+            let view = self.view(example).await?;
+            let left: Vec<String> = view.pods.iter().map(ResourceExt::name_any).collect();
+            ensure!(left.is_empty(), "pods {} are left", left.join(", "));
+            let nodes: Vec<Node> = view.nodes.into_values().collect();
+            let seen = faces(&nodes);
+            ensure!(seen == self.nodes, "the nodes are {seen:?}, not {:?}", self.nodes);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until the namespaces of the examples are gone.
+    pub(crate) async fn wait_for_the_namespaces_to_go(&self, examples: &[&Example]) -> Result<()> {
+        let api = Api::<Namespace>::all(self.client.clone());
+        for example in examples {
+            let name = example.namespace();
+            wait_for(&format!("namespace {name} to be gone"), PATIENCE, || async {
+                ensure!(api.get_opt(name).await?.is_none(), "it is still there");
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn perform_all(&self, example: &Example) -> Result<()> {
+        for step in &example.steps {
+            self.perform(example, step).await?;
+        }
+        Ok(())
+    }
+
+    async fn kubectl(&self, example: &Example, words: &[String]) -> Result<String> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.access.kubectl_in(&example.folder, &words).await
+    }
+
+    async fn expect(&self, example: &Example, expectation: &Expectation) -> Result<()> {
+        if matches!(expectation.claim, Claim::NoEvent { .. }) {
+            let judged = expectation.judge(&self.view(example).await?);
+            return judged.with_context(|| format!("expected {expectation}"));
+        }
+        let what = format!("`expect {expectation}`");
+        wait_for(&what, EXPECTATION, || async { expectation.judge(&self.view(example).await?) }).await
+    }
+}
+
+fn faces(nodes: &[Node]) -> BTreeMap<String, Face> {
+    nodes.iter().map(|node| (node.name_any(), face(node))).collect()
+}
+
+fn face(node: &Node) -> Face {
+    let spec = node.spec.clone().unwrap_or_default();
+    let images = node.status.iter().flat_map(|status| status.images.iter().flatten());
+    let text = format!(
+        "taints {:?}, unschedulable {}, images {:?}",
+        taints(node).collect::<Vec<_>>(),
+        spec.unschedulable.unwrap_or_default(),
+        images.flat_map(|image| image.names.iter().flatten()).collect::<Vec<_>>()
+    );
+    (node.labels().clone(), text)
+}
+
+fn taints(node: &Node) -> impl Iterator<Item = &str> {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.map(|taint| taint.key.as_str())
+}
