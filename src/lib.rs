@@ -8,5 +8,7 @@ pub mod convert;
 pub mod dispatch;
 pub mod driver;
 pub mod metrics;
+pub mod run;
 pub mod serve;
 pub mod telemetry;
+pub mod watch;

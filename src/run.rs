@@ -1,0 +1,231 @@
+//! The composition root: builds everything once, wires it, and ends it in order.
+//!
+//! Order of the end: nothing new is decided; bindings in flight are answered; what is to be told is told; the port
+//! closes. Holds no logic beyond that order.
+
+mod stats;
+
+use crate::args::Args;
+use crate::client;
+use crate::config::{ConfigError, Settings};
+use crate::dispatch::{Dispatcher, Identity, Limits};
+use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox};
+use crate::metrics::rest::RestLayer;
+use crate::metrics::{ChannelFill, Exposition, Metrics};
+use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
+use crate::watch::Watches;
+use anyhow::{Context as _, anyhow};
+use kube::client::ClientBuilder;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::cycle::Framework;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// How long bindings in flight have to be answered at the end: longer than a binding's own deadline, and well below the
+/// thirty seconds a pod is given.
+const STOP_WITHIN: Duration = Duration::from_secs(15);
+/// How long what is still to be told has at the end.
+const TELL_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why the program ends before it is told to.
+#[derive(Debug)]
+pub struct Failure {
+    /// What went wrong.
+    pub cause: anyhow::Error,
+    /// The exit code: 1 while running, 2 for a flag or the configuration.
+    pub code: u8,
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(cause: anyhow::Error) -> Self {
+        Self { cause, code: 1 }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self { cause: error.into(), code: 2 }
+    }
+}
+
+/// Runs the scheduler until it is told to stop by SIGTERM or SIGINT.
+///
+/// # Errors
+/// When a flag or the configuration is wrong, or something that cannot be waited out fails.
+pub fn run(args: Args) -> Result<(), Failure> {
+    if args.leader_elect == Some(true) {
+        let cause = anyhow!("--leader-elect: leader election is not part of this version; run one replica");
+        return Err(Failure { cause, code: 2 });
+    }
+    let settings = args.config.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
+    // Two workers: reading watches and writing answers; the engine has a thread of its own.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve_and_schedule(args, settings))?;
+    Ok(())
+}
+
+async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()> {
+    let metrics = Arc::new(Metrics::new());
+    let connection = client::connection(&args, &settings).await?;
+    let server_url = connection.cluster_url.to_string();
+    let layer = RestLayer::new(Arc::clone(&metrics), &connection.cluster_url);
+    let client = ClientBuilder::try_from(connection)
+        .context("cannot build the API client")?
+        .with_layer(&layer)
+        .build();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, profiles = ?settings.profiles, "starting");
+
+    let mailbox = Mailbox::<Scheduler>::new();
+    let inbox = mailbox.inbox();
+    let identity = Identity { server: server_url, host: host_name() };
+    let dispatcher = Dispatcher::new(
+        Handle::current(),
+        client.clone(),
+        &identity,
+        Limits::default(),
+        Arc::clone(&metrics),
+        Arc::new(inbox.clone()),
+    );
+    let accounts = Accounts::new(Arc::clone(&metrics), settings.profiles.iter().map(String::as_str));
+    let rescued = accounts.rescued_by_flush();
+    let clock = Clock::start();
+    let engine = Scheduler::new(engine_config(&args, &settings), clock.now());
+    let mut end =
+        mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
+    let watches = Watches::start(&client, &inbox, &metrics);
+
+    let checks = Checks::new().with_ready(ready_check(&watches));
+    let exposition = Exposition::new(metrics)
+        .with_core(stats::source(inbox.clone(), rescued))
+        .with_event_channel(fill_of(inbox.clone()));
+    let gate = Gate::new(KubeReviewer::new(client))
+        .with_always_allowed(args.authorization_always_allow_paths.clone());
+    let (stop_serving, serving) = serve(&args, Routes::new(Arc::new(checks), exposition, gate)).await?;
+
+    let ended_early = tokio::select! {
+        name = told_to_stop() => {
+            tracing::info!(signal = name?, "stopping: bindings in flight are finished first");
+            None
+        }
+        end = &mut end => Some(end),
+    };
+    let outcome = match ended_early {
+        Some(Ok(End::Panicked(text))) => Err(anyhow!("the scheduling thread panicked: {text}")),
+        Some(_) => Err(anyhow!("the scheduling thread ended")),
+        None => stop(&inbox, end, &dispatcher).await,
+    };
+    drop(watches);
+    // It ends by itself where nobody listens any more.
+    let _ = stop_serving.send(());
+    serving.await.context("serving panicked")?;
+    outcome
+}
+
+/// Lets what is in flight end, and says what did not.
+async fn stop(
+    inbox: &Inbox<Scheduler>,
+    end: oneshot::Receiver<End>,
+    dispatcher: &Dispatcher,
+) -> anyhow::Result<()> {
+    if inbox.send(Item::Stop { within: STOP_WITHIN }).await.is_err() {
+        return Err(anyhow!("the scheduling thread ended before it was told to"));
+    }
+    match end.await {
+        Ok(End::Stopped { unanswered }) => {
+            for pod in unanswered {
+                let pod = format!("{}/{}", pod.namespace, pod.name);
+                tracing::warn!(%pod, "stopping without an answer to its binding; whoever takes over reads it from the API server");
+            }
+        }
+        Ok(End::Panicked(text)) => return Err(anyhow!("the scheduling thread panicked: {text}")),
+        Err(_) => return Err(anyhow!("the scheduling thread ended without a word")),
+    }
+    let left = dispatcher.drain(TELL_WITHIN).await;
+    if !left.is_empty() {
+        tracing::warn!(?left, "stopping with requests that have not ended");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn engine_config(args: &Args, settings: &Settings) -> Config {
+    let profiles =
+        settings.profiles.iter().map(|name| Profile { name: name.clone(), framework: Framework::default() });
+    Config {
+        seed: Seed(u64::from(std::process::id())),
+        profiles: profiles.collect(),
+        queue: QueueConfig {
+            initial_backoff: settings.initial_backoff,
+            max_backoff: settings.max_backoff,
+            max_in_unschedulable: args.pod_max_in_unschedulable_pods_duration,
+        },
+    }
+}
+
+/// Starts serving, unless the port is 0; gives what ends it, and its end.
+async fn serve(
+    args: &Args,
+    routes: Routes,
+) -> anyhow::Result<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)> {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let shutdown = async move {
+        // A dropped sender is the end, too.
+        let _ = stopped.await;
+    };
+    if args.secure_port == 0 {
+        tracing::info!("--secure-port is 0: neither health nor metrics are served");
+        return Ok((stop, tokio::spawn(shutdown)));
+    }
+    let certificate = match (&args.tls_cert_file, &args.tls_private_key_file) {
+        (Some(cert), Some(key)) => Certificate::Files { certificate: cert.clone(), key: key.clone() },
+        _ => Certificate::self_signed(pod_ip()),
+    };
+    let address = SocketAddr::new(args.bind_address, args.secure_port);
+    let server = Server::bind(ServeOptions::new(address, certificate), routes).await?;
+    tracing::info!(address = %server.local_addr().unwrap_or(address), "serving health and metrics over HTTPS");
+    Ok((stop, tokio::spawn(server.run(shutdown))))
+}
+
+/// The address of our own pod, where the Deployment says it.
+fn pod_ip() -> Option<IpAddr> {
+    std::env::var("POD_IP").ok().and_then(|ip| ip.parse().ok())
+}
+
+/// The name of the host, as events name it.
+fn host_name() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = kernel.trim().to_lowercase();
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+fn ready_check(watches: &Watches) -> Check {
+    let readiness = watches.readiness();
+    Check::new("sched-handler-sync", move || readiness.check())
+}
+
+fn fill_of(inbox: Inbox<Scheduler>) -> impl Fn() -> ChannelFill + Send + Sync + 'static {
+    move || {
+        let fill = inbox.fill();
+        ChannelFill { length: fill.length, capacity: fill.capacity }
+    }
+}
+
+/// Waits for the signal to stop; its name.
+async fn told_to_stop() -> anyhow::Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => Ok("SIGTERM"),
+        _ = interrupt.recv() => Ok("SIGINT"),
+    }
+}

@@ -1,0 +1,62 @@
+//! The engine's numbers, under the names metrics use.
+
+use crate::driver::Inbox;
+use crate::metrics::{CacheSizes, CoreSource, CoreStats, IncomingPods, PendingPods, UnschedulablePods};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use supercargo_core::queue::Place;
+use supercargo_core::scheduler::Scheduler;
+
+/// Asks the engine between two decisions.
+pub(super) fn source(inbox: Inbox<Scheduler>, rescued_by_flush: Arc<AtomicU64>) -> CoreSource {
+    Box::new(move || {
+        let (inbox, rescued) = (inbox.clone(), Arc::clone(&rescued_by_flush));
+        Box::pin(async move {
+            let mut stats = inbox.ask(read).await.ok()?;
+            stats.pods_rescued_by_flush = rescued.load(Ordering::Relaxed);
+            Some(stats)
+        })
+    })
+}
+
+fn read(engine: &Scheduler) -> CoreStats {
+    let stats = engine.stats();
+    let snapshot = engine.snapshot();
+    let pending = |place: Place| stats.queue.pending.get(&place).map_or(0, |&n| n as u64);
+    CoreStats {
+        pending: PendingPods {
+            active: pending(Place::Active),
+            backoff: pending(Place::Backoff),
+            unschedulable: pending(Place::Unschedulable),
+            gated: pending(Place::Gated),
+        },
+        unschedulable: stats
+            .queue
+            .unschedulable
+            .iter()
+            .map(|(&(plugin, profile), &pods)| UnschedulablePods {
+                plugin: plugin.into(),
+                profile: snapshot.text(profile).to_owned().into(),
+                pods: pods as u64,
+            })
+            .collect(),
+        incoming: stats
+            .queue
+            .incoming
+            .iter()
+            .map(|(&(place, event), &pods)| IncomingPods {
+                queue: place.as_str().into(),
+                event: event.into(),
+                pods,
+            })
+            .collect(),
+        inflight_events: Vec::new(),
+        cache: CacheSizes {
+            nodes: stats.cache.nodes as u64,
+            pods: stats.cache.pods as u64,
+            assumed_pods: stats.cache.assumed_pods as u64,
+        },
+        pods_rescued_by_flush: 0,
+        poison_objects: 0,
+    }
+}

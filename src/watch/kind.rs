@@ -1,0 +1,282 @@
+//! The watch of one kind: list, follow, and begin again, for ever.
+//!
+//! Not kube-runtime's watcher, which does not fit here: it streams lists from whatever an API server has cached, so a
+//! relist may go back in time; it waits without limit for a request to begin; it comes back without a pause when a server
+//! ends watches at once; and it keeps bookmarks, the only sign of life of a quiet kind, to itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::core::WatchEvent;
+use serde::Deserialize;
+use supercargo_core::event::{Event, Kind};
+use tokio::time::Instant;
+
+use super::lines::{Lines, Trouble, page, watch};
+use super::object::{self, Flaws, Object};
+use super::state::KindState;
+use super::trouble::Troubles;
+use crate::dispatch::pause::jittered;
+use crate::driver::{Convert, Inbox};
+use crate::metrics::WatchMetrics;
+
+/// How long a watch lives before the server is to end it; a dead one is found out [`GRACE`] after that. Resuming costs
+/// the server next to nothing, so this is short: a connection that died silently shows a cluster that is no more.
+const WATCH: Duration = Duration::from_secs(40);
+/// How long a watch that begins with a list lives: a large list takes its time.
+const LIST: Duration = Duration::from_secs(600);
+/// How long such a list may be silent.
+const LIST_SILENCE: Duration = Duration::from_secs(60);
+/// How much longer than it should a watch may live.
+const GRACE: Duration = Duration::from_secs(5);
+/// A watch that ends sooner and brought nothing is a failure, as it is to upstream's client.
+const SHORT: Duration = Duration::from_secs(1);
+/// Objects on a page of a list, as upstream's client asks for them.
+const PAGE: usize = 500;
+/// Pauses after failures.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Everything the watch of one kind works with.
+pub(super) struct Watch<K, E> {
+    pub(super) client: kube::Client,
+    pub(super) inbox: Inbox<E>,
+    pub(super) state: Arc<KindState>,
+    pub(super) metrics: WatchMetrics,
+    pub(super) troubles: Arc<Troubles>,
+    pub(super) flaws: Arc<Flaws>,
+    /// Whether the next list is to be a stream.
+    pub(super) streams: bool,
+    pub(super) object: std::marker::PhantomData<fn() -> K>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "K: serde::de::DeserializeOwned"))]
+struct List<K> {
+    #[serde(default)]
+    metadata: ListMeta,
+    // `null` stands for an empty list.
+    items: Option<Vec<K>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    more: Option<String>,
+}
+
+impl<K: Object, E: 'static> Watch<K, E> {
+    /// Runs until the driver ends.
+    pub(super) async fn run(mut self) {
+        let mut version = None;
+        let mut pause = PAUSE_MIN;
+        for attempt in 0_u64.. {
+            if attempt > 0 {
+                self.metrics.restarted();
+            }
+            self.state.attempted();
+            let began = Instant::now();
+            let trouble = match &mut version {
+                Some(version) => self.follow(version).await.err(),
+                None => match self.list().await {
+                    Ok(listed) => {
+                        version = Some(listed);
+                        None
+                    }
+                    Err(trouble) => Some(trouble),
+                },
+            };
+            let Some(trouble) = trouble else {
+                pause = PAUSE_MIN;
+                continue;
+            };
+            if matches!(trouble, Trouble::NobodyListens) {
+                return;
+            }
+            if trouble.needs_list() {
+                version = None;
+            }
+            self.state.failed(trouble.to_string());
+            self.troubles.tell::<K>(&trouble);
+            if began.elapsed() > PAUSE_MAX {
+                pause = PAUSE_MIN;
+            }
+            tokio::time::sleep(jittered(pause, 0.5)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// The kind's first list, or one anew; the version it is of.
+    async fn list(&mut self) -> Result<String, Trouble> {
+        if !std::mem::replace(&mut self.streams, true) {
+            return self.list_pages().await;
+        }
+        match self.list_stream().await {
+            Err(Trouble::Refused(status)) if matches!(status.code, 400 | 422) => {
+                tracing::debug!(kind = %K::kind(&()), message = %status.message, "the API server does not stream lists");
+                self.list_pages().await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Lists by a watch that begins with all objects. Without a version, so that it is of the newest state and never of
+    /// one that is older than what is known already.
+    async fn list_stream(&mut self) -> Result<String, Trouble> {
+        let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let mut lines = watch(&self.client, &self.watch_uri(LIST, query)).await?;
+        self.alive();
+        // What breaks off once may do so again: the next list is by pages, and the one after that by a stream again.
+        self.streams = false;
+        self.began().await?;
+        while let Some(event) = self.event(&mut lines, Instant::now() + LIST_SILENCE).await? {
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => self.applied(object).await?,
+                WatchEvent::Deleted(object) => self.send(object::gone(object)).await?,
+                WatchEvent::Bookmark(mark) => {
+                    if mark.metadata.annotations.contains_key("k8s.io/initial-events-end") {
+                        self.streams = true;
+                        self.ended().await?;
+                        return Ok(mark.metadata.resource_version);
+                    }
+                }
+                WatchEvent::Error(status) => return Err(Trouble::Refused(status)),
+            }
+        }
+        Err(Trouble::Ended("the list broke off before its end"))
+    }
+
+    async fn list_pages(&self) -> Result<String, Trouble> {
+        let mut more: Option<String> = None;
+        loop {
+            let body = page(&self.client, &self.list_uri(more.as_deref())).await?;
+            let list: List<K> =
+                serde_json::from_slice(&body).map_err(|error| Trouble::Garbled(error.to_string()))?;
+            self.alive();
+            if more.is_none() {
+                self.began().await?;
+            }
+            for object in list.items.into_iter().flatten() {
+                self.applied(object).await?;
+            }
+            more = list.metadata.more.filter(|more| !more.is_empty());
+            if more.is_none() {
+                let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+                let version =
+                    version.ok_or_else(|| Trouble::Garbled("a list without a version".to_owned()))?;
+                self.ended().await?;
+                return Ok(version);
+            }
+        }
+    }
+
+    /// Follows what happens after `version`, and moves it on. Ends well when the server ends it in good time.
+    async fn follow(&self, version: &mut String) -> Result<(), Trouble> {
+        let life = jittered(WATCH, 0.5);
+        let opened = Instant::now();
+        let mut lines =
+            watch(&self.client, &self.watch_uri(life, &format!("resourceVersion={version}"))).await?;
+        self.alive();
+        let mut silent = true;
+        while let Some(event) = self.event(&mut lines, opened + life + GRACE).await? {
+            silent = false;
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    let moved = moved_to(&object)?;
+                    self.applied(object).await?;
+                    *version = moved;
+                }
+                WatchEvent::Deleted(object) => {
+                    let moved = moved_to(&object)?;
+                    self.send(object::gone(object)).await?;
+                    *version = moved;
+                }
+                WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
+                WatchEvent::Error(status) => return Err(Trouble::Refused(status)),
+            }
+        }
+        if silent && opened.elapsed() < SHORT {
+            return Err(Trouble::Ended("the API server ended the watch at once"));
+        }
+        Ok(())
+    }
+
+    /// The next event of a watch.
+    async fn event(&self, lines: &mut Lines, limit: Instant) -> Result<Option<WatchEvent<K>>, Trouble> {
+        let Some(line) = lines.next(limit).await? else { return Ok(None) };
+        self.metrics.heard();
+        serde_json::from_slice(&line).map(Some).map_err(|error| Trouble::Garbled(error.to_string()))
+    }
+
+    /// The API server has answered.
+    fn alive(&self) {
+        self.metrics.heard();
+        if self.state.succeeded() {
+            self.troubles.over::<K>();
+        }
+    }
+
+    async fn applied(&self, object: K) -> Result<(), Trouble> {
+        self.send(object::applied(object, &self.flaws)).await
+    }
+
+    async fn began(&self) -> Result<(), Trouble> {
+        self.send(Box::new(|_| Event::ListBegan(K::KIND))).await
+    }
+
+    async fn ended(&self) -> Result<(), Trouble> {
+        let state = Arc::clone(&self.state);
+        // In sync when the engine is told so, not when we have read it.
+        self.send(Box::new(move |_| {
+            state.synced();
+            Event::ListEnded(K::KIND)
+        }))
+        .await
+    }
+
+    async fn send(&self, convert: Convert) -> Result<(), Trouble> {
+        self.inbox.object(convert).await.map_err(|_| Trouble::NobodyListens)
+    }
+
+    fn watch_uri(&self, life: Duration, query: &str) -> String {
+        let (path, seconds) = (K::url_path(&(), None), life.as_secs());
+        format!(
+            "{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&{query}{}",
+            selector(K::KIND)
+        )
+    }
+
+    fn list_uri(&self, more: Option<&str>) -> String {
+        let more = more.map(|more| format!("&continue={}", escaped(more))).unwrap_or_default();
+        format!("{}?limit={PAGE}{more}{}", K::url_path(&(), None), selector(K::KIND))
+    }
+}
+
+/// What of a kind is watched: of pods those that have not ended (`pkg/scheduler/scheduler.go#NewInformerFactory`).
+fn selector(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pod => "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed",
+        Kind::Node
+        | Kind::Namespace
+        | Kind::Service
+        | Kind::ReplicationController
+        | Kind::ReplicaSet
+        | Kind::StatefulSet => "",
+    }
+}
+
+fn moved_to<K: Object>(object: &K) -> Result<String, Trouble> {
+    object::version(object).ok_or_else(|| Trouble::Garbled("an object without a version".to_owned()))
+}
+
+/// Percent-encodes what is not surely harmless in a query.
+fn escaped(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

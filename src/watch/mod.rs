@@ -1,0 +1,90 @@
+//! Watches: the state of the cluster, kind by kind, into the one channel to the driver.
+//!
+//! Each kind has a task that lists, follows and begins again for ever. Nothing is kept here but the version each has
+//! reached; what the objects mean is the engine's business.
+
+mod kind;
+mod lines;
+mod object;
+mod state;
+mod trouble;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use supercargo_core::event::Kind;
+use tokio::task::JoinSet;
+
+use crate::api::{Namespace, Node, Pod, ReplicaSet, ReplicationController, Service, StatefulSet};
+use crate::driver::Inbox;
+use crate::metrics::Metrics;
+use object::{Flaws, Object};
+use state::KindState;
+use trouble::Troubles;
+
+pub use state::{KindHealth, Readiness};
+
+/// The watches of all kinds. They end when this is dropped.
+pub struct Watches {
+    /// Aborts its tasks when dropped.
+    _tasks: JoinSet<()>,
+    readiness: Readiness,
+}
+
+impl Watches {
+    /// Starts to watch all kinds, on the runtime this is called on.
+    pub fn start<E: 'static>(client: &kube::Client, inbox: &Inbox<E>, metrics: &Metrics) -> Self {
+        let states: Arc<[_]> = Kind::ALL.map(|kind| Arc::new(KindState::new(kind))).into();
+        let mut start = Start {
+            client,
+            inbox,
+            metrics,
+            states: &states,
+            troubles: Arc::new(Troubles::new()),
+            tasks: JoinSet::new(),
+        };
+        start.kind::<Pod>();
+        start.kind::<Node>();
+        start.kind::<Namespace>();
+        start.kind::<Service>();
+        start.kind::<ReplicationController>();
+        start.kind::<ReplicaSet>();
+        start.kind::<StatefulSet>();
+        let tasks = start.tasks;
+        Self { _tasks: tasks, readiness: Readiness { states } }
+    }
+
+    /// Tells whether the engine knows the cluster.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+}
+
+struct Start<'a, E> {
+    client: &'a kube::Client,
+    inbox: &'a Inbox<E>,
+    metrics: &'a Metrics,
+    states: &'a [Arc<KindState>],
+    troubles: Arc<Troubles>,
+    tasks: JoinSet<()>,
+}
+
+impl<E: 'static> Start<'_, E> {
+    fn kind<K: Object>(&mut self) {
+        let metrics = self.metrics.watch(K::KIND.as_str());
+        let watch = kind::Watch {
+            client: self.client.clone(),
+            inbox: self.inbox.clone(),
+            state: Arc::clone(&self.states[K::KIND as usize]),
+            flaws: Arc::new(Flaws::new(metrics.clone())),
+            metrics,
+            troubles: Arc::clone(&self.troubles),
+            streams: true,
+            object: PhantomData::<fn() -> K>,
+        };
+        self.tasks.spawn(watch.run());
+    }
+}
+
+#[cfg(test)]
+mod tests;

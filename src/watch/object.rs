@@ -1,0 +1,82 @@
+//! From a decoded object to what the driver thread makes of it. What cannot be read is named, counted and skipped.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use supercargo_core::event::Event;
+
+use crate::convert::Watched;
+use crate::driver::{Convert, panic_text};
+use crate::metrics::WatchMetrics;
+
+/// A kind that can be watched.
+pub(super) trait Object:
+    Watched + Resource<DynamicType = ()> + DeserializeOwned + Send + 'static
+{
+}
+
+impl<T: Watched + Resource<DynamicType = ()> + DeserializeOwned + Send + 'static> Object for T {}
+
+/// Objects whose flaw was told already, so that one broken object that changes often does not fill the log.
+const TOLD_MAX: usize = 1_024;
+
+/// Tells of objects that cannot be read.
+#[derive(Debug)]
+pub(super) struct Flaws {
+    metrics: WatchMetrics,
+    told: Mutex<HashSet<String>>,
+}
+
+impl Flaws {
+    pub(super) fn new(metrics: WatchMetrics) -> Self {
+        Self { metrics, told: Mutex::default() }
+    }
+
+    fn tell(&self, flaw: String) {
+        self.metrics.malformed();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.contains(&flaw) {
+            return;
+        }
+        tracing::warn!("{flaw}; it is left out of scheduling until it is corrected");
+        if told.len() == TOLD_MAX {
+            told.clear();
+        }
+        told.insert(flaw);
+    }
+}
+
+/// The object as it is now.
+pub(super) fn applied<K: Object>(object: K, flaws: &Arc<Flaws>) -> Convert {
+    let flaws = Arc::clone(flaws);
+    Box::new(move |tables| {
+        let event = catch_unwind(AssertUnwindSafe(|| object.applied(tables)));
+        let flaw = match event {
+            Ok(Ok(event)) => return event,
+            Ok(Err(malformed)) => malformed.to_string(),
+            // Tables only ever gain entries, so there is nothing half done in them.
+            Err(panic) => {
+                let meta = object.meta();
+                let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+                let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+                let text = panic_text(panic.as_ref());
+                format!("{} {namespace}/{name} cannot be read: this is a flaw of ours: {text}", K::kind(&()))
+            }
+        };
+        flaws.tell(flaw);
+        Event::Unreadable(object.key(tables))
+    })
+}
+
+/// The object is gone.
+pub(super) fn gone<K: Object>(object: K) -> Convert {
+    Box::new(move |tables| Event::Gone(object.key(tables)))
+}
+
+/// The object's version; nothing when it has none, as no object of a watch may.
+pub(super) fn version<K: Object>(object: &K) -> Option<String> {
+    object.meta().resource_version.clone().filter(|version| !version.is_empty())
+}

@@ -1,0 +1,109 @@
+//! What is known about the watches: which kinds are in sync, when they last worked, what troubles them.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use supercargo_core::event::Kind;
+use tokio::time::Instant;
+
+/// What is known about the watch of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindHealth {
+    /// The kind.
+    pub kind: Kind,
+    /// Whether the engine has its first list whole.
+    pub synced: bool,
+    /// How long ago something was last asked of the API server.
+    pub since_attempt: Option<Duration>,
+    /// How long ago it last answered.
+    pub since_success: Option<Duration>,
+    /// What went wrong, unless it has gone right since.
+    pub trouble: Option<String>,
+}
+
+/// The state of one watch, shared with those who look at it.
+#[derive(Debug)]
+pub(super) struct KindState {
+    kind: Kind,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    synced: bool,
+    attempt: Option<Instant>,
+    success: Option<Instant>,
+    trouble: Option<String>,
+}
+
+impl KindState {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind, seen: Mutex::default() }
+    }
+
+    pub(super) fn attempted(&self) {
+        self.seen().attempt = Some(Instant::now());
+    }
+
+    /// The API server answers; whether it had not before.
+    pub(super) fn succeeded(&self) -> bool {
+        let mut seen = self.seen();
+        seen.success = Some(Instant::now());
+        seen.trouble.take().is_some()
+    }
+
+    pub(super) fn failed(&self, trouble: String) {
+        self.seen().trouble = Some(trouble);
+    }
+
+    pub(super) fn synced(&self) {
+        self.seen().synced = true;
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn health(&self) -> KindHealth {
+        let seen = self.seen();
+        KindHealth {
+            kind: self.kind,
+            synced: seen.synced,
+            since_attempt: seen.attempt.map(|at| at.elapsed()),
+            since_success: seen.success.map(|at| at.elapsed()),
+            trouble: seen.trouble.clone(),
+        }
+    }
+}
+
+/// Tells whether the engine knows the cluster. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    pub(super) states: Arc<[Arc<KindState>]>,
+}
+
+impl Readiness {
+    /// What is known about each kind.
+    pub fn kinds(&self) -> Vec<KindHealth> {
+        self.states.iter().map(|state| state.health()).collect()
+    }
+
+    /// Whether the engine has the first list of every kind.
+    ///
+    /// # Errors
+    /// When it has not, with the kinds that are awaited and what troubles them.
+    pub fn check(&self) -> Result<(), String> {
+        let awaited: Vec<_> = self.kinds().into_iter().filter(|health| !health.synced).collect();
+        if awaited.is_empty() {
+            return Ok(());
+        }
+        let mut text = "not yet listed:".to_owned();
+        for (n, health) in awaited.iter().enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            let trouble = health.trouble.as_ref().map(|trouble| format!(" ({trouble})")).unwrap_or_default();
+            write!(text, "{comma} {}{trouble}", health.kind.as_str()).expect("a String takes any text");
+        }
+        Err(text)
+    }
+}

@@ -1,0 +1,381 @@
+//! Watches against an API server made of a script, with time that stands still.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use kube::client::Body;
+use serde_json::{Value, json};
+use supercargo_core::event::{Event, ObjectKey};
+use supercargo_core::intern::Tables;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::driver::{Item, without_driver};
+
+/// What the API server does with a request.
+enum Reply {
+    /// The lines of a watch, which then ends.
+    Lines(Vec<Value>),
+    /// The lines of a watch, which then falls silent.
+    Open(Vec<Value>),
+    /// The lines of a watch, in pieces of this many bytes, and then a break.
+    Pieces(usize, Vec<Value>),
+    /// A whole answer.
+    Json(u16, Value),
+    /// Never answers.
+    Silence,
+    /// No connection.
+    Away,
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, tower::BoxError>>;
+
+#[derive(Default)]
+struct Script {
+    replies: Mutex<VecDeque<Reply>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Script {
+    async fn reply(self: Arc<Self>, request: Request<Body>) -> Result<Answer, tower::BoxError> {
+        self.asked.lock().unwrap().push(request.uri().to_string());
+        let reply = self.replies.lock().unwrap().pop_front();
+        let body = match reply {
+            Some(Reply::Lines(lines)) => pieces(vec![text(&lines)], false),
+            Some(Reply::Open(lines)) => {
+                let first = stream::iter([Ok(Frame::data(text(&lines)))]);
+                StreamBody::new(first.chain(stream::pending())).boxed_unsync()
+            }
+            Some(Reply::Pieces(size, lines)) => {
+                pieces(text(&lines).chunks(size).map(Bytes::copy_from_slice).collect(), true)
+            }
+            Some(Reply::Json(code, value)) => {
+                let body = Full::from(value.to_string()).map_err(|never| match never {}).boxed_unsync();
+                return Ok(Response::builder().status(code).body(body)?);
+            }
+            Some(Reply::Away) => {
+                return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+            }
+            // After the script the server keeps silent.
+            Some(Reply::Silence) | None => std::future::pending().await,
+        };
+        Ok(Response::new(body))
+    }
+}
+
+fn text(lines: &[Value]) -> Bytes {
+    lines.iter().map(|line| format!("{line}\n")).collect::<String>().into()
+}
+
+fn pieces(pieces: Vec<Bytes>, breaks: bool) -> UnsyncBoxBody<Bytes, tower::BoxError> {
+    let broken = breaks.then(|| Err("unexpected EOF".into()));
+    StreamBody::new(stream::iter(pieces.into_iter().map(|piece| Ok(Frame::data(piece))).chain(broken)))
+        .boxed_unsync()
+}
+
+struct Fixture {
+    script: Arc<Script>,
+    items: mpsc::Receiver<Item<()>>,
+    tables: Tables,
+    state: Arc<KindState>,
+    metrics: Metrics,
+    _tasks: JoinSet<()>,
+}
+
+impl Fixture {
+    fn new<K: Object>(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let script =
+            Arc::new(Script { replies: Mutex::new(replies.into_iter().collect()), ..Script::default() });
+        let server = Arc::clone(&script);
+        let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
+        let client = kube::Client::new(service, "default");
+        let (inbox, items) = without_driver(16);
+        let metrics = Metrics::new();
+        let states = Kind::ALL.map(|kind| Arc::new(KindState::new(kind)));
+        let mut start = Start {
+            client: &client,
+            inbox: &inbox,
+            metrics: &metrics,
+            states: &states,
+            troubles: Arc::new(Troubles::new()),
+            tasks: JoinSet::new(),
+        };
+        start.kind::<K>();
+        let tasks = start.tasks;
+        let state = Arc::clone(&states[K::KIND as usize]);
+        Self { script, items, tables: Tables::new(), state, metrics, _tasks: tasks }
+    }
+
+    async fn event(&mut self) -> String {
+        let Item::Object(convert) = self.items.recv().await.expect("the watch goes on") else {
+            panic!("a watch sends objects")
+        };
+        let event = convert(&mut self.tables);
+        self.told(&event)
+    }
+
+    async fn events<const N: usize>(&mut self) -> [String; N] {
+        let mut events = std::array::from_fn(|_| String::new());
+        for event in &mut events {
+            *event = self.event().await;
+        }
+        events
+    }
+
+    fn told(&self, event: &Event) -> String {
+        match event {
+            Event::ListBegan(kind) => format!("{} list", kind.as_str()),
+            Event::ListEnded(kind) => format!("{} list ends", kind.as_str()),
+            Event::NodeApplied(node) => format!("node {}", self.tables.text(node.name)),
+            Event::PodApplied(pod) => format!("pod {}", pod.uid),
+            Event::Gone(key) => format!("gone {}", self.key(key)),
+            Event::Unreadable(key) => format!("unreadable {}", self.key(key)),
+            other => panic!("no watch sends {other:?}"),
+        }
+    }
+
+    fn key(&self, key: &ObjectKey) -> String {
+        match key {
+            ObjectKey::Pod(uid) => uid.to_string(),
+            ObjectKey::Node(name) => self.tables.text(*name).to_owned(),
+            other => panic!("no test watches {other:?}"),
+        }
+    }
+
+    /// The queries of all requests so far, without what is the same in each.
+    fn asked(&self) -> Vec<String> {
+        let asked = self.script.asked.lock().unwrap();
+        asked
+            .iter()
+            .map(|uri| {
+                uri.split('&').filter(|part| !part.starts_with("timeout")).collect::<Vec<_>>().join("&")
+            })
+            .collect()
+    }
+
+    fn readiness(&self) -> Result<(), String> {
+        Readiness { states: [Arc::clone(&self.state)].into() }.check()
+    }
+}
+
+const STREAM: &str = "/api/v1/nodes?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+
+fn follow(version: &str) -> String {
+    format!("/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion={version}")
+}
+
+fn node(change: &str, name: &str, version: &str) -> Value {
+    json!({ "type": change, "object": {
+        "kind": "Node", "apiVersion": "v1", "metadata": { "name": name, "resourceVersion": version },
+        "status": { "allocatable": { "cpu": "4" } },
+    } })
+}
+
+fn pod(change: &str, uid: &str, phase: &str) -> Value {
+    json!({ "type": change, "object": {
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": { "name": uid, "namespace": "default", "uid": uid, "resourceVersion": "7" },
+        "spec": { "containers": [{ "name": "c", "image": "i" }] }, "status": { "phase": phase },
+    } })
+}
+
+fn bookmark(version: &str, ends_list: bool) -> Value {
+    let annotations = if ends_list { json!({ "k8s.io/initial-events-end": "true" }) } else { json!({}) };
+    json!({ "type": "BOOKMARK", "object": {
+        "kind": "Node", "apiVersion": "v1",
+        "metadata": { "resourceVersion": version, "annotations": annotations },
+    } })
+}
+
+fn failure(code: u16, message: &str) -> Value {
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": code })
+}
+
+fn listed() -> Reply {
+    Reply::Open(vec![node("ADDED", "a", "3"), bookmark("5", true)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_listed_as_a_stream_of_the_newest_state_and_then_followed() {
+    let changes = vec![node("MODIFIED", "a", "6"), node("ADDED", "b", "7"), node("DELETED", "a", "8")];
+    let mut fixture = Fixture::new::<Node>([listed(), Reply::Open(changes)]);
+    let events = fixture.events::<6>().await;
+    assert_eq!(events, ["Node list", "node a", "Node list ends", "node a", "node b", "gone a"]);
+    assert_eq!(fixture.asked(), [STREAM.to_owned(), follow("5")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_goes_on_where_it_was() {
+    let first = Reply::Lines(vec![node("MODIFIED", "a", "6"), bookmark("9", false)]);
+    let mut fixture = Fixture::new::<Node>([listed(), first, Reply::Open(vec![node("MODIFIED", "a", "10")])]);
+    fixture.events::<5>().await;
+    assert_eq!(fixture.asked(), [STREAM.to_owned(), follow("5"), follow("9")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_stream_lists_is_listed_by_pages() {
+    let forbidden = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+    let page = |name: &str, more: Value| {
+        let item = node("", name, "3")["object"].clone();
+        json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5", "continue": more }, "items": [item] })
+    };
+    let mut fixture = Fixture::new::<Node>([
+        Reply::Json(422, failure(422, forbidden)),
+        Reply::Json(200, page("a", json!("x/="))),
+        Reply::Json(200, page("b", Value::Null)),
+    ]);
+    let events = fixture.events::<4>().await;
+    assert_eq!(events, ["Node list", "node a", "node b", "Node list ends"]);
+    tokio::task::yield_now().await;
+    let pages = ["/api/v1/nodes?limit=500", "/api/v1/nodes?limit=500&continue=x%2F%3D"].map(str::to_owned);
+    assert_eq!(fixture.asked()[..3], [STREAM.to_owned(), pages[0].clone(), pages[1].clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_expired_is_listed_anew() {
+    let too_old = failure(410, "too old resource version: 5 (7)");
+    let ahead = failure(504, "Too large resource version: 5, current: 2");
+    let replies = [
+        Reply::Json(410, too_old.clone()),
+        Reply::Lines(vec![json!({ "type": "ERROR", "object": too_old })]),
+        Reply::Json(504, ahead),
+    ];
+    for reply in replies {
+        let mut fixture = Fixture::new::<Node>([listed(), reply, listed()]);
+        let events = fixture.events::<6>().await;
+        assert_eq!(events[3..], ["Node list", "node a", "Node list ends"]);
+        assert_eq!(fixture.asked()[..3], [STREAM.to_owned(), follow("5"), STREAM.to_owned()]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_begins_again_by_pages() {
+    let item = node("", "a", "3")["object"].clone();
+    let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5" }, "items": [item] });
+    let broken = Reply::Lines(vec![node("ADDED", "a", "3")]);
+    let mut fixture = Fixture::new::<Node>([broken, Reply::Json(200, page)]);
+    let events = fixture.events::<5>().await;
+    assert_eq!(events, ["Node list", "node a", "Node list", "node a", "Node list ends"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_are_whole_however_they_are_cut_and_a_torn_one_comes_again() {
+    let list = vec![node("ADDED", "a", "3"), node("ADDED", "b", "4"), bookmark("5", true)];
+    let mut fixture =
+        Fixture::new::<Node>([Reply::Pieces(7, list), Reply::Pieces(11, vec![node("ADDED", "c", "6")])]);
+    let events = fixture.events::<5>().await;
+    assert_eq!(events, ["Node list", "node a", "node b", "Node list ends", "node c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_falls_silent_is_given_up_and_taken_up_again() {
+    let change = Reply::Open(vec![node("MODIFIED", "a", "6")]);
+    let mut fixture = Fixture::new::<Node>([listed(), Reply::Open(vec![]), Reply::Silence, change]);
+    let events = fixture.events::<4>().await;
+    assert_eq!(events[2..], ["Node list ends", "node a"]);
+    assert_eq!(fixture.asked(), [STREAM.to_owned(), follow("5"), follow("5"), follow("5")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_watches_at_once_is_not_asked_without_a_pause() {
+    let ends = (0..3).map(|_| Reply::Lines(vec![]));
+    let last = Reply::Open(vec![node("MODIFIED", "a", "6")]);
+    let mut fixture = Fixture::new::<Node>([listed()].into_iter().chain(ends).chain([last]));
+    let began = tokio::time::Instant::now();
+    fixture.events::<4>().await;
+    assert!(began.elapsed() >= Duration::from_millis(250 + 500 + 1_000), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_ended_are_not_watched_and_count_as_gone_when_they_come() {
+    let lines =
+        vec![pod("ADDED", "u1", "Running"), pod("ADDED", "u2", "Succeeded"), pod("MODIFIED", "u1", "Failed")];
+    let mut fixture = Fixture::new::<Pod>([Reply::Open(lines)]);
+    assert_eq!(fixture.events::<4>().await, ["Pod list", "pod u1", "gone u2", "gone u1"]);
+    let uri = fixture.asked()[0].clone();
+    assert!(uri.ends_with("&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"), "{uri}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_gone_by_its_uid() {
+    let mut fixture = Fixture::new::<Pod>([Reply::Open(vec![
+        pod("ADDED", "u1", "Pending"),
+        pod("DELETED", "u1", "Pending"),
+    ])]);
+    assert_eq!(fixture.events::<3>().await, ["Pod list", "pod u1", "gone u1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_object_is_counted_and_stops_nothing() {
+    let mut broken = node("ADDED", "broken", "3");
+    broken["object"]["status"]["allocatable"]["cpu"] = json!("four");
+    let lines = vec![broken, node("ADDED", "a", "4"), bookmark("5", true)];
+    let mut fixture = Fixture::new::<Node>([Reply::Open(lines)]);
+    let events = fixture.events::<4>().await;
+    assert_eq!(events, ["Node list", "unreadable broken", "node a", "Node list ends"]);
+    let text = crate::metrics::Exposition::new(Arc::new(fixture.metrics)).render().await;
+    assert!(text.contains("supercargo_malformed_objects_total{kind=\"Node\"} 1\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_is_asked_until_it_answers() {
+    let mut fixture = Fixture::new::<Node>([Reply::Away, Reply::Away, listed()]);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let trouble = fixture.readiness().unwrap_err();
+    assert!(trouble.starts_with("not yet listed: Node (no answer from the API server: "), "{trouble}");
+    assert_eq!(fixture.events::<3>().await[2], "Node list ends");
+    assert_eq!(fixture.readiness(), Ok(()));
+    assert_eq!(fixture.asked()[..3], [STREAM, STREAM, STREAM]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_right_is_told_with_verb_and_resource_and_asked_for_again() {
+    let message = "nodes is forbidden: User \"x\" cannot watch resource \"nodes\" in API group \"\" at the cluster scope";
+    let mut fixture = Fixture::new::<Node>([Reply::Json(403, failure(403, message)), listed()]);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(fixture.readiness(), Err(format!("not yet listed: Node ({message})")));
+    assert_eq!(fixture.events::<3>().await[2], "Node list ends");
+    assert_eq!(fixture.asked()[..2], [STREAM, STREAM]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_ready_when_the_engine_is_told_and_not_before() {
+    let mut fixture = Fixture::new::<Node>([listed()]);
+    fixture.events::<2>().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(fixture.readiness().is_err(), "the end of the list still waits in the channel");
+    fixture.event().await;
+    assert_eq!(fixture.readiness(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_kinds_are_watched() {
+    let script = Arc::new(Script::default());
+    let server = Arc::clone(&script);
+    let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
+    let (inbox, _items) = without_driver::<()>(16);
+    let watches = Watches::start(&kube::Client::new(service, "default"), &inbox, &Metrics::new());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut paths: Vec<_> =
+        script.asked.lock().unwrap().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();
+    paths.sort();
+    let expected = [
+        "/api/v1/namespaces",
+        "/api/v1/nodes",
+        "/api/v1/pods",
+        "/api/v1/replicationcontrollers",
+        "/api/v1/services",
+        "/apis/apps/v1/replicasets",
+        "/apis/apps/v1/statefulsets",
+    ];
+    assert_eq!(paths, expected);
+    assert_eq!(watches.readiness().kinds().len(), 7);
+}
