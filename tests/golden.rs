@@ -58,11 +58,14 @@ fn every_decision_is_the_one_kube_scheduler_made_in_every_field() {
 
 fn vectors() -> Vec<Vector> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = std::fs::read_dir(&folder)
+        .expect("the folder is here")
+        .map(|entry| entry.expect("it can be listed").path());
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
     files.sort();
-    let text: String = files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let text: String =
+        files.iter().map(|path| std::fs::read_to_string(path).expect("a vector is text")).collect();
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is a vector")).collect()
 }
 
 fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
@@ -84,12 +87,12 @@ fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
 /// The recorded decision without what is not compared: preemption, and the plugin that scores nothing without claims.
 fn comparable(expected: &Value) -> Value {
     let mut expected = expected.clone();
-    let fields = expected.as_object_mut().unwrap();
+    let fields = expected.as_object_mut().expect("a decision is an object");
     fields.remove("preemption");
     for scores in
         fields.get_mut("scores").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
     {
-        let unscored = scores.as_object_mut().unwrap().remove("DynamicResources");
+        let unscored = scores.as_object_mut().expect("scores are by plugin").remove("DynamicResources");
         assert!(unscored.is_none_or(|score| score == 0), "no vector here has a claim");
     }
     expected
@@ -138,7 +141,9 @@ impl World {
         let Self { tables, cache, .. } = self;
         match object {
             Object::Node(node) => {
-                cache.apply_node(&Arc::new(convert::node(tables, node).unwrap()));
+                cache.apply_node(&Arc::new(
+                    convert::node(tables, node).expect("no vector has a malformed object"),
+                ));
             }
             Object::Pod(pod) if pod.has_ended() => {}
             Object::Pod(pod) => {
@@ -149,27 +154,30 @@ impl World {
                 }
             }
             Object::Namespace(namespace) => {
-                let (name, labels) = convert::namespace(tables, namespace).unwrap();
+                let (name, labels) =
+                    convert::namespace(tables, namespace).expect("no vector has a malformed object");
                 cache.lookups_mut().set_namespace(name, labels);
             }
             Object::Service(service) => {
-                let selector = lookups::service(tables, service).unwrap();
+                let selector = lookups::service(tables, service).expect("no vector has a malformed object");
                 let (namespace, name) = (tables.symbol(service.namespace()), tables.symbol(service.name()));
                 cache.lookups_mut().set_service(namespace, name, selector);
             }
             Object::ReplicationController(object) => {
-                let demands = lookups::replication_controller(tables, object).unwrap();
+                let demands = lookups::replication_controller(tables, object)
+                    .expect("no vector has a malformed object");
                 let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
                 let kind = ControllerKind::ReplicationController;
                 cache.lookups_mut().set_controller(kind, namespace, name, demands);
             }
             Object::ReplicaSet(object) => {
-                let demands = lookups::replica_set(tables, object).unwrap();
+                let demands = lookups::replica_set(tables, object).expect("no vector has a malformed object");
                 let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
                 cache.lookups_mut().set_controller(ControllerKind::ReplicaSet, namespace, name, demands);
             }
             Object::StatefulSet(object) => {
-                let demands = lookups::stateful_set(tables, object).unwrap();
+                let demands =
+                    lookups::stateful_set(tables, object).expect("no vector has a malformed object");
                 let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
                 cache.lookups_mut().set_controller(ControllerKind::StatefulSet, namespace, name, demands);
             }
@@ -177,7 +185,7 @@ impl World {
     }
 
     fn pod(&mut self, pod: &Pod) -> PodInfo {
-        convert::pod(&mut self.tables, pod).unwrap()
+        convert::pod(&mut self.tables, pod).expect("no vector has a malformed object")
     }
 
     /// Decides on a pod, counts it where it goes, and tells all of it in the form of the vectors.
@@ -188,10 +196,10 @@ impl World {
         let options = Options { always_score: true, ignore_own_nomination: true };
         let decision = self.framework.decide(&pod, snapshot, options, &mut NoProbe);
         let mut told = json!({ "pod": snapshot.pod_key(&pod) });
-        let fields = told.as_object_mut().unwrap();
+        let fields = told.as_object_mut().expect("it was made an object");
         let mut selected = None;
         match decision {
-            Err(CycleError(text)) => tell_error(fields, text),
+            Err(CycleError(text)) => tell_error(fields, &text),
             Ok(Decision::Infeasible(filtered)) => {
                 tell_filters(fields, &filtered, snapshot);
                 fields.insert("message".into(), filtered.diagnose(snapshot).message.into());
@@ -209,11 +217,11 @@ impl World {
 }
 
 fn decode(pod: &Value) -> Pod {
-    serde_json::from_value(pod.clone()).unwrap()
+    serde_json::from_value(pod.clone()).expect("any JSON is read")
 }
 
 /// An error of a plugin's PreFilter has the plugin's own entry; one of a Filter has only its text.
-fn tell_error(fields: &mut Map<String, Value>, text: String) {
+fn tell_error(fields: &mut Map<String, Value>, text: &str) {
     if let Some((plugin, _)) =
         text.strip_prefix("running PreFilter plugin \"").and_then(|t| t.split_once('"'))
     {

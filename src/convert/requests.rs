@@ -168,7 +168,7 @@ fn containers<'a>(
 /// The status of the container named `name`; init containers come last in upstream's map, and so win.
 fn status_of<'a>(status: &'a PodStatus, name: &str) -> Option<&'a ContainerStatus> {
     let all = status.container_statuses.iter().chain(&status.init_container_statuses);
-    all.filter(|status| status.name == name).last()
+    all.rev().find(|status| status.name == name)
 }
 
 /// `spec.resources.requests`, if it names a resource that counts at that level; without and with the status read.

@@ -35,7 +35,7 @@ pub(super) fn label_key_errors(key: &str) -> Vec<String> {
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
     } else if name.len() > MAX_NAME {
-        errors.push(format!("name part must be no more than {MAX_NAME} characters"));
+        errors.push(format!("name part must be no more than {MAX_NAME} bytes"));
     }
     if !is_name(name) {
         errors.push(format!("name part {NAME_RULE}regex used for validation is '{KEY}')"));
@@ -49,7 +49,7 @@ fn prefix_errors(prefix: &str, errors: &mut Vec<String>) {
         return;
     }
     if prefix.len() > MAX_SUBDOMAIN {
-        errors.push(format!("prefix part must be no more than {MAX_SUBDOMAIN} characters"));
+        errors.push(format!("prefix part must be no more than {MAX_SUBDOMAIN} bytes"));
     }
     if !prefix.split('.').all(is_dns_label) {
         errors.push(format!("prefix part {SUBDOMAIN_ERROR}"));
@@ -60,7 +60,7 @@ fn prefix_errors(prefix: &str, errors: &mut Vec<String>) {
 pub(super) fn label_value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > MAX_NAME {
-        errors.push(format!("must be no more than {MAX_NAME} characters"));
+        errors.push(format!("must be no more than {MAX_NAME} bytes"));
     }
     if !value.is_empty() && !is_name(value) {
         errors.push(VALUE_ERROR.to_owned());
@@ -106,10 +106,10 @@ fn quote_beyond_ascii(quoted: &mut String, c: char) {
     let code = u32::from(c);
     // Writing to a string cannot fail.
     let _ = match code {
-        ..=0x7f => write!(quoted, "\\x{code:02x}"),
-        _ if c.escape_debug().len() == 1 && !c.is_whitespace() => write!(quoted, "{c}"),
-        ..=0xffff => write!(quoted, "\\u{code:04x}"),
-        _ => write!(quoted, "\\U{code:08x}"),
+        0..=0x7f => write!(quoted, "\\x{code:02x}"),
+        0x80.. if c.escape_debug().len() == 1 && !c.is_whitespace() => write!(quoted, "{c}"),
+        0x80..=0xffff => write!(quoted, "\\u{code:04x}"),
+        0x1_0000.. => write!(quoted, "\\U{code:08x}"),
     };
 }
 

@@ -1,0 +1,280 @@
+//! The rest of a pod, nodes, lookups, and the events they become.
+
+use super::*;
+use crate::api::{Node, ReplicaSet, ReplicationController, Service};
+use crate::convert::{Watched, lookups};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use supercargo_core::event::{Event, ObjectKey};
+use supercargo_core::intern::known;
+use supercargo_core::node::TaintEffect;
+use supercargo_core::pod::{ControllerKind, TolerationOperator, WhenUnsatisfiable};
+use supercargo_core::selector::{Operator, Selector};
+
+fn decode<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn an_empty_pod_is_the_default_of_everything() {
+    let mut tables = Tables::new();
+    let pod = convert(&mut tables, &json!({})).unwrap();
+    assert_eq!(
+        (&*pod.uid, &*pod.name, pod.namespace, pod.scheduler_name),
+        ("/", "", known::EMPTY, known::EMPTY)
+    );
+    assert_eq!((pod.priority, pod.generation, pod.deleting, pod.containers), (0, 0, false, 0));
+    assert!(pod.node_name.is_none() && pod.nominated_node.is_none() && pod.owner.is_none());
+    assert!(
+        pod.node_affinity.is_absent() && pod.preferred_node_affinity.is_none() && pod.pod_affinity.is_none()
+    );
+    assert!(pod.scheduled.is_none() && pod.unjudged.is_empty());
+}
+
+#[test]
+fn metadata_and_status_are_carried_over() {
+    let mut tables = Tables::new();
+    let pod = convert(
+        &mut tables,
+        &json!({
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u-1", "resourceVersion": "42", "generation": 3,
+                         "deletionTimestamp": "2026-01-02T03:04:05Z", "labels": {"a": "b"}},
+            "spec": {"nodeName": "n", "schedulerName": "s", "priority": -5, "schedulingGates": [{"name": "g2"}, {"name": "g1"}]},
+            "status": {"nominatedNodeName": "m", "conditions": [{"type": "Ready"}, {"type": "PodScheduled", "status": "False",
+                       "reason": "Unschedulable", "message": "0/1", "lastTransitionTime": "2026-01-02T03:04:05Z"}]},
+        }),
+    )
+    .unwrap();
+    assert_eq!((&*pod.uid, &*pod.resource_version, pod.generation, pod.deleting), ("u-1", "42", 3, true));
+    assert_eq!((pod.node_name, pod.nominated_node), (tables.find("n"), tables.find("m")));
+    assert_eq!((pod.priority, tables.text(pod.scheduler_name)), (-5, "s"));
+    assert_eq!(pod.gates.iter().map(|&g| tables.text(g)).collect::<Vec<_>>(), ["g2", "g1"]);
+    let scheduled = pod.scheduled.unwrap();
+    assert_eq!(
+        (&*scheduled.status, &*scheduled.reason, &*scheduled.message),
+        ("False", "Unschedulable", "0/1")
+    );
+    assert_eq!(&*scheduled.last_transition_time, "2026-01-02T03:04:05Z");
+}
+
+#[test]
+fn only_a_controller_of_exactly_these_versions_and_kinds_is_an_owner() {
+    let mut tables = Tables::new();
+    let mut owner = |version: &str, kind: &str, controller: Value| {
+        let owner =
+            json!({"apiVersion": version, "kind": kind, "name": "o", "uid": "1", "controller": controller});
+        let pod = convert(&mut tables, &json!({"metadata": {"ownerReferences": [owner]}})).unwrap();
+        pod.owner.map(|owner| owner.kind)
+    };
+    assert_eq!(owner("apps/v1", "ReplicaSet", json!(true)), Some(ControllerKind::ReplicaSet));
+    assert_eq!(owner("apps/v1", "StatefulSet", json!(true)), Some(ControllerKind::StatefulSet));
+    assert_eq!(
+        owner("v1", "ReplicationController", json!(true)),
+        Some(ControllerKind::ReplicationController)
+    );
+    assert_eq!(owner("apps/v1beta1", "ReplicaSet", json!(true)), None);
+    assert_eq!(owner("apps/v1", "DaemonSet", json!(true)), None);
+    assert_eq!(owner("apps/v1", "ReplicaSet", json!(false)), None);
+    assert_eq!(owner("apps/v1", "ReplicaSet", json!(null)), None);
+}
+
+#[test]
+fn host_ports_are_those_of_containers_that_keep_running() {
+    let mut tables = Tables::new();
+    let port = |port: i32| json!([{"containerPort": 1, "hostPort": port}]);
+    let pod = with_spec(
+        &mut tables,
+        &json!({
+            "initContainers": [{"ports": port(1)}, {"restartPolicy": "Always", "ports": port(2)}],
+            "containers": [{"ports": [{"hostPort": 3, "protocol": "UDP", "hostIP": "::"}, {"hostPort": 0}, {"containerPort": 4}]}],
+        }),
+    );
+    let ports: Vec<_> =
+        pod.ports.iter().map(|p| (p.port, tables.text(p.protocol), tables.text(p.address))).collect();
+    assert_eq!(ports, [(2, "TCP", "0.0.0.0"), (3, "UDP", "::")]);
+}
+
+#[test]
+fn images_without_a_tag_are_the_latest_and_image_volumes_are_images() {
+    let mut tables = Tables::new();
+    let pod = with_spec(
+        &mut tables,
+        &json!({
+            "containers": [{"image": "nginx"}, {"image": "host:5000/nginx"}, {"image": "a@sha256:0"}, {"image": ""}],
+            "initContainers": [{"image": "nginx:1"}],
+            "volumes": [{"name": "v", "image": {"reference": "img"}}, {"name": "e", "emptyDir": {}}],
+        }),
+    );
+    let images: Vec<_> = pod.images.iter().map(|&image| tables.text(image)).collect();
+    let expected =
+        ["nginx:1", "nginx:latest", "host:5000/nginx:latest", "a@sha256:0", ":latest", "img:latest"];
+    assert_eq!(images, expected);
+    assert_eq!(pod.containers, 5);
+}
+
+#[test]
+fn tolerations_and_taints_keep_words_upstream_does_not_know() {
+    let mut tables = Tables::new();
+    let pod = with_spec(
+        &mut tables,
+        &json!({"tolerations": [{}, {"key": "k", "operator": "Exists", "effect": "NoExecute"}, {"operator": "Gt", "effect": "Odd"}]}),
+    );
+    let odd = TaintEffect::Other(tables.find("Odd").unwrap());
+    let seen: Vec<_> = pod.tolerations.iter().map(|t| (t.key.is_some(), t.operator, t.effect)).collect();
+    assert_eq!(
+        seen,
+        [
+            (false, TolerationOperator::Equal, None),
+            (true, TolerationOperator::Exists, Some(TaintEffect::NoExecute)),
+            (false, TolerationOperator::Never, Some(odd)),
+        ]
+    );
+    let node: Node =
+        decode(json!({"metadata": {"name": "n", "labels": {"l": "v"}}, "spec": {"unschedulable": true,
+        "taints": [{"key": "k", "effect": "NoSchedule"}, {"key": "j", "value": "v", "effect": "Odd"}]},
+        "status": {"images": [{"names": ["a:1", "a@sha256:0"], "sizeBytes": 7}, {"names": null}]}}));
+    let node = super::super::node(&mut tables, &node).unwrap();
+    let taints = tables.taints(node.taints);
+    assert_eq!(
+        (taints[0].effect, taints[1].effect, taints[0].value),
+        (TaintEffect::NoSchedule, odd, known::EMPTY)
+    );
+    assert!(node.unschedulable);
+    let images: Vec<_> = node.images.iter().map(|&(name, size)| (tables.text(name), size)).collect();
+    assert_eq!(images, [("a:1", 7), ("a@sha256:0", 7)]);
+}
+
+#[test]
+fn spread_constraints_fold_in_the_pods_own_labels() {
+    let mut tables = Tables::new();
+    let constraint = |more: Value| {
+        let mut constraint = json!({"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                                    "matchLabelKeys": ["rev", "absent"]});
+        constraint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        constraint
+    };
+    let pod = convert(
+        &mut tables,
+        &json!({"metadata": {"labels": {"rev": "7"}}, "spec": {"topologySpreadConstraints": [
+            constraint(json!({"labelSelector": {}})),
+            constraint(json!({"whenUnsatisfiable": "ScheduleAnyway", "minDomains": 3, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"})),
+            constraint(json!({"whenUnsatisfiable": "Odd", "nodeAffinityPolicy": "Odd", "nodeTaintsPolicy": "Odd",
+                              "labelSelector": {"matchLabels": {"-": ""}}})),
+        ]}}),
+    )
+    .unwrap();
+    let [first, second, third] = &pod.spread[..] else { panic!("three constraints") };
+    let Ok(Selector::All(requirements)) = &first.selector else { panic!("{:?}", first.selector) };
+    let rev = tables.find("rev").unwrap();
+    assert_eq!((requirements.len(), requirements[0].key), (1, rev));
+    assert_eq!(requirements[0].operator, Operator::In([tables.find("7").unwrap()].into()));
+    assert_eq!(
+        (first.max_skew, first.min_domains, first.when_unsatisfiable),
+        (2, 1, WhenUnsatisfiable::DoNotSchedule)
+    );
+    assert_eq!((first.honor_node_affinity, first.honor_node_taints), (true, false));
+    assert_eq!(second.selector, Ok(Selector::Nothing));
+    assert_eq!((second.min_domains, second.when_unsatisfiable), (3, WhenUnsatisfiable::ScheduleAnyway));
+    assert_eq!((second.honor_node_affinity, second.honor_node_taints), (false, true));
+    assert_eq!(third.when_unsatisfiable, WhenUnsatisfiable::Unknown);
+    assert_eq!((third.honor_node_affinity, third.honor_node_taints), (false, false));
+    assert!(
+        third
+            .selector
+            .as_ref()
+            .unwrap_err()
+            .starts_with("key: Invalid value: \"-\": name part must consist of")
+    );
+}
+
+#[test]
+fn affinity_terms_without_namespaces_mean_the_pods_own() {
+    let mut tables = Tables::new();
+    let terms = json!([{}, {"namespaces": ["b", "a", "b"]}, {"namespaceSelector": {}}]);
+    let pod = with_spec(
+        &mut tables,
+        &json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}),
+    );
+    let terms = pod.pod_affinity.unwrap().required_affinity.unwrap();
+    let namespaces = |at: usize| {
+        let mut names: Vec<_> = terms[at].namespaces.iter().map(|&name| tables.text(name)).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!((namespaces(0), namespaces(1), namespaces(2)), (vec!["ns"], vec!["a", "b"], vec![]));
+    assert_eq!((&terms[0].namespace_selector, &terms[0].selector), (&Selector::Nothing, &Selector::Nothing));
+    assert!(terms[2].namespace_selector.is_empty());
+}
+
+#[test]
+fn being_absent_and_being_empty_differ_where_upstream_tells_them_apart() {
+    let mut tables = Tables::new();
+    let preferred = |list: Value| json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list}}});
+    assert!(with_spec(&mut tables, &preferred(json!(null))).preferred_node_affinity.is_none());
+    assert!(with_spec(&mut tables, &preferred(json!([]))).preferred_node_affinity.is_some());
+    assert!(with_spec(&mut tables, &json!({"nodeSelector": {}})).node_affinity.node_selector.is_some());
+    assert!(with_spec(&mut tables, &json!({"affinity": {"podAffinity": {}}})).pod_affinity.is_some());
+    assert!(with_spec(&mut tables, &json!({"affinity": {}})).pod_affinity.is_none());
+    let service = |spec: Value| decode::<Service>(json!({ "spec": spec }));
+    assert!(lookups::service(&mut tables, &service(json!({}))).unwrap().selector.is_none());
+    assert!(lookups::service(&mut tables, &service(json!({"selector": {}}))).unwrap().selector.is_some());
+}
+
+#[test]
+fn a_controller_whose_selector_is_absent_or_wrong_demands_nothing() {
+    let mut tables = Tables::new();
+    let mut demands = |selector: Value| {
+        let set: ReplicaSet = decode(json!({"spec": {"selector": selector}}));
+        lookups::replica_set(&mut tables, &set).unwrap().len()
+    };
+    assert_eq!(demands(json!(null)), 0);
+    assert_eq!(
+        demands(json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]})),
+        2
+    );
+    assert_eq!(
+        demands(json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Odd"}]})),
+        0
+    );
+    let controller: ReplicationController = decode(json!({"spec": {"selector": {"not valid": "not valid"}}}));
+    assert_eq!(lookups::replication_controller(&mut tables, &controller).unwrap().len(), 1);
+}
+
+#[test]
+fn a_pod_that_has_ended_is_gone_and_a_malformed_one_still_has_its_key() {
+    let mut tables = Tables::new();
+    let ended: Pod = decode(json!({"metadata": {"uid": "u"}, "status": {"phase": "Failed"}}));
+    assert!(matches!(ended.applied(&mut tables).unwrap(), Event::Gone(ObjectKey::Pod(uid)) if &*uid == "u"));
+    let malformed: Pod = decode(json!({"metadata": {"uid": "u"}, "spec": 5}));
+    assert!(malformed.applied(&mut tables).is_err());
+    assert_eq!(malformed.key(&mut tables), ObjectKey::Pod("u".into()));
+}
+
+#[test]
+fn what_no_plugin_judges_is_told_under_the_plugin_that_would() {
+    let mut tables = Tables::new();
+    let pod = with_spec(
+        &mut tables,
+        &json!({
+            "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "emptyDir": {}}, {"name": "r", "rbd": {}},
+                        {"name": "t", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "n", "rbd": null}],
+            "resourceClaims": [{"name": "gpu"}], "hostNetwork": true, "hostUsers": false,
+        }),
+    );
+    let told: Vec<_> =
+        pod.unjudged.iter().map(|need| (need.plugin, need.what.split(" is used").next().unwrap())).collect();
+    assert_eq!(
+        told,
+        [
+            ("VolumeBinding", "persistentvolumeclaim \"data\""),
+            (
+                "VolumeRestrictions",
+                "volume \"r\" is a disk by rbd, and this version of supercargo does not place pods with such disks"
+            ),
+            ("VolumeBinding", "ephemeral volume \"t\""),
+            ("DynamicResources", "resource claim \"gpu\""),
+            ("NodeDeclaredFeatures", "hostNetwork"),
+        ]
+    );
+    assert!(with_spec(&mut tables, &json!({"hostNetwork": true})).unjudged.is_empty());
+}

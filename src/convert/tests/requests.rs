@@ -1,0 +1,183 @@
+//! What pods ask for and nodes offer.
+
+use super::*;
+use crate::api::Node;
+use serde_json::json;
+use supercargo_core::resources::{PodResources, Resources};
+
+fn asked(pod: &Value) -> PodResources {
+    convert(&mut Tables::new(), pod).unwrap().resources
+}
+
+fn asked_by_spec(spec: &Value) -> PodResources {
+    asked(&json!({ "spec": spec }))
+}
+
+fn container(requests: &Value) -> Value {
+    json!({"name": "c", "resources": {"requests": requests}})
+}
+
+fn cpu_and_memory(resources: &Resources) -> (i64, i64) {
+    (resources.cpu_milli, resources.memory)
+}
+
+const MI: i64 = 1024 * 1024;
+
+#[test]
+fn requests_are_rounded_up_once_for_the_whole_pod() {
+    let half = container(&json!({"cpu": "0.5m", "memory": "0.5"}));
+    assert_eq!(cpu_and_memory(&asked_by_spec(&json!({"containers": [half, half]})).request), (1, 1));
+    assert_eq!(cpu_and_memory(&asked_by_spec(&json!({"containers": [half, half, half]})).request), (2, 2));
+}
+
+#[test]
+fn sidecars_add_to_later_init_containers_and_to_the_main_sum() {
+    let sidecar = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "200m"}}});
+    let spec = json!({
+        "initContainers": [container(&json!({"cpu": "500m"})), sidecar, container(&json!({"cpu": "400m"}))],
+        "containers": [container(&json!({"cpu": "300m"}))],
+    });
+    assert_eq!(asked_by_spec(&spec).request.cpu_milli, 600);
+}
+
+#[test]
+fn overhead_comes_on_top_and_limits_count_nowhere() {
+    let spec = json!({
+        "containers": [{"resources": {"requests": {"cpu": 1}, "limits": {"cpu": 8, "memory": "8Gi"}}}],
+        "overhead": {"cpu": "250m", "memory": "64Mi"},
+    });
+    let asked = asked_by_spec(&spec);
+    assert_eq!(cpu_and_memory(&asked.request), (1250, 64 * MI));
+    assert_eq!(asked.placed, asked.request);
+    // The default memory stands beside the overhead: the container named none.
+    assert_eq!((asked.non_zero_cpu_milli, asked.non_zero_memory), (1250, 264 * MI));
+    assert_eq!(cpu_and_memory(&asked.score), (1250, 264 * MI));
+}
+
+#[test]
+fn an_explicit_zero_is_not_replaced_by_a_default_and_defaults_are_per_container() {
+    let asked =
+        asked_by_spec(&json!({"containers": [container(&json!({"cpu": "0"})), container(&json!({}))]}));
+    assert_eq!(cpu_and_memory(&asked.request), (0, 0));
+    assert_eq!((asked.non_zero_cpu_milli, asked.non_zero_memory), (100, 400 * MI));
+    let init = asked_by_spec(&json!({"initContainers": [{}], "containers": [{}]}));
+    assert_eq!((init.non_zero_cpu_milli, init.non_zero_memory), (100, 200 * MI));
+}
+
+#[test]
+fn pod_level_requests_replace_sums_except_where_fit_scores() {
+    let spec = json!({
+        "resources": {"requests": {"cpu": "2", "example.com/x": 9}},
+        "containers": [container(&json!({"cpu": "3", "example.com/x": 1})), {}],
+    });
+    let asked = asked_by_spec(&spec);
+    assert_eq!(asked.request.cpu_milli, 2000);
+    assert_eq!(asked.request.scalar.iter().map(|s| s.1).collect::<Vec<_>>(), [1]);
+    assert_eq!(asked.score.cpu_milli, 3100);
+    // cpu is known at pod level, so only memory takes the defaults.
+    assert_eq!((asked.non_zero_cpu_milli, asked.non_zero_memory), (2000, 400 * MI));
+}
+
+#[test]
+fn pod_level_requests_of_other_resources_alone_do_not_count() {
+    let spec = json!({"resources": {"requests": {"ephemeral-storage": "9Gi"}}, "containers": [{}]});
+    let asked = asked_by_spec(&spec);
+    assert_eq!(asked.request, Resources::default());
+    assert_eq!(asked.non_zero_cpu_milli, 100);
+}
+
+#[test]
+fn a_resize_counts_at_its_largest_on_the_node_and_not_for_the_incoming_pod() {
+    let pod = |condition: Value| {
+        json!({
+            "spec": {"containers": [container(&json!({"cpu": "3"}))]},
+            "status": {"conditions": condition, "containerStatuses": [
+                {"name": "c", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "2"}}]},
+        })
+    };
+    let asked_while = |condition| asked(&pod(condition));
+    let going = asked_while(json!(null));
+    assert_eq!((going.request.cpu_milli, going.placed.cpu_milli), (3000, 3000));
+    let refused = asked_while(json!([{"type": "PodResizePending", "reason": "Infeasible"}]));
+    assert_eq!((refused.request.cpu_milli, refused.placed.cpu_milli), (3000, 2000));
+    assert_eq!((refused.non_zero_cpu_milli, refused.score.cpu_milli), (2000, 3000));
+    let deferred = asked_while(json!([{"type": "PodResizePending", "reason": "Deferred"},
+                                      {"type": "PodResizePending", "reason": "Infeasible"}]));
+    assert_eq!(deferred.placed.cpu_milli, 3000);
+}
+
+#[test]
+fn the_status_of_a_container_without_resources_has_no_say() {
+    let pod = json!({
+        "spec": {"containers": [container(&json!({"cpu": "1"}))], "resources": {"requests": {"memory": "1Mi"}}},
+        "status": {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "5"}}],
+                   "resources": {"requests": {"memory": "3Mi"}}, "allocatedResources": {"memory": "2Mi"}},
+    });
+    let asked = asked(&pod);
+    assert_eq!(cpu_and_memory(&asked.placed), (1000, 3 * MI));
+    assert_eq!(cpu_and_memory(&asked.request), (1000, MI));
+}
+
+#[test]
+fn only_tracked_resources_are_kept() {
+    let mut tables = Tables::new();
+    let names = json!({
+        "example.com/gpu": 1, "hugepages-2Mi": "4Mi", "attachable-volumes-x": 2, "sub.kubernetes.io/y": 0,
+        "storage": "1Gi", "foo": 1, "pods": 3, "requests.example.com/x": 1, "example.com/": 1, "-bad.com/x": 1,
+    });
+    let pod = with_spec(&mut tables, &json!({"containers": [container(&names)]}));
+    let scalar = &pod.resources.request.scalar;
+    let mut kept: Vec<_> = scalar.iter().map(|&(name, amount)| (tables.text(name), amount)).collect();
+    kept.sort_unstable();
+    assert_eq!(
+        kept,
+        [
+            ("attachable-volumes-x", 2),
+            ("example.com/gpu", 1),
+            ("hugepages-2Mi", 4 * MI),
+            ("sub.kubernetes.io/y", 0)
+        ]
+    );
+    assert!(scalar.is_sorted_by_key(|&(name, _)| name));
+}
+
+#[test]
+fn a_node_offers_its_allocatable_resources_and_no_pods_where_it_says_none() {
+    let mut tables = Tables::new();
+    let mut node = |status: Value| {
+        let node: Node =
+            serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).unwrap();
+        super::super::node(&mut tables, &node)
+    };
+    let info = node(json!({"capacity": {"cpu": "x"}, "allocatable": {"cpu": 4, "memory": "1Gi", "pods": "110", "foo": 1}})).unwrap();
+    assert_eq!(
+        (info.allocatable.cpu_milli, info.allocatable.memory, info.allocatable_pods),
+        (4000, 1024 * MI, 110)
+    );
+    assert_eq!(node(json!({})).unwrap().allocatable_pods, 0);
+    assert_eq!(
+        node(json!({"allocatable": {"memory": "1 Gi"}})).unwrap_err().to_string(),
+        "Node n is malformed: status.allocatable[memory]: \"1 Gi\": quantities must match the regular expression \
+         '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    );
+}
+
+#[test]
+fn an_unparsable_quantity_anywhere_makes_the_pod_malformed() {
+    let bad = json!({"foo": "1Q"});
+    for (pod, field) in [
+        (
+            json!({"spec": {"containers": [{}, container(&bad)]}}),
+            "spec.containers[1].resources.requests[foo]",
+        ),
+        (
+            json!({"spec": {"initContainers": [container(&bad)]}}),
+            "spec.initContainers[0].resources.requests[foo]",
+        ),
+        (json!({"spec": {"overhead": bad}}), "spec.overhead[foo]"),
+        (json!({"spec": {"resources": {"requests": bad}}}), "spec.resources.requests[foo]"),
+    ] {
+        let error = convert(&mut Tables::new(), &pod).unwrap_err();
+        assert!(error.reason.starts_with(&format!("{field}: \"1Q\": ")), "{error}");
+    }
+}
