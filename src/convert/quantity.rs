@@ -99,6 +99,26 @@ impl Quantity {
         self.at_scale(-3)
     }
 
+    /// As [`Self::value`] where that fits, and the end of the range where upstream's wraps around or becomes 0: a request
+    /// too large to count must not count as none, or as room.
+    pub fn clamped_value(self) -> i64 {
+        self.clamped(Self::whole, Self::value)
+    }
+
+    /// As [`Self::milli_value`] where that fits, and the end of the range where it does not.
+    pub fn clamped_milli_value(self) -> i64 {
+        self.clamped(Self::milli, Self::milli_value)
+    }
+
+    fn clamped(self, from: impl Fn(i64) -> Self, to: impl Fn(Self) -> i64) -> i64 {
+        let over = |end| self.compare(from(end));
+        match (over(i64::MAX), over(i64::MIN)) {
+            (Ordering::Greater, _) => i64::MAX,
+            (_, Ordering::Less) => i64::MIN,
+            _ => to(self),
+        }
+    }
+
     /// In units of `10^scale`, rounded up (upstream `ScaledValue`). What leaves the range of i64 wraps or becomes 0, as
     /// upstream's does.
     fn at_scale(self, target: i32) -> i64 {
@@ -410,6 +430,22 @@ mod tests {
             .collect();
         assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
         assert!(UPSTREAM.lines().count() > 6_000);
+    }
+
+    #[test]
+    fn clamped_amounts_are_upstreams_until_they_leave_the_range() {
+        let q = |text| Quantity::parse(text).unwrap();
+        let of = |text| (q(text).clamped_milli_value(), q(text).clamped_value());
+        assert_eq!(of("1500m"), (1500, 2));
+        assert_eq!(of("10P"), (i64::MAX, 10_000_000_000_000_000));
+        assert_eq!((q("10P").milli_value(), q("10E").value()), (0, 0), "upstream's");
+        assert_eq!(of("10E"), (i64::MAX, i64::MAX));
+        assert_eq!(of("-10E"), (i64::MIN, i64::MIN));
+        assert_eq!(of("9223372036854775807"), (i64::MAX, i64::MAX));
+        assert_eq!(q("9223372036854775807").milli_value(), -1000, "upstream's");
+        assert_eq!(of("9223372036854775.807"), (i64::MAX, 9_223_372_036_854_776));
+        assert_eq!(of("1e2147483647"), (i64::MAX, i64::MAX));
+        assert_eq!(of("1e-30"), (1, 1));
     }
 
     #[test]

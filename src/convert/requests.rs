@@ -2,7 +2,7 @@
 //!
 //! Upstream: `component-helpers/resource/helpers.go#PodRequests`, called with other options by each consumer;
 //! `pkg/scheduler/framework/types.go` (`CalculateResource`, `Resource.Add`, `SetMaxResource`). Quantities are summed
-//! exactly and rounded once for the whole pod.
+//! exactly and rounded once for the whole pod. Upstream's wrap around where they leave the range of i64; these do not.
 
 use super::quantity::Quantity;
 use super::syntax;
@@ -67,8 +67,8 @@ pub(super) fn pod_resources(
     Ok(PodResources {
         request: tracked(tables, &request, |amount| amount.max(0)),
         placed: tracked(tables, &placed, |amount| amount),
-        non_zero_cpu_milli: find(&non_zero, CPU).map_or(0, Quantity::milli_value),
-        non_zero_memory: find(&non_zero, MEMORY).map_or(0, Quantity::value),
+        non_zero_cpu_milli: find(&non_zero, CPU).map_or(0, Quantity::clamped_milli_value),
+        non_zero_memory: find(&non_zero, MEMORY).map_or(0, Quantity::clamped_value),
         score: tracked(tables, &score, |amount| amount),
     })
 }
@@ -79,7 +79,7 @@ pub(super) fn pod_resources(
 /// With the field that is no quantity.
 pub(super) fn allocatable(tables: &mut Tables, list: &ResourceList) -> Result<(Resources, i64), String> {
     let amounts = parse(list, "status.allocatable")?;
-    let pods = find(&amounts, PODS).map_or(0, Quantity::value);
+    let pods = find(&amounts, PODS).map_or(0, Quantity::clamped_value);
     Ok((tracked(tables, &amounts, |amount| amount), pods))
 }
 
@@ -255,10 +255,10 @@ fn tracked(tables: &mut Tables, amounts: &Amounts<'_>, clamp: impl Fn(i64) -> i6
     let mut resources = Resources::default();
     for &(name, amount) in amounts {
         match name {
-            CPU => resources.cpu_milli = clamp(amount.milli_value()),
-            MEMORY => resources.memory = clamp(amount.value()),
-            EPHEMERAL_STORAGE => resources.ephemeral_storage = clamp(amount.value()),
-            _ if is_scalar(name) => resources.set_scalar(tables.symbol(name), clamp(amount.value())),
+            CPU => resources.cpu_milli = clamp(amount.clamped_milli_value()),
+            MEMORY => resources.memory = clamp(amount.clamped_value()),
+            EPHEMERAL_STORAGE => resources.ephemeral_storage = clamp(amount.clamped_value()),
+            _ if is_scalar(name) => resources.set_scalar(tables.symbol(name), clamp(amount.clamped_value())),
             _ => {}
         }
     }

@@ -119,6 +119,17 @@ fn the_status_of_a_container_without_resources_has_no_say() {
 }
 
 #[test]
+fn a_request_too_large_to_count_is_not_room_on_the_node() {
+    let asked = asked_by_spec(
+        &json!({"containers": [container(&json!({"cpu": "9223372036854775807", "memory": "10E"}))]}),
+    );
+    for resources in [&asked.request, &asked.placed, &asked.score] {
+        assert_eq!(cpu_and_memory(resources), (i64::MAX, i64::MAX));
+    }
+    assert_eq!((asked.non_zero_cpu_milli, asked.non_zero_memory), (i64::MAX, i64::MAX));
+}
+
+#[test]
 fn only_tracked_resources_are_kept() {
     let mut tables = Tables::new();
     let names = json!({
