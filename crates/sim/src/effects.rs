@@ -1,0 +1,250 @@
+//! The way of the scheduler's requests through the simulated API server, and of the answers back.
+
+use crate::agenda::{Answer, Due, Fate, Request};
+use crate::check::{Broken, broken};
+use crate::objects::Pod;
+use crate::process::Decided;
+use crate::server::{By, Stamp};
+use crate::sim::Sim;
+use crate::weather::wait;
+use std::time::Duration;
+use supercargo_core::effect::{Effect, Lane, PodRef, Record, StatusPatch};
+use supercargo_core::event::{BindOutcome, Event, Found, Kind};
+
+/// How long after it was sent a binding may still be carried out: an API server's `--request-timeout`.
+const LATEST: Duration = Duration::from_secs(60);
+
+impl Sim {
+    /// Takes an effect from the scheduler.
+    pub(crate) fn carry_out(&mut self, effect: Effect) -> Result<(), Broken> {
+        let lane = effect.lane();
+        let at = Lane::ALL.iter().position(|&l| l == lane).expect("all lanes are listed");
+        let left = self.process.credits[at].checked_sub(1);
+        self.process.credits[at] =
+            left.ok_or_else(|| broken("an effect leaves against a credit", format!("{effect:?} has none")))?;
+        match effect {
+            Effect::Bind { pod, node } => self.send_bind(&pod, node),
+            Effect::Settle { pod } => self.send_question(&pod),
+            Effect::Patch(patch) => self.send_patch(patch),
+            Effect::Record(record) => self.note_record(&record),
+        }
+    }
+
+    fn send_bind(&mut self, pod: &PodRef, node: String) -> Result<(), Broken> {
+        self.check_bind(pod, &node)?;
+        let on_node = self.stamp_if_known(Some(&node));
+        let decided = self.process.decided.get_mut(&*pod.uid).expect("it was checked to be decided");
+        decided.in_flight = true;
+        let released_on = *decided.released.get_or_insert(on_node);
+        let decided_on = decided.on;
+        let (fate, sure) = self.draw_fate();
+        self.requests += 1;
+        let request = Request {
+            life: self.process.life,
+            id: self.requests,
+            uid: pod.uid.to_string(),
+            node,
+            decided_on,
+            released_on,
+            fate,
+        };
+        self.say("bind", &request.uid, format_args!("sent to {}, {sure}", request.node));
+        let delay = wait(&mut self.draw, self.weather.request_delay);
+        match sure {
+            "lost" => self.answer_unknown(&request, delay),
+            "late" => {
+                self.answer_unknown(&request, delay);
+                let late = delay + Duration::from_millis(self.draw.between(1, 55_000));
+                self.put_in_air(request, late.min(LATEST));
+            }
+            "unanswered" => {
+                self.answer_unknown(&request, delay * 2);
+                self.put_in_air(request, delay);
+            }
+            _ => self.put_in_air(request, delay),
+        }
+        Ok(())
+    }
+
+    fn put_in_air(&mut self, request: Request, delay: Duration) {
+        self.in_air.insert(request.id, request.clone());
+        self.agenda.write(self.now + delay, Due::Bind(request));
+    }
+
+    fn draw_fate(&mut self) -> (Fate, &'static str) {
+        let w = self.weather;
+        let faults = w.forbidden + w.lost_but_applied + w.lost + w.late;
+        self.draw.weighted(&[
+            (100 - faults, (Fate::Answered, "answered")),
+            (w.forbidden, (Fate::Forbidden, "forbidden")),
+            (w.lost_but_applied, (Fate::Unanswered, "unanswered")),
+            (w.lost, (Fate::Unanswered, "lost")),
+            (w.late, (Fate::Unanswered, "late")),
+        ])
+    }
+
+    fn answer_unknown(&mut self, request: &Request, delay: Duration) {
+        let outcome = BindOutcome::Unknown { message: "connection reset".to_owned() };
+        let answer = Answer::Bind { uid: request.uid.clone(), outcome };
+        self.agenda.write(self.now + delay, Due::Answer { life: request.life, answer });
+    }
+
+    /// A binding arrives at the API server.
+    pub(crate) fn bind_arrives(&mut self, request: &Request) -> Result<(), Broken> {
+        self.in_air.remove(&request.id);
+        let is_current = request.life == self.process.life;
+        let result = if request.fate == Fate::Forbidden {
+            Err(format!("pods \"{}\" is forbidden: not now", request.uid))
+        } else {
+            let by = if is_current { By::Scheduler } else { By::World };
+            self.server.bind(&request.uid, &request.node, by, Some(request.life))
+        };
+        let told = match &result {
+            Ok(()) => format!("bound to {}", request.node),
+            Err(error) => error.clone(),
+        };
+        self.say("server", &request.uid, format_args!("{told}"));
+        if result.is_ok() && is_current {
+            self.check_bound(request)?;
+        }
+        if request.fate != Fate::Unanswered {
+            let outcome = match result {
+                Ok(()) => BindOutcome::Accepted,
+                Err(message) => BindOutcome::Refused { message },
+            };
+            let answer = Answer::Bind { uid: request.uid.clone(), outcome };
+            let delay = wait(&mut self.draw, self.weather.request_delay);
+            self.agenda.write(self.now + delay, Due::Answer { life: request.life, answer });
+        }
+        Ok(())
+    }
+
+    fn send_question(&mut self, pod: &PodRef) -> Result<(), Broken> {
+        // A pod that began to be deleted meanwhile is asked about all the same, until there is an answer.
+        let deleting = self.process.pods.get(&*pod.uid).is_some_and(|pod| pod.deleting);
+        if !deleting && !self.process.decided.contains_key(&*pod.uid) {
+            let detail = format!("asked about {}, whose binding is not open", pod.uid);
+            return Err(broken("only open bindings are asked about", detail));
+        }
+        self.say("ask", &pod.uid, format_args!("what became of its binding"));
+        let delay = wait(&mut self.draw, self.weather.request_delay);
+        let due = Due::Question { life: self.process.life, uid: pod.uid.to_string() };
+        self.agenda.write(self.now + delay, due);
+        Ok(())
+    }
+
+    /// A question arrives at the API server.
+    pub(crate) fn question_arrives(&mut self, life: u32, uid: String) {
+        let found = match self.server.pods.get(&uid) {
+            _ if self.draw.percent(self.weather.no_answer) => Found::NoAnswer,
+            None => Found::Gone,
+            Some(pod) => pod.node.clone().map_or(Found::Unbound, Found::Bound),
+        };
+        let delay = wait(&mut self.draw, self.weather.request_delay);
+        let answer = Answer::Settled { uid, found };
+        self.agenda.write(self.now + delay, Due::Answer { life, answer });
+    }
+
+    /// An answer arrives at the scheduler.
+    pub(crate) fn answer_arrives(&mut self, answer: Answer) {
+        let (uid, event) = match answer {
+            Answer::Bind { uid, outcome } => {
+                self.say("answer", &uid, format_args!("{outcome:?}"));
+                if let Some(decided) = self.process.decided.get_mut(&uid) {
+                    decided.in_flight = false;
+                }
+                (uid.clone(), Event::BindFinished { uid: uid.as_str().into(), outcome })
+            }
+            Answer::Settled { uid, found } => {
+                self.say("answer", &uid, format_args!("{found:?}"));
+                self.note_found(&uid, &found);
+                (uid.clone(), Event::Settled { uid: uid.as_str().into(), found })
+            }
+        };
+        self.process.scheduler.handle(self.now, event);
+        let life = self.process.life;
+        self.agenda.write(self.now, Due::Credit { life, lane: Lane::Bind });
+        debug_assert!(!uid.is_empty(), "an answer is about a pod");
+    }
+
+    fn note_found(&mut self, uid: &str, found: &Found) {
+        match found {
+            Found::Gone => {
+                self.process.decided.remove(uid);
+                self.process.known_gone.insert(uid.to_owned());
+            }
+            Found::Bound(node) => {
+                if let Some(decided) = self.process.decided.get_mut(uid) {
+                    decided.node.clone_from(node);
+                }
+            }
+            Found::Unbound | Found::NoAnswer => {}
+        }
+    }
+
+    fn send_patch(&mut self, patch: StatusPatch) -> Result<(), Broken> {
+        self.check_may_speak_of(&patch.pod)?;
+        if self.process.pods.get(&*patch.pod.uid).is_some_and(|pod| pod.node.is_some()) {
+            let detail = format!("{} is bound and told: {}", patch.pod.uid, patch.condition.message);
+            return Err(broken("a pod known to be bound is not told that it is not", detail));
+        }
+        let arrives = self.now + wait(&mut self.draw, self.weather.request_delay);
+        // One after the other, as they left.
+        self.last_patch = self.last_patch.max(arrives);
+        self.agenda.write(self.last_patch, Due::Patch { life: self.process.life, patch });
+        Ok(())
+    }
+
+    /// A change of a pod's status arrives at the API server.
+    pub(crate) fn patch_arrives(&mut self, patch: &StatusPatch) {
+        let (uid, condition) = (&*patch.pod.uid, &patch.condition);
+        self.say("server", uid, format_args!("told {}: {}", condition.reason, condition.message));
+        if let Some(pod) = self.server.pods.get(uid) {
+            let said = Some((condition.reason.to_owned(), condition.message.clone()));
+            self.server.put_pod(Pod { condition: said, ..Pod::clone(pod) }, By::Scheduler);
+        }
+        let life = self.process.life;
+        self.agenda.write(self.now, Due::Credit { life, lane: Lane::Status });
+    }
+
+    fn note_record(&mut self, record: &Record) -> Result<(), Broken> {
+        let uid = &*record.pod.uid;
+        self.say("record", uid, format_args!("{}: {}", record.reason, record.note));
+        self.check_may_speak_of(&record.pod)?;
+        if self.process.pods.contains_key(uid) {
+            let told = self.process.told.entry(uid.to_owned()).or_default();
+            match record.reason {
+                "Scheduled" => told.scheduled_records += 1,
+                _ => told.failed_records += 1,
+            }
+            if told.scheduled_records > 1 {
+                return Err(broken("a pod is said to be scheduled once", uid.to_owned()));
+            }
+        }
+        let delay = wait(&mut self.draw, self.weather.request_delay);
+        let due = Due::Credit { life: self.process.life, lane: Lane::Record };
+        self.agenda.write(self.now + delay, due);
+        Ok(())
+    }
+
+    /// The stamp of a node, or of everything, if the scheduler has been told of all that others changed there.
+    pub(crate) fn stamp_if_known(&self, node: Option<&str>) -> Option<Stamp> {
+        let stamp = node.map_or_else(|| self.server.whole_stamp(), |name| self.server.node_stamp(name));
+        let known = |kind, changed| self.watches.delivered(kind) >= changed;
+        let all = known(Kind::Pod, stamp.pods)
+            && known(Kind::Node, stamp.nodes)
+            && known(Kind::Namespace, stamp.namespaces);
+        all.then_some(stamp)
+    }
+
+    /// Notes a decision.
+    pub(crate) fn note_placed(&mut self, uid: &str, node: &str) {
+        let decided = Decided {
+            node: node.to_owned(),
+            on: self.stamp_if_known(None),
+            released: None,
+            in_flight: false,
+        };
+        self.process.decided.insert(uid.to_owned(), decided);
+    }
+}

@@ -1,0 +1,321 @@
+//! Objects as the simulated API server has them, and how the engine is shown them.
+//!
+//! They are plain text and numbers, so that they outlive a scheduler and its tables. They hold what the simulation
+//! varies and no more; there is no preferred node affinity, no nomination and no volume.
+
+use supercargo_core::intern::{Symbol, Tables, known};
+use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
+use supercargo_core::pod::{
+    HostPort, PodAffinity, PodAffinityTerm, PodInfo, ScheduledCondition, SpreadConstraint, Toleration,
+    TolerationOperator, WeightedPodAffinityTerm, WhenUnsatisfiable,
+};
+use supercargo_core::resources::{PodResources, Resources};
+use supercargo_core::selector::{
+    NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands,
+};
+
+/// The profile under test.
+pub(crate) const OURS: &str = "supercargo";
+/// The name pods of another scheduler carry.
+pub(crate) const THEIRS: &str = "default-scheduler";
+/// An extended resource.
+const GPU: &str = "example.com/gpu";
+const DEFAULT_CPU_MILLI: i64 = 100;
+const DEFAULT_MEMORY: i64 = 200 << 20;
+
+/// The label a topology goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topology {
+    Host,
+    Zone,
+}
+
+impl Topology {
+    fn key(self) -> Symbol {
+        match self {
+            Self::Host => known::HOSTNAME,
+            Self::Zone => known::ZONE,
+        }
+    }
+}
+
+/// The namespaces an affinity term looks into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Own,
+    Everywhere,
+    /// Namespaces with the label `team` of this value.
+    Team(&'static str),
+}
+
+/// A pod affinity term on the label `app`.
+#[derive(Clone, Debug)]
+pub(crate) struct Term {
+    pub(crate) app: &'static str,
+    pub(crate) topology: Topology,
+    pub(crate) reach: Reach,
+}
+
+/// Required and preferred affinity and anti-affinity.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Affinity {
+    pub(crate) with: Vec<Term>,
+    pub(crate) without: Vec<Term>,
+    pub(crate) rather_with: Vec<Term>,
+    pub(crate) rather_without: Vec<Term>,
+}
+
+/// A topology spread constraint on the label `app`.
+#[derive(Clone, Debug)]
+pub(crate) struct Spread {
+    pub(crate) app: &'static str,
+    pub(crate) topology: Topology,
+    pub(crate) max_skew: i32,
+    pub(crate) hard: bool,
+    pub(crate) min_domains: i32,
+    pub(crate) honor_affinity: bool,
+    pub(crate) honor_taints: bool,
+}
+
+/// What a pod requires of its node's zone.
+#[derive(Clone, Debug)]
+pub(crate) enum Wish {
+    Anything,
+    /// `nodeSelector`.
+    Zone(&'static str),
+    /// Required node affinity.
+    OneOf(Vec<&'static str>),
+    /// Required node affinity; nodes without a zone will do.
+    NoneOf(Vec<&'static str>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    pub(crate) uid: String,
+    pub(crate) namespace: &'static str,
+    /// `resourceVersion`.
+    pub(crate) version: u64,
+    /// The label `app`.
+    pub(crate) app: &'static str,
+    pub(crate) ours: bool,
+    pub(crate) node: Option<String>,
+    /// The life of the scheduler that bound it, if it was ours.
+    pub(crate) bound_by: Option<u32>,
+    pub(crate) deleting: bool,
+    pub(crate) gated: bool,
+    pub(crate) priority: i32,
+    /// 0 for no request.
+    pub(crate) cpu_milli: i64,
+    /// 0 for no request.
+    pub(crate) memory: i64,
+    pub(crate) gpus: i64,
+    pub(crate) port: Option<(&'static str, i32)>,
+    /// Keys of taints it tolerates, whatever their effect.
+    pub(crate) tolerates: Vec<&'static str>,
+    pub(crate) wish: Wish,
+    pub(crate) affinity: Affinity,
+    pub(crate) spread: Vec<Spread>,
+    /// Reason and message of PodScheduled=False.
+    pub(crate) condition: Option<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) version: u64,
+    pub(crate) zone: Option<&'static str>,
+    pub(crate) cordoned: bool,
+    /// Keys and effects.
+    pub(crate) taints: Vec<(&'static str, TaintEffect)>,
+    pub(crate) cpu_milli: i64,
+    pub(crate) memory: i64,
+    pub(crate) gpus: i64,
+    pub(crate) pods: i64,
+    /// Names of images it has.
+    pub(crate) images: Vec<&'static str>,
+}
+
+impl Node {
+    pub(crate) fn info(&self, tables: &mut Tables) -> NodeInfo {
+        let name = tables.symbol(&self.name);
+        let mut labels = vec![(known::HOSTNAME, name)];
+        if let Some(zone) = self.zone {
+            labels.push((known::ZONE, tables.symbol(zone)));
+        }
+        let taint = |&(key, effect): &(&str, TaintEffect), tables: &mut Tables| Taint {
+            key: tables.symbol(key),
+            value: known::EMPTY,
+            effect,
+        };
+        let taints = self.taints.iter().map(|t| taint(t, tables)).collect();
+        let mut images: Vec<_> = self.images.iter().map(|i| (tables.symbol(i), 300 << 20)).collect();
+        images.sort_unstable();
+        NodeInfo {
+            name,
+            labels: tables.label_set(labels),
+            taints: tables.taint_set(taints),
+            unschedulable: self.cordoned,
+            allocatable: amounts(tables, self.cpu_milli, self.memory, self.gpus),
+            allocatable_pods: self.pods,
+            images: images.into(),
+        }
+    }
+}
+
+impl Pod {
+    pub(crate) fn info(&self, tables: &mut Tables) -> PodInfo {
+        let namespace = tables.symbol(self.namespace);
+        let app = (tables.symbol("app"), tables.symbol(self.app));
+        PodInfo {
+            uid: self.uid.as_str().into(),
+            name: self.uid.as_str().into(),
+            namespace,
+            resource_version: self.version.to_string().into(),
+            generation: 1,
+            labels: tables.label_set(vec![app]),
+            owner: None,
+            deleting: self.deleting,
+            scheduler_name: tables.symbol(if self.ours { OURS } else { THEIRS }),
+            node_name: self.node.as_deref().map(|node| tables.symbol(node)),
+            nominated_node: None,
+            priority: self.priority,
+            gates: if self.gated { [tables.symbol("example.com/gate")].into() } else { [].into() },
+            resources: self.resources(tables),
+            ports: self.port.iter().map(|&(address, port)| host_port(tables, address, port)).collect(),
+            tolerations: self.tolerates.iter().map(|key| toleration(tables, key)).collect(),
+            node_affinity: self.wish.node_affinity(tables),
+            preferred_node_affinity: None,
+            pod_affinity: self.affinity.info(tables, namespace),
+            spread: self.spread.iter().map(|s| s.info(tables)).collect(),
+            images: [tables.symbol(self.app)].into(),
+            containers: 1,
+            unjudged: [].into(),
+            scheduled: self.condition.as_ref().map(|(reason, message)| ScheduledCondition {
+                status: "False".into(),
+                reason: reason.as_str().into(),
+                message: message.as_str().into(),
+                last_transition_time: "2026-01-01T00:00:00Z".into(),
+            }),
+        }
+    }
+
+    fn resources(&self, tables: &mut Tables) -> PodResources {
+        let request = amounts(tables, self.cpu_milli, self.memory, self.gpus);
+        let or = |amount: i64, default: i64| if amount == 0 { default } else { amount };
+        let mut score = request.clone();
+        score.cpu_milli = or(self.cpu_milli, DEFAULT_CPU_MILLI);
+        score.memory = or(self.memory, DEFAULT_MEMORY);
+        PodResources {
+            placed: request.clone(),
+            request,
+            non_zero_cpu_milli: score.cpu_milli,
+            non_zero_memory: score.memory,
+            score,
+        }
+    }
+}
+
+fn amounts(tables: &mut Tables, cpu_milli: i64, memory: i64, gpus: i64) -> Resources {
+    let mut resources = Resources { cpu_milli, memory, ..Resources::default() };
+    if gpus > 0 {
+        let gpu = tables.symbol(GPU);
+        resources.set_scalar(gpu, gpus);
+    }
+    resources
+}
+
+fn host_port(tables: &mut Tables, address: &str, port: i32) -> HostPort {
+    HostPort { address: tables.symbol(address), protocol: known::TCP, port }
+}
+
+fn toleration(tables: &mut Tables, key: &str) -> Toleration {
+    Toleration {
+        key: Some(tables.symbol(key)),
+        operator: TolerationOperator::Exists,
+        value: known::EMPTY,
+        effect: None,
+    }
+}
+
+/// The selector `app=<app>`.
+pub(crate) fn selects(tables: &mut Tables, app: &str) -> Selector {
+    Selector::All([in_one(tables, "app", app)].into())
+}
+
+fn in_one(tables: &mut Tables, key: &str, value: &str) -> Requirement {
+    Requirement { key: tables.symbol(key), operator: Operator::In([tables.symbol(value)].into()) }
+}
+
+impl Term {
+    fn info(&self, tables: &mut Tables, own: Symbol) -> PodAffinityTerm {
+        let (namespaces, namespace_selector) = match self.reach {
+            Reach::Own => ([own].into(), Selector::Nothing),
+            Reach::Everywhere => ([].into(), Selector::All([].into())),
+            Reach::Team(team) => ([].into(), Selector::All([in_one(tables, "team", team)].into())),
+        };
+        PodAffinityTerm {
+            namespaces,
+            namespace_selector,
+            selector: selects(tables, self.app),
+            topology_key: self.topology.key(),
+        }
+    }
+}
+
+impl Affinity {
+    fn info(&self, tables: &mut Tables, own: Symbol) -> Option<Box<PodAffinity>> {
+        if [&self.with, &self.without, &self.rather_with, &self.rather_without].iter().all(|l| l.is_empty()) {
+            return None;
+        }
+        let mut required = |terms: &[Term]| Ok(terms.iter().map(|t| t.info(tables, own)).collect());
+        let (required_affinity, required_anti_affinity) = (required(&self.with), required(&self.without));
+        let mut preferred = |terms: &[Term]| {
+            let weighted = |t: &Term| WeightedPodAffinityTerm { term: t.info(tables, own), weight: 10 };
+            Ok(terms.iter().map(weighted).collect())
+        };
+        Some(Box::new(PodAffinity {
+            required_affinity,
+            required_anti_affinity,
+            preferred_affinity: preferred(&self.rather_with),
+            preferred_anti_affinity: preferred(&self.rather_without),
+        }))
+    }
+}
+
+impl Spread {
+    fn info(&self, tables: &mut Tables) -> SpreadConstraint {
+        SpreadConstraint {
+            max_skew: self.max_skew,
+            topology_key: self.topology.key(),
+            when_unsatisfiable: if self.hard {
+                WhenUnsatisfiable::DoNotSchedule
+            } else {
+                WhenUnsatisfiable::ScheduleAnyway
+            },
+            selector: Ok(selects(tables, self.app)),
+            min_domains: self.min_domains,
+            honor_node_affinity: self.honor_affinity,
+            honor_node_taints: self.honor_taints,
+        }
+    }
+}
+
+impl Wish {
+    fn node_affinity(&self, tables: &mut Tables) -> RequiredNodeAffinity {
+        let mut symbols =
+            |zones: &[&str]| -> Box<[Symbol]> { zones.iter().map(|z| tables.symbol(z)).collect() };
+        let operator = match self {
+            Self::Anything => return RequiredNodeAffinity::default(),
+            Self::Zone(zone) => {
+                let pair = (known::ZONE, symbols(&[zone])[0]);
+                return RequiredNodeAffinity { node_selector: Some([pair].into()), terms: None };
+            }
+            Self::OneOf(zones) => Operator::In(symbols(zones)),
+            Self::NoneOf(zones) => Operator::NotIn(symbols(zones)),
+        };
+        let labels = [Requirement { key: known::ZONE, operator }].into();
+        let term =
+            NodeSelectorTerm { demands: Some(TermDemands { labels, names: [].into() }), pinned_names: None };
+        RequiredNodeAffinity { node_selector: None, terms: Some([term].into()) }
+    }
+}

@@ -1,0 +1,173 @@
+//! The simulated API server's truth: what there is, and what may be done to it.
+//!
+//! It also keeps a book of the changes that did not come from the scheduler under test, so that a check can tell
+//! whether anything changed that the scheduler could not know of.
+
+use crate::objects::{Node, Pod};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use supercargo_core::event::Kind;
+
+/// A change as a watch tells it.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    ListBegan,
+    /// The list is complete as of this version.
+    ListEnded(u64),
+    Pod(Arc<Pod>),
+    PodGone(String),
+    Node(Arc<Node>),
+    NodeGone(String),
+    /// A namespace and the value of its label `team`.
+    Namespace(&'static str, &'static str),
+    /// The Service that selects an app.
+    Service(&'static str),
+}
+
+/// Who changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The scheduler that runs now.
+    Scheduler,
+    /// Anybody else.
+    World,
+}
+
+/// The versions of the last changes by others; equal stamps mean that nothing changed in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) pods: u64,
+    pub(crate) nodes: u64,
+    pub(crate) namespaces: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Server {
+    pub(crate) pods: BTreeMap<String, Arc<Pod>>,
+    pub(crate) nodes: BTreeMap<String, Arc<Node>>,
+    pub(crate) namespaces: BTreeMap<&'static str, &'static str>,
+    pub(crate) services: Vec<&'static str>,
+    version: u64,
+    whole: Stamp,
+    by_node: BTreeMap<String, Stamp>,
+    /// Changes the watches have not taken up yet.
+    news: Vec<(Kind, Change, u64)>,
+}
+
+impl Server {
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The changes since the last call.
+    pub(crate) fn take_news(&mut self) -> Vec<(Kind, Change, u64)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// All objects of a kind, as a list names them.
+    pub(crate) fn list(&self, kind: Kind) -> Vec<Change> {
+        match kind {
+            Kind::Pod => self.pods.values().map(|pod| Change::Pod(Arc::clone(pod))).collect(),
+            Kind::Node => self.nodes.values().map(|node| Change::Node(Arc::clone(node))).collect(),
+            Kind::Namespace => {
+                self.namespaces.iter().map(|(&name, &team)| Change::Namespace(name, team)).collect()
+            }
+            Kind::Service => self.services.iter().map(|&app| Change::Service(app)).collect(),
+            Kind::ReplicationController
+            | Kind::ReplicaSet
+            | Kind::StatefulSet
+            | Kind::PodDisruptionBudget => Vec::new(),
+        }
+    }
+
+    /// The last changes by others of anything that rules between pods read.
+    pub(crate) fn whole_stamp(&self) -> Stamp {
+        self.whole
+    }
+
+    /// The last changes by others of a node and what is on it.
+    pub(crate) fn node_stamp(&self, node: &str) -> Stamp {
+        self.by_node.get(node).copied().unwrap_or_default()
+    }
+
+    /// Adds a pod, or replaces it.
+    pub(crate) fn put_pod(&mut self, mut pod: Pod, by: By) {
+        self.version += 1;
+        pod.version = self.version;
+        if by == By::World {
+            let is_new = !self.pods.contains_key(&pod.uid);
+            self.note_pod(pod.node.as_deref(), is_new);
+        }
+        let pod = Arc::new(pod);
+        self.pods.insert(pod.uid.clone(), Arc::clone(&pod));
+        self.news.push((Kind::Pod, Change::Pod(pod), self.version));
+    }
+
+    /// Removes a pod, or takes note that it has ended, which a watch of pods that have not tells the same way.
+    pub(crate) fn remove_pod(&mut self, uid: &str) {
+        let Some(pod) = self.pods.remove(uid) else { return };
+        self.version += 1;
+        self.note_pod(pod.node.as_deref(), false);
+        self.news.push((Kind::Pod, Change::PodGone(pod.uid.clone()), self.version));
+    }
+
+    fn note_pod(&mut self, node: Option<&str>, is_new: bool) {
+        match node {
+            Some(node) => self.by_node.entry(node.to_owned()).or_default().pods = self.version,
+            // Nobody has decided about it yet, and it is on no node: it concerns nobody.
+            None if is_new => return,
+            None => {}
+        }
+        self.whole.pods = self.version;
+    }
+
+    pub(crate) fn put_node(&mut self, mut node: Node) {
+        self.version += 1;
+        node.version = self.version;
+        self.note_node(&node.name);
+        let node = Arc::new(node);
+        self.nodes.insert(node.name.clone(), Arc::clone(&node));
+        self.news.push((Kind::Node, Change::Node(node), self.version));
+    }
+
+    pub(crate) fn remove_node(&mut self, name: &str) {
+        if self.nodes.remove(name).is_some() {
+            self.version += 1;
+            self.note_node(name);
+            self.news.push((Kind::Node, Change::NodeGone(name.to_owned()), self.version));
+        }
+    }
+
+    fn note_node(&mut self, name: &str) {
+        self.whole.nodes = self.version;
+        self.by_node.entry(name.to_owned()).or_default().nodes = self.version;
+    }
+
+    pub(crate) fn put_namespace(&mut self, name: &'static str, team: &'static str) {
+        self.version += 1;
+        self.whole.namespaces = self.version;
+        self.namespaces.insert(name, team);
+        self.news.push((Kind::Namespace, Change::Namespace(name, team), self.version));
+    }
+
+    /// POST of a Binding. Whether the node exists is not asked, as a real API server does not ask it.
+    pub(crate) fn bind(&mut self, uid: &str, node: &str, by: By, life: Option<u32>) -> Result<(), String> {
+        let Some(pod) = self.pods.get(uid) else {
+            return Err(format!("pods \"{uid}\" not found"));
+        };
+        let conflict =
+            |text: String| Err(format!("Operation cannot be fulfilled on pods/binding \"{uid}\": {text}"));
+        if pod.deleting {
+            return conflict(format!("pod {uid} is being deleted, cannot be assigned to a host"));
+        }
+        if let Some(there) = &pod.node {
+            return conflict(format!("pod {uid} is already assigned to node \"{there}\""));
+        }
+        if pod.gated {
+            return conflict(format!("pod {uid} has non-empty .spec.schedulingGates"));
+        }
+        let bound = Pod { node: Some(node.to_owned()), bound_by: life, condition: None, ..Pod::clone(pod) };
+        self.put_pod(bound, by);
+        Ok(())
+    }
+}

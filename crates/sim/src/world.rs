@@ -1,0 +1,356 @@
+//! What others do to the cluster: users, controllers, kubelets and another scheduler. Drawn, never planned.
+
+use crate::agenda::Due;
+use crate::objects::{Affinity, Node, Pod, Reach, Spread, Term, Topology, Wish};
+use crate::server::By;
+use crate::sim::Sim;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::event::Kind;
+use supercargo_core::node::TaintEffect;
+
+const APPS: [&str; 3] = ["web", "db", "job"];
+const ZONES: [&str; 3] = ["z1", "z2", "z3"];
+const TAINTS: [&str; 2] = ["gpu", "spot"];
+const TEAMS: [&str; 2] = ["red", "blue"];
+const NAMESPACES: [&str; 2] = ["default", "other"];
+const GIB: i64 = 1 << 30;
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    CreatePod,
+    CreateForeignPod,
+    DeletePod,
+    FinishPod,
+    StealPod,
+    ReleaseGate,
+    RelabelPod,
+    TolerateMore,
+    ScaleDown,
+    CreateNode,
+    DeleteNode,
+    ResizeNode,
+    TaintNode,
+    Cordon,
+    MoveNode,
+    RelabelNamespace,
+}
+
+const ACTS: [(u64, Act); 16] = [
+    (40, Act::CreatePod),
+    (4, Act::CreateForeignPod),
+    (14, Act::DeletePod),
+    (8, Act::FinishPod),
+    (2, Act::StealPod),
+    (6, Act::ReleaseGate),
+    (3, Act::RelabelPod),
+    (2, Act::TolerateMore),
+    (3, Act::ScaleDown),
+    (8, Act::CreateNode),
+    (3, Act::DeleteNode),
+    (5, Act::ResizeNode),
+    (4, Act::TaintNode),
+    (4, Act::Cordon),
+    (3, Act::MoveNode),
+    (1, Act::RelabelNamespace),
+];
+
+impl Sim {
+    /// What there is before anything happens.
+    pub(crate) fn furnish(&mut self) {
+        for name in NAMESPACES {
+            let team = self.draw.pick(&TEAMS);
+            self.server.put_namespace(name, team);
+        }
+        self.server.services = vec![APPS[0]];
+        for _ in 0..self.draw.below(self.scale.nodes + 1) {
+            self.create_node();
+        }
+    }
+
+    /// Somebody does something, or a fault of the connection or the process happens.
+    pub(crate) fn act(&mut self) {
+        if self.draw.percent(self.weather.disconnect) {
+            let kind = self.draw.pick(&[Kind::Pod, Kind::Pod, Kind::Node, Kind::Namespace, Kind::Service]);
+            return self.disconnect(kind);
+        }
+        if self.draw.percent(self.weather.restart) {
+            return self.restart();
+        }
+        match self.draw.weighted(&ACTS) {
+            Act::CreatePod => self.create_pod(),
+            Act::CreateForeignPod => self.create_foreign_pod(),
+            Act::DeletePod => self.delete_pod(),
+            Act::FinishPod => self.finish_pod(),
+            Act::StealPod => self.steal_pod(),
+            Act::ReleaseGate => self.change_pod("gate released", |p| p.gated, |p, _| p.gated = false),
+            Act::RelabelPod => {
+                let app = self.draw.pick(&APPS);
+                self.change_pod("relabelled", |_| true, |p, _| p.app = app);
+            }
+            Act::TolerateMore => {
+                let key = self.draw.pick(&TAINTS);
+                let lacks = |p: &Pod| p.node.is_none() && !p.tolerates.contains(&key);
+                self.change_pod("tolerates more", lacks, |p, _| p.tolerates.push(key));
+            }
+            Act::ScaleDown => self.change_pod(
+                "scaled down",
+                |p| p.node.is_some() && p.cpu_milli > 1,
+                |p, _| {
+                    p.cpu_milli /= 2;
+                    p.memory /= 2;
+                },
+            ),
+            Act::CreateNode => self.create_node(),
+            Act::DeleteNode => self.delete_node(),
+            Act::ResizeNode => self.resize_node(),
+            Act::TaintNode => self.taint_node(),
+            Act::Cordon => self.change_node("cordoned or uncordoned", |n| n.cordoned = !n.cordoned),
+            Act::MoveNode => {
+                let zone = self.draw_zone();
+                self.change_node("moved to another zone", |n| n.zone = zone);
+            }
+            Act::RelabelNamespace => {
+                let (name, team) = (self.draw.pick(&NAMESPACES), self.draw.pick(&TEAMS));
+                self.say("world", name, format_args!("now of team {team}"));
+                self.server.put_namespace(name, team);
+            }
+        }
+    }
+
+    // --- pods
+
+    fn create_pod(&mut self) {
+        if self.server.pods.len() as u64 >= self.scale.pods {
+            return self.delete_pod();
+        }
+        let pod = self.draw_pod(true);
+        let (cpu, priority) = (pod.cpu_milli, pod.priority);
+        self.say("world", &pod.uid, format_args!("created, cpu {cpu}, priority {priority}"));
+        self.server.put_pod(pod, By::World);
+    }
+
+    fn create_foreign_pod(&mut self) {
+        let mut pod = self.draw_pod(false);
+        pod.gated = false;
+        let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
+        if !nodes.is_empty() && self.draw.percent(80) {
+            pod.node = Some(nodes[self.draw.below(nodes.len() as u64) as usize].clone());
+        }
+        let node = pod.node.clone().unwrap_or_default();
+        self.say("world", &pod.uid, format_args!("created by another scheduler's user on {node}"));
+        self.server.put_pod(pod, By::World);
+    }
+
+    fn draw_pod(&mut self, ours: bool) -> Pod {
+        self.created += 1;
+        let draw = &mut self.draw;
+        let app = draw.pick(&APPS);
+        let port = [("0.0.0.0", 80), ("10.0.0.1", 80), ("10.0.0.2", 80), ("0.0.0.0", 443)];
+        Pod {
+            uid: format!("p{}", self.created),
+            namespace: draw.pick(&NAMESPACES),
+            version: 0,
+            app,
+            ours,
+            node: None,
+            bound_by: None,
+            deleting: false,
+            gated: draw.percent(8),
+            priority: draw.pick(&[0, 0, 0, 10, -5]),
+            cpu_milli: draw.pick(&[0, 100, 500, 1_000, 1_500, 3_000]),
+            memory: draw.pick(&[0, GIB / 4, GIB, 2 * GIB]),
+            gpus: if draw.percent(10) { 1 } else { 0 },
+            port: draw.percent(15).then(|| draw.pick(&port)),
+            tolerates: if draw.percent(25) { vec![draw.pick(&TAINTS)] } else { Vec::new() },
+            wish: self.draw_wish(),
+            affinity: self.draw_affinity(),
+            spread: self.draw_spread(app),
+            condition: None,
+        }
+    }
+
+    fn draw_wish(&mut self) -> Wish {
+        let draw = &mut self.draw;
+        match draw.below(10) {
+            0 => Wish::Zone(draw.pick(&ZONES)),
+            1 => Wish::OneOf(vec![draw.pick(&ZONES), draw.pick(&ZONES)]),
+            2 => Wish::NoneOf(vec![draw.pick(&ZONES)]),
+            _ => Wish::Anything,
+        }
+    }
+
+    fn draw_affinity(&mut self) -> Affinity {
+        let draw = &mut self.draw;
+        let mut terms = |percent| {
+            let mut terms = Vec::new();
+            while draw.percent(percent) && terms.len() < 2 {
+                terms.push(Term {
+                    app: draw.pick(&APPS),
+                    topology: draw.pick(&[Topology::Host, Topology::Zone]),
+                    reach: draw.pick(&[Reach::Own, Reach::Own, Reach::Everywhere, Reach::Team(TEAMS[0])]),
+                });
+            }
+            terms
+        };
+        Affinity { with: terms(10), without: terms(15), rather_with: terms(10), rather_without: terms(10) }
+    }
+
+    fn draw_spread(&mut self, app: &'static str) -> Vec<Spread> {
+        let draw = &mut self.draw;
+        let mut constraints = Vec::new();
+        while draw.percent(20) && constraints.len() < 2 {
+            let hard = draw.percent(70);
+            constraints.push(Spread {
+                app: if draw.percent(80) { app } else { draw.pick(&APPS) },
+                topology: draw.pick(&[Topology::Host, Topology::Zone]),
+                max_skew: draw.pick(&[1, 1, 2]),
+                hard,
+                min_domains: if hard { draw.pick(&[1, 1, 1, 3]) } else { 1 },
+                honor_affinity: draw.percent(80),
+                honor_taints: draw.percent(30),
+            });
+        }
+        constraints
+    }
+
+    /// A pod of which `fits` holds, if there is one.
+    fn some_pod(&mut self, fits: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+        let found: Vec<_> = self.server.pods.values().filter(|pod| fits(pod)).cloned().collect();
+        if found.is_empty() {
+            return None;
+        }
+        Some(Arc::clone(&found[self.draw.below(found.len() as u64) as usize]))
+    }
+
+    fn change_pod(&mut self, what: &str, fits: impl Fn(&Pod) -> bool, change: impl FnOnce(&mut Pod, &str)) {
+        let Some(pod) = self.some_pod(|pod| !pod.deleting && fits(pod)) else { return };
+        let mut changed = Pod::clone(&pod);
+        change(&mut changed, what);
+        self.say("world", &pod.uid, format_args!("{what}"));
+        self.server.put_pod(changed, By::World);
+    }
+
+    fn delete_pod(&mut self) {
+        let Some(pod) = self.some_pod(|pod| !pod.deleting) else { return };
+        // A pod that runs nowhere goes at once, unless a finalizer holds it.
+        if pod.node.is_none() && self.draw.percent(70) {
+            self.say("world", &pod.uid, format_args!("deleted at once"));
+            return self.server.remove_pod(&pod.uid);
+        }
+        self.say("world", &pod.uid, format_args!("deletion begins"));
+        self.server.put_pod(Pod { deleting: true, ..Pod::clone(&pod) }, By::World);
+        self.goes_later(pod.uid.clone(), 30);
+    }
+
+    fn goes_later(&mut self, uid: String, seconds: u64) {
+        let after = Duration::from_millis(self.draw.below(seconds * 1_000));
+        self.agenda.write(self.now + after, Due::Gone(uid));
+    }
+
+    fn finish_pod(&mut self) {
+        let Some(pod) = self.some_pod(|pod| pod.node.is_some()) else { return };
+        self.say("world", &pod.uid, format_args!("has ended"));
+        self.server.remove_pod(&pod.uid);
+    }
+
+    /// Another scheduler, or a person, binds one of our pods.
+    fn steal_pod(&mut self) {
+        let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
+        let free = |pod: &Pod| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
+        let Some(pod) = self.some_pod(free).filter(|_| !nodes.is_empty()) else { return };
+        let node = &nodes[self.draw.below(nodes.len() as u64) as usize];
+        self.say("world", &pod.uid, format_args!("bound to {node} by somebody else"));
+        let bound = self.server.bind(&pod.uid, node, By::World, None);
+        debug_assert!(bound.is_ok(), "a pod that waits can be bound: {bound:?}");
+    }
+
+    // --- nodes
+
+    fn draw_zone(&mut self) -> Option<&'static str> {
+        (!self.draw.percent(10)).then(|| self.draw.pick(&ZONES))
+    }
+
+    fn create_node(&mut self) {
+        let free: Vec<_> = (1..=self.scale.nodes)
+            .map(|i| format!("n{i}"))
+            .filter(|name| !self.server.nodes.contains_key(name))
+            .collect();
+        if free.is_empty() {
+            return;
+        }
+        let name = free[self.draw.below(free.len() as u64) as usize].clone();
+        let zone = self.draw_zone();
+        let draw = &mut self.draw;
+        let node = Node {
+            name,
+            version: 0,
+            zone,
+            cordoned: false,
+            taints: if draw.percent(20) {
+                vec![(draw.pick(&TAINTS), TaintEffect::NoSchedule)]
+            } else {
+                Vec::new()
+            },
+            cpu_milli: draw.pick(&[1_000, 2_000, 4_000, 8_000]),
+            memory: draw.pick(&[2, 4, 16]) * GIB,
+            gpus: draw.pick(&[0, 0, 2]),
+            pods: draw.pick(&[2, 5, 20]),
+            images: if draw.percent(50) { vec![draw.pick(&APPS)] } else { Vec::new() },
+        };
+        let (cpu, pods) = (node.cpu_milli, node.pods);
+        self.say("world", &node.name, format_args!("created, cpu {cpu}, pods {pods}, zone {zone:?}"));
+        self.server.put_node(node);
+    }
+
+    fn some_node(&mut self) -> Option<Arc<Node>> {
+        let found: Vec<_> = self.server.nodes.values().cloned().collect();
+        if found.is_empty() {
+            return None;
+        }
+        Some(Arc::clone(&found[self.draw.below(found.len() as u64) as usize]))
+    }
+
+    fn change_node(&mut self, what: &str, change: impl FnOnce(&mut Node)) {
+        let Some(node) = self.some_node() else { return };
+        let mut changed = Node::clone(&node);
+        change(&mut changed);
+        self.say("world", &node.name, format_args!("{what}"));
+        self.server.put_node(changed);
+    }
+
+    fn delete_node(&mut self) {
+        let Some(node) = self.some_node() else { return };
+        self.say("world", &node.name, format_args!("deleted"));
+        self.server.remove_node(&node.name);
+        // The controller that collects garbage takes its time.
+        let here = |pod: &&Arc<Pod>| pod.node.as_ref() == Some(&node.name);
+        let orphans: Vec<_> = self.server.pods.values().filter(here).map(|pod| pod.uid.clone()).collect();
+        for uid in orphans {
+            if self.draw.percent(70) {
+                self.goes_later(uid, 60);
+            }
+        }
+    }
+
+    fn resize_node(&mut self) {
+        let (cpu, pods) = (self.draw.pick(&[500, 2_000, 4_000, 8_000]), self.draw.pick(&[1, 4, 20]));
+        self.change_node("resized", |node| {
+            node.cpu_milli = cpu;
+            node.pods = pods;
+        });
+    }
+
+    fn taint_node(&mut self) {
+        let key = self.draw.pick(&TAINTS);
+        let effects = [TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::NoExecute];
+        let effect = self.draw.pick(&effects);
+        self.change_node("tainted or untainted", |node| {
+            let before = node.taints.len();
+            node.taints.retain(|(k, _)| *k != key);
+            if node.taints.len() == before {
+                node.taints.push((key, effect));
+            }
+        });
+    }
+}
