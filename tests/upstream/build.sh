@@ -26,7 +26,9 @@ tool() {
   local out="$bin/$name" stamp="$bin/.$name.pin"
   [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$pin" ] && return 0
   local given="${KUBEBUILDER_ASSETS:-}/$name"
-  if [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$given" ] && "$given" "$@" 2>&1 | grep -qF "$pattern"; then
+  local said=
+  [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$given" ] && said=$("$given" "$@" 2>&1 || true)
+  if grep -qF "$pattern" <<<"$said"; then
     ln -sf "$given" "$out"
     echo "upstream: $name $pin from KUBEBUILDER_ASSETS" >&2
   else
