@@ -1,0 +1,188 @@
+//! The cluster of a scenario in the engine, and what it decides in the form of the vectors.
+//!
+//! Objects come in through the types and conversions that production uses.
+
+use crate::compare::Scenario;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use supercargo::api::{Object, Pod};
+use supercargo::convert::{self, lookups};
+use supercargo_core::cache::{Cache, PodState, Snapshot};
+use supercargo_core::cycle::{Decision, Feasible, Filtered, Framework, NoProbe, Options};
+use supercargo_core::framework::CycleError;
+use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::pod::{ControllerKind, PodInfo};
+
+/// Kinds that stand in vectors and have no part in what is compared here.
+const WITHOUT_PART: &[&str] = &["PodDisruptionBudget"];
+
+/// A cluster and the default plugins.
+pub(crate) struct World {
+    tables: Tables,
+    cache: Cache,
+    framework: Framework,
+}
+
+impl World {
+    /// The cluster before the first decision.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let mut world =
+            Self { tables: Tables::new(), cache: Cache::default(), framework: Framework::default() };
+        for object in &scenario.objects {
+            match Object::from_value(object.clone()) {
+                Ok(object) => world.apply(&object),
+                Err(other) => assert!(WITHOUT_PART.contains(&other.kind.as_str()), "{other}"),
+            }
+        }
+        // The pods to place are in the cluster too, pending, from the beginning.
+        for pod in &scenario.pods {
+            let pod = Arc::new(world.pod(&decode(pod)));
+            world.cache.nominate(&pod, pod.nominated_node);
+        }
+        world
+    }
+
+    fn apply(&mut self, object: &Object) {
+        let Self { tables, cache, .. } = self;
+        match object {
+            Object::Node(node) => {
+                cache.apply_node(&Arc::new(
+                    convert::node(tables, node).expect("no vector has a malformed object"),
+                ));
+            }
+            Object::Pod(pod) if pod.has_ended() => {}
+            Object::Pod(pod) => {
+                let pod = Arc::new(self.pod(pod));
+                match pod.node_name {
+                    Some(node) => self.cache.place(&pod, node, PodState::Added),
+                    None => self.cache.nominate(&pod, pod.nominated_node),
+                }
+            }
+            Object::Namespace(namespace) => {
+                let (name, labels) =
+                    convert::namespace(tables, namespace).expect("no vector has a malformed object");
+                cache.lookups_mut().set_namespace(name, labels);
+            }
+            Object::Service(service) => {
+                let selector = lookups::service(tables, service).expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(service.namespace()), tables.symbol(service.name()));
+                cache.lookups_mut().set_service(namespace, name, selector);
+            }
+            Object::ReplicationController(object) => {
+                let demands = lookups::replication_controller(tables, object)
+                    .expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
+                let kind = ControllerKind::ReplicationController;
+                cache.lookups_mut().set_controller(kind, namespace, name, demands);
+            }
+            Object::ReplicaSet(object) => {
+                let demands = lookups::replica_set(tables, object).expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
+                cache.lookups_mut().set_controller(ControllerKind::ReplicaSet, namespace, name, demands);
+            }
+            Object::StatefulSet(object) => {
+                let demands =
+                    lookups::stateful_set(tables, object).expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
+                cache.lookups_mut().set_controller(ControllerKind::StatefulSet, namespace, name, demands);
+            }
+        }
+    }
+
+    fn pod(&mut self, pod: &Pod) -> PodInfo {
+        convert::pod(&mut self.tables, pod).expect("no vector has a malformed object")
+    }
+
+    /// Decides on a pod, counts it where it goes, and tells all of it in the form of the vectors.
+    pub(crate) fn decide(&mut self, pod: &Value) -> Value {
+        let pod = Arc::new(self.pod(&decode(pod)));
+        self.cache.refresh();
+        let snapshot = self.cache.snapshot(&self.tables);
+        let options = Options { always_score: true, ignore_own_nomination: true };
+        let decision = self.framework.decide(&pod, snapshot, options, &mut NoProbe);
+        let mut told = json!({ "pod": snapshot.pod_key(&pod) });
+        let fields = told.as_object_mut().expect("it was made an object");
+        let mut selected = None;
+        match decision {
+            Err(CycleError(text)) => tell_error(fields, &text),
+            Ok(Decision::Infeasible(filtered)) => {
+                tell_filters(fields, &filtered, snapshot);
+                fields.insert("message".into(), filtered.diagnose(snapshot).message.into());
+            }
+            Ok(Decision::Feasible(feasible)) => {
+                tell_filters(fields, &feasible.filtered, snapshot);
+                selected = Some(tell_scores(fields, &feasible, snapshot));
+            }
+        }
+        if let Some(node) = selected {
+            self.cache.place(&pod, node, PodState::Assumed);
+        }
+        told
+    }
+}
+
+fn decode(pod: &Value) -> Pod {
+    serde_json::from_value(pod.clone()).expect("any JSON is read")
+}
+
+/// An error of a plugin's PreFilter has the plugin's own entry; one of a Filter has only its text.
+fn tell_error(fields: &mut Map<String, Value>, text: &str) {
+    if let Some((plugin, _)) =
+        text.strip_prefix("running PreFilter plugin \"").and_then(|t| t.split_once('"'))
+    {
+        let entry = json!({ "plugin": plugin, "code": "Error", "reasons": [text] });
+        fields.insert("preFilter".into(), entry);
+    }
+    fields.insert("message".into(), text.into());
+}
+
+fn tell_filters(fields: &mut Map<String, Value>, filtered: &Filtered, snapshot: Snapshot<'_>) {
+    let rejection = |plugin: &str, code: &str, reasons: &[supercargo_core::framework::Reason]| {
+        let mut reasons: Vec<_> = reasons.iter().map(AsRef::<str>::as_ref).collect();
+        reasons.sort_unstable();
+        json!({ "plugin": plugin, "code": code, "reasons": reasons })
+    };
+    if let Some((plugin, status)) = filtered.prefilter_rejection() {
+        fields.insert("preFilter".into(), rejection(plugin, status.code.as_str(), &status.reasons));
+        return;
+    }
+    let verdicts = filtered.verdicts(snapshot);
+    let rejected: Map<_, _> = verdicts
+        .iter()
+        .map(|verdict| {
+            let name = snapshot.text(snapshot.node_info(verdict.node).name).to_owned();
+            (name, rejection(verdict.plugin, verdict.code.as_str(), &verdict.reasons))
+        })
+        .collect();
+    if !rejected.is_empty() {
+        fields.insert("rejected".into(), rejected.into());
+    }
+    let mut feasible: Vec<_> =
+        filtered.feasible().iter().map(|node| snapshot.text(snapshot.node_info(node).name)).collect();
+    feasible.sort_unstable();
+    if !feasible.is_empty() {
+        fields.insert("feasible".into(), feasible.into());
+    }
+}
+
+/// Tells scores, totals and the choice; the choice: of the best nodes the one with the smallest name.
+fn tell_scores(fields: &mut Map<String, Value>, feasible: &Feasible, snapshot: Snapshot<'_>) -> Symbol {
+    let all = feasible.scores.as_ref().expect("scores were asked for");
+    let name = |node| snapshot.node_info(node).name;
+    let (mut scores, mut totals) = (Map::new(), Map::new());
+    for (at, node) in feasible.filtered.feasible().iter().enumerate() {
+        let by_plugin: Map<_, _> = all
+            .plugins
+            .iter()
+            .map(|plugin| (plugin.plugin.to_owned(), (plugin.normalized[at] * plugin.weight).into()))
+            .collect();
+        scores.insert(snapshot.text(name(node)).to_owned(), by_plugin.into());
+        totals.insert(snapshot.text(name(node)).to_owned(), all.totals[at].into());
+    }
+    fields.insert("scores".into(), scores.into());
+    fields.insert("totals".into(), totals.into());
+    let winners = feasible.winners().into_iter().map(name);
+    let selected = winners.min_by_key(|&name| snapshot.text(name)).expect("a feasible pod has a best node");
+    fields.insert("selected".into(), snapshot.text(selected).into());
+    selected
+}
