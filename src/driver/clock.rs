@@ -13,13 +13,13 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self::new()
+        Self::start()
     }
 }
 
 impl Clock {
     /// A clock that starts with the machine's time.
-    pub fn new() -> Self {
+    pub fn start() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started: Instant::now(), wall: Time::default() + since_epoch }
     }
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn the_clock_starts_at_the_wall_clock_and_does_not_run_backwards() {
         let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
-        let clock = Clock::new();
+        let clock = Clock::start();
         let (first, second) = (clock.now(), clock.now());
         assert!(u128::from(first.as_nanos()) >= before);
         assert!(second >= first);

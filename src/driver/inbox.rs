@@ -118,6 +118,13 @@ pub(super) enum Arrival<E> {
     Closed,
 }
 
+/// A channel whose items a test reads itself, instead of a driver.
+#[cfg(test)]
+pub(crate) fn without_driver<E>(capacity: usize) -> (Inbox<E>, mpsc::Receiver<Item<E>>) {
+    let (sender, receiver) = mpsc::channel(capacity);
+    (Inbox { sender }, receiver)
+}
+
 /// A channel of this capacity.
 pub(super) fn channel<E>(capacity: usize) -> (Inbox<E>, Arrivals<E>) {
     let (sender, receiver) = mpsc::channel(capacity);

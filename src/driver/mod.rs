@@ -22,6 +22,8 @@ use tokio::sync::oneshot;
 
 pub use clock::Clock;
 pub use engine::{Engine, Observer, Outbox};
+#[cfg(test)]
+pub(crate) use inbox::without_driver;
 pub use inbox::{Answers, Convert, Ended, Fill, Inbox, Item};
 pub use observe::Accounts;
 

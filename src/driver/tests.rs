@@ -109,7 +109,7 @@ impl Fixture {
         let engine = Scripted { tables: Tables::new(), steps: steps.into(), log: Arc::clone(&self.log) };
         let (outbox, observer) = self.taken.take().expect("started once");
         let mailbox = self.mailbox.take().expect("started once");
-        mailbox.start(engine, Clock::new(), outbox, observer).expect("a thread starts")
+        mailbox.start(engine, Clock::start(), outbox, observer).expect("a thread starts")
     }
 
     fn log(&self) -> Vec<String> {
@@ -173,7 +173,7 @@ async fn an_answer_brings_the_outcome_and_then_the_credit() {
 #[tokio::test]
 async fn the_driver_wakes_when_the_engine_asked_for_it() {
     let mut fixture = Fixture::new();
-    let soon = Clock::new().now() + Duration::from_millis(5);
+    let soon = Clock::start().now() + Duration::from_millis(5);
     let _end = fixture.start(vec![Step::Idle { wake_at: Some(soon) }, skipped()]);
     assert_eq!(fixture.reports.recv().await.expect("told").outcome, Outcome::Skipped);
 }

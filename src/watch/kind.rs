@@ -7,12 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::core::WatchEvent;
 use serde::Deserialize;
 use supercargo_core::event::{Event, Kind};
 use tokio::time::Instant;
 
-use super::lines::{Lines, Trouble, page, watch};
+use super::lines::{Line, Lines, Trouble, page, read, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
@@ -133,16 +132,14 @@ impl<K: Object, E: 'static> Watch<K, E> {
         self.began().await?;
         while let Some(event) = self.event(&mut lines, Instant::now() + LIST_SILENCE).await? {
             match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => self.applied(object).await?,
-                WatchEvent::Deleted(object) => self.send(object::gone(object)).await?,
-                WatchEvent::Bookmark(mark) => {
-                    if mark.metadata.annotations.contains_key("k8s.io/initial-events-end") {
-                        self.streams = true;
-                        self.ended().await?;
-                        return Ok(mark.metadata.resource_version);
-                    }
+                Line::Applied(object) => self.applied(object).await?,
+                Line::Deleted(object) => self.send(object::gone(object)).await?,
+                Line::Bookmark { ends_list: false, .. } => {}
+                Line::Bookmark { version, ends_list: true } => {
+                    self.streams = true;
+                    self.ended().await?;
+                    return Ok(version);
                 }
-                WatchEvent::Error(status) => return Err(Trouble::Refused(status)),
             }
         }
         Err(Trouble::Ended("the list broke off before its end"))
@@ -183,18 +180,17 @@ impl<K: Object, E: 'static> Watch<K, E> {
         while let Some(event) = self.event(&mut lines, opened + life + GRACE).await? {
             silent = false;
             match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                Line::Applied(object) => {
                     let moved = moved_to(&object)?;
                     self.applied(object).await?;
                     *version = moved;
                 }
-                WatchEvent::Deleted(object) => {
+                Line::Deleted(object) => {
                     let moved = moved_to(&object)?;
                     self.send(object::gone(object)).await?;
                     *version = moved;
                 }
-                WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
-                WatchEvent::Error(status) => return Err(Trouble::Refused(status)),
+                Line::Bookmark { version: reached, .. } => *version = reached,
             }
         }
         if silent && opened.elapsed() < SHORT {
@@ -204,10 +200,10 @@ impl<K: Object, E: 'static> Watch<K, E> {
     }
 
     /// The next event of a watch.
-    async fn event(&self, lines: &mut Lines, limit: Instant) -> Result<Option<WatchEvent<K>>, Trouble> {
+    async fn event(&self, lines: &mut Lines, limit: Instant) -> Result<Option<Line<K>>, Trouble> {
         let Some(line) = lines.next(limit).await? else { return Ok(None) };
         self.metrics.heard();
-        serde_json::from_slice(&line).map(Some).map_err(|error| Trouble::Garbled(error.to_string()))
+        read(&line).map(Some)
     }
 
     /// The API server has answered.
@@ -256,14 +252,10 @@ impl<K: Object, E: 'static> Watch<K, E> {
 
 /// What of a kind is watched: of pods those that have not ended (`pkg/scheduler/scheduler.go#NewInformerFactory`).
 fn selector(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Pod => "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed",
-        Kind::Node
-        | Kind::Namespace
-        | Kind::Service
-        | Kind::ReplicationController
-        | Kind::ReplicaSet
-        | Kind::StatefulSet => "",
+    if kind == Kind::Pod {
+        "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
+    } else {
+        ""
     }
 }
 

@@ -1,7 +1,9 @@
 //! Requests that read objects: a page of a list, or the lines of a watch, each with a limit to how long it is waited.
 //!
-//! Does not know what the lines mean.
+//! Knows of a line what sort of change it tells, and of the object in it nothing.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -12,12 +14,18 @@ use http::header::ACCEPT;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::Status;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 /// How long an API server may take to begin an answer. It waits some seconds itself for a consistent state.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// How long it may take for a page of a list.
 const PAGE_WITHIN: Duration = Duration::from_secs(60);
+
+/// What marks the bookmark at the end of a list that came as a stream (`meta/v1.InitialEventsAnnotationKey`).
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Why a list or watch broke off.
 #[derive(Debug)]
@@ -112,6 +120,60 @@ async fn open(client: &kube::Client, uri: &str) -> Result<Body, Trouble> {
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()
+}
+
+/// One line of a watch.
+#[derive(Debug)]
+pub(super) enum Line<K> {
+    /// The object as it is now.
+    Applied(K),
+    /// The object as it was last.
+    Deleted(K),
+    /// Nothing happened up to a version.
+    Bookmark {
+        version: String,
+        /// All objects there were when the watch began have come.
+        ends_list: bool,
+    },
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(rename = "type", borrow)]
+    change: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Mark {
+    metadata: MarkMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MarkMeta {
+    resource_version: String,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+/// Reads a line. Whatever comes first in it, as a proxy may change that.
+pub(super) fn read<K: DeserializeOwned>(line: &[u8]) -> Result<Line<K>, Trouble> {
+    let garbled = |error: serde_json::Error| Trouble::Garbled(error.to_string());
+    let Envelope { change, object } = serde_json::from_slice(line).map_err(garbled)?;
+    let object = object.get();
+    match &*change {
+        "ADDED" | "MODIFIED" => Ok(Line::Applied(serde_json::from_str(object).map_err(garbled)?)),
+        "DELETED" => Ok(Line::Deleted(serde_json::from_str(object).map_err(garbled)?)),
+        "BOOKMARK" => {
+            let Mark { metadata } = serde_json::from_str(object).map_err(garbled)?;
+            let ends_list = metadata.annotations.is_some_and(|notes| notes.contains_key(INITIAL_EVENTS_END));
+            Ok(Line::Bookmark { version: metadata.resource_version, ends_list })
+        }
+        "ERROR" => Err(Trouble::Refused(serde_json::from_str(object).map_err(garbled)?)),
+        other => Err(Trouble::Garbled(format!("a change of the unknown type {other:?}"))),
+    }
 }
 
 /// The lines of an answer that goes on.
