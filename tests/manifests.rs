@@ -208,6 +208,7 @@ const RIGHTS: [(&str, &[&str]); 4] = [
             "/replicationcontrollers list,watch",
             "apps/replicasets list,watch",
             "apps/statefulsets list,watch",
+            "policy/poddisruptionbudgets list,watch",
         ],
     ),
     (

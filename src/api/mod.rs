@@ -10,10 +10,12 @@ pub mod meta;
 mod nulls;
 mod object;
 mod place;
+pub mod policy;
 
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
 pub use object::{FileError, NotRead, Object, read};
+pub use policy::PodDisruptionBudget;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use meta::Metadata;

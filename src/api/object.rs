@@ -1,6 +1,8 @@
 //! Objects whose kind only their own fields tell: from files, records and vectors.
 
-use super::{Namespace, Node, Pod, ReplicaSet, ReplicationController, Service, StatefulSet};
+use super::{
+    Namespace, Node, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -21,6 +23,8 @@ pub enum Object {
     ReplicaSet(Box<ReplicaSet>),
     /// `apps/v1 StatefulSet`.
     StatefulSet(Box<StatefulSet>),
+    /// `policy/v1 PodDisruptionBudget`.
+    PodDisruptionBudget(Box<PodDisruptionBudget>),
 }
 
 /// An object of a kind that is not read.
@@ -62,6 +66,7 @@ impl Object {
             ("v1", "ReplicationController") => Self::ReplicationController(decode(value)),
             ("apps/v1", "ReplicaSet") => Self::ReplicaSet(decode(value)),
             ("apps/v1", "StatefulSet") => Self::StatefulSet(decode(value)),
+            ("policy/v1", "PodDisruptionBudget") => Self::PodDisruptionBudget(decode(value)),
             _ => return Err(NotRead { name: field(&value["metadata"]["name"]), api_version, kind }),
         })
     }

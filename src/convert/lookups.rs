@@ -1,12 +1,14 @@
-//! What default spreading looks up: namespaces, Services and controllers.
+//! What default spreading and preemption look up: namespaces, Services, controllers and disruption budgets.
 //!
-//! Upstream: `pkg/scheduler/framework/plugins/helper/spread.go`.
+//! Upstream: `pkg/scheduler/framework/plugins/helper/spread.go`, `pkg/scheduler/framework/preemption/preemption.go`.
 
 use super::label_set;
 use super::selectors::{label_selector, pairs};
 use crate::api::core::MapSelector;
 use crate::api::meta::LabelSelector;
-use crate::api::{Malformed, Namespace, ReplicaSet, ReplicationController, Service, StatefulSet};
+use crate::api::{
+    Malformed, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+};
 use supercargo_core::cache;
 use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::selector::{Requirement, Selector};
@@ -59,6 +61,24 @@ pub fn replica_set(tables: &mut Tables, set: &ReplicaSet) -> Result<Box<[Require
 /// When upstream's decoder would refuse the object.
 pub fn stateful_set(tables: &mut Tables, set: &StatefulSet) -> Result<Box<[Requirement]>, Malformed> {
     Ok(demands(tables, set.content()?.spec.selector.as_ref()))
+}
+
+/// A PodDisruptionBudget as the engine sees it. A selector that cannot be parsed protects no pod, as upstream passes
+/// over such a budget.
+///
+/// # Errors
+/// When upstream's decoder would refuse the object.
+pub fn disruption_budget(
+    tables: &mut Tables,
+    budget: &PodDisruptionBudget,
+) -> Result<cache::DisruptionBudget, Malformed> {
+    let content = budget.content()?;
+    let selector = label_selector(tables, content.spec.selector.as_ref());
+    Ok(cache::DisruptionBudget {
+        selector: selector.unwrap_or(Selector::Nothing),
+        disruptions_allowed: content.status.disruptions_allowed,
+        disrupted_pods: content.status.disrupted_pods.keys().map(|name| name.as_str().into()).collect(),
+    })
 }
 
 /// The requirements of a selector; none where it is absent or malformed, as upstream then adds nothing.

@@ -19,8 +19,8 @@ pub use node::node;
 pub use pod::pod;
 
 use crate::api::{
-    Kind as ApiKind, Malformed, Namespace, Node, Pod, Received, ReplicaSet, ReplicationController, Service,
-    StatefulSet,
+    Kind as ApiKind, Malformed, Namespace, Node, Pod, PodDisruptionBudget, Received, ReplicaSet,
+    ReplicationController, Service, StatefulSet,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use supercargo_core::event::{Event, Kind, ObjectKey};
@@ -93,6 +93,20 @@ impl Watched for Service {
 
     fn key(&self, tables: &mut Tables) -> ObjectKey {
         ObjectKey::Service(tables.symbol(self.namespace()), tables.symbol(self.name()))
+    }
+}
+
+impl Watched for PodDisruptionBudget {
+    const KIND: Kind = Kind::PodDisruptionBudget;
+
+    fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
+        let budget = lookups::disruption_budget(tables, self)?;
+        let (namespace, name) = (tables.symbol(self.namespace()), tables.symbol(self.name()));
+        Ok(Event::DisruptionBudgetApplied { namespace, name, budget })
+    }
+
+    fn key(&self, tables: &mut Tables) -> ObjectKey {
+        ObjectKey::DisruptionBudget(tables.symbol(self.namespace()), tables.symbol(self.name()))
     }
 }
 

@@ -15,7 +15,9 @@ use std::sync::Arc;
 use supercargo_core::event::Kind;
 use tokio::task::JoinSet;
 
-use crate::api::{Namespace, Node, Pod, ReplicaSet, ReplicationController, Service, StatefulSet};
+use crate::api::{
+    Namespace, Node, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+};
 use crate::driver::Inbox;
 use crate::metrics::Metrics;
 use object::{Flaws, Object};
@@ -50,6 +52,7 @@ impl Watches {
         start.kind::<ReplicationController>();
         start.kind::<ReplicaSet>();
         start.kind::<StatefulSet>();
+        start.kind::<PodDisruptionBudget>();
         let tasks = start.tasks;
         Self { _tasks: tasks, readiness: Readiness { states } }
     }

@@ -3,7 +3,7 @@
 //! Object events are levels, not edges: `…Applied` carries the object as it is now, however often it is repeated. Order
 //! holds within a kind, never across kinds.
 
-use crate::cache::Service;
+use crate::cache::{DisruptionBudget, Service};
 use crate::effect::Lane;
 use crate::intern::{LabelSetId, Symbol};
 use crate::node::NodeInfo;
@@ -27,11 +27,13 @@ pub enum Kind {
     ReplicaSet,
     /// StatefulSets.
     StatefulSet,
+    /// PodDisruptionBudgets.
+    PodDisruptionBudget,
 }
 
 impl Kind {
     /// All kinds; nothing is decided before each has delivered its first list.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Pod,
         Self::Node,
         Self::Namespace,
@@ -39,6 +41,7 @@ impl Kind {
         Self::ReplicationController,
         Self::ReplicaSet,
         Self::StatefulSet,
+        Self::PodDisruptionBudget,
     ];
 
     /// The kind as the API spells it.
@@ -51,6 +54,7 @@ impl Kind {
             Self::ReplicationController => "ReplicationController",
             Self::ReplicaSet => "ReplicaSet",
             Self::StatefulSet => "StatefulSet",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
         }
     }
 
@@ -77,6 +81,8 @@ pub enum ObjectKey {
     Service(Symbol, Symbol),
     /// A controller, by kind, namespace and name.
     Controller(ControllerKind, Symbol, Symbol),
+    /// A PodDisruptionBudget, by namespace and name.
+    DisruptionBudget(Symbol, Symbol),
 }
 
 /// One thing that happened.
@@ -116,6 +122,15 @@ pub enum Event {
         name: Symbol,
         /// What its selector demands; nothing when it has none or it cannot be parsed.
         demands: Box<[Requirement]>,
+    },
+    /// A PodDisruptionBudget as it is now.
+    DisruptionBudgetApplied {
+        /// Its namespace.
+        namespace: Symbol,
+        /// Its name.
+        name: Symbol,
+        /// What preemption reads of it.
+        budget: DisruptionBudget,
     },
     /// An object is gone. For pods also: has ended.
     Gone(ObjectKey),

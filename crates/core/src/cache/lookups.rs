@@ -3,7 +3,7 @@
 use crate::hash::IdMap;
 use crate::intern::{LabelSetId, Symbol};
 use crate::pod::ControllerKind;
-use crate::selector::Requirement;
+use crate::selector::{Requirement, Selector};
 use std::collections::BTreeMap;
 
 /// A Service, as far as default spreading reads it.
@@ -13,12 +13,25 @@ pub struct Service {
     pub selector: Option<Box<[(Symbol, Symbol)]>>,
 }
 
-/// Namespaces, Services and controllers.
+/// A PodDisruptionBudget, as far as preemption reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DisruptionBudget {
+    /// `spec.selector`; [`Selector::Nothing`] where it is absent or cannot be parsed. An empty one (`{}`) comes as it is,
+    /// and protects nothing (upstream `pkg/scheduler/framework/preemption/preemption.go`).
+    pub selector: Selector,
+    /// `status.disruptionsAllowed`.
+    pub disruptions_allowed: i32,
+    /// Names in `status.disruptedPods`: their eviction is counted already. Sorted.
+    pub disrupted_pods: Box<[Box<str>]>,
+}
+
+/// Namespaces, Services, controllers and disruption budgets.
 #[derive(Default)]
 pub struct Lookups {
     namespaces: IdMap<Symbol, LabelSetId>,
     services: IdMap<Symbol, BTreeMap<Symbol, Service>>,
     controllers: BTreeMap<(ControllerKind, Symbol, Symbol), Box<[Requirement]>>,
+    budgets: IdMap<Symbol, BTreeMap<Symbol, DisruptionBudget>>,
 }
 
 impl Lookups {
@@ -65,6 +78,31 @@ impl Lookups {
     /// All Services by namespace and name.
     pub fn service_keys(&self) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
         self.services.iter().flat_map(|(&namespace, names)| names.keys().map(move |&name| (namespace, name)))
+    }
+
+    /// Adds or replaces a PodDisruptionBudget.
+    pub fn set_disruption_budget(&mut self, namespace: Symbol, name: Symbol, budget: DisruptionBudget) {
+        self.budgets.entry(namespace).or_default().insert(name, budget);
+    }
+
+    /// Forgets a PodDisruptionBudget.
+    pub fn remove_disruption_budget(&mut self, namespace: Symbol, name: Symbol) {
+        if let Some(budgets) = self.budgets.get_mut(&namespace) {
+            budgets.remove(&name);
+            if budgets.is_empty() {
+                self.budgets.remove(&namespace);
+            }
+        }
+    }
+
+    /// The PodDisruptionBudgets of a namespace.
+    pub fn disruption_budgets(&self, namespace: Symbol) -> impl Iterator<Item = &DisruptionBudget> {
+        self.budgets.get(&namespace).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// All PodDisruptionBudgets by namespace and name.
+    pub fn disruption_budget_keys(&self) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
+        self.budgets.iter().flat_map(|(&namespace, names)| names.keys().map(move |&name| (namespace, name)))
     }
 
     /// Adds or replaces what a controller's selector demands. A selector that is absent or cannot be parsed demands

@@ -12,7 +12,7 @@ mod snapshot;
 mod view;
 
 pub use images::ImageState;
-pub use lookups::{Lookups, Service};
+pub use lookups::{DisruptionBudget, Lookups, Service};
 pub use nodes::Columns;
 pub use pods::PodState;
 pub use snapshot::Snapshot;

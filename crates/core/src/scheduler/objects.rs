@@ -38,6 +38,10 @@ impl Scheduler {
                 self.lists.see(&ObjectKey::Controller(kind, namespace, name));
                 self.cache.lookups_mut().set_controller(kind, namespace, name, demands);
             }
+            Event::DisruptionBudgetApplied { namespace, name, budget } => {
+                self.lists.see(&ObjectKey::DisruptionBudget(namespace, name));
+                self.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
+            }
             Event::Unreadable(key) => self.lists.see(&key),
             Event::Gone(key) => self.gone(now, &key),
             Event::ListBegan(_)
@@ -57,6 +61,7 @@ impl Scheduler {
             ObjectKey::Namespace(name) => lookups.remove_namespace(name),
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
             ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
+            ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
         }
     }
 

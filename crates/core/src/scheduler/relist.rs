@@ -32,6 +32,9 @@ fn parts(key: &ObjectKey) -> (Kind, Option<Symbol>, Option<Symbol>) {
         ObjectKey::Controller(kind, namespace, name) => {
             (Kind::of_controller(kind), Some(namespace), Some(name))
         }
+        ObjectKey::DisruptionBudget(namespace, name) => {
+            (Kind::PodDisruptionBudget, Some(namespace), Some(name))
+        }
     }
 }
 
@@ -98,6 +101,13 @@ impl Scheduler {
                 let mut keys: Vec<_> = lookups.service_keys().collect();
                 keys.sort_unstable();
                 keys.into_iter().map(|(namespace, name)| ObjectKey::Service(namespace, name)).collect()
+            }
+            Kind::PodDisruptionBudget => {
+                let mut keys: Vec<_> = lookups.disruption_budget_keys().collect();
+                keys.sort_unstable();
+                keys.into_iter()
+                    .map(|(namespace, name)| ObjectKey::DisruptionBudget(namespace, name))
+                    .collect()
             }
             Kind::ReplicationController => controllers(ControllerKind::ReplicationController),
             Kind::ReplicaSet => controllers(ControllerKind::ReplicaSet),

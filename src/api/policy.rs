@@ -1,0 +1,34 @@
+//! `policy/v1`: PodDisruptionBudget, as far as preemption reads it.
+
+use super::meta::LabelSelector;
+use super::{Ignored, Received, kinds, nulls};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+kinds! {
+    /// Marks [`PodDisruptionBudget`].
+    PodDisruptionBudgetKind = "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus;
+}
+
+/// `policy/v1 PodDisruptionBudget`.
+pub type PodDisruptionBudget = Received<PodDisruptionBudgetKind>;
+
+/// `PodDisruptionBudgetSpec`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodDisruptionBudgetSpec {
+    /// `selector`; absent and empty differ.
+    pub selector: Option<LabelSelector>,
+}
+
+/// `PodDisruptionBudgetStatus`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodDisruptionBudgetStatus {
+    /// `disruptionsAllowed`.
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub disruptions_allowed: i32,
+    /// `disruptedPods`: names of pods whose eviction is counted already, and since when, which is not read.
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub disrupted_pods: BTreeMap<String, Ignored>,
+}
