@@ -4,6 +4,7 @@
 
 use super::meta::{LabelSelector, ResourceList, SelectorRequirement};
 use super::{Ignored, Received, kinds, nulls};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -57,6 +58,8 @@ pub struct PodSpec {
     #[serde(deserialize_with = "nulls::or_default")]
     pub scheduler_name: String,
     pub priority: Option<i32>,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub preemption_policy: String,
     #[serde(deserialize_with = "nulls::optional_texts")]
     pub node_selector: Option<BTreeMap<String, String>>,
     pub affinity: Option<Affinity>,
@@ -326,6 +329,7 @@ pub struct PodStatus {
     pub phase: String,
     #[serde(deserialize_with = "nulls::or_default")]
     pub nominated_node_name: String,
+    pub start_time: Option<Time>,
     #[serde(deserialize_with = "nulls::list")]
     pub conditions: Vec<PodCondition>,
     #[serde(deserialize_with = "nulls::list")]

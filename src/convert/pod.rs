@@ -5,10 +5,11 @@ use super::selectors::preferred_terms;
 use super::{label_set, requests, uid, unjudged};
 use crate::api::core::{Container, PodCondition, PodSpec};
 use crate::api::{Malformed, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
 use std::collections::BTreeMap;
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::pod::{Controller, ControllerKind, HostPort, PodInfo, ScheduledCondition};
+use supercargo_core::time::Time;
 
 /// A pod as the engine sees it.
 ///
@@ -37,6 +38,9 @@ pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
         node_name: given(tables, &spec.node_name),
         nominated_node: given(tables, &status.nominated_node_name),
         priority: spec.priority.unwrap_or(0),
+        never_preempts: spec.preemption_policy == "Never",
+        start_time: status.start_time.as_ref().map(time),
+        preempted: preempted(&status.conditions),
         gates: spec.scheduling_gates.iter().map(|gate| tables.symbol(&gate.name)).collect(),
         resources,
         ports: host_ports(tables, spec),
@@ -99,6 +103,18 @@ fn normalized_image(mut name: String) -> String {
         name.push_str(":latest");
     }
     name
+}
+
+/// A time of the API's; before 1970 was nothing.
+fn time(time: &ApiTime) -> Time {
+    Time::from_nanos(u64::try_from(time.0.as_nanosecond()).unwrap_or(0))
+}
+
+/// Whether the scheduler has marked the pod for preemption (upstream
+/// `defaultpreemption/default_preemption.go#podTerminatingByPreemption`).
+fn preempted(conditions: &[PodCondition]) -> bool {
+    let condition = conditions.iter().find(|condition| condition.kind == "DisruptionTarget");
+    condition.is_some_and(|it| it.status == "True" && it.reason == "PreemptionByScheduler")
 }
 
 fn scheduled(conditions: &[PodCondition]) -> Option<ScheduledCondition> {

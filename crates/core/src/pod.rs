@@ -4,6 +4,7 @@ use crate::intern::{LabelSetId, Symbol};
 use crate::node::{Taint, TaintEffect};
 use crate::resources::PodResources;
 use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity, Selector};
+use crate::time::Time;
 use std::sync::Arc;
 
 /// A pod's uid.
@@ -36,6 +37,12 @@ pub struct PodInfo {
     pub nominated_node: Option<Symbol>,
     /// `spec.priority`; 0 when absent.
     pub priority: i32,
+    /// Whether `spec.preemptionPolicy` is Never.
+    pub never_preempts: bool,
+    /// `status.startTime`; `None` until a kubelet has taken the pod in.
+    pub start_time: Option<Time>,
+    /// Whether the first condition DisruptionTarget is True for the reason PreemptionByScheduler.
+    pub preempted: bool,
     /// Names of `spec.schedulingGates`, in order.
     pub gates: Box<[Symbol]>,
     /// What the pod asks for and takes.

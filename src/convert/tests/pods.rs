@@ -10,6 +10,7 @@ use supercargo_core::intern::known;
 use supercargo_core::node::TaintEffect;
 use supercargo_core::pod::{ControllerKind, TolerationOperator, WhenUnsatisfiable};
 use supercargo_core::selector::{Operator, Selector};
+use supercargo_core::time::Time;
 
 fn decode<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -55,6 +56,32 @@ fn metadata_and_status_are_carried_over() {
         ("False", "Unschedulable", "0/1")
     );
     assert_eq!(&*scheduled.last_transition_time, "2026-01-02T03:04:05Z");
+}
+
+#[test]
+fn what_preemption_reads_is_carried_over() {
+    let mut tables = Tables::new();
+    let mut read = |spec: Value, status: Value| {
+        let pod = convert(&mut tables, &json!({"spec": spec, "status": status})).unwrap();
+        (pod.never_preempts, pod.start_time.map(Time::as_nanos), pod.preempted)
+    };
+    assert_eq!(read(json!({"preemptionPolicy": "Never"}), json!({})), (true, None, false));
+    let started = json!({"startTime": "1970-01-01T00:00:07Z"});
+    assert_eq!(
+        read(json!({"preemptionPolicy": "PreemptLowerPriority"}), started),
+        (false, Some(7_000_000_000), false)
+    );
+    assert_eq!(read(json!({}), json!({"startTime": "1969-12-31T23:59:59Z"})).1, Some(0));
+    let marked =
+        |status: &str, reason: &str| json!({"type": "DisruptionTarget", "status": status, "reason": reason});
+    let ours = marked("True", "PreemptionByScheduler");
+    let mut preempted = |conditions: Value| read(json!({}), json!({"conditions": conditions})).2;
+    assert!(preempted(json!([{"type": "Ready"}, ours])));
+    assert!(!preempted(json!([marked("False", "PreemptionByScheduler")])));
+    assert!(
+        !preempted(json!([marked("True", "EvictionByEvictionAPI"), ours])),
+        "the first such condition counts"
+    );
 }
 
 #[test]
