@@ -6,24 +6,30 @@
 mod diagnosis;
 mod filter;
 mod score;
+mod seats;
 
 pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use filter::Filtered;
 pub use score::{PluginScores, Scores};
+pub use seats::{FilterSeat, Rank, ScoreSeat};
 
 use crate::cache::Snapshot;
-use crate::framework::{ClusterEvent, CycleError, FilterPlugin, Hint, PluginName, ScorePlugin};
+use crate::framework::registry::ExtensionPoint;
+use crate::framework::{ClusterEvent, CycleError, Hint, PluginName};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
+use std::collections::BTreeMap;
 
-/// The plugins of a profile, in the order they run (upstream `framework.Framework`).
+/// The plugins of a profile (upstream `framework.Framework`).
 pub struct Framework {
-    /// Plugins with PreFilter or Filter.
-    pub filters: Vec<Box<dyn FilterPlugin>>,
-    /// Plugins with Score, each with its weight.
-    pub scores: Vec<(Box<dyn ScorePlugin>, i64)>,
+    /// Plugins with PreFilter or Filter, in the order of PreFilter.
+    pub(crate) filters: Vec<FilterSeat>,
+    /// Plugins with PreScore or Score, in the order of PreScore.
+    pub(crate) scores: Vec<ScoreSeat>,
+    /// The names of the plugins that run at each point, in order.
+    pub(crate) points: BTreeMap<ExtensionPoint, Vec<PluginName>>,
 }
 
 /// The points of a decision a [`Probe`] is told of.
@@ -164,6 +170,16 @@ impl Framework {
         filtered.run(pod, snapshot, filtered.candidates(snapshot))
     }
 
+    /// The plugins that run at a point, in order.
+    pub fn plugins_at(&self, point: ExtensionPoint) -> &[PluginName] {
+        self.points.get(&point).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the plugin runs at the point.
+    pub fn runs(&self, point: ExtensionPoint, plugin: PluginName) -> bool {
+        self.plugins_at(point).contains(&plugin)
+    }
+
     /// Whether `event` may make `pod`, which the plugin of this name rejected, schedulable.
     pub fn hint(
         &self,
@@ -172,8 +188,8 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Hint {
-        let plugin = self.filters.iter().find(|p| p.name() == plugin);
-        plugin.map_or(Hint::Skip, |p| p.hint(event, pod, snapshot))
+        let seat = self.filters.iter().find(|seat| seat.plugin.name() == plugin);
+        seat.map_or(Hint::Skip, |seat| seat.plugin.hint(event, pod, snapshot))
     }
 
     /// Whether `node` can take `pod`, which is not counted anywhere: the last look before a binding leaves.

@@ -1,6 +1,7 @@
 //! PreFilter and Filter of one decision.
 
-use super::{Framework, Point, Probe};
+use super::seats::Fails;
+use super::{FilterSeat, Framework, Point, Probe};
 use crate::cache::{NodeView, Overlay, Snapshot};
 use crate::framework::{Code, CycleError, FilterRule, PluginName, Prepared, Rejection, Verdict};
 use crate::node::NodeIdx;
@@ -42,7 +43,7 @@ impl Framework {
 
     fn prepare_all(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Filtered, CycleError> {
         let mut filtered = Filtered {
-            rules: Vec::with_capacity(self.filters.len()),
+            rules: Vec::new(),
             prefilter: None,
             only: None,
             narrowed_by: Vec::new(),
@@ -50,29 +51,46 @@ impl Framework {
             rejected: Vec::new(),
             nominated: BTreeMap::new(),
         };
-        for plugin in &self.filters {
-            let name = plugin.name();
-            match plugin.prepare(pod, snapshot) {
-                Prepared::Skip => {}
-                Prepared::Failed(CycleError(text)) => {
-                    return Err(CycleError(format!("running PreFilter plugin \"{name}\": {text}")));
-                }
-                Prepared::Rejected(rejection) => {
-                    let stops = rejection.code == Code::UnschedulableAndUnresolvable;
-                    filtered.prefilter = Some((name, rejection));
-                    if stops {
-                        break;
+        let mut rules = Vec::with_capacity(self.filters.len());
+        for seat in &self.filters {
+            let name = seat.plugin.name();
+            let mut rule = None;
+            if !seat.pre_filter {
+                rule = unprepared(seat, pod, snapshot);
+            } else {
+                match seat.plugin.prepare(pod, snapshot) {
+                    Prepared::Skip => {}
+                    Prepared::Failed(CycleError(text)) => {
+                        return Err(CycleError(format!("running PreFilter plugin \"{name}\": {text}")));
                     }
-                }
-                Prepared::Run { rule, only } => {
-                    filtered.rules.push((name, rule));
-                    if let Some(only) = only {
-                        filtered.narrow(name, only);
+                    Prepared::Rejected(rejection) => {
+                        let stops = rejection.code == Code::UnschedulableAndUnresolvable;
+                        filtered.prefilter = Some((name, rejection));
+                        if stops {
+                            break;
+                        }
+                    }
+                    Prepared::Run { rule: prepared, only } => {
+                        rule = Some(prepared);
+                        if let Some(only) = only {
+                            filtered.narrow(name, only);
+                        }
                     }
                 }
             }
+            rules.extend(seat.filter.zip(rule).map(|(place, rule)| (place.rank, name, rule)));
         }
+        rules.sort_by_key(|&(rank, ..)| rank);
+        filtered.rules = rules.into_iter().map(|(_, name, rule)| (name, rule)).collect();
         Ok(filtered)
+    }
+}
+
+/// The rule of a plugin whose PreFilter is not run.
+fn unprepared(seat: &FilterSeat, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
+    match seat.filter?.fails {
+        Some(error) => Some(Box::new(Fails(error.to_owned()))),
+        None => seat.plugin.without_pre_filter(pod, snapshot),
     }
 }
 

@@ -1,6 +1,7 @@
 //! PreScore, Score and NormalizeScore of one decision.
 
-use super::{Framework, Point, Probe};
+use super::seats::{Fails, Zero};
+use super::{Framework, Point, Probe, ScoreSeat};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScoreRule};
 use crate::node_set::NodeSet;
@@ -51,18 +52,42 @@ impl Framework {
         feasible: &NodeSet,
     ) -> Result<Vec<PreparedScore>, CycleError> {
         let mut rules = Vec::with_capacity(self.scores.len());
-        for (plugin, weight) in &self.scores {
-            let name = plugin.name();
-            let failed = |text: &str| CycleError(format!("running PreScore plugin \"{name}\": {text}"));
-            match plugin.prepare(pod, snapshot, feasible) {
-                Prepared::Skip => {}
-                Prepared::Run { rule, .. } => rules.push((name, *weight, rule)),
-                Prepared::Failed(CycleError(text)) => return Err(failed(&text)),
-                Prepared::Rejected(rejection) => return Err(failed(&rejection.message())),
-            }
+        for seat in &self.scores {
+            let name = seat.plugin.name();
+            let rule = if seat.pre_score {
+                let failed = |text: &str| CycleError(format!("running PreScore plugin \"{name}\": {text}"));
+                match seat.plugin.prepare(pod, snapshot, feasible) {
+                    Prepared::Skip => None,
+                    Prepared::Run { rule, .. } => Some(rule),
+                    Prepared::Failed(CycleError(text)) => return Err(failed(&text)),
+                    Prepared::Rejected(rejection) => return Err(failed(&rejection.message())),
+                }
+            } else {
+                unprepared(seat, pod, snapshot, feasible)
+            };
+            rules.extend(seat.score.zip(rule).map(|(place, rule)| (place.rank, (name, seat.weight, rule))));
         }
-        Ok(rules)
+        rules.sort_by_key(|&(rank, _)| rank);
+        Ok(rules.into_iter().map(|(_, rule)| rule).collect())
     }
+}
+
+/// The rule of a plugin whose PreScore is not run. It scores all the same, and cannot skip.
+fn unprepared(
+    seat: &ScoreSeat,
+    pod: &PodInfo,
+    snapshot: Snapshot<'_>,
+    feasible: &NodeSet,
+) -> Option<Box<dyn ScoreRule>> {
+    if let Some(error) = seat.score?.fails {
+        return Some(Box::new(Fails(error.to_owned())));
+    }
+    Some(match seat.plugin.prepare(pod, snapshot, feasible) {
+        Prepared::Skip => Box::new(Zero),
+        Prepared::Run { rule, .. } => rule,
+        Prepared::Failed(CycleError(text)) => Box::new(Fails(text)),
+        Prepared::Rejected(rejection) => Box::new(Fails(rejection.message())),
+    })
 }
 
 fn run_score(

@@ -48,6 +48,15 @@ pub trait FilterPlugin: Send + Sync {
     /// PreFilter: what the plugin needs to know of this pod, over the whole snapshot.
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule>;
 
+    /// The rule where PreFilter does not run, because upstream's plugin has none or the configuration disables it: what
+    /// Filter then says by itself. `None` where every node passes.
+    fn without_pre_filter(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
+        match self.prepare(pod, snapshot) {
+            Prepared::Run { rule, .. } => Some(rule),
+            Prepared::Skip | Prepared::Rejected(_) | Prepared::Failed(_) => None,
+        }
+    }
+
     /// QueueingHint: whether `event` may make `pod`, which this plugin rejected, schedulable.
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint;
 }

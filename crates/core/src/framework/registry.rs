@@ -1,108 +1,296 @@
 //! The table of in-tree plugins: the only place that names them.
 //!
-//! Order and weights are upstream's (`pkg/scheduler/apis/config/v1/default_plugins.go`). Where plugins of volumes and
-//! devices will stand, `not_built` refuses what they would judge; NodeVolumeLimits and VolumeZone judge nothing that is not
-//! refused there.
+//! Names, points, order and weights are upstream's (`pkg/scheduler/apis/config/v1/default_plugins.go`,
+//! `pkg/scheduler/framework/plugins/registry.go`). A row without constructors holds its plugin's place in order and
+//! configuration; `not_built` refuses the pods that a missing one would have to judge. What a configuration may say of
+//! plugins is the shell's to judge; a [`Plan`] names plugins of this table only.
 
-use super::{FilterPlugin, ScorePlugin};
-use crate::cycle::Framework;
+mod args;
+mod point;
+
+pub use args::PluginArgs;
+pub use point::ExtensionPoint;
+
+use super::{FilterPlugin, PluginName, ScorePlugin};
+use crate::cycle::{FilterSeat, Framework, Rank, ScoreSeat};
 use crate::plugins::image_locality::ImageLocality;
-use crate::plugins::inter_pod_affinity::InterPodAffinity;
 use crate::plugins::node_affinity::NodeAffinity;
 use crate::plugins::node_name::NodeName;
 use crate::plugins::node_ports::NodePorts;
 use crate::plugins::node_resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
 use crate::plugins::node_unschedulable::NodeUnschedulable;
-use crate::plugins::not_built;
-use crate::plugins::pod_topology_spread::PodTopologySpread;
 use crate::plugins::taint_toleration::TaintToleration;
+use crate::plugins::{not_built, unscored};
+use std::collections::BTreeMap;
 
-type MakeFilter = fn() -> Box<dyn FilterPlugin>;
-type MakeScore = fn() -> Box<dyn ScorePlugin>;
+use ExtensionPoint::{
+    Bind, Filter, Permit, PlacementGenerate, PlacementScore, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreScore, QueueSort, Reserve, Score,
+};
+
+type MakeFilter = fn(&PluginArgs) -> Box<dyn FilterPlugin>;
+type MakeScore = fn(&PluginArgs) -> Box<dyn ScorePlugin>;
 
 /// A row of the table.
 struct Entry {
+    name: PluginName,
+    /// The points upstream's plugin implements.
+    points: &'static [ExtensionPoint],
+    /// The weight it has among the default plugins.
+    weight: Option<i32>,
+    /// Whether it is among the default plugins.
+    is_default: bool,
     filter: Option<MakeFilter>,
-    /// The plugin's Score point and its default weight.
-    score: Option<(MakeScore, i64)>,
+    score: Option<MakeScore>,
+    /// Points that end the cycle with upstream's error when another one, which prepares for them, is disabled.
+    needs: &'static [Need],
 }
 
-fn filter<P: FilterPlugin + Default + 'static>() -> Box<dyn FilterPlugin> {
-    Box::new(P::default())
+/// `point` ends the cycle with `error` unless `prepared_by` is enabled, too.
+struct Need {
+    point: ExtensionPoint,
+    prepared_by: ExtensionPoint,
+    error: &'static str,
 }
 
-fn score<P: ScorePlugin + Default + 'static>() -> Box<dyn ScorePlugin> {
-    Box::new(P::default())
+const fn need(point: ExtensionPoint, prepared_by: ExtensionPoint, error: &'static str) -> Need {
+    Need { point, prepared_by, error }
+}
+
+impl Entry {
+    const fn new(name: PluginName, points: &'static [ExtensionPoint]) -> Self {
+        Self { name, points, weight: None, is_default: true, filter: None, score: None, needs: &[] }
+    }
+
+    /// Known, and enabled by nothing but the configuration.
+    const fn optional(mut self) -> Self {
+        self.is_default = false;
+        self
+    }
+
+    const fn filter(mut self, make: MakeFilter) -> Self {
+        self.filter = Some(make);
+        self
+    }
+
+    const fn score(mut self, make: MakeScore) -> Self {
+        self.score = Some(make);
+        self
+    }
+
+    const fn weight(mut self, weight: i32) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    const fn needs(mut self, needs: &'static [Need]) -> Self {
+        self.needs = needs;
+        self
+    }
+
+    /// The error `point` ends the cycle with, where what prepares for it is disabled.
+    fn fails_at(&self, point: ExtensionPoint, plan: &Plan) -> Option<&'static str> {
+        let unmet = |need: &&Need| need.point == point && !plan.runs(need.prepared_by, self.name);
+        self.needs.iter().find(unmet).map(|need| need.error)
+    }
 }
 
 const IN_TREE: &[Entry] = &[
-    Entry { filter: Some(filter::<NodeUnschedulable>), score: None },
-    Entry { filter: Some(filter::<NodeName>), score: None },
-    Entry { filter: Some(filter::<TaintToleration>), score: Some((score::<TaintToleration>, 3)) },
-    Entry { filter: Some(filter::<NodeAffinity>), score: Some((score::<NodeAffinity>, 2)) },
-    Entry { filter: Some(filter::<NodePorts>), score: None },
-    Entry { filter: Some(filter::<NodeResourcesFit>), score: Some((score::<NodeResourcesFit>, 1)) },
-    Entry { filter: Some(|| Box::new(not_built::VOLUME_RESTRICTIONS)), score: None },
-    Entry { filter: Some(|| Box::new(not_built::VOLUME_BINDING)), score: None },
-    Entry { filter: Some(filter::<PodTopologySpread>), score: Some((score::<PodTopologySpread>, 2)) },
-    Entry { filter: Some(filter::<InterPodAffinity>), score: Some((score::<InterPodAffinity>, 2)) },
-    Entry { filter: Some(|| Box::new(not_built::DYNAMIC_RESOURCES)), score: None },
-    Entry { filter: None, score: Some((score::<NodeResourcesBalancedAllocation>, 1)) },
-    Entry { filter: None, score: Some((score::<ImageLocality>, 1)) },
-    Entry { filter: Some(|| Box::new(not_built::NODE_DECLARED_FEATURES)), score: None },
+    Entry::new("SchedulingGates", &[PreEnqueue]),
+    Entry::new("PrioritySort", &[QueueSort]),
+    Entry::new("NodeUnschedulable", &[Filter]).filter(|_| Box::new(NodeUnschedulable)),
+    Entry::new("NodeName", &[Filter]).filter(|_| Box::new(NodeName)),
+    Entry::new("TaintToleration", &[Filter, PreScore, Score])
+        .filter(|_| Box::new(TaintToleration))
+        .score(|_| Box::new(TaintToleration))
+        .weight(3)
+        .needs(&[need(
+            Score,
+            PreScore,
+            "failed to read \"PreScoreTaintToleration\" from cycleState: not found",
+        )]),
+    Entry::new("NodeAffinity", &[PreFilter, Filter, PreScore, Score])
+        .filter(|args| Box::new(NodeAffinity::new(args.node_affinity.clone())))
+        .score(|args| Box::new(NodeAffinity::new(args.node_affinity.clone())))
+        .weight(2),
+    Entry::new("NodePorts", &[PreFilter, Filter]).filter(|_| Box::new(NodePorts)).needs(&[need(
+        Filter,
+        PreFilter,
+        "reading \"PreFilterNodePorts\" from cycleState: not found",
+    )]),
+    Entry::new("NodeResourcesFit", &[PreFilter, Filter, PreScore, Score, PlacementScore])
+        .filter(|args| Box::new(NodeResourcesFit::new(args.node_resources_fit.clone())))
+        .score(|args| Box::new(NodeResourcesFit::new(args.node_resources_fit.clone())))
+        .weight(1)
+        .needs(&[need(
+            Filter,
+            PreFilter,
+            "error reading \"PreFilterNodeResourcesFit\" from cycleState: not found",
+        )]),
+    Entry::new("VolumeRestrictions", &[PreFilter, Filter])
+        .filter(|_| Box::new(not_built::VOLUME_RESTRICTIONS))
+        .needs(&[need(Filter, PreFilter, "cannot read \"PreFilterVolumeRestrictions\" from cycleState")]),
+    Entry::new("NodeVolumeLimits", &[PreFilter, Filter]),
+    Entry::new("VolumeBinding", &[PreFilter, Filter, PreScore, Score, Reserve, PreBind])
+        .filter(|_| Box::new(not_built::VOLUME_BINDING))
+        .score(|_| Box::new(unscored::VOLUME_BINDING))
+        .needs(&[need(Filter, PreFilter, "not found")]),
+    Entry::new("VolumeZone", &[PreFilter, Filter]),
+    Entry::new("PodTopologySpread", &[PreFilter, Filter, PreScore, Score])
+        .filter(|args| Box::new(args.pod_topology_spread.clone()))
+        .score(|args| Box::new(args.pod_topology_spread.clone()))
+        .weight(2)
+        .needs(&[
+            need(Filter, PreFilter, "reading \"PreFilterPodTopologySpread\" from cycleState: not found"),
+            need(Score, PreScore, "error reading \"PreScorePodTopologySpread\" from cycleState: not found"),
+        ]),
+    Entry::new("InterPodAffinity", &[PreFilter, Filter, PreScore, Score])
+        .filter(|args| Box::new(args.inter_pod_affinity))
+        .score(|args| Box::new(args.inter_pod_affinity))
+        .weight(2)
+        .needs(&[
+            need(Filter, PreFilter, "error reading \"PreFilterInterPodAffinity\" from cycleState: not found"),
+            need(Score, PreScore, "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found"),
+        ]),
+    Entry::new("DynamicResources", &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind])
+        .filter(|_| Box::new(not_built::DYNAMIC_RESOURCES))
+        .score(|_| Box::new(unscored::DYNAMIC_RESOURCES))
+        .weight(2)
+        .needs(&[need(Filter, PreFilter, "not found"), need(Score, PreFilter, "not found")]),
+    Entry::new("DefaultPreemption", &[PostFilter, PreEnqueue]),
+    Entry::new("NodeResourcesBalancedAllocation", &[PreScore, Score])
+        .score(|args| {
+            let args = args.node_resources_balanced_allocation.clone();
+            Box::new(NodeResourcesBalancedAllocation::new(args))
+        })
+        .weight(1),
+    Entry::new("ImageLocality", &[Score]).score(|_| Box::new(ImageLocality)).weight(1),
+    Entry::new("DefaultBinder", &[Bind]),
+    Entry::new("NodeDeclaredFeatures", &[PreFilter, Filter])
+        .filter(|_| Box::new(not_built::NODE_DECLARED_FEATURES))
+        .needs(&[need(
+            Filter,
+            PreFilter,
+            "error reading \"PreFilterNodeDeclaredFeatures\" from cycle-state: not found",
+        )]),
+    // Without their feature gates, which are off by default, these do nothing to any pod.
+    Entry::new("GangScheduling", &[Permit, PreEnqueue]).optional(),
+    Entry::new("TopologyPlacementGenerator", &[PlacementGenerate]).optional(),
+    Entry::new("PodGroupPodsCount", &[PlacementScore]).optional(),
 ];
 
-impl Default for Framework {
-    /// The default plugins with their default weights and arguments, in upstream's order.
+fn entry(name: &str) -> Option<&'static Entry> {
+    IN_TREE.iter().find(|entry| entry.name == name)
+}
+
+/// The plugin of this name, if there is one.
+pub fn find(name: &str) -> Option<PluginName> {
+    entry(name).map(|entry| entry.name)
+}
+
+/// Whether the plugin of this name has the point upstream.
+pub fn implements(name: &str, point: ExtensionPoint) -> bool {
+    entry(name).is_some_and(|entry| entry.points.contains(&point))
+}
+
+/// The plugins that run unless the configuration says otherwise, in upstream's order, with the weights they are given.
+pub fn default_plugins() -> impl Iterator<Item = (PluginName, Option<i32>)> {
+    IN_TREE.iter().filter(|entry| entry.is_default).map(|entry| (entry.name, entry.weight))
+}
+
+/// Which plugins run at which point, in which order, with which weights and arguments.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Per point the plugins, in the order they run.
+    pub points: BTreeMap<ExtensionPoint, Vec<PluginName>>,
+    /// Weights of Score; 1 where there is none.
+    pub weights: BTreeMap<PluginName, i64>,
+    /// Arguments.
+    pub args: PluginArgs,
+}
+
+impl Default for Plan {
+    /// The default plugins with their default weights and arguments.
     fn default() -> Self {
+        let at = |point: ExtensionPoint| {
+            default_plugins().map(|(name, _)| name).filter(move |name| implements(name, point)).collect()
+        };
+        let weighed = default_plugins().filter_map(|(name, weight)| Some((name, i64::from(weight?))));
         Self {
-            filters: IN_TREE.iter().filter_map(|entry| entry.filter).map(|make| make()).collect(),
-            scores: IN_TREE
-                .iter()
-                .filter_map(|entry| entry.score)
-                .map(|(make, weight)| (make(), weight))
-                .collect(),
+            points: ExtensionPoint::ALL.map(|point| (point, at(point))).into(),
+            weights: weighed.collect(),
+            args: PluginArgs::default(),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Plan {
+    /// The plugins of a point, in the order they run.
+    pub fn at(&self, point: ExtensionPoint) -> &[PluginName] {
+        self.points.get(&point).map_or(&[], Vec::as_slice)
+    }
 
-    #[test]
-    fn the_default_plugins_stand_in_upstream_order_with_upstream_weights() {
-        let framework = Framework::default();
-        let filters: Vec<_> = framework.filters.iter().map(|p| p.name()).collect();
-        assert_eq!(
-            filters,
-            [
-                "NodeUnschedulable",
-                "NodeName",
-                "TaintToleration",
-                "NodeAffinity",
-                "NodePorts",
-                "NodeResourcesFit",
-                "VolumeRestrictions",
-                "VolumeBinding",
-                "PodTopologySpread",
-                "InterPodAffinity",
-                "DynamicResources",
-                "NodeDeclaredFeatures",
-            ]
-        );
-        let scores: Vec<_> = framework.scores.iter().map(|(p, weight)| (p.name(), *weight)).collect();
-        assert_eq!(
-            scores,
-            [
-                ("TaintToleration", 3),
-                ("NodeAffinity", 2),
-                ("NodeResourcesFit", 1),
-                ("PodTopologySpread", 2),
-                ("InterPodAffinity", 2),
-                ("NodeResourcesBalancedAllocation", 1),
-                ("ImageLocality", 1),
-            ]
-        );
+    /// Whether the plugin runs at the point.
+    pub fn runs(&self, point: ExtensionPoint, name: &str) -> bool {
+        self.at(point).contains(&name)
+    }
+
+    fn rank(&self, point: ExtensionPoint, name: &str) -> Option<usize> {
+        self.at(point).iter().position(|other| *other == name)
+    }
+
+    /// The table's rows in the order of `point`, and after them the others.
+    fn ordered_by(&self, point: ExtensionPoint) -> Vec<&'static Entry> {
+        let mut rows: Vec<&Entry> = IN_TREE.iter().collect();
+        rows.sort_by_key(|row| self.rank(point, row.name).unwrap_or(usize::MAX));
+        rows
+    }
+
+    fn filter_seat(&self, row: &Entry) -> Option<FilterSeat> {
+        let make = row.filter?;
+        // One that runs nowhere has no say in wake-ups either.
+        if !ExtensionPoint::ALL.iter().any(|&point| self.runs(point, row.name)) {
+            return None;
+        }
+        let filter = self.rank(Filter, row.name);
+        Some(FilterSeat {
+            plugin: make(&self.args),
+            pre_filter: self.runs(PreFilter, row.name),
+            filter: filter.map(|rank| Rank { rank, fails: row.fails_at(Filter, self) }),
+        })
+    }
+
+    fn score_seat(&self, row: &Entry) -> Option<ScoreSeat> {
+        let make = row.score?;
+        let (pre_score, score) = (self.runs(PreScore, row.name), self.rank(Score, row.name));
+        (pre_score || score.is_some()).then(|| ScoreSeat {
+            plugin: make(&self.args),
+            weight: self.weights.get(row.name).copied().unwrap_or(1),
+            pre_score,
+            score: score.map(|rank| Rank { rank, fails: row.fails_at(Score, self) }),
+        })
     }
 }
+
+impl Framework {
+    /// The plugins of a plan, ready to decide.
+    pub fn new(plan: &Plan) -> Self {
+        let filters = plan.ordered_by(PreFilter);
+        let scores = plan.ordered_by(PreScore);
+        Self {
+            filters: filters.into_iter().filter_map(|row| plan.filter_seat(row)).collect(),
+            scores: scores.into_iter().filter_map(|row| plan.score_seat(row)).collect(),
+            points: plan.points.clone(),
+        }
+    }
+}
+
+impl Default for Framework {
+    /// The default plugins with their default weights and arguments, in upstream's order.
+    fn default() -> Self {
+        Self::new(&Plan::default())
+    }
+}
+
+#[cfg(test)]
+mod tests;

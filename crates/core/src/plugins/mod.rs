@@ -14,3 +14,4 @@ pub mod not_built;
 pub mod pod_topology_spread;
 pub mod scheduling_gates;
 pub mod taint_toleration;
+pub mod unscored;

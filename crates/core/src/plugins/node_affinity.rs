@@ -42,6 +42,10 @@ impl NodeAffinity {
             added_preferred: args.added_preferred.into(),
         }
     }
+
+    fn rule(&self, pod: &PodInfo) -> Filter {
+        Filter { added: self.added_required.clone(), required: pod.node_affinity.clone() }
+    }
 }
 
 /// What a node must have: the profile's demands and the pod's.
@@ -72,8 +76,11 @@ impl FilterPlugin for NodeAffinity {
         if matches!(only, Pinned::Nowhere) {
             return Prepared::Rejected(Rejection::unresolvable("pod affinity terms conflict"));
         }
-        let rule = Filter { added: self.added_required.clone(), required: pod.node_affinity.clone() };
-        Prepared::Run { rule: Box::new(rule), only: only.into_nodes() }
+        Prepared::Run { rule: Box::new(self.rule(pod)), only: only.into_nodes() }
+    }
+
+    fn without_pre_filter(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
+        Some(Box::new(self.rule(pod)))
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {

@@ -1,0 +1,21 @@
+//! The arguments of all plugins that have any, in the plugins' own types.
+
+use crate::plugins::inter_pod_affinity::InterPodAffinity;
+use crate::plugins::node_affinity::NodeAffinityArgs;
+use crate::plugins::node_resources::{NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs};
+use crate::plugins::pod_topology_spread::PodTopologySpread;
+
+/// What a profile's `pluginConfig` says; the default is upstream's.
+#[derive(Clone, Debug, Default)]
+pub struct PluginArgs {
+    /// Of NodeAffinity.
+    pub node_affinity: NodeAffinityArgs,
+    /// Of NodeResourcesFit.
+    pub node_resources_fit: NodeResourcesFitArgs,
+    /// Of NodeResourcesBalancedAllocation.
+    pub node_resources_balanced_allocation: NodeResourcesBalancedAllocationArgs,
+    /// Of InterPodAffinity.
+    pub inter_pod_affinity: InterPodAffinity,
+    /// Of PodTopologySpread.
+    pub pod_topology_spread: PodTopologySpread,
+}

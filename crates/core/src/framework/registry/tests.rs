@@ -1,0 +1,83 @@
+//! The default plan is upstream's, as the real kube-scheduler lists it at `-v=2`.
+
+use super::*;
+
+fn names(plan: &Plan, point: ExtensionPoint) -> String {
+    plan.at(point).join(" ")
+}
+
+#[test]
+fn the_default_plugins_stand_in_upstream_order_at_every_point() {
+    let plan = Plan::default();
+    let filters = "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone \
+                   PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures";
+    for (point, expected) in [
+        (PreEnqueue, "SchedulingGates DynamicResources DefaultPreemption"),
+        (QueueSort, "PrioritySort"),
+        (PreFilter, filters),
+        (Filter, &format!("NodeUnschedulable NodeName TaintToleration {filters}")),
+        (PostFilter, "DynamicResources DefaultPreemption"),
+        (
+            PreScore,
+            "TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread InterPodAffinity \
+             NodeResourcesBalancedAllocation",
+        ),
+        (
+            Score,
+            "TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread InterPodAffinity \
+             DynamicResources NodeResourcesBalancedAllocation ImageLocality",
+        ),
+        (Reserve, "VolumeBinding DynamicResources"),
+        (Permit, ""),
+        (PreBind, "VolumeBinding DynamicResources"),
+        (Bind, "DefaultBinder"),
+        (ExtensionPoint::PostBind, ""),
+        (PlacementGenerate, ""),
+        (PlacementScore, "NodeResourcesFit"),
+    ] {
+        assert_eq!(names(&plan, point), expected, "{point:?}");
+    }
+}
+
+#[test]
+fn the_default_weights_are_upstreams() {
+    let framework = Framework::default();
+    let mut seats: Vec<_> = framework.scores.iter().filter(|seat| seat.score.is_some()).collect();
+    seats.sort_by_key(|seat| seat.score.map(|place| place.rank));
+    let weights: Vec<_> = seats.iter().map(|seat| (seat.plugin.name(), seat.weight)).collect();
+    assert_eq!(
+        weights,
+        [
+            ("TaintToleration", 3),
+            ("NodeAffinity", 2),
+            ("NodeResourcesFit", 1),
+            ("VolumeBinding", 1),
+            ("PodTopologySpread", 2),
+            ("InterPodAffinity", 2),
+            ("DynamicResources", 2),
+            ("NodeResourcesBalancedAllocation", 1),
+            ("ImageLocality", 1),
+        ]
+    );
+}
+
+#[test]
+fn a_plugin_sits_where_its_name_says() {
+    for row in IN_TREE {
+        let args = PluginArgs::default();
+        assert!(row.filter.is_none_or(|make| make(&args).name() == row.name), "{}", row.name);
+        assert!(row.score.is_none_or(|make| make(&args).name() == row.name), "{}", row.name);
+        assert!(row.filter.is_none() || row.points.contains(&Filter), "{}", row.name);
+        assert!(row.score.is_none() || row.points.contains(&Score), "{}", row.name);
+        for need in row.needs {
+            assert!(row.points.contains(&need.point) && row.points.contains(&need.prepared_by));
+        }
+    }
+}
+
+#[test]
+fn an_empty_plan_runs_nothing() {
+    let plan = Plan { points: BTreeMap::new(), weights: BTreeMap::new(), args: PluginArgs::default() };
+    let framework = Framework::new(&plan);
+    assert!(framework.filters.is_empty() && framework.scores.is_empty());
+}

@@ -1,0 +1,36 @@
+//! The Score points that give every node 0 with upstream's default feature gates.
+//!
+//! They have a weight and a place all the same, and stand with 0 in what a decision tells.
+//! Upstream: `volumebinding/volume_binding.go#Score` without StorageCapacityScoring, `dynamicresources/dynamicresources.go#Score`
+//! of a pod without claims.
+
+use crate::cache::Snapshot;
+use crate::framework::{PluginName, Prepared, ScorePlugin, ScoreRule};
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+/// A plugin whose Score has nothing to say.
+#[derive(Clone, Copy, Debug)]
+pub struct Unscored {
+    name: PluginName,
+}
+
+/// VolumeBinding's. Its PreScore skips, so it stands in no decision unless PreScore is disabled.
+pub const VOLUME_BINDING: Unscored = Unscored { name: "VolumeBinding" };
+/// DynamicResources'. It has no PreScore that could skip.
+pub const DYNAMIC_RESOURCES: Unscored = Unscored { name: "DynamicResources" };
+
+impl ScorePlugin for Unscored {
+    fn name(&self) -> PluginName {
+        self.name
+    }
+
+    fn prepare(
+        &self,
+        _pod: &PodInfo,
+        _snapshot: Snapshot<'_>,
+        _feasible: &NodeSet,
+    ) -> Prepared<dyn ScoreRule> {
+        Prepared::Skip
+    }
+}
