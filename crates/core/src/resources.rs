@@ -56,9 +56,10 @@ impl Resources {
 /// What one pod asks for, in each of the ways the plugins ask (`plugins.md` 5.5).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodResources {
-    /// What Filter and BalancedAllocation weigh of an incoming pod: pod level honoured, no defaults, status not read.
+    /// What Filter weighs of an incoming pod: pod level honoured, no defaults, status not read.
     pub request: Resources,
-    /// What the pod takes from its node once placed: as `request`, with the resize status honoured.
+    /// What the pod takes from its node once placed, and what BalancedAllocation weighs of an incoming one: as `request`,
+    /// with the resize status honoured.
     pub placed: Resources,
     /// cpu the pod takes from its node for scoring, with 100m per container that asks for none.
     pub non_zero_cpu_milli: i64,

@@ -51,6 +51,11 @@ fn requests_that_overflow_leave_a_node_full() {
     }
     let incoming = world.pod("p").memory(1).build();
     assert!(decide(&world, &incoming).is_none());
+    for name in ["p1", "p2", "p3"] {
+        world.cache.remove_pod(name);
+    }
+    assert_eq!(world.snapshot().requested(world.idx("a")).memory, 1 << 62, "what was added can be taken away");
+    assert!(decide(&world, &incoming).is_some());
 }
 
 /// Upstream looks at a part of the nodes of a large cluster (100 of 200 here) unless told otherwise.

@@ -6,7 +6,8 @@ use crate::intern::Symbol;
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
 use crate::pod::{HostPort, PodInfo};
-use crate::resources::Resources;
+use crate::resources::{PodResources, Resources};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The quantities every filter and score pass reads, one cell per slot.
@@ -65,8 +66,9 @@ pub(super) struct Slot {
     pub(super) name: Symbol,
     pub(super) info: Option<Arc<NodeInfo>>,
     pub(super) pods: Vec<PodIdx>,
-    /// Requests of scalar resources, summed over the pods.
+    /// What the pods take, within the range of the API's numbers.
     pub(super) requested: Resources,
+    sums: Sums,
     /// Host ports in use and by how many pods, sorted.
     pub(super) ports: Vec<(HostPort, u32)>,
     pub(super) images: Vec<(Symbol, ImageState)>,
@@ -74,6 +76,50 @@ pub(super) struct Slot {
     anti_affinity_pods: u32,
     changed: bool,
     stamp: u64,
+}
+
+/// What the pods of a node take, exactly: what was added can be taken away again, however large it was.
+#[derive(Default)]
+struct Sums {
+    cpu_milli: i128,
+    memory: i128,
+    ephemeral_storage: i128,
+    non_zero_cpu_milli: i128,
+    non_zero_memory: i128,
+    /// By name; a resource that no pod takes any more stays, with zero, as upstream's does.
+    scalar: BTreeMap<Symbol, i128>,
+}
+
+impl Sums {
+    fn count(&mut self, pod: &PodInfo, sign: i128) {
+        let PodResources { placed, non_zero_cpu_milli, non_zero_memory, .. } = &pod.resources;
+        for (sum, amount) in [
+            (&mut self.cpu_milli, placed.cpu_milli),
+            (&mut self.memory, placed.memory),
+            (&mut self.ephemeral_storage, placed.ephemeral_storage),
+            (&mut self.non_zero_cpu_milli, *non_zero_cpu_milli),
+            (&mut self.non_zero_memory, *non_zero_memory),
+        ] {
+            *sum += i128::from(amount) * sign;
+        }
+        for &(name, amount) in &placed.scalar {
+            *self.scalar.entry(name).or_default() += i128::from(amount) * sign;
+        }
+    }
+
+    fn requested(&self) -> Resources {
+        Resources {
+            cpu_milli: clamp(self.cpu_milli),
+            memory: clamp(self.memory),
+            ephemeral_storage: clamp(self.ephemeral_storage),
+            scalar: self.scalar.iter().map(|(&name, &sum)| (name, clamp(sum))).collect(),
+        }
+    }
+}
+
+/// A full node must not seem empty because a number ran over.
+fn clamp(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// All slots.
@@ -143,6 +189,7 @@ impl Nodes {
             info: None,
             pods: Vec::new(),
             requested: Resources::default(),
+            sums: Sums::default(),
             ports: Vec::new(),
             images: Vec::new(),
             affinity_pods: 0,
@@ -190,7 +237,6 @@ impl Nodes {
         self.count(idx, pod, 1);
         let slot = &mut self.slots[idx.index()];
         slot.pods.push(pod_idx);
-        slot.requested.add(&pod.resources.placed);
         for &port in &pod.ports {
             match slot.ports.binary_search_by_key(&port, |&(p, _)| p) {
                 Ok(at) => slot.ports[at].1 += 1,
@@ -214,7 +260,6 @@ impl Nodes {
         let at =
             slot.pods.iter().position(|&p| p == pod_idx).expect("a placed pod stands in its node's list");
         slot.pods.swap_remove(at);
-        slot.requested.subtract(&pod.resources.placed);
         for &port in &pod.ports {
             if let Ok(at) = slot.ports.binary_search_by_key(&port, |&(p, _)| p) {
                 slot.ports[at].1 -= 1;
@@ -238,17 +283,16 @@ impl Nodes {
         self.touch(idx);
     }
 
-    fn count(&mut self, idx: NodeIdx, pod: &PodInfo, sign: i64) {
-        let (at, r) = (idx.index(), &pod.resources);
-        let add = |column: &mut Vec<i64>, amount: i64| {
-            column[at] = column[at].saturating_add(amount.saturating_mul(sign));
-        };
-        add(&mut self.columns.requested_cpu_milli, r.placed.cpu_milli);
-        add(&mut self.columns.requested_memory, r.placed.memory);
-        add(&mut self.columns.requested_ephemeral_storage, r.placed.ephemeral_storage);
-        add(&mut self.columns.non_zero_cpu_milli, r.non_zero_cpu_milli);
-        add(&mut self.columns.non_zero_memory, r.non_zero_memory);
-        add(&mut self.columns.pods, 1);
+    fn count(&mut self, idx: NodeIdx, pod: &PodInfo, sign: i8) {
+        let (at, columns, slot) = (idx.index(), &mut self.columns, &mut self.slots[idx.index()]);
+        slot.sums.count(pod, i128::from(sign));
+        slot.requested = slot.sums.requested();
+        columns.requested_cpu_milli[at] = slot.requested.cpu_milli;
+        columns.requested_memory[at] = slot.requested.memory;
+        columns.requested_ephemeral_storage[at] = slot.requested.ephemeral_storage;
+        columns.non_zero_cpu_milli[at] = clamp(slot.sums.non_zero_cpu_milli);
+        columns.non_zero_memory[at] = clamp(slot.sums.non_zero_memory);
+        columns.pods[at] += i64::from(sign);
     }
 
     fn touch(&mut self, idx: NodeIdx) {

@@ -155,7 +155,8 @@ impl Weighing {
     pub(super) fn new(basis: Basis, specs: &[ResourceSpec], pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
         let request = match basis {
             Basis::WithDefaults => &pod.resources.score,
-            Basis::Real => &pod.resources.request,
+            // Unlike Filter, upstream reads the status even of a pod that is not placed yet.
+            Basis::Real => &pod.resources.placed,
         };
         let item = |spec: &ResourceSpec| {
             let kind = match &*spec.name {
