@@ -80,17 +80,18 @@ fn condition(unscheduled: &Unscheduled, now: Timestamp) -> serde_json::Value {
 
 fn may_retry(answer: &Answer) -> bool {
     match answer {
-        // The uid is not the pod's any more, and will not be again.
-        Answer::Status { code: 409, message, .. } => !is_another_pod(message),
-        Answer::Status { code, .. } => matches!(code, 500 | 503),
+        // The name is another pod's by now, and will not be ours again.
+        Answer::Status { message, .. } if is_another_pod(message) => false,
+        Answer::Status { code, .. } => matches!(code, 409 | 500 | 503),
         Answer::NotSent(_) => true,
         Answer::Done(_) | Answer::Lost(_) => false,
     }
 }
 
-/// Whether a conflict says that the name belongs to another pod by now (`apiserver/pkg/storage/interfaces.go`).
+/// Whether a refusal says that the name belongs to another pod by now: a uid is immutable to the one who patches
+/// (`apimachinery/pkg/api/validation`), and a precondition to the one who stores (`apiserver/pkg/storage/interfaces.go`).
 fn is_another_pod(message: &str) -> bool {
-    message.contains("UID in precondition")
+    message.contains("metadata.uid: Invalid value") || message.contains("UID in precondition")
 }
 
 fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
@@ -100,7 +101,7 @@ fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
         Answer::Status { code: 404, message, .. } => {
             tracing::debug!(%pod, %message, "the pod went before its condition could be written");
         }
-        Answer::Status { code: 409, message, .. } if is_another_pod(&message) => {
+        Answer::Status { message, .. } if is_another_pod(&message) => {
             tracing::debug!(%pod, %message, "another pod has the name by now");
         }
         Answer::Status { code: 403, message, .. } => {

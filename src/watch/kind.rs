@@ -32,9 +32,10 @@ const GRACE: Duration = Duration::from_secs(5);
 const SHORT: Duration = Duration::from_secs(1);
 /// Objects on a page of a list, as upstream's client asks for them.
 const PAGE: usize = 500;
-/// Pauses after failures.
+/// Pauses after failures. Upstream's grow to 30 s; ours stay short, since until the watches are back nothing is known of
+/// what changed, and a handful of requests every few seconds is no burden.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Everything the watch of one kind works with.
 pub(super) struct Watch<K, E> {
@@ -94,8 +95,9 @@ impl<K: Object, E: 'static> Watch<K, E> {
             if matches!(trouble, Trouble::NobodyListens) {
                 return;
             }
-            if trouble.needs_list() {
-                version = None;
+            if trouble.needs_list() && version.take().is_some() {
+                // The server answers: there is no reason to keep it waiting for long.
+                pause = PAUSE_MIN;
             }
             self.state.failed(trouble.to_string());
             self.troubles.tell::<K>(&trouble);

@@ -118,8 +118,12 @@ async fn open(client: &kube::Client, uri: &str) -> Result<Body, Trouble> {
 
 /// The innermost cause of an error, which says what happened where the outer ones say to whom.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.last().map(ToString::to_string).unwrap_or_default()
+    let causes = || std::iter::successors(Some(error), |&error| error.source());
+    let mut io = causes().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    if io.any(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
+        return "the connection was closed".to_owned();
+    }
+    causes().last().map(ToString::to_string).unwrap_or_default()
 }
 
 /// One line of a watch.
