@@ -9,5 +9,12 @@ mod support;
 #[path = "../cluster/state.rs"]
 mod cluster_state;
 
+mod bad_input;
 mod control_plane;
+mod examples;
 mod leftovers;
+mod path;
+mod restart;
+mod serving;
+mod told;
+mod world;

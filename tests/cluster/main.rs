@@ -1,4 +1,5 @@
-//! `cargo run --example cluster -- up`: a control plane with kwok nodes for a person at a terminal, left running until `down`.
+//! `cargo run --example cluster -- up`: a control plane with kwok nodes and supercargo for a person at a terminal, left running until
+//! `down`.
 //!
 //! Standard output carries only what a script wants (`eval "$(cargo run --example cluster -- up)"`); the rest goes to standard
 //! error. It ends only processes that it recorded itself and that are still the ones it recorded.
@@ -19,7 +20,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use state::{Standing, State};
 use support::process::{GRACE, Record};
+use support::supercargo::{self, Setup};
 use support::{Access, Component, ControlPlane, Process, Program, binaries, nodes};
+
+/// Where supercargo serves in a cluster; here too, if nobody else does.
+const HTTPS_PORT: u16 = 10259;
 
 /// The answer of `status` when nothing, or not everything, runs.
 const NOT_UP: u8 = 3;
@@ -27,7 +32,7 @@ const NOT_UP: u8 = 3;
 #[derive(Parser)]
 #[command(
     name = "cluster",
-    about = "A real Kubernetes control plane with kwok nodes, on loopback ports of this machine"
+    about = "A real Kubernetes control plane with kwok nodes and supercargo, on loopback ports of this machine"
 )]
 struct Args {
     /// Where data, logs and the kubeconfig file are [default: cluster/ in cargo's target folder]
@@ -52,6 +57,9 @@ struct Up {
     /// How many nodes: kind-control-plane, kind-worker, kind-worker2, ...
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(0..=1000))]
     nodes: u16,
+    /// Leave supercargo out, manifests and process; pods that name it wait until you run your own
+    #[arg(long)]
+    bare: bool,
     /// A command line to run beside it, with KUBECONFIG set to the administrator's; may be given several times
     #[arg(long, value_name = "COMMAND", value_parser = command_line)]
     with: Vec<CommandLine>,
@@ -141,6 +149,9 @@ async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
     eprintln!("cluster: creating nodes ({})", up.nodes);
     nodes::create_all(&plane.client().await?, &nodes::kind(up.nodes.into())).await?;
     let mut beside = Vec::new();
+    if !up.bare {
+        beside.push(start_supercargo(&plane, up.nodes > 0).await?);
+    }
     for program in programs(&plane.admin(), &up.with) {
         eprintln!("cluster: starting {}", program.name);
         beside.push(plane.launch(&program)?);
@@ -148,7 +159,24 @@ async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
     Ok((plane, beside))
 }
 
-/// What runs beside the control plane. A scheduler that belongs to every cluster is added here.
+/// supercargo as `manifests/base` installs it: the pod of its Deployment is shown, the process schedules. Its token file holds a token for
+/// a month, since nobody is left to renew it; the process would notice if somebody did.
+async fn start_supercargo(plane: &ControlPlane, has_nodes: bool) -> Result<Process> {
+    eprintln!("cluster: applying manifests/base and starting supercargo");
+    supercargo::install(plane).await?;
+    let mut setup = Setup::installed(plane).await?;
+    setup.port = Some(HTTPS_PORT);
+    setup.token_duration = Some(String::from("720h"));
+    let mut supercargo = setup.launch(plane).await?;
+    supercargo.wait_until_ready().await?;
+    if has_nodes {
+        supercargo::wait_for_the_deployment(plane).await?;
+    }
+    eprintln!("cluster: supercargo serves https://127.0.0.1:{}", supercargo.port());
+    Ok(supercargo.into_process())
+}
+
+/// What else runs beside the control plane.
 fn programs(admin: &Access, command_lines: &[CommandLine]) -> Vec<Program> {
     let kubeconfig = admin.kubeconfig().display().to_string();
     let named = command_lines.iter().enumerate().map(|(index, line)| {

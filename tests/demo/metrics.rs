@@ -8,12 +8,11 @@ use crate::support::objects::service_account_token;
 use crate::support::supercargo::Supercargo;
 
 /// The families of which the page shows every series.
-const FAMILIES: [&str; 6] = [
+const FAMILIES: [&str; 5] = [
     "scheduler_schedule_attempts_total",
     "scheduler_pending_pods",
     "scheduler_queue_incoming_pods_total",
     "scheduler_scheduling_attempt_duration_seconds_count",
-    "scheduler_scheduling_attempt_duration_seconds_sum",
     "scheduler_pod_scheduling_attempts_count",
 ];
 
@@ -25,12 +24,9 @@ pub(crate) async fn show(plane: &ControlPlane, supercargo: &Supercargo, page: &m
     let (admin, client) = (plane.admin(), plane.client().await?);
     page.heading("Metrics")?;
     page.blank()?;
-    let url = format!("https://127.0.0.1:{}/metrics", supercargo.port());
-    let command = format!("$ curl -k -H \"Authorization: Bearer $(kubectl create token {ACCOUNT})\" {url}");
-    page.item("", 3, Ink::Faint, &command)?;
-
     admin.kubectl(&["create", "serviceaccount", ACCOUNT, "-n", NAMESPACE]).await?;
     let stranger = service_account_token(&client, NAMESPACE, ACCOUNT).await?;
+    ask(page, supercargo, ACCOUNT)?;
     let (refused, _) = supercargo.get("/metrics", Some(&stranger)).await?;
     answer(page, refused, 403, "a ServiceAccount without the right is refused")?;
 
@@ -40,6 +36,7 @@ pub(crate) async fn show(plane: &ControlPlane, supercargo: &Supercargo, page: &m
     admin.kubectl(&["create", "serviceaccount", &reader, "-n", NAMESPACE]).await?;
     admin.kubectl(&["create", "clusterrolebinding", &reader, role, &subject]).await?;
     let token = service_account_token(&client, NAMESPACE, &reader).await?;
+    ask(page, supercargo, &reader)?;
     let (answered, text) = supercargo.get("/metrics", Some(&token)).await?;
     answer(
         page,
@@ -53,6 +50,12 @@ pub(crate) async fn show(plane: &ControlPlane, supercargo: &Supercargo, page: &m
         page.item("", 6, Ink::Plain, line)?;
     }
     Ok(refused == 403 && answered == 200 && !lines.is_empty())
+}
+
+fn ask(page: &mut Page, supercargo: &Supercargo, account: &str) -> Result<()> {
+    let url = format!("https://127.0.0.1:{}/metrics", supercargo.port());
+    let command = format!("curl -k -H \"Authorization: Bearer $(kubectl create token {account})\" {url}");
+    page.item("   $", 5, Ink::Plain, &command)
 }
 
 fn answer(page: &mut Page, status: u16, wanted: u16, what: &str) -> Result<()> {

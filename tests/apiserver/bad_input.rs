@@ -1,0 +1,213 @@
+//! What is not as it should be: an API server that is away, rights that are missing, flags and files that are wrong, objects that nobody can
+//! judge. Each time somebody is told where and what, and the rest goes on.
+//!
+//! A real API server lets few malformed objects in; the others are shown where objects are read (`src/api`, `src/convert`).
+
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::support::ports::Port;
+use crate::support::supercargo::{self, NAME, Setup, configuration};
+use crate::support::wait::PATIENCE;
+use crate::support::{objects, wait_for};
+use crate::world::{World, installed, play, requesting};
+
+/// The port of the API server refuses connections, and later takes them: here it is a way to the API server that opens later.
+#[tokio::test]
+async fn an_api_server_that_is_away_at_the_start_is_waited_for() -> Result<()> {
+    let plane = installed().await?;
+    let (client, way) = (plane.client().await?, Port::reserve()?);
+    let namespace = objects::create_namespace(&client, "away").await?;
+    plane.admin().kubectl(&["create", "serviceaccount", NAME, "-n", &namespace]).await?;
+    supercargo::grant(&plane.admin(), &namespace, NAME).await?;
+    let mut setup = Setup::called(&namespace);
+    setup.server = Some(format!("https://127.0.0.1:{}", way.number()));
+    let mut supercargo = setup.launch(plane).await?;
+
+    wait_for("it to serve and say that it is not ready", PATIENCE, || async {
+        let (alive, _) = supercargo.get("/livez", None).await?;
+        let (ready, _) = supercargo.get("/readyz", None).await?;
+        ensure!((alive, ready) == (200, 500), "/livez answers {alive}, /readyz {ready}");
+        Ok(())
+    })
+    .await?;
+    told(&supercargo, &["cannot watch; trying again"]).await?;
+    supercargo.check()?;
+
+    let open = open_way(way.number(), plane.server()).await?;
+    supercargo.wait_until_ready().await?;
+    told(&supercargo, &["the API server answers all watches again"]).await?;
+    supercargo.check_rights()?;
+    open.abort();
+    supercargo::revoke(&plane.admin(), &namespace).await
+}
+
+/// Passes connections on to the API server.
+async fn open_way(from: u16, server: String) -> Result<JoinHandle<()>> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, from)).await?;
+    let target = server.strip_prefix("https://").context("the server's URL is an HTTPS one")?.to_owned();
+    Ok(tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let target = target.clone();
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(target).await?;
+                tokio::io::copy_bidirectional(&mut near, &mut far).await
+            });
+        }
+    }))
+}
+
+#[tokio::test]
+async fn without_rights_it_says_which_are_missing_and_works_once_they_are_there() -> Result<()> {
+    let plane = installed().await?;
+    let (client, admin) = (plane.client().await?, plane.admin());
+    let namespace = objects::create_namespace(&client, "powerless").await?;
+    admin.kubectl(&["create", "serviceaccount", NAME, "-n", &namespace]).await?;
+    let mut supercargo = Setup::called(&namespace).launch(plane).await?;
+    told(&supercargo, &["cannot watch resource \"nodes\"", "grant list and watch on nodes"]).await?;
+    told(&supercargo, &["cannot watch resource \"replicasets\" in API group \"apps\""]).await?;
+    assert_eq!(supercargo.get("/readyz", None).await?.0, 500);
+    supercargo.check()?;
+
+    supercargo::grant(&admin, &namespace, NAME).await?;
+    supercargo.wait_until_ready().await?;
+    drop(supercargo);
+    supercargo::revoke(&admin, &namespace).await
+}
+
+/// It may read, but not bind: each pod is told of, tried again, and placed once the right is there.
+#[tokio::test]
+async fn without_the_right_to_bind_it_says_so_and_tries_again() -> Result<()> {
+    play("cannot-bind", async |world| {
+        world.node("a").create(&world.client).await?;
+        let admin = world.plane.admin();
+        let binding = format!("{}-supercargo-act", world.name);
+        admin.kubectl(&["delete", "clusterrolebinding", &binding]).await?;
+        refused(world, &["auth", "can-i", "create", "pods/binding"]).await?;
+        world.create("web", &json!({})).await?;
+        told(&world.supercargo, &["cannot create resource \"pods/binding\""]).await?;
+
+        let subject = format!("--serviceaccount={}:{NAME}", world.name);
+        let role = "--clusterrole=supercargo-act";
+        admin.kubectl(&["create", "clusterrolebinding", &binding, role, &subject]).await?;
+        world.bound("web").await?;
+        world.supercargo.forgive_refusals()
+    })
+    .await
+}
+
+/// Waits until the API server refuses it this; its roles take a moment to be in force.
+async fn refused(world: &World<'_>, question: &[&str]) -> Result<()> {
+    let identity = format!("--as=system:serviceaccount:{}:{NAME}", world.name);
+    let mut question = question.to_vec();
+    question.extend(["-n", &world.name, &identity]);
+    wait_for("the right to be gone", PATIENCE, || async {
+        let answer = world.plane.admin().kubectl(&question).await;
+        ensure!(
+            answer.is_err_and(|error| format!("{error:#}").contains("exit status: 1")),
+            "it is still there"
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until one line of the log has all of these in it.
+async fn told(supercargo: &supercargo::Supercargo, parts: &[&str]) -> Result<()> {
+    wait_for(&format!("a line of the log with {parts:?}"), PATIENCE, || async {
+        let log = supercargo.log()?;
+        let found = log.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        ensure!(found, "{}", supercargo.log_tail());
+        Ok(())
+    })
+    .await
+}
+
+/// What a real API server takes although no scheduler can make sense of it. The pods beside it are placed as if it were not there.
+#[tokio::test]
+async fn an_object_that_cannot_be_judged_does_not_stop_the_others() -> Result<()> {
+    play("odd", async |world| {
+        let node = world.node("sane").label("size", "large");
+        node.create(&world.client).await?;
+        // A number that no machine has, and a node that has told nothing about itself.
+        world.node("vast").allocatable("cpu", "999999999999999999999999").allocatable("pods", "0").create(&world.client).await?;
+        let mute = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("{}-mute", world.name),
+            "labels": {"kept-for": world.name}}});
+        world.plane.admin().apply(&mute.to_string()).await?;
+        // `Gt` compares numbers; neither of these is one.
+        let odd = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["1"]}]}]}}}});
+        world.create("odd", &odd).await?;
+        let all = json!({"example.com/no-such-thing": "9223372036854775807"});
+        let mut greedy = requesting(&all);
+        greedy["containers"][0]["resources"]["limits"] = all;
+        world.create("greedy", &greedy).await?;
+        for number in 0..5 {
+            world.create(&format!("sane-{number}"), &requesting(&json!({"cpu": "1"}))).await?;
+        }
+        for number in 0..5 {
+            assert_eq!(world.bound(&format!("sane-{number}")).await?, node.name());
+        }
+        world.waiting("odd", "didn't match Pod's node affinity/selector").await?;
+        world.waiting("greedy", "Insufficient example.com/no-such-thing").await?;
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn a_flag_that_is_not_known_ends_it_with_2() -> Result<()> {
+    let (code, said) = run(&["--no-such-flag"])?;
+    assert_eq!(code, Some(2), "{said}");
+    ensure!(said.contains("--no-such-flag"), "{said}");
+    let (code, said) = run(&["--secure-port=many"])?;
+    assert_eq!(code, Some(2), "{said}");
+    ensure!(said.contains("--secure-port") && said.contains("many"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_configuration_that_is_wrong_ends_it_with_2_and_the_place() -> Result<()> {
+    let cases = [
+        ("prfiles: []\n", "prfiles"),
+        ("profiles:\n- schedulerName: a\n  nonsense: 1\n", "nonsense"),
+        ("podInitialBackoffSeconds: soon\n", "podInitialBackoffSeconds"),
+    ];
+    for (wrong, what) in cases {
+        let mut file = tempfile::NamedTempFile::new()?;
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+        write!(file, "{head}{wrong}")?;
+        let path = file.path().display().to_string();
+        let (code, said) = run(&["--config", &path])?;
+        assert_eq!(code, Some(2), "{said}");
+        ensure!(said.contains(&path) && said.contains(what), "{what}: {said}");
+    }
+    let (code, said) = run(&["--config", "no-such-file.yaml"])?;
+    assert_eq!(code, Some(2), "{said}");
+    ensure!(said.contains("no-such-file.yaml"), "{said}");
+    Ok(())
+}
+
+/// A kubeconfig that is not there will not come by waiting.
+#[test]
+fn a_kubeconfig_that_cannot_be_read_is_named() -> Result<()> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    write!(file, "{}", configuration("x"))?;
+    let config = format!("--config={}", file.path().display());
+    let (code, said) = run(&[&config, "--kubeconfig=no-such-kubeconfig"])?;
+    assert_eq!(code, Some(1), "{said}");
+    ensure!(said.contains("no-such-kubeconfig"), "{said}");
+    Ok(())
+}
+
+/// Runs it to its end; its exit code and what it said on standard error.
+fn run(args: &[&str]) -> Result<(Option<i32>, String)> {
+    let output = Command::new(supercargo::binary()?).args(args).arg("--bind-address=127.0.0.1").output()?;
+    Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}

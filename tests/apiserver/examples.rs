@@ -1,0 +1,109 @@
+//! Every folder of `examples/` comes out on a real API server as its steps say: placements, conditions, events. The demo tells the same
+//! steps to a person.
+
+use anyhow::{Result, ensure};
+
+use crate::support::steps::runner::Runner;
+use crate::support::steps::{Claim, Example, Expectation, Step, View};
+use crate::support::supercargo::{self, Setup};
+use crate::support::{Component, ControlPlane};
+
+/// The texts of the examples count all nodes, so they have a control plane with the four nodes and no others.
+#[tokio::test]
+async fn every_example_comes_out_as_its_steps_say() -> Result<()> {
+    let plane = ControlPlane::builder().with(Component::ALL).start().await?;
+    let runner = Runner::new(&plane).await?;
+    supercargo::install(&plane).await?;
+    let mut supercargo = Setup::installed(&plane).await?.launch(&plane).await?;
+    supercargo.wait_until_ready().await?;
+    supercargo::wait_for_the_deployment(&plane).await?;
+
+    let examples = Example::all()?;
+    ensure!(!examples.is_empty(), "there are no examples");
+    let mut failures = Vec::new();
+    for example in &examples {
+        if let Err(error) = runner.run(example).await {
+            failures.push(format!("{error:#}"));
+        }
+    }
+    ensure!(failures.is_empty(), "{}\n{}", failures.join("\n"), supercargo.log_tail());
+    supercargo.check()?;
+    supercargo.check_rights()
+}
+
+#[test]
+fn a_line_that_is_no_step_is_named_with_its_place() {
+    let parse = |text: &str| {
+        let outcome = Example::parse(String::from("01-x"), "examples/01-x".into(), text);
+        outcome.err().map(|error| format!("{error:#}")).unwrap_or_default()
+    };
+    assert_eq!(
+        parse("title A\n\nwish for rain"),
+        "examples/01-x/steps.txt:3: \"wish\" is no step; examples/README.md lists them"
+    );
+    assert_eq!(parse("say A\n"), "examples/01-x/steps.txt:1: `title` is the first line, and there once");
+    assert_eq!(
+        parse("title A\nexpect web to be happy"),
+        "examples/01-x/steps.txt:2: \"to be happy\" is no claim; examples/README.md lists them"
+    );
+    assert_eq!(
+        parse("title A\nfinally kubectl delete pod x\nsay B"),
+        "examples/01-x/steps.txt:3: `finally` lines come last"
+    );
+    assert!(parse("title A\nkubectl get pods | wc").contains("no pipe"));
+    assert_eq!(parse("title A\n# a comment\nsay B\nexpect app=web spread over zone: 2 1"), "");
+}
+
+#[test]
+fn an_expectation_reads_as_it_is_written() -> Result<()> {
+    for line in [
+        "web on a,b",
+        "app=web placed 3",
+        "app=web spread over kubernetes.io/hostname: 2 1",
+        "web waiting Unschedulable: 0/4 nodes are available: 1 Insufficient cpu.",
+        "web event Scheduled: Successfully assigned",
+        "web no event FailedScheduling",
+    ] {
+        assert_eq!(line.parse::<Expectation>()?.to_string(), line);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_expectation_that_does_not_hold_says_what_is_there() -> Result<()> {
+    let pod = |name: &str, node: Option<&str>| {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name, "uid": name, "labels": {"app": "web"}},
+            "spec": {"nodeName": node, "containers": []},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": "0/1 nodes are available"}]},
+        }))
+    };
+    let view = View { pods: vec![pod("a", Some("n1"))?, pod("b", None)?], ..View::default() };
+    let judge =
+        |line: &str| anyhow::Ok(line.parse::<Expectation>()?.judge(&view).err().map(|e| e.to_string()));
+    assert_eq!(judge("a on n1,n2")?, None);
+    assert_eq!(judge("a on n2")?.as_deref(), Some("it is on n1"));
+    assert_eq!(judge("b on n1")?.as_deref(), Some("it waits, Unschedulable: 0/1 nodes are available"));
+    assert_eq!(judge("c on n1")?.as_deref(), Some("0 pods are called that"));
+    assert_eq!(judge("app=web placed 1")?, None);
+    assert_eq!(judge("app=web placed 2")?.as_deref(), Some("1 of 2 have a node"));
+    assert_eq!(judge("app=web waiting Unschedulable: 0/1 nodes")?, None);
+    assert!(judge("app=web waiting SchedulingGated: 0/1 nodes")?.is_some());
+    assert!(judge("app=web waiting Unschedulable: 0/2 nodes")?.is_some());
+    assert_eq!(judge("a event Scheduled: x")?.as_deref(), Some("the events are none"));
+    assert_eq!(judge("a no event Scheduled")?, None);
+    Ok(())
+}
+
+/// So that a forgotten claim is not a claim that holds.
+#[test]
+fn the_examples_expect_something() -> Result<()> {
+    for example in Example::all()? {
+        let claims = example.steps.iter().filter(
+            |step| matches!(step, Step::Expect(expectation) if !matches!(expectation.claim, Claim::NoEvent { .. })),
+        );
+        ensure!(claims.count() > 0, "{} expects nothing", example.name);
+    }
+    Ok(())
+}

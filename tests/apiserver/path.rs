@@ -1,0 +1,217 @@
+//! The way of a pod beside others: what other schedulers place, what somebody binds by hand, what ends or goes while it waits, and a node that
+//! goes with pods on it. All of it is counted, and none of it is touched.
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::support::objects::{node_of, wait_until_running};
+use crate::support::wait::PATIENCE;
+use crate::support::{nodes, wait_for};
+use crate::world::{World, play, requested_cpu_milli, requesting, sample, scheduled_condition};
+
+const UNSCHEDULABLE: &str = "scheduler_pending_pods{queue=\"unschedulable\"}";
+
+/// kube-scheduler fills half of three nodes, supercargo the other half; then there is room for nobody.
+#[tokio::test]
+async fn two_schedulers_fill_the_same_nodes_and_each_leaves_the_pods_of_others_alone() -> Result<()> {
+    play("beside", async |world| {
+        let fleet: Vec<_> = ["a", "b", "c"].map(|name| world.node(name).allocatable("cpu", "4")).into();
+        nodes::create_all(&world.client, &fleet).await?;
+        let of = |scheduler: &str| {
+            let mut spec = requesting(&json!({"cpu": "1"}));
+            spec["schedulerName"] = json!(scheduler);
+            spec
+        };
+        world.create("nobodys", &of("somebody-else")).await?;
+        let ours = world.name.clone();
+        for scheduler in ["default-scheduler", &ours] {
+            for number in 0..6 {
+                world.create(&format!("{}-{number}", short(scheduler)), &of(scheduler)).await?;
+            }
+            for number in 0..6 {
+                world.bound(&format!("{}-{number}", short(scheduler))).await?;
+            }
+        }
+        let pods = world.pods().list(&ListParams::default()).await?.items;
+        let full: Vec<u64> = requested_cpu_milli(&pods)?.into_values().collect();
+        assert_eq!(full, [4000; 3], "three nodes, full and not beyond");
+
+        for scheduler in ["default-scheduler", &ours] {
+            let name = format!("{}-late", short(scheduler));
+            world.create(&name, &of(scheduler)).await?;
+            world.waiting(&name, "3 Insufficient cpu").await?;
+            let placed = world.events(&format!("{}-0", short(scheduler)), "Scheduled").await?;
+            assert_eq!(placed.len(), 1, "placed once");
+            assert_eq!(placed[0].reporting_controller.as_deref(), Some(scheduler));
+        }
+        let nobodys = world.pods().get("nobodys").await?;
+        assert_eq!(node_of(&nobodys), None);
+        ensure!(scheduled_condition(&nobodys).is_none(), "somebody judged a pod that is not theirs");
+        let scrape = world.metrics().await?;
+        let attempts = |result: &str| {
+            let series = format!(
+                "scheduler_schedule_attempts_total{{profile=\"{}\",result=\"{result}\"}}",
+                world.name
+            );
+            sample(&scrape, &series)
+        };
+        assert_eq!(attempts("scheduled"), Some(6.0), "our six and no others");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_pod_that_somebody_else_binds_is_counted_and_tried_no_more() -> Result<()> {
+    play("by-hand", async |world| {
+        let node = world.node("a").allocatable("cpu", "2");
+        node.create(&world.client).await?;
+        let mut spec = requesting(&json!({"cpu": "1"}));
+        spec["nodeSelector"] = json!({"no": "such-node"});
+        world.create("stuck", &spec).await?;
+        world.waiting("stuck", "didn't match Pod's node affinity/selector").await?;
+        world.counted(UNSCHEDULABLE, 1.0).await?;
+
+        bind(world, "stuck", node.name()).await?;
+        world.counted(UNSCHEDULABLE, 0.0).await?;
+        assert_eq!(world.bound("stuck").await?, node.name());
+        world.create("next", &requesting(&json!({"cpu": "2"}))).await?;
+        world.waiting("next", "1 Insufficient cpu").await?;
+        world.delete("stuck").await?;
+        assert_eq!(world.bound("next").await?, node.name());
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_pod_deleted_while_it_waits_is_forgotten() -> Result<()> {
+    play("deleted", async |world| {
+        let node = world.node("a").allocatable("cpu", "1");
+        node.create(&world.client).await?;
+        world.create("too-big", &requesting(&json!({"cpu": "2"}))).await?;
+        world.waiting("too-big", "1 Insufficient cpu").await?;
+        world.counted(UNSCHEDULABLE, 1.0).await?;
+        world.delete("too-big").await?;
+        world.counted(UNSCHEDULABLE, 0.0).await?;
+        world.create("small", &requesting(&json!({"cpu": "1"}))).await?;
+        assert_eq!(world.bound("small").await?, node.name());
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn pods_that_have_ended_free_what_they_held() -> Result<()> {
+    play("ended", async |world| {
+        let node = world.node("a").allocatable("cpu", "1");
+        node.create(&world.client).await?;
+        let whole = requesting(&json!({"cpu": "1"}));
+        world.create("first", &whole).await?;
+        world.bound("first").await?;
+        for (ended, phase, next) in [("first", "Succeeded", "second"), ("second", "Failed", "third")] {
+            world.create(next, &whole).await?;
+            world.waiting(next, "1 Insufficient cpu").await?;
+            wait_until_running(&world.client, &world.name, ended).await?;
+            let status = json!({"status": {"phase": phase}});
+            world.pods().patch_status(ended, &PatchParams::default(), &Patch::Merge(&status)).await?;
+            assert_eq!(world.bound(next).await?, node.name());
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A node object that comes back under its name is full of what still says it is there.
+#[tokio::test]
+async fn a_node_that_goes_and_comes_back_has_its_pods_in_the_books() -> Result<()> {
+    play("flapping", async |world| {
+        let (only, twin) = (world.node("a").allocatable("cpu", "2"), world.node("a").allocatable("cpu", "2"));
+        let whole = requesting(&json!({"cpu": "2"}));
+        only.create(&world.client).await?;
+        world.create("first", &whole).await?;
+        world.bound("first").await?;
+        world.create("second", &whole).await?;
+        world.waiting("second", "1 Insufficient cpu").await?;
+
+        let api = Api::<Node>::all(world.client.clone());
+        api.delete(only.name(), &DeleteParams::default()).await?;
+        wait_for("the node to be gone", PATIENCE, || async {
+            ensure!(api.get_opt(only.name()).await?.is_none(), "it is still there");
+            Ok(())
+        })
+        .await?;
+        world.create("third", &requesting(&json!({"cpu": "1"}))).await?;
+        let told = world.waiting("third", "nodes are available").await?;
+        let message = scheduled_condition(&told).and_then(|condition| condition.message.clone());
+        ensure!(message.is_some_and(|message| !message.contains("Insufficient")), "no node of ours is left");
+
+        twin.create(&world.client).await?;
+        world.waiting("third", "1 Insufficient cpu").await?;
+        assert_eq!(node_of(&world.pods().get("first").await?), Some(twin.name()), "nobody has moved it");
+        world.delete("first").await?;
+        let both = [world.pods().get("second").await?, world.pods().get("third").await?];
+        let placed = wait_for("one of the two to get the place", PATIENCE, || async {
+            let mut placed = Vec::new();
+            for pod in &both {
+                let pod = world.pods().get(&pod.name_any()).await?;
+                placed.extend(node_of(&pod).map(str::to_owned));
+            }
+            ensure!(!placed.is_empty(), "none has it");
+            Ok(placed)
+        })
+        .await?;
+        assert_eq!(placed, [twin.name()], "two and one are more than two");
+        Ok(())
+    })
+    .await
+}
+
+/// Many at once: nobody's view of a node is older than his own last decision.
+#[tokio::test]
+async fn a_burst_of_pods_fills_the_nodes_to_the_brim_and_not_beyond() -> Result<()> {
+    play("burst", async |world| {
+        let fleet: Vec<_> =
+            (0..4).map(|number| world.node(&format!("n{number}")).allocatable("cpu", "2")).collect();
+        nodes::create_all(&world.client, &fleet).await?;
+        let spec = requesting(&json!({"cpu": "100m"}));
+        for number in 0..90 {
+            world.create(&format!("p{number}"), &spec).await?;
+        }
+        let pods = wait_for("80 pods to be placed and 10 to be told to wait", PATIENCE, || async {
+            let pods = world.pods().list(&ListParams::default()).await?.items;
+            let placed = pods.iter().filter(|pod| node_of(pod).is_some()).count();
+            let told = pods.iter().filter(|pod| node_of(pod).is_none() && is_told(pod)).count();
+            ensure!((placed, told) == (80, 10), "{placed} are placed, {told} are told to wait");
+            Ok(pods)
+        })
+        .await?;
+        assert_eq!(requested_cpu_milli(&pods)?.into_values().collect::<Vec<_>>(), [2000; 4]);
+        Ok(())
+    })
+    .await
+}
+
+fn is_told(pod: &Pod) -> bool {
+    scheduled_condition(pod).is_some_and(|condition| condition.status == "False")
+}
+
+/// The name of a pod must not be too long.
+fn short(scheduler: &str) -> &str {
+    if scheduler == "default-scheduler" { "theirs" } else { "ours" }
+}
+
+/// Binds a pod past every scheduler.
+async fn bind(world: &World<'_>, pod: &str, node: &str) -> Result<()> {
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": world.name},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let path = format!("/api/v1/namespaces/{}/pods/{pod}/binding", world.name);
+    let create = ["create", "--raw", &path, "-f", "-"];
+    world.plane.admin().kubectl_with_input(&create, &binding.to_string()).await?;
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! What ends in the middle of work: supercargo, the API server, a token. Nothing is lost, nothing is placed twice, no node is filled beyond
+//! its brim, and nobody has to help.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{ListParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::support::objects::node_of;
+use crate::support::supercargo::{self, NAME};
+use crate::support::wait::PATIENCE;
+use crate::support::{Access, Component, ControlPlane, nodes, wait_for};
+use crate::world::{World, play, play_on, requested_cpu_milli, requesting};
+
+/// Ten nodes of so many thousandths of a CPU, and pods of a tenth of a CPU that fill them exactly.
+const NODES: usize = 10;
+const POD_MILLI: u64 = 100;
+
+/// Long enough for a token that the client reads again once a minute.
+const TOKEN_PATIENCE: Duration = Duration::from_secs(150);
+
+#[tokio::test]
+async fn killed_in_the_middle_of_500_pods_it_loses_none_and_overfills_nothing() -> Result<()> {
+    play("killed", async |world| {
+        let crowd = Crowd::new(world, 500).await?;
+        let creating = crowd.create(world);
+        crowd.placed_at_least(world, 100).await?;
+        world.supercargo.kill()?;
+        creating.await??;
+        let placed = crowd.placed(world).await?.len();
+        ensure!(placed < crowd.count, "it was too fast to be killed in the middle");
+        world.supercargo.start_again(world.plane)?;
+        crowd.check_in_the_end(world).await
+    })
+    .await
+}
+
+/// What is in flight is finished; what waits is left to the next one.
+#[tokio::test]
+async fn told_to_stop_it_finishes_its_bindings_and_ends_with_0() -> Result<()> {
+    play("stopped", async |world| {
+        let crowd = Crowd::new(world, 300).await?;
+        let creating = crowd.create(world);
+        crowd.placed_at_least(world, 50).await?;
+        let status = world.supercargo.terminate()?;
+        assert_eq!(status.code(), Some(0), "{}", world.supercargo.log_tail());
+        let placed = crowd.placed(world).await?;
+        ensure!(placed.len() < crowd.count, "it was too fast to be stopped in the middle");
+        creating.await??;
+        world.supercargo.start_again(world.plane)?;
+        crowd.check_in_the_end(world).await?;
+        let twice: Vec<_> = told(world).await?.into_iter().filter(|(_, times)| *times > 1).collect();
+        ensure!(twice.is_empty(), "told more than once: {twice:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn when_the_api_server_crashes_under_load_scheduling_resumes_by_itself() -> Result<()> {
+    let parts = [Component::ControllerManager, Component::Kwok];
+    let plane = ControlPlane::builder().with(parts).start().await?;
+    supercargo::install(&plane).await?;
+    play_on(&plane, "crash", async |world| {
+        let crowd = Crowd::new(world, 300).await?;
+        let creating = crowd.create(world);
+        crowd.placed_at_least(world, 60).await?;
+        plane.kill(Component::ApiServer)?;
+        plane.start(Component::ApiServer).await?;
+        world.supercargo.forgive_refusals()?;
+        creating.await??;
+        crowd.check_in_the_end(world).await?;
+        world.supercargo.wait_until_ready().await
+    })
+    .await
+}
+
+/// A ServiceAccount that is made anew refuses all tokens of the old one.
+#[tokio::test]
+async fn a_new_token_in_the_file_is_taken_up_while_it_runs() -> Result<()> {
+    play("token", async |world| {
+        world.node("a").create(&world.client).await?;
+        world.create("before", &json!({})).await?;
+        world.bound("before").await?;
+
+        let old = std::fs::read_to_string(world.supercargo.token().path())?;
+        let admin = world.plane.admin();
+        for verb in ["delete", "create"] {
+            admin.kubectl(&[verb, "serviceaccount", NAME, "-n", &world.name]).await?;
+        }
+        let bearer = world.plane.token_bearer(&format!("{}-old", world.name), &old)?;
+        refused(&bearer).await?;
+        world.supercargo.token().rotate().await?;
+        world.create("after", &json!({})).await?;
+        wait_for("the pod to be placed with the new token", TOKEN_PATIENCE, || async {
+            let pod = world.pods().get("after").await?;
+            ensure!(node_of(&pod).is_some(), "it has no node");
+            Ok(())
+        })
+        .await
+    })
+    .await
+}
+
+/// Waits until the API server, which remembers for a while whom it has let in, does not know this token any more.
+async fn refused(bearer: &Access) -> Result<()> {
+    let pods = Api::<Pod>::all(bearer.client().await?);
+    wait_for("the old token to be refused", PATIENCE, || async {
+        match pods.list(&ListParams::default().limit(1)).await {
+            Err(kube::Error::Api(status)) if status.code == 401 => Ok(()),
+            other => anyhow::bail!("the answer is {:?}", other.map(|list| list.items.len())),
+        }
+    })
+    .await
+}
+
+/// Pods that fill the nodes of a world exactly, and who has seen them move.
+struct Crowd {
+    count: usize,
+    /// Each pod's nodes in the order in which a watch saw them.
+    seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
+    watching: JoinHandle<()>,
+}
+
+impl Crowd {
+    /// Makes the nodes; the pods come with [`Self::create`].
+    async fn new(world: &World<'_>, count: usize) -> Result<Self> {
+        let milli = POD_MILLI * u64::try_from(count / NODES)?;
+        let fleet: Vec<_> = (0..NODES)
+            .map(|number| world.node(&format!("n{number}")).allocatable("cpu", &format!("{milli}m")))
+            .collect();
+        nodes::create_all(&world.client, &fleet).await?;
+        let seen = Arc::default();
+        let watching = tokio::spawn(watch(world.pods(), Arc::clone(&seen)));
+        Ok(Self { count, seen, watching })
+    }
+
+    /// Creates the pods beside the test, each again and again until the API server has it.
+    fn create(&self, world: &World<'_>) -> JoinHandle<Result<()>> {
+        let spec = requesting(&json!({"cpu": format!("{POD_MILLI}m")}));
+        let (pods, count) = (world.pods(), self.count);
+        let wanted: Result<Vec<Pod>> =
+            (0..count).map(|number| world.pod(&format!("p{number}"), &spec)).collect();
+        tokio::spawn(async move {
+            let creating = wanted?.into_iter().map(|pod| create(pods.clone(), pod));
+            stream::iter(creating).buffer_unordered(4).try_collect().await
+        })
+    }
+
+    async fn placed(&self, world: &World<'_>) -> Result<BTreeSet<String>> {
+        let pods = world.pods().list(&ListParams::default()).await?.items;
+        Ok(pods.iter().filter(|pod| node_of(pod).is_some()).map(ResourceExt::name_any).collect())
+    }
+
+    async fn placed_at_least(&self, world: &World<'_>, wanted: usize) -> Result<()> {
+        wait_for(&format!("{wanted} pods to be placed"), PATIENCE, || async {
+            let placed = self.placed(world).await?.len();
+            ensure!(placed >= wanted, "{placed} are");
+            Ok(())
+        })
+        .await
+    }
+
+    /// All are placed, none ever moved, and the nodes are as full as they can be.
+    async fn check_in_the_end(&self, world: &World<'_>) -> Result<()> {
+        self.placed_at_least(world, self.count).await?;
+        let pods = world.pods().list(&ListParams::default()).await?.items;
+        let full = POD_MILLI * u64::try_from(self.count / NODES)?;
+        let requested: Vec<u64> = requested_cpu_milli(&pods)?.into_values().collect();
+        assert_eq!(requested, [full; NODES], "every node is full, and none beyond");
+        wait_for("the watch to have seen all of it", PATIENCE, || async {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            ensure!(seen.len() == self.count, "it has seen {}", seen.len());
+            let moved: Vec<_> = seen.iter().filter(|(_, nodes)| nodes.len() > 1).collect();
+            assert!(moved.is_empty(), "placed more than once: {moved:?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+async fn create(pods: Api<Pod>, pod: Pod) -> Result<()> {
+    let name = pod.name_any();
+    wait_for(&format!("pod {name} to be created"), PATIENCE, || async {
+        match pods.create(&PostParams::default(), &pod).await {
+            Ok(_) => Ok(()),
+            // The answer to an earlier attempt was lost.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await
+}
+
+/// Writes down every node a pod is seen on.
+async fn watch(pods: Api<Pod>, seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>) {
+    let mut changes = pin!(watcher(pods, watcher::Config::default()).default_backoff().applied_objects());
+    while let Some(change) = changes.next().await {
+        // An API server that is away is part of the test; the watch comes back by itself.
+        let Ok(pod) = change else { continue };
+        if let Some(node) = node_of(&pod) {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let nodes = seen.entry(pod.name_any()).or_default();
+            if nodes.last().is_none_or(|last| last != node) {
+                nodes.push(node.to_owned());
+            }
+        }
+    }
+}
+
+/// How many events tell of the placement of each pod.
+async fn told(world: &World<'_>) -> Result<BTreeMap<String, usize>> {
+    let events = Api::<Event>::namespaced(world.client.clone(), &world.name);
+    let mut told = BTreeMap::new();
+    for event in events.list(&ListParams::default()).await?.items {
+        if event.reason.as_deref() == Some("Scheduled") {
+            let about = event.regarding.and_then(|object| object.name).context("an event about nothing")?;
+            *told.entry(about).or_default() += 1;
+        }
+    }
+    Ok(told)
+}

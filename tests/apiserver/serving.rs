@@ -1,0 +1,95 @@
+//! The HTTPS port, asked by real identities: who may read what, and that the numbers are those of what happened. The API server judges every
+//! token, with no more rights on our side than the manifests give.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::support::objects::service_account_token;
+use crate::support::supercargo;
+use crate::world::{installed, play, requesting, sample};
+
+#[tokio::test]
+async fn health_is_open_to_everybody_and_nothing_else_is() -> Result<()> {
+    play("health", async |world| {
+        for path in ["/healthz", "/livez", "/readyz"] {
+            assert_eq!(world.supercargo.get(path, None).await?, (200, String::from("ok")), "{path}");
+        }
+        let (status, body) = world.supercargo.get("/readyz?verbose", None).await?;
+        ensure!(status == 200 && body.contains("[+]sched-handler-sync ok"), "{status}: {body}");
+        for path in ["/metrics", "/metrics/slis", "/readyz/sched-handler-sync", "/no-such-path"] {
+            let (status, body) = world.supercargo.get(path, None).await?;
+            assert_eq!(status, 403, "{path}: {body}");
+            ensure!(body.contains("system:anonymous"), "who was refused: {body}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn metrics_are_for_those_whom_the_api_server_lets_read_them() -> Result<()> {
+    play("metrics", async |world| {
+        let (status, _) = world.supercargo.get("/metrics", Some("made-up")).await?;
+        assert_eq!(status, 401, "nobody knows this token");
+
+        let stranger = service_account_token(&world.client, &world.name, "default").await?;
+        let (status, body) = world.supercargo.get("/metrics", Some(&stranger)).await?;
+        assert_eq!(status, 403, "{body}");
+        let user = format!("system:serviceaccount:{}:default", world.name);
+        ensure!(body.contains(&user) && body.contains("/metrics"), "who was refused what: {body}");
+
+        let scrape = world.metrics().await?;
+        ensure!(scrape.contains("# TYPE scheduler_schedule_attempts_total counter"), "{scrape}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_metrics_count_what_happened() -> Result<()> {
+    play("counts", async |world| {
+        world.node("a").allocatable("cpu", "2").create(&world.client).await?;
+        let attempts = |result: &str| {
+            format!("scheduler_schedule_attempts_total{{profile=\"{}\",result=\"{result}\"}}", world.name)
+        };
+        let pending = |queue: &str| format!("scheduler_pending_pods{{queue=\"{queue}\"}}");
+        for (name, cpu) in [("one", "1"), ("two", "1")] {
+            world.create(name, &requesting(&json!({"cpu": cpu}))).await?;
+            world.bound(name).await?;
+        }
+        world.counted(&attempts("scheduled"), 2.0).await?;
+        world.create("three", &requesting(&json!({"cpu": "1"}))).await?;
+        world.create("gated", &json!({"schedulingGates": [{"name": "example.com/budget"}]})).await?;
+        world.waiting("three", "1 Insufficient cpu").await?;
+        world.counted(&pending("unschedulable"), 1.0).await?;
+        world.counted(&pending("gated"), 1.0).await?;
+
+        let scrape = world.metrics().await?;
+        ensure!(sample(&scrape, &attempts("unschedulable")) >= Some(1.0), "the third was tried");
+        assert_eq!(sample(&scrape, &attempts("error")).unwrap_or_default(), 0.0);
+        assert_eq!(sample(&scrape, "scheduler_pod_scheduling_attempts_count"), Some(2.0));
+        let duration = format!("{{profile=\"{}\",result=\"scheduled\"}}", world.name);
+        let observed =
+            sample(&scrape, &format!("scheduler_scheduling_attempt_duration_seconds_count{duration}"));
+        assert_eq!(observed, Some(2.0), "one observation an attempt");
+
+        world.delete("one").await?;
+        world.bound("three").await?;
+        world.counted(&attempts("scheduled"), 3.0).await?;
+        world.counted(&pending("unschedulable"), 0.0).await?;
+        Ok(())
+    })
+    .await
+}
+
+/// kube-scheduler places the pod of the manifests, and kwok shows it running.
+#[tokio::test]
+async fn the_deployment_of_the_manifests_gets_its_pod() -> Result<()> {
+    let plane = installed().await?;
+    supercargo::wait_for_the_deployment(plane).await?;
+    let fields = "jsonpath={range .items[*]}{.spec.schedulerName} {.spec.serviceAccountName} {.spec.nodeName} {.status.phase}{end}";
+    let pods = ["get", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=supercargo", "-o", fields];
+    assert_eq!(plane.admin().kubectl(&pods).await?, "default-scheduler supercargo control-plane Running");
+    // Applying it again, as an upgrade does, finds nothing to change that cannot be changed.
+    supercargo::install(plane).await
+}

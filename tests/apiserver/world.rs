@@ -1,0 +1,240 @@
+//! A corner of the shared control plane for one test of supercargo: a namespace, a scheduler of that name with the rights of the manifests,
+//! and nodes that take the pods of this test alone.
+//!
+//! Others add and remove nodes beside it, so a text that counts all nodes differs from run to run: a test of such texts starts its own
+//! control plane.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::support::nodes::CONTROL_PLANE;
+use crate::support::objects::{
+    condition_text, create_namespace, node_of, pod, service_account_token, wait_until_bound,
+};
+use crate::support::supercargo::{self, NAME, Setup, Supercargo};
+use crate::support::wait::PATIENCE;
+use crate::support::{ControlPlane, KwokNode, shared, wait_for};
+
+/// The label and the taint that keep the nodes of a test for its pods.
+const KEPT_FOR: &str = "kept-for";
+
+/// The shared control plane with `manifests/base` applied.
+pub(crate) async fn installed() -> Result<&'static ControlPlane> {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    let plane = shared().await;
+    let install = || async {
+        // The pod of the Deployment prefers a node of the control plane; without one it would sit on a node of some test.
+        let node =
+            KwokNode::new("control-plane").label(CONTROL_PLANE, "").taint(CONTROL_PLANE, "", "NoSchedule");
+        node.create(&plane.client().await?).await?;
+        supercargo::install(plane).await
+    };
+    INSTALLED.get_or_try_init(install).await?;
+    Ok(plane)
+}
+
+/// A test's part of the cluster.
+pub(crate) struct World<'a> {
+    pub(crate) plane: &'a ControlPlane,
+    pub(crate) client: Client,
+    /// Of the namespace, and of the scheduler.
+    pub(crate) name: String,
+    pub(crate) supercargo: Supercargo,
+    /// Reads the metrics.
+    reader: String,
+}
+
+/// Plays `story` in a world of its own. Its error carries the end of the scheduler's log; a right that is missing is an error.
+pub(crate) async fn play<F>(prefix: &str, story: F) -> Result<()>
+where
+    F: AsyncFnOnce(&mut World<'_>) -> Result<()>,
+{
+    play_on(installed().await?, prefix, story).await
+}
+
+/// The same on a control plane that has the manifests.
+pub(crate) async fn play_on<F>(plane: &ControlPlane, prefix: &str, story: F) -> Result<()>
+where
+    F: AsyncFnOnce(&mut World<'_>) -> Result<()>,
+{
+    let mut world = World::new(plane, prefix).await?;
+    let outcome = match story(&mut world).await {
+        Ok(()) => world.supercargo.check().and_then(|()| world.supercargo.check_rights()),
+        Err(error) => Err(error),
+    };
+    outcome.with_context(|| world.supercargo.log_tail())?;
+    world.clear().await
+}
+
+impl<'a> World<'a> {
+    async fn new(plane: &'a ControlPlane, prefix: &str) -> Result<Self> {
+        let (admin, client) = (plane.admin(), plane.client().await?);
+        let name = create_namespace(&client, prefix).await?;
+        for account in [NAME, "reader"] {
+            admin.kubectl(&["create", "serviceaccount", account, "-n", &name]).await?;
+        }
+        supercargo::grant(&admin, &name, NAME).await?;
+        let (binding, subject) = (format!("{name}-reader"), format!("--serviceaccount={name}:reader"));
+        let role = "--clusterrole=supercargo-metrics-reader";
+        admin.kubectl(&["create", "clusterrolebinding", &binding, role, &subject]).await?;
+        let reader = service_account_token(&client, &name, "reader").await?;
+        let mut supercargo = Setup::called(&name).launch(plane).await?;
+        supercargo.wait_until_ready().await?;
+        Ok(Self { plane, client, name, supercargo, reader })
+    }
+
+    /// The pods of the namespace.
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// A node for the pods of this test, to be described further. Its name begins with that of the namespace.
+    pub(crate) fn node(&self, name: &str) -> KwokNode {
+        let name = format!("{}-{name}", self.name);
+        KwokNode::new(&name).label(KEPT_FOR, &self.name).taint(KEPT_FOR, &self.name, "NoSchedule")
+    }
+
+    /// A pod for those nodes that names this scheduler, unless `spec` says otherwise.
+    pub(crate) fn pod(&self, name: &str, spec: &Value) -> Result<Pod> {
+        let mut spec = spec.clone();
+        if spec["nodeSelector"].is_null() {
+            spec["nodeSelector"] = json!({});
+        }
+        spec["nodeSelector"][KEPT_FOR] = json!(self.name);
+        if spec["tolerations"].is_null() {
+            spec["tolerations"] = json!([]);
+        }
+        let tolerations = spec["tolerations"].as_array_mut().context("tolerations are a list")?;
+        tolerations.push(json!({"key": KEPT_FOR, "operator": "Exists"}));
+        pod(name, &self.name, &spec)
+    }
+
+    /// Creates such a pod.
+    pub(crate) async fn create(&self, name: &str, spec: &Value) -> Result<Pod> {
+        let pod = self.pod(name, spec)?;
+        self.pods()
+            .create(&PostParams::default(), &pod)
+            .await
+            .with_context(|| format!("cannot create pod {name}"))
+    }
+
+    /// Deletes a pod and waits until it is gone.
+    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
+        let pods = self.pods();
+        pods.delete(name, &DeleteParams::default()).await?;
+        wait_for(&format!("pod {name} to be gone"), PATIENCE, || async {
+            ensure!(pods.get_opt(name).await?.is_none(), "it is still there");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until the pod has a node, and returns its name.
+    pub(crate) async fn bound(&self, name: &str) -> Result<String> {
+        wait_until_bound(&self.client, &self.name, name).await
+    }
+
+    /// Waits until the pod is told to wait, with a message that has `text` in it; returns it as it is then.
+    pub(crate) async fn waiting(&self, name: &str, text: &str) -> Result<Pod> {
+        let pods = self.pods();
+        wait_for(&format!("pod {name} to wait because of {text:?}"), PATIENCE, || async {
+            let pod = pods.get(name).await?;
+            ensure!(node_of(&pod).is_none(), "it has a node, {:?}", node_of(&pod));
+            let told = scheduled_condition(&pod).filter(|condition| condition.status == "False");
+            let message = told.and_then(|condition| condition.message.as_deref()).unwrap_or_default();
+            ensure!(message.contains(text), "{}", condition_text(&pod));
+            Ok(pod)
+        })
+        .await
+    }
+
+    /// Waits until an event with this reason about the pod is there, and returns all of those.
+    pub(crate) async fn events(&self, pod: &str, reason: &str) -> Result<Vec<Event>> {
+        let api = Api::<Event>::namespaced(self.client.clone(), &self.name);
+        wait_for(&format!("an event {reason} about {pod}"), PATIENCE, || async {
+            let all = api.list(&ListParams::default()).await?.items;
+            let about = |event: &Event| event.regarding.as_ref().and_then(|object| object.name.clone());
+            let found: Vec<Event> = all
+                .into_iter()
+                .filter(|event| {
+                    event.reason.as_deref() == Some(reason) && about(event).as_deref() == Some(pod)
+                })
+                .collect();
+            ensure!(!found.is_empty(), "there is none");
+            Ok(found)
+        })
+        .await
+    }
+
+    /// The scheduler's metrics.
+    pub(crate) async fn metrics(&self) -> Result<String> {
+        let (status, body) = self.supercargo.get("/metrics", Some(&self.reader)).await?;
+        ensure!(status == 200, "/metrics answers {status}: {body}");
+        Ok(body)
+    }
+
+    /// Waits until a series, as the metrics write it, has this value.
+    pub(crate) async fn counted(&self, series: &str, value: f64) -> Result<()> {
+        wait_for(&format!("{series} to be {value}"), PATIENCE, || async {
+            let seen = sample(&self.metrics().await?, series);
+            // The values compared here are counts: exact in a float.
+            ensure!(seen == Some(value), "it is {seen:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes away what others could stumble over. The namespace goes on its own time.
+    async fn clear(self) -> Result<()> {
+        drop(self.supercargo);
+        let kept = ListParams::default().labels(&format!("{KEPT_FOR}={}", self.name));
+        Api::<Node>::all(self.client).delete_collection(&DeleteParams::default(), &kept).await?;
+        let admin = self.plane.admin();
+        supercargo::revoke(&admin, &self.name).await?;
+        admin.kubectl(&["delete", "namespace", &self.name, "--wait=false"]).await?;
+        Ok(())
+    }
+}
+
+/// The condition PodScheduled.
+pub(crate) fn scheduled_condition(pod: &Pod) -> Option<&PodCondition> {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.find(|condition| condition.type_ == "PodScheduled")
+}
+
+/// The value of a series in a scrape.
+pub(crate) fn sample(scrape: &str, series: &str) -> Option<f64> {
+    scrape.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+/// The request of a pod of one container, by the names of resources.
+pub(crate) fn requesting(requests: &Value) -> Value {
+    json!({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": requests}}]})
+}
+
+/// How many thousandths of a CPU the pods that have not ended request on each node.
+pub(crate) fn requested_cpu_milli(pods: &[Pod]) -> Result<BTreeMap<String, u64>> {
+    let mut by_node = BTreeMap::new();
+    for pod in pods {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        let Some(node) = node_of(pod).filter(|_| !matches!(phase, "Succeeded" | "Failed")) else { continue };
+        for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+            let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+            let cpu = requests.and_then(|requests| requests.get("cpu")).map_or("0", |quantity| &quantity.0);
+            let milli = match cpu.strip_suffix('m') {
+                Some(milli) => milli.parse::<u64>(),
+                None => cpu.parse::<u64>().map(|cpus| cpus * 1000),
+            };
+            let milli = milli.with_context(|| format!("pod {} requests {cpu}", pod.name_any()))?;
+            *by_node.entry(node.to_owned()).or_default() += milli;
+        }
+    }
+    Ok(by_node)
+}
