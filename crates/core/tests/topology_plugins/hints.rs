@@ -1,6 +1,7 @@
 //! Which events wake a pod that one of the plugins rejected.
 
 use crate::support::World;
+use crate::support::language::apply;
 use std::sync::Arc;
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
 use supercargo_core::node::NodeInfo;
@@ -179,7 +180,6 @@ fn nodes_wake_a_pod_by_the_keys_of_its_terms() {
     assert!(x.by_node(NodeAction::UpdateLabel, "n zone=z1", "n"));
     assert!(x.by_node(NodeAction::UpdateLabel, "n zone=z1", "n zone=z2"));
     assert!(!x.by_node(NodeAction::UpdateLabel, "n", "n zone=z1"));
-    assert!(!x.by_node(NodeAction::Delete, "n zone=z1", ""));
     assert!(!x.by_node(NodeAction::UpdateAllocatable, "n", "n"));
 }
 
@@ -207,6 +207,33 @@ fn the_last_peer_that_goes_wakes_a_pod_that_may_be_the_first_of_its_kind() {
     assert!(x.by_node(NodeAction::UpdateLabel, "n zone=z1", "n"), "nor where its node loses the key");
     let mut stranger = affinity("x affinity=zone/app=web");
     assert!(!stranger.by_deleted("p on=a label:app=web"));
+}
+
+/// Upstream lets a pod wait until the pods of a node that is gone are collected.
+#[test]
+fn a_node_that_goes_wakes_a_pod_whose_foes_or_peers_it_may_have_had() {
+    let mut x = affinity("x label:app=web anti=zone/app=db");
+    assert!(x.by_node(NodeAction::Delete, "n zone=z1", ""));
+    assert!(!x.by_node(NodeAction::Delete, "n", ""), "it was in no domain");
+    let mut x = affinity("x label:app=web affinity=zone/app=web");
+    assert!(x.by_node(NodeAction::Delete, "n zone=z1", ""));
+    let mut x = affinity("x label:app=web");
+    assert!(!x.by_node(NodeAction::Delete, "n zone=z1", ""));
+    apply(&mut x.world, "node a zone=z1");
+    apply(&mut x.world, "pod p on=a anti=zone/app=web");
+    assert!(x.by_node(NodeAction::Delete, "n zone=z1", ""));
+}
+
+/// Upstream listens to no namespace: its pods wait for the flush.
+#[test]
+fn a_namespace_with_other_labels_wakes_a_pod_that_selects_namespaces_or_that_others_may_mean() {
+    assert!(affinity("x affinity=zone/app=web/nssel=env=prod").wakes(&ClusterEvent::Other));
+    assert!(affinity("x anti=zone/app=web/nssel=env=prod").wakes(&ClusterEvent::Other));
+    let mut x = affinity("x label:app=web affinity=zone/app=web");
+    assert!(!x.wakes(&ClusterEvent::Other));
+    apply(&mut x.world, "node a zone=z1");
+    apply(&mut x.world, "pod p on=a anti=zone/app=web/nssel=env=prod");
+    assert!(x.wakes(&ClusterEvent::Other));
 }
 
 /// Upstream's hints do not unroll a namespace selector, so one that demands labels never means anything to them.

@@ -8,13 +8,16 @@
 //! - where the last peer of a pod with affinity to its own kind leaves, the pod may be the first of its kind
 //!   (kubernetes issue 141354), also if the peers' node only loses the topology key;
 //! - namespaces that a `namespaceSelector` selects now are meant, as the filter means them;
-//! - a node that appears or is relabelled may lie outside the domains that others' anti-affinity forbids.
+//! - a node that appears or is relabelled may lie outside the domains that others' anti-affinity forbids;
+//! - a node that goes takes what its pods forbid along, and the last peers, long before these pods are collected;
+//! - a namespace whose labels change is meant by other terms than before.
 
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::Snapshot;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::selector::Selector;
 
 pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
     match *event {
@@ -27,15 +30,23 @@ pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapsho
             let worth = Required::of(pod, snapshot).is_none_or(|r| r.after_pod(pod, snapshot, old, new));
             Hint::queue_if(worth)
         }
-        ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateLabel, old, new } => {
+        ClusterEvent::Node {
+            action: NodeAction::Add | NodeAction::UpdateLabel | NodeAction::Delete,
+            old,
+            new,
+        } => {
             let worth = Required::of(pod, snapshot).is_none_or(|r| r.after_node(snapshot, old, new));
             Hint::queue_if(worth)
         }
+        // A namespace has other labels.
+        ClusterEvent::Other => Hint::queue_if(
+            selects_namespaces(pod) || !snapshot.nodes_with_required_anti_affinity().is_empty(),
+        ),
         // Whoever listens to new nodes hears of taints too: those of a new node go only after it has come.
         ClusterEvent::Node { action: NodeAction::UpdateTaint, .. } | ClusterEvent::UnschedulableTimeout => {
             Hint::Queue
         }
-        ClusterEvent::AssignedPod { .. } | ClusterEvent::Node { .. } | ClusterEvent::Other => Hint::Skip,
+        ClusterEvent::AssignedPod { .. } | ClusterEvent::Node { .. } => Hint::Skip,
     }
 }
 
@@ -81,20 +92,34 @@ impl Required {
             || new.is_none() && old.is_some_and(|gone| repels(gone, pod, snapshot))
     }
 
-    /// Whether a node that came or changed its labels may take the pod, or may have freed another.
+    /// Whether a node that came or changed its labels may take the pod, or one that did so or went may have freed
+    /// another.
     fn after_node(&self, snapshot: Snapshot<'_>, old: Option<&NodeInfo>, new: Option<&NodeInfo>) -> bool {
-        let Some(after) = new else { return false };
+        let others_forbid = !snapshot.nodes_with_required_anti_affinity().is_empty();
+        let Some(after) = new else {
+            let had_key = |term: &IncomingTerm| {
+                old.is_some_and(|node| snapshot.labels(node.labels).get(term.topology_key).is_some())
+            };
+            return others_forbid || self.affinity.iter().chain(&self.anti_affinity).any(had_key);
+        };
         let moved = |term: &IncomingTerm| {
             let value = |node: &NodeInfo| snapshot.labels(node.labels).get(term.topology_key);
             (old.and_then(value), value(after))
         };
         let came_along = self.affinity.iter().map(moved).any(|(from, to)| from != to);
         let got_away = self.anti_affinity.iter().map(moved).any(|(from, to)| from.is_some() && from != to);
-        came_along
-            || got_away
-            || old.is_none() && !self.anti_affinity.is_empty()
-            || !snapshot.nodes_with_required_anti_affinity().is_empty()
+        came_along || got_away || old.is_none() && !self.anti_affinity.is_empty() || others_forbid
     }
+}
+
+/// Whether a required term of the pod asks for labels of namespaces; so it is assumed of terms that cannot be read.
+fn selects_namespaces(pod: &PodInfo) -> bool {
+    let Some(lists) = &pod.pod_affinity else { return false };
+    let mut required = [&lists.required_affinity, &lists.required_anti_affinity].into_iter();
+    required.any(|list| match list {
+        Ok(terms) => terms.iter().any(|term| term.namespace_selector != Selector::Nothing),
+        Err(_) => true,
+    })
 }
 
 /// Whether an anti-affinity term of a pod that is gone meant the waiting one; so it is assumed of terms that cannot
