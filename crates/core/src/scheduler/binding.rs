@@ -18,10 +18,12 @@ use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pauses between questions about one binding: the first at once, then doubling to this.
+/// Pauses between questions about one binding: the first is asked at once, then they double from one to the other.
+const QUESTION_PAUSE_MIN: Duration = Duration::from_millis(250);
 const QUESTION_PAUSE_MAX: Duration = Duration::from_secs(8);
-/// How long a binding that the API server does not show is sent again before it is given up: longer than an API server
-/// works on a request (`--request-timeout`, 60 s), so that a lost one cannot be carried out afterwards.
+/// How long a binding that the API server does not show is sent again, and how long after the last copy without an
+/// answer it is given up: longer than an API server works on a request (`--request-timeout`, 60 s), so that a lost one
+/// cannot be carried out afterwards.
 const UNKNOWN_MAX: Duration = Duration::from_secs(75);
 
 /// Where a binding stands.
@@ -32,9 +34,30 @@ enum Phase {
     /// Released, not answered.
     InFlight,
     /// Of unknown outcome; to be asked about at the time given.
-    Unknown { ask_at: Time, pause: Duration },
+    Unknown { ask_at: Time },
     /// Asked about, or about to be, and not answered.
-    Asked { pause: Duration },
+    Asked,
+}
+
+/// What is known of a binding whose outcome is not: kept until it is settled, however often it is sent again.
+#[derive(Clone, Debug)]
+struct Doubt {
+    /// When its outcome first became unknown.
+    since: Time,
+    /// When the last copy left that got no answer. It may be carried out long after a later copy was refused.
+    last_lost: Time,
+    /// What was seen last.
+    message: String,
+    /// The pause before the last question.
+    pause: Duration,
+}
+
+impl Doubt {
+    /// When to ask again.
+    fn next_question(&mut self, now: Time) -> Phase {
+        self.pause = (self.pause * 2).min(QUESTION_PAUSE_MAX);
+        Phase::Unknown { ask_at: now + self.pause }
+    }
 }
 
 /// A decided binding that is not settled yet.
@@ -45,8 +68,10 @@ pub(super) struct Binding {
     stamp: u64,
     began: Time,
     phase: Phase,
-    /// When its outcome first became unknown, and what was seen.
-    unknown: Option<(Time, String)>,
+    /// When it left last.
+    released: Time,
+    /// Set once a copy of it got no answer.
+    doubt: Option<Doubt>,
     /// The pod is gone or going: whatever the answer, there is nothing to try again.
     abandoned: bool,
     /// The watch shows the pod on this node.
@@ -61,7 +86,8 @@ impl Binding {
             stamp,
             began,
             phase: Phase::Waiting,
-            unknown: None,
+            released: began,
+            doubt: None,
             abandoned: false,
             confirmed_on: None,
         }
@@ -87,7 +113,7 @@ impl Scheduler {
     /// Gives up the bindings that never left; whoever takes over decides about their pods.
     pub(super) fn halt(&mut self) {
         self.halted = true;
-        let waiting = |binding: &Binding| binding.phase == Phase::Waiting && binding.unknown.is_none();
+        let waiting = |binding: &Binding| binding.phase == Phase::Waiting && binding.doubt.is_none();
         let unsent: Vec<_> = self
             .bindings
             .iter()
@@ -108,12 +134,13 @@ impl Scheduler {
             self.bindings.remove(uid);
             return None;
         }
-        if binding.unknown.is_none() && !self.last_look(uid) {
+        if binding.doubt.is_none() && !self.last_look(uid) {
             self.decide_anew(now, uid);
             return None;
         }
         let binding = self.bindings.get_mut(uid).expect("it was there a moment ago");
         binding.phase = Phase::InFlight;
+        binding.released = now;
         let (pod, node) = (Arc::clone(&binding.queued.pod), binding.node);
         Some(Effect::Bind { pod: self.pod_ref(&pod), node: self.tables.text(node).to_owned() })
     }
@@ -146,7 +173,9 @@ impl Scheduler {
 
     fn release_question(&mut self, uid: &str) -> Option<Effect> {
         let binding = self.bindings.get(uid)?;
-        let Phase::Asked { .. } = binding.phase else { return None };
+        if binding.phase != Phase::Asked {
+            return None;
+        }
         let pod = Arc::clone(&binding.queued.pod);
         Some(Effect::Settle { pod: self.pod_ref(&pod) })
     }
@@ -159,10 +188,8 @@ impl Scheduler {
         let any = !due.is_empty();
         for uid in due {
             let binding = self.bindings.get_mut(&uid).expect("only known bindings are asked about");
-            if let Phase::Unknown { pause, .. } = binding.phase {
-                binding.phase = Phase::Asked { pause };
-                self.outbox.push_bind(Outgoing::Settle(uid));
-            }
+            binding.phase = Phase::Asked;
+            self.outbox.push_bind(Outgoing::Settle(uid));
         }
         any
     }
@@ -174,8 +201,8 @@ impl Scheduler {
 
     fn questions(&self) -> impl Iterator<Item = (Time, &crate::pod::Uid)> {
         self.bindings.iter().filter_map(|(uid, binding)| match binding.phase {
-            Phase::Unknown { ask_at, .. } => Some((ask_at, uid)),
-            Phase::Waiting | Phase::InFlight | Phase::Asked { .. } => None,
+            Phase::Unknown { ask_at } => Some((ask_at, uid)),
+            Phase::Waiting | Phase::InFlight | Phase::Asked => None,
         })
     }
 
@@ -184,19 +211,29 @@ impl Scheduler {
         let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
         binding.confirmed_on = Some(node);
         match binding.phase {
-            // Somebody was faster than the release, or than the answer; either will find out.
-            Phase::Waiting | Phase::InFlight => {}
-            Phase::Unknown { .. } | Phase::Asked { .. } => {
-                let binding = self.bindings.remove(&pod.uid).expect("it was there a moment ago");
-                if node == binding.node {
-                    self.bound(&binding);
-                }
-            }
+            // The answer will find out.
+            Phase::InFlight => {}
+            // Somebody was faster than the release.
+            Phase::Waiting if binding.doubt.is_none() => {}
+            Phase::Waiting | Phase::Unknown { .. } | Phase::Asked => self.settled_on(&pod.uid, node),
+        }
+    }
+
+    /// The pod of a binding in doubt is on `node`.
+    fn settled_on(&mut self, uid: &str, node: Symbol) {
+        let binding = self.bindings.remove(uid).expect("only a known binding is settled");
+        if node == binding.node {
+            self.bound(&binding);
         }
     }
 
     /// The pod changed while its binding is on its way; it has no node yet as far as the watch knows.
     pub(super) fn binding_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
+        if let Some((old, node, PodState::Assumed)) = self.cache.placed(&pod.uid)
+            && !old.is_same_to_others(pod)
+        {
+            self.cache.place(pod, node, PodState::Assumed);
+        }
         let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
         let deleted_now = pod.deleting && !binding.queued.pod.deleting;
         binding.queued.pod = Arc::clone(pod);
@@ -211,14 +248,14 @@ impl Scheduler {
     pub(super) fn binding_abandoned(&mut self, uid: &str) {
         if let Some(binding) = self.bindings.get_mut(uid) {
             binding.abandoned = true;
-            if matches!(binding.phase, Phase::Unknown { .. } | Phase::Asked { .. }) {
+            if matches!(binding.phase, Phase::Unknown { .. } | Phase::Asked) {
                 self.bindings.remove(uid);
             }
         }
     }
 
     /// Takes an assumed pod off its node and lets others know of the room.
-    fn free(&mut self, now: Time, uid: &str) {
+    pub(super) fn free(&mut self, now: Time, uid: &str) {
         if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             return;
         }
@@ -237,33 +274,47 @@ impl Scheduler {
                 let binding = self.bindings.remove(uid).expect("it was there a moment ago");
                 self.bound(&binding);
             }
-            BindOutcome::Refused { message } => {
-                let binding = self.bindings.remove(uid).expect("it was there a moment ago");
-                self.refused(now, binding, &message);
-            }
+            BindOutcome::Refused { message } => self.bind_refused(now, uid, message),
             BindOutcome::Unknown { message } => {
                 self.unknown_binds += 1;
                 if let Some(node) = binding.confirmed_on {
-                    let binding = self.bindings.remove(uid).expect("it was there a moment ago");
-                    if node == binding.node {
-                        self.bound(&binding);
-                    }
+                    self.settled_on(uid, node);
                 } else if binding.abandoned && self.cache.placed(uid).is_none() {
                     self.bindings.remove(uid);
+                } else if let Some(doubt) = &mut binding.doubt {
+                    doubt.last_lost = binding.released;
+                    binding.phase = doubt.next_question(now);
                 } else {
-                    binding.unknown.get_or_insert((now, message));
-                    binding.phase = Phase::Unknown { ask_at: now, pause: Duration::from_millis(250) };
+                    let last_lost = binding.released;
+                    binding.doubt = Some(Doubt { since: now, last_lost, message, pause: QUESTION_PAUSE_MIN });
+                    binding.phase = Phase::Unknown { ask_at: now };
                 }
+            }
+        }
+    }
+
+    fn bind_refused(&mut self, now: Time, uid: &str, message: String) {
+        let binding = self.bindings.get_mut(uid).expect("only a known binding is refused");
+        match (&mut binding.doubt, binding.confirmed_on) {
+            // An earlier copy was carried out: that is what this one was refused for.
+            (Some(_), Some(node)) => self.settled_on(uid, node),
+            // An earlier copy may have been carried out, or may be yet; this one says nothing about it.
+            (Some(doubt), None) if !binding.abandoned => {
+                doubt.message = message;
+                binding.phase = doubt.next_question(now);
+            }
+            _ => {
+                let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+                self.refused(now, binding, &message);
             }
         }
     }
 
     pub(super) fn settled(&mut self, now: Time, uid: &str, found: Found) {
         let Some(binding) = self.bindings.get_mut(uid) else { return };
-        let Phase::Asked { pause } = binding.phase else { return };
-        let pause = (pause * 2).min(QUESTION_PAUSE_MAX);
+        let (Phase::Asked, Some(doubt)) = (binding.phase, &mut binding.doubt) else { return };
         match found {
-            Found::NoAnswer => binding.phase = Phase::Unknown { ask_at: now + pause, pause },
+            Found::NoAnswer => binding.phase = doubt.next_question(now),
             Found::Unbound => self.still_unbound(now, uid),
             Found::Gone => {
                 self.bindings.remove(uid);
@@ -283,14 +334,17 @@ impl Scheduler {
         }
     }
 
-    /// The lost binding was not carried out, so far. The same one is sent again: should the lost one arrive after all,
-    /// both say the same.
+    /// The lost binding was not carried out, so far. For a while the same one is sent again: should the lost one arrive
+    /// after all, both say the same. It is given up when no copy of it can be carried out any more.
     fn still_unbound(&mut self, now: Time, uid: &str) {
         let binding = self.bindings.get_mut(uid).expect("only a known binding is settled");
-        let (since, message) = binding.unknown.clone().expect("only unknown bindings are asked about");
-        if binding.abandoned || now.since(since) > UNKNOWN_MAX {
+        let doubt = binding.doubt.as_mut().expect("only bindings in doubt are asked about");
+        if binding.abandoned || now.since(doubt.last_lost) > UNKNOWN_MAX {
+            let message = doubt.message.clone();
             let binding = self.bindings.remove(uid).expect("it was there a moment ago");
             self.refused(now, binding, &message);
+        } else if now.since(doubt.since) > UNKNOWN_MAX {
+            binding.phase = doubt.next_question(now);
         } else {
             binding.phase = Phase::Waiting;
             let uid = Arc::clone(&binding.queued.pod.uid);

@@ -76,11 +76,14 @@ impl Scheduler {
     /// Asks for PodScheduled=False, unless the pod says so already or was just told.
     fn set_condition(&mut self, now: Time, pod: &PodInfo, reason: &'static str, message: String) {
         let shown = pod.scheduled.as_ref().filter(|c| &*c.status == "False");
-        let last = self.sent_conditions.get(&pod.uid).filter(|sent| now.since(sent.at) <= ECHO_MAX);
-        let is_known = match (last, shown) {
-            (Some(sent), _) => sent.reason == reason && sent.message == message,
-            (None, Some(shown)) => *shown.reason == *reason && *shown.message == *message,
-            (None, None) => false,
+        let is_shown = shown.is_some_and(|c| *c.reason == *reason && *c.message == *message);
+        let is_known = match self.sent_conditions.get(&pod.uid) {
+            // What is shown may be older than what was sent, however long that is on its way.
+            Some(sent) => {
+                let is_sent = sent.reason == reason && sent.message == message;
+                is_sent && (is_shown || now.since(sent.at) <= ECHO_MAX)
+            }
+            None => is_shown,
         };
         if is_known {
             return;

@@ -95,10 +95,16 @@ impl Scheduler {
     }
 
     fn assigned_pod(&mut self, now: Time, pod: &Arc<PodInfo>, node: crate::intern::Symbol) {
-        let known = self.cache.placed(&pod.uid).map(|(old, _, state)| (Arc::clone(old), state));
+        let known = self.cache.placed(&pod.uid).map(|(old, on, state)| (Arc::clone(old), on, state));
+        if let Some((_, on, PodState::Assumed)) = &known
+            && *on != node
+        {
+            // Somebody bound it elsewhere: the room it was to take is free.
+            self.free(now, &pod.uid);
+        }
         self.cache.place(pod, node, PodState::Added);
         match known {
-            Some((old, PodState::Added)) => {
+            Some((old, _, PodState::Added)) => {
                 if old.as_ref() != pod.as_ref() {
                     for action in pod_actions(&old, pod) {
                         self.wake(
@@ -108,7 +114,7 @@ impl Scheduler {
                     }
                 }
             }
-            None | Some((_, PodState::Assumed)) => {
+            None | Some((_, _, PodState::Assumed)) => {
                 self.queue.remove(&pod.uid);
                 self.cache.forget_nomination(&pod.uid);
                 self.sent_conditions.remove(&pod.uid);
