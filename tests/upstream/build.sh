@@ -2,7 +2,8 @@
 # Builds the pinned control plane (see go.mod beside this file) into target/upstream/bin: what is missing there, or of another pin.
 # A binary of the pinned version in $KUBEBUILDER_ASSETS is linked instead of built.
 #
-#   tests/upstream/build.sh [kube-apiserver kube-scheduler ...]     without names: all of them
+#   tests/upstream/build.sh [kube-apiserver kube-scheduler ...]     without names: all of the control plane
+#   tests/upstream/build.sh oracle                                  the program that asks the real framework for its decisions
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -40,14 +41,26 @@ tool() {
   echo "$pin" > "$stamp"
 }
 
+# The oracle is of this repository: it is built anew when its sources or any pin change, and asked nothing.
+oracle() {
+  local out="$bin/oracle" stamp="$bin/.oracle.pin" sources
+  sources=$(cat go.mod go.sum oracle/*.go | cksum)
+  [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$sources" ] && return 0
+  echo "upstream: building the oracle (the first time takes some minutes)" >&2
+  CGO_ENABLED=0 go build -trimpath -ldflags "$k8s_flags" -o "$out.part" ./oracle
+  mv "$out.part" "$out"
+  echo "$sources" > "$stamp"
+}
+
 build() {
   case $1 in
+    oracle) oracle ;;
     kube-apiserver | kube-controller-manager | kube-scheduler)
       tool "$1" "$k8s" "k8s.io/kubernetes/cmd/$1" "$k8s_flags" "Kubernetes $k8s" --version ;;
     kubectl) tool "$1" "$k8s" k8s.io/kubernetes/cmd/kubectl "$k8s_flags" "Client Version: $k8s" version --client ;;
     etcd) tool "$1" "$etcd" go.etcd.io/etcd/server/v3 "-s -w" "etcd Version: ${etcd#v}" --version ;;
     kwok) tool "$1" "$kwok" sigs.k8s.io/kwok/cmd/kwok "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=${kwok#v}" "$kwok" --version ;;
-    *) echo "upstream: no tool named $1; there are kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok" >&2; exit 2 ;;
+    *) echo "upstream: no tool named $1; there are kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok oracle" >&2; exit 2 ;;
   esac
 }
 

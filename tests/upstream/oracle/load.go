@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+const hostname, zone = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+// load is a cluster of equal nodes and pods of one kind, whose decisions are timed.
+type load struct {
+	workload                          string
+	nodes, existing, pods, signatures int
+	percentage                        int
+}
+
+func defaultLoad() *load {
+	return &load{workload: "basic", nodes: 5000, pods: 1000, signatures: 50}
+}
+
+func (l *load) register(flags *flag.FlagSet) {
+	flags.StringVar(&l.workload, "workload", l.workload, strings.Join(workloadNames(), ", "))
+	flags.IntVar(&l.nodes, "nodes", l.nodes, "nodes of the cluster")
+	flags.IntVar(&l.existing, "existing", l.existing, "pods that run already, spread over the nodes in turn")
+	flags.IntVar(&l.pods, "pods", l.pods, "pods to decide on")
+	flags.IntVar(&l.signatures, "signatures", l.signatures, "how many different pods there are, told apart by their app label")
+	flags.IntVar(&l.percentage, "pct", l.percentage, "percentageOfNodesToScore; 0 is upstream's adaptive rule")
+}
+
+// workloads are what a pod of each asks for, given the selector of its own app.
+var workloads = map[string]func(*v1.PodSpec, *metav1.LabelSelector){
+	"basic": func(*v1.PodSpec, *metav1.LabelSelector) {},
+	"soft-anti": func(spec *v1.PodSpec, app *metav1.LabelSelector) {
+		term := v1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: v1.PodAffinityTerm{LabelSelector: app, TopologyKey: hostname}}
+		spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{term}}}
+	},
+	"hard-anti": func(spec *v1.PodSpec, app *metav1.LabelSelector) {
+		term := v1.PodAffinityTerm{LabelSelector: app, TopologyKey: hostname}
+		spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}}
+	},
+	"zone-affinity": func(spec *v1.PodSpec, app *metav1.LabelSelector) {
+		term := v1.PodAffinityTerm{LabelSelector: app, TopologyKey: zone}
+		spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}}
+	},
+	"spread": func(spec *v1.PodSpec, app *metav1.LabelSelector) {
+		spec.TopologySpreadConstraints = spread(app, v1.DoNotSchedule)
+	},
+	"soft-spread": func(spec *v1.PodSpec, app *metav1.LabelSelector) {
+		spec.TopologySpreadConstraints = spread(app, v1.ScheduleAnyway)
+	},
+	"node-affinity": func(spec *v1.PodSpec, _ *metav1.LabelSelector) {
+		ssd := v1.NodeSelectorRequirement{Key: "disk", Operator: v1.NodeSelectorOpIn, Values: []string{"ssd"}}
+		terms := []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{ssd}}}
+		spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: terms}}}
+	},
+}
+
+func spread(app *metav1.LabelSelector, overZones v1.UnsatisfiableConstraintAction) []v1.TopologySpreadConstraint {
+	return []v1.TopologySpreadConstraint{
+		{MaxSkew: 1, TopologyKey: zone, WhenUnsatisfiable: overZones, LabelSelector: app},
+		{MaxSkew: 1, TopologyKey: hostname, WhenUnsatisfiable: v1.ScheduleAnyway, LabelSelector: app},
+	}
+}
+
+func workloadNames() []string {
+	names := make([]string, 0, len(workloads))
+	for name := range workloads {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func node(i int) *v1.Node {
+	name := fmt.Sprintf("node-%05d", i)
+	has := v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("32"), v1.ResourceMemory: resource.MustParse("256Gi"),
+		v1.ResourcePods: resource.MustParse("110"), v1.ResourceEphemeralStorage: resource.MustParse("500Gi"),
+	}
+	labels := map[string]string{
+		hostname: name, zone: fmt.Sprintf("zone-%d", i%3), "topology.kubernetes.io/region": "r1", "disk": []string{"ssd", "hdd"}[i%2],
+	}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: v1.NodeStatus{Capacity: has, Allocatable: has}}
+}
+
+// pod is the i-th of the cluster; those that run already have the first numbers.
+func (l *load) pod(i int) *v1.Pod {
+	app := fmt.Sprintf("app-%d", i%l.signatures)
+	name := fmt.Sprintf("%s-%06d", l.workload, i)
+	asks := v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("500Mi")}
+	container := v1.Container{Name: "c", Image: "registry.k8s.io/pause:3.10", Resources: v1.ResourceRequirements{Requests: asks}}
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "load", UID: types.UID(name), Labels: map[string]string{"app": app, "w": l.workload}},
+		Spec:       v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{container}},
+	}
+	workloads[l.workload](&pod.Spec, &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}})
+	if i < l.existing {
+		pod.Spec.NodeName = fmt.Sprintf("node-%05d", i%l.nodes)
+	}
+	return pod
+}
+
+func (l *load) run(out io.Writer) error {
+	if workloads[l.workload] == nil {
+		return fmt.Errorf("no workload %q; there are %s", l.workload, strings.Join(workloadNames(), ", "))
+	}
+	if l.nodes < 1 || l.pods < 1 || l.signatures < 1 || l.existing < 0 {
+		return fmt.Errorf("nodes, pods and signatures must be at least 1, existing at least 0")
+	}
+	var objects []kruntime.Object
+	for i := range l.nodes {
+		objects = append(objects, node(i))
+	}
+	for i := range l.existing {
+		objects = append(objects, l.pod(i))
+	}
+	w, err := newWorld(objects, nil, int32(l.percentage))
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	runtime.GC()
+	scheduled, each := 0, make([]float64, 0, l.pods)
+	cpu, began := cpuSeconds(), time.Now()
+	for i := range l.pods {
+		start := time.Now()
+		placed, took, err := w.schedule(l.pod(l.existing+i), start)
+		if err != nil {
+			return err
+		}
+		scheduled += placed
+		each = append(each, took.Seconds()*1e6)
+	}
+	elapsed := time.Since(began).Seconds()
+	cpu = cpuSeconds() - cpu
+	slices.Sort(each)
+	return json.NewEncoder(out).Encode(map[string]any{
+		"impl": "kube-scheduler " + version() + " (in process)", "workload": l.workload, "nodes": l.nodes, "existing": l.existing, "pods": l.pods,
+		"signatures": l.signatures, "pct": l.percentage, "scheduled": scheduled, "pods_per_s": float64(l.pods) / elapsed,
+		"cpu_us_per_pod": cpu * 1e6 / float64(l.pods), "p50_us": each[len(each)/2], "p99_us": each[len(each)*99/100],
+	})
+}
+
+// schedule has upstream's own function decide on the pod, and counts it where it goes. The time is that of the decision alone.
+func (w *world) schedule(pod *v1.Pod, start time.Time) (placed int, took time.Duration, err error) {
+	if err := w.sched.Cache.UpdateSnapshot(w.log, w.snapshot); err != nil {
+		return 0, 0, err
+	}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return 0, 0, err
+	}
+	queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: w.fallback.SignPod(w.ctx, pod)}
+	result, err := w.sched.SchedulePod(w.ctx, w.fallback, framework.NewCycleState(), queued)
+	took = time.Since(start)
+	if err != nil {
+		return 0, took, nil // no node for it is an answer too
+	}
+	assumed := pod.DeepCopy()
+	assumed.Spec.NodeName = result.SuggestedHost
+	return 1, took, w.sched.Cache.AssumePod(w.log, assumed)
+}
+
+func cpuSeconds() float64 {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return float64(used.Utime.Sec+used.Stime.Sec) + float64(used.Utime.Usec+used.Stime.Usec)/1e6
+}

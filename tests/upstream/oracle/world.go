@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// world is one cluster and upstream's scheduler, whose loop does not run: it is asked step by step.
+type world struct {
+	ctx      context.Context
+	close    context.CancelFunc
+	log      klog.Logger
+	sched    *scheduler.Scheduler
+	snapshot *internalcache.Snapshot
+	fallback framework.Framework
+
+	lock    sync.Mutex
+	victims []string
+}
+
+func newWorld(objects []runtime.Object, cfg *config.KubeSchedulerConfiguration, percentage int32) (*world, error) {
+	w := &world{log: logr.Discard()}
+	w.ctx, w.close = context.WithCancel(klog.NewContext(context.Background(), w.log))
+	client := w.client()
+	factory := newStillFactory(client)
+	options := []scheduler.Option{scheduler.WithPercentageOfNodesToScore(&percentage)}
+	first := v1.DefaultSchedulerName
+	if cfg != nil {
+		options = append(options, scheduler.WithProfiles(cfg.Profiles...))
+		first = cfg.Profiles[0].SchedulerName
+	}
+	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
+	sched, err := scheduler.New(w.ctx, client, factory, nil, recorder, options...)
+	if err == nil {
+		err = factory.fill(objects)
+	}
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	w.sched = sched
+	w.fallback = sched.Profiles[first]
+	if profile := sched.Profiles[v1.DefaultSchedulerName]; profile != nil {
+		w.fallback = profile
+	}
+	w.snapshot = w.fallback.SnapshotSharedLister().(*internalcache.Snapshot)
+	return w, nil
+}
+
+// client takes every write, does nothing, and notes whom preemption deletes. Reads do not come here: informers are full.
+func (w *world) client() *fake.Clientset {
+	client := &fake.Clientset{}
+	client.AddReactor("delete", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		w.lock.Lock()
+		defer w.lock.Unlock()
+		name := action.(ktesting.DeleteAction).GetName()
+		w.victims = append(w.victims, action.GetNamespace()+"/"+name)
+		return true, nil, nil
+	})
+	client.AddReactor("*", "*", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	return client
+}
+
+// takeVictims returns whom preemption has deleted since the last call, sorted.
+func (w *world) takeVictims() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	taken := append([]string{}, w.victims...)
+	w.victims = nil
+	sort.Strings(taken)
+	return taken
+}
+
+// profile is the framework of the pod's scheduler name, else of the default scheduler, else the first.
+func (w *world) profile(pod *v1.Pod) framework.Framework {
+	if profile := w.sched.Profiles[pod.Spec.SchedulerName]; profile != nil {
+		return profile
+	}
+	return w.fallback
+}
+
+// place counts the pod on the node from now on, with what its plugins reserve there.
+func (w *world) place(cycle *cycle, node string) error {
+	pod := cycle.pod.DeepCopy()
+	pod.Spec.NodeName = node
+	if status := cycle.framework.RunReservePluginsReserve(w.ctx, cycle.state, pod, node); !status.IsSuccess() {
+		return fmt.Errorf("reserving %s on %s: %w", cycle.pod.Name, node, status.AsError())
+	}
+	return w.sched.Cache.AssumePod(w.log, pod)
+}
