@@ -96,22 +96,20 @@ impl Scheduler {
 
     fn assigned_pod(&mut self, now: Time, pod: &Arc<PodInfo>, node: crate::intern::Symbol) {
         let known = self.cache.placed(&pod.uid).map(|(old, on, state)| (Arc::clone(old), on, state));
-        if let Some((_, on, PodState::Assumed)) = &known
-            && *on != node
-        {
+        match &known {
+            Some((old, _, PodState::Added)) if old.is_same_to_others(pod) => {
+                self.cache.renew_pod(pod);
+                return;
+            }
             // Somebody bound it elsewhere: the room it was to take is free.
-            self.free(now, &pod.uid);
+            Some((_, on, PodState::Assumed)) if *on != node => self.free(now, &pod.uid),
+            Some(_) | None => {}
         }
         self.cache.place(pod, node, PodState::Added);
         match known {
             Some((old, _, PodState::Added)) => {
-                if old.as_ref() != pod.as_ref() {
-                    for action in pod_actions(&old, pod) {
-                        self.wake(
-                            now,
-                            &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) },
-                        );
-                    }
+                for action in pod_actions(&old, pod) {
+                    self.wake(now, &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) });
                 }
             }
             None | Some((_, _, PodState::Assumed)) => {
