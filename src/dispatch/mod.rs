@@ -33,6 +33,9 @@ use record::Recorder;
 use request::Transport;
 use turns::Turns;
 
+/// How often the same trouble is told.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
 /// How much is carried out at once, and for how long it is waited.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -107,6 +110,7 @@ struct Shared {
     turns: Turns,
     recorder: Arc<Recorder>,
     refused_patches: Throttle,
+    unanswered: Throttle,
     pending: [AtomicUsize; 3],
     ended: Notify,
     keeper: JoinHandle<()>,
@@ -138,7 +142,8 @@ impl Dispatcher {
             metrics,
             turns: Turns::default(),
             recorder,
-            refused_patches: Throttle::new(Duration::from_secs(60)),
+            refused_patches: Throttle::new(TOLD_EVERY),
+            unanswered: Throttle::new(TOLD_EVERY),
             pending: Default::default(),
             ended: Notify::new(),
             keeper,
@@ -214,7 +219,7 @@ impl Dispatcher {
         let uid = Uid::clone(&pod.uid);
         let settled = |uid: Uid, found| Some(Event::Settled { uid, found });
         let work = async move {
-            let found = settle::settle(&shared.transport, &shared.limits, &pod).await;
+            let found = settle::settle(&shared.transport, &shared.limits, &pod, &shared.unanswered).await;
             settled(Uid::clone(&pod.uid), found)
         };
         self.spawn(Lane::Bind, "settle", work, move |_| settled(uid, Found::NoAnswer));

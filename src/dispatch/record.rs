@@ -10,11 +10,11 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::json;
 use supercargo_core::effect::Record;
 
-use super::Limits;
 use super::pause::{Throttle, jittered};
 use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
 use super::series::{Book, FINISH, REFRESH, Write};
 use super::turns::{Turn, Turns};
+use super::{Limits, TOLD_EVERY};
 
 /// As often as upstream tries while the API server cannot be reached.
 const TRIES_MAX: u32 = 12;
@@ -44,7 +44,7 @@ impl Recorder {
             limits,
             book: Mutex::new(Book::new(host)),
             turns: Turns::default(),
-            refusals: Throttle::new(Duration::from_secs(60)),
+            refusals: Throttle::new(TOLD_EVERY),
         }
     }
 

@@ -157,6 +157,7 @@ impl Transport {
             Some(std::io::ErrorKind::ConnectionRefused) => {
                 format!("dial tcp {}: connect: connection refused", self.authority())
             }
+            Some(std::io::ErrorKind::TimedOut) => format!("dial tcp {}: i/o timeout", self.authority()),
             Some(std::io::ErrorKind::ConnectionReset) => "read: connection reset by peer".to_owned(),
             Some(std::io::ErrorKind::UnexpectedEof) => "EOF".to_owned(),
             _ if causes(error)

@@ -6,6 +6,7 @@ use supercargo_core::effect::PodRef;
 use supercargo_core::event::Found;
 
 use super::Limits;
+use super::pause::Throttle;
 use super::request::{Answer, Call, JSON, Transport};
 
 #[derive(Deserialize)]
@@ -27,7 +28,12 @@ struct Spec {
 }
 
 /// Where the API server has `pod`.
-pub(super) async fn settle(transport: &Transport, limits: &Limits, pod: &PodRef) -> Found {
+pub(super) async fn settle(
+    transport: &Transport,
+    limits: &Limits,
+    pod: &PodRef,
+    failures: &Throttle,
+) -> Found {
     let call = Call {
         method: http::Method::GET,
         path: format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name),
@@ -39,11 +45,11 @@ pub(super) async fn settle(transport: &Transport, limits: &Limits, pod: &PodRef)
     match transport.send(&call, limits.bind_deadline, limits.patience).await.answer {
         Answer::Done(body) => match serde_json::from_slice(&body) {
             Ok(found) => where_it_is(found, pod),
-            Err(error) => unanswered(pod, &error.to_string()),
+            Err(error) => unanswered(pod, &error.to_string(), failures),
         },
         Answer::Status { code: 404, .. } => Found::Gone,
         Answer::Status { message, .. } | Answer::NotSent(message) | Answer::Lost(message) => {
-            unanswered(pod, &message)
+            unanswered(pod, &message, failures)
         }
     }
 }
@@ -58,11 +64,13 @@ fn where_it_is(found: Pod, asked: &PodRef) -> Found {
     }
 }
 
-fn unanswered(pod: &PodRef, why: &str) -> Found {
-    tracing::warn!(
-        pod = %format_args!("{}/{}", pod.namespace, pod.name),
-        %why,
-        "cannot learn what became of a binding whose answer was lost; its node stays reserved, and it is asked again"
-    );
+fn unanswered(pod: &PodRef, why: &str, failures: &Throttle) -> Found {
+    if let Some(withheld) = failures.admit() {
+        let pod = format_args!("{}/{}", pod.namespace, pod.name).to_string();
+        tracing::warn!(
+            %pod, %why, withheld,
+            "cannot learn what became of a binding whose answer was lost; its room stays reserved, and it is asked again"
+        );
+    }
     Found::NoAnswer
 }

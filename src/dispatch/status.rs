@@ -19,6 +19,9 @@ const TRIES_MAX: u32 = 4;
 /// Upstream's first pause; each is five times the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
+/// How long to obey a server that asks to come back later. Short, since the pod's binding may wait behind this.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Writes `patch` when its turn has come.
 pub(super) async fn write(
     transport: &Transport,
@@ -34,7 +37,7 @@ pub(super) async fn write(
         if turn.is_overtaken() {
             return;
         }
-        let answer = transport.send(&call, limits.deadline, limits.patience).await.answer;
+        let answer = transport.send(&call, limits.deadline, PATIENCE).await.answer;
         if matches!(answer, Answer::Done(_)) {
             return;
         }

@@ -137,3 +137,77 @@ fn extension_point(point: Point) -> ExtensionPoint {
 fn status_code(name: &str) -> StatusCode {
     StatusCode::ALL.iter().copied().find(|code| code.as_str() == name).unwrap_or(StatusCode::Error)
 }
+
+#[cfg(test)]
+mod tests {
+    use supercargo_core::effect::PodRef;
+
+    use super::*;
+    use crate::metrics::Exposition;
+
+    fn report(outcome: Outcome) -> Report {
+        Report {
+            pod: PodRef { namespace: "default".to_owned(), name: "a".to_owned(), uid: "u1".into() },
+            profile: "supercargo".to_owned(),
+            attempt: 2,
+            first_queued: Time::from_secs(10),
+            began: Time::from_secs(12),
+            rescued_by_flush: true,
+            outcome,
+        }
+    }
+
+    fn node() -> String {
+        "n1".to_owned()
+    }
+
+    async fn counted(outcomes: impl IntoIterator<Item = Outcome>) -> String {
+        let metrics = Arc::new(Metrics::new());
+        let mut accounts = Accounts::new(Arc::clone(&metrics), ["supercargo"]);
+        for outcome in outcomes {
+            accounts.probe().enter(Point::Filter);
+            accounts.probe().leave(Point::Filter, "Success");
+            accounts.report(Time::from_secs(15), &report(outcome), Duration::from_millis(1));
+        }
+        Exposition::new(metrics).render().await
+    }
+
+    fn shows(text: &str, line: &str) {
+        assert!(text.lines().any(|shown| shown == line), "{line} is not among\n{text}");
+    }
+
+    #[tokio::test]
+    async fn a_pod_counts_as_scheduled_when_it_is_bound_and_its_time_includes_the_binding() {
+        let placed = Outcome::Placed { node: node(), nodes: 3, feasible: 2 };
+        let text = counted([placed.clone()]).await;
+        shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"scheduled\"} 0");
+        let text = counted([placed, Outcome::Bound { node: node() }]).await;
+        shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"scheduled\"} 1");
+        let labels = "profile=\"supercargo\",result=\"scheduled\"";
+        shows(&text, &format!("scheduler_scheduling_attempt_duration_seconds_sum{{{labels}}} 3"));
+        shows(&text, "scheduler_scheduling_algorithm_duration_seconds_count 1");
+        shows(&text, "scheduler_pod_scheduling_attempts_sum 2");
+        shows(&text, "scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=\"2\"} 5");
+    }
+
+    #[tokio::test]
+    async fn a_failed_binding_counts_as_an_error_and_a_pod_that_fits_nowhere_as_unschedulable() {
+        let message = || "no".to_owned();
+        let text = counted([
+            Outcome::BindFailed { message: message() },
+            Outcome::Error { message: message() },
+            Outcome::Unschedulable { message: message(), rejectors: vec![] },
+            Outcome::Skipped,
+        ])
+        .await;
+        shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"error\"} 2");
+        shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"unschedulable\"} 1");
+    }
+
+    #[tokio::test]
+    async fn the_points_of_a_decision_are_timed_for_the_profile_that_made_it() {
+        let text = counted([Outcome::Skipped, Outcome::Skipped]).await;
+        let labels = "extension_point=\"Filter\",profile=\"supercargo\",status=\"Success\"";
+        shows(&text, &format!("scheduler_framework_extension_point_duration_seconds_count{{{labels}}} 2"));
+    }
+}
