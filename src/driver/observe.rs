@@ -119,19 +119,16 @@ impl Probe for Stopwatch {
 
     fn leave(&mut self, point: Point, status: &'static str) {
         let Some(began) = self.running.take() else { return };
+        let Some(point) = extension_point(point) else { return };
         if self.laps.len() < LAPS_MAX {
-            self.laps.push((extension_point(point), status_code(status), began.elapsed()));
+            self.laps.push((point, status_code(status), began.elapsed()));
         }
     }
 }
 
-fn extension_point(point: Point) -> ExtensionPoint {
-    match point {
-        Point::PreFilter => ExtensionPoint::PreFilter,
-        Point::Filter => ExtensionPoint::Filter,
-        Point::PreScore => ExtensionPoint::PreScore,
-        Point::Score => ExtensionPoint::Score,
-    }
+/// The engine names its points as upstream's metrics do.
+fn extension_point(point: Point) -> Option<ExtensionPoint> {
+    ExtensionPoint::ALL.iter().copied().find(|known| known.as_str() == point.as_str())
 }
 
 fn status_code(name: &str) -> StatusCode {
@@ -191,17 +188,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_binding_counts_as_an_error_and_a_pod_that_fits_nowhere_as_unschedulable() {
+    async fn a_failed_binding_counts_as_an_error_and_a_pod_that_is_skipped_not_at_all() {
         let message = || "no".to_owned();
         let text = counted([
             Outcome::BindFailed { message: message() },
             Outcome::Error { message: message() },
-            Outcome::Unschedulable { message: message(), rejectors: vec![] },
             Outcome::Skipped,
         ])
         .await;
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"error\"} 2");
-        shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"unschedulable\"} 1");
+        shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"unschedulable\"} 0");
+    }
+
+    #[test]
+    fn every_point_of_the_engine_has_its_series() {
+        for point in [Point::PreFilter, Point::Filter, Point::PreScore, Point::Score] {
+            assert!(extension_point(point).is_some(), "{point:?}");
+        }
     }
 
     #[tokio::test]
