@@ -6,6 +6,7 @@
 use super::Scheduler;
 use super::failure::Failure;
 use super::outbox::Outgoing;
+use super::wake::pod_actions;
 use crate::cache::PodState;
 use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found};
@@ -229,11 +230,7 @@ impl Scheduler {
 
     /// The pod changed while its binding is on its way; it has no node yet as far as the watch knows.
     pub(super) fn binding_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
-        if let Some((old, node, PodState::Assumed)) = self.cache.placed(&pod.uid)
-            && !old.is_same_to_others(pod)
-        {
-            self.cache.place(pod, node, PodState::Assumed);
-        }
+        self.assumed_updated(now, pod);
         let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
         let deleted_now = pod.deleting && !binding.queued.pod.deleting;
         binding.queued.pod = Arc::clone(pod);
@@ -241,6 +238,19 @@ impl Scheduler {
             // The API server binds no pod that is being deleted, and had not bound it before: its room is free.
             binding.abandoned = true;
             self.free(now, &pod.uid);
+        }
+    }
+
+    /// A pod that is assumed counts as it is now, and may matter less to others than before.
+    fn assumed_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
+        let Some((old, node, PodState::Assumed)) = self.cache.placed(&pod.uid) else { return };
+        if old.is_same_to_others(pod) {
+            return;
+        }
+        let old = Arc::clone(old);
+        self.cache.place(pod, node, PodState::Assumed);
+        for action in pod_actions(&old, pod) {
+            self.wake(now, &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) });
         }
     }
 

@@ -209,6 +209,20 @@ fn the_last_peer_that_goes_wakes_a_pod_that_may_be_the_first_of_its_kind() {
     assert!(!stranger.by_deleted("p on=a label:app=web"));
 }
 
+/// Upstream counts no pod that is being deleted either, and lets the waiting one wait until it is gone.
+#[test]
+fn a_pod_that_begins_to_be_deleted_wakes_a_spread_pod_that_counted_it() {
+    let mut x = spread("x spread=zone/1/DoNotSchedule/app=web");
+    assert!(x.by_pod(PodAction::Update, "p on=a label:app=web", "p on=a label:app=web deleting"));
+    assert!(!x.by_pod(PodAction::Update, "p on=a label:app=web deleting", "p on=a label:app=web deleting"));
+    assert!(!x.by_pod(PodAction::Update, "p on=a label:app=db", "p on=a label:app=db deleting"));
+    assert!(!x.by_pod(
+        PodAction::Update,
+        "p on=a ns=other label:app=web",
+        "p on=a ns=other label:app=web deleting"
+    ));
+}
+
 /// Upstream lets a pod wait until the pods of a node that is gone are collected.
 #[test]
 fn a_node_that_goes_wakes_a_pod_whose_foes_or_peers_it_may_have_had() {

@@ -1,7 +1,8 @@
 //! Which events may cure a pod that a hard constraint rejected.
 //!
-//! Upstream's `podtopologyspread/plugin.go#isSchedulableAfter*`, and one case more: a node that the inclusion policies
-//! let in or out by another label than a topology key also moves the minimum, and upstream lets the pod wait then.
+//! Upstream's `podtopologyspread/plugin.go#isSchedulableAfter*`, and two cases more, in which upstream lets the pod wait:
+//! a node that the inclusion policies let in or out by another label than a topology key also moves the minimum, and a
+//! pod ceases to count as soon as it begins to be deleted, not only when it is gone.
 
 use super::PodTopologySpread;
 use super::constraints::{Constraint, Inclusion, has_all_keys};
@@ -18,7 +19,7 @@ impl PodTopologySpread {
             Hint::queue_if(constraints.map_or(true, |c| judge(&c)))
         };
         match *event {
-            ClusterEvent::AssignedPod { action, old, new } if concerns(action) => {
+            ClusterEvent::AssignedPod { action, old, new } if concerns(action) || begins_to_go(old, new) => {
                 if old.into_iter().chain(new).any(|other| other.namespace != pod.namespace) {
                     return Hint::Skip;
                 }
@@ -50,7 +51,12 @@ fn concerns(action: PodAction) -> bool {
     )
 }
 
-/// Whether a pod that came or went matches a constraint, or one that changed begins or ceases to.
+/// Whether a pod that was not being deleted is now.
+fn begins_to_go(old: Option<&PodInfo>, new: Option<&PodInfo>) -> bool {
+    old.is_some_and(|pod| !pod.deleting) && new.is_some_and(|pod| pod.deleting)
+}
+
+/// Whether a pod that came or went matches a constraint, or one that changed begins or ceases to count.
 fn after_pod(
     constraints: &[Constraint],
     snapshot: Snapshot<'_>,
@@ -60,7 +66,8 @@ fn after_pod(
     let tables = snapshot.tables();
     constraints.iter().any(|constraint| {
         let matches = |pod: &PodInfo| constraint.selector.matches(tables, tables.labels(pod.labels));
-        old.is_some_and(matches) != new.is_some_and(matches)
+        let (was, is) = (old.is_some_and(matches), new.is_some_and(matches));
+        was != is || was && begins_to_go(old, new)
     })
 }
 
