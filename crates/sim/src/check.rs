@@ -56,7 +56,9 @@ impl Sim {
             return Err(broken("one binding of a pod is in flight, to the node decided", detail));
         }
         let other = |r: &&Request| r.life == self.process.life && r.uid == uid && r.node != node;
-        if let Some(request) = self.in_air.values().find(other) {
+        // Of a pod that is gone nothing can be carried out; a slow watch may still speak of it.
+        let exists = self.server.pods.contains_key(uid);
+        if let Some(request) = self.in_air.values().find(other).filter(|_| exists) {
             let detail = format!("{uid} is sent to {node} while {} may still get it", request.node);
             return Err(broken("no second target while the first binding is unknown", detail));
         }
@@ -191,11 +193,18 @@ impl Sim {
         }
     }
 
-    /// Asks about a bound pod in the world of the server's truth and of what is on its way there.
+    /// Asks about a bound pod in the world of the server's truth and of what is on its way there, without the pods
+    /// decided about later: they have to bear with this one, not the other way round.
     fn in_truth<T>(&mut self, uid: &str, ask: impl FnOnce(&World<'_>, &PodInfo, Symbol) -> T) -> T {
         let pods: Vec<_> = self.server.pods.values().cloned().collect();
+        let number = |sim: &Self, uid: &str| sim.process.numbers.get(uid).copied();
+        let own = number(self, uid).expect("a pod that was bound was decided about");
         let mut placed: Vec<(Arc<PodInfo>, String)> = Vec::new();
         for pod in &pods {
+            let life = pod.bound_by.is_none_or(|life| life == self.process.life);
+            if life && number(self, &pod.uid).is_some_and(|number| number > own) {
+                continue;
+            }
             let released = || self.process.decided.get(&pod.uid).filter(|d| d.released.is_some());
             let on_the_way = || released().map(|decided| &decided.node);
             if let Some(node) = pod.node.as_ref().or_else(on_the_way).cloned() {
@@ -253,7 +262,8 @@ impl Sim {
 
     fn check_bounds(&self) -> Result<(), Broken> {
         let [bind, status, record] = self.process.scheduler.stats().outgoing;
-        if bind > 2 * self.scale.bind_credits + 1 || status > self.process.pods.len() || record > 1_000 {
+        // A pod has one entry in the lane of bindings at most, and may leave one behind when it goes.
+        if bind as u64 > 2 * self.scale.pods || status > self.process.pods.len() || record > 1_000 {
             let detail = format!("{bind} bindings, {status} patches, {record} records wait");
             return Err(broken("the outbox has bounds", detail));
         }

@@ -94,7 +94,7 @@ impl Sim {
         self.in_air.remove(&request.id);
         let is_current = request.life == self.process.life;
         let result = if request.fate == Fate::Forbidden {
-            Err(format!("pods \"{}\" is forbidden: not now", request.uid))
+            self.server.refuse(&request.uid)
         } else {
             let by = if is_current { By::Scheduler } else { By::World };
             self.server.bind(&request.uid, &request.node, by, Some(request.life))
@@ -242,9 +242,11 @@ impl Sim {
         let decided = Decided {
             node: node.to_owned(),
             on: self.stamp_if_known(None),
+            number: self.placed,
             released: None,
             in_flight: false,
         };
+        self.process.numbers.insert(uid.to_owned(), decided.number);
         self.process.decided.insert(uid.to_owned(), decided);
     }
 }

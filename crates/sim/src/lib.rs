@@ -75,13 +75,19 @@ pub struct Failure {
     pub tail: Vec<String>,
 }
 
+impl Failure {
+    /// Which invariant broke and how, without the log.
+    pub fn verdict(&self) -> String {
+        format!("broken at step {} of seed {}: {}\n  {}", self.step, self.seed, self.invariant, self.detail)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in &self.tail {
             writeln!(f, "{line}")?;
         }
-        writeln!(f, "broken at step {} of seed {}: {}", self.step, self.seed, self.invariant)?;
-        write!(f, "  {}", self.detail)
+        f.write_str(&self.verdict())
     }
 }
 

@@ -78,7 +78,12 @@ fn main() -> ExitCode {
                 done.log_hash
             )),
             Err(failure) => {
-                say(&failure);
+                // Who reads all lines has read the last ones.
+                if args.verbose {
+                    say(failure.verdict());
+                } else {
+                    say(&failure);
+                }
                 say(format_args!(
                     "again: cargo run --release -p supercargo-sim -- --seed {seed} --steps {} -v",
                     args.steps

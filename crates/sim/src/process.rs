@@ -17,6 +17,8 @@ use supercargo_core::time::Time;
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
     pub(crate) node: String,
+    /// Numbers the decisions.
+    pub(crate) number: u64,
     /// What it was built on, if that was up to date.
     pub(crate) on: Option<Stamp>,
     /// The node's stamp when the binding left first, if that was up to date; `None` before it left.
@@ -42,6 +44,8 @@ pub(crate) struct Process {
     pub(crate) nodes: BTreeMap<String, Arc<Node>>,
     pub(crate) decided: BTreeMap<String, Decided>,
     pub(crate) told: BTreeMap<String, Told>,
+    /// The numbers of the last decisions about pods.
+    pub(crate) numbers: BTreeMap<String, u64>,
     /// Pods that no watch has told the end of, and an answer has.
     pub(crate) known_gone: BTreeSet<String>,
     /// Credits granted and not used up, in the order of `Lane::ALL`.
@@ -65,6 +69,7 @@ impl Process {
             nodes: BTreeMap::new(),
             decided: BTreeMap::new(),
             told: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             known_gone: BTreeSet::new(),
             credits: [0; 3],
             wake: None,
@@ -166,6 +171,7 @@ impl Process {
         self.pods.remove(uid);
         self.decided.remove(uid);
         self.told.remove(uid);
+        self.numbers.remove(uid);
         self.known_gone.remove(uid);
         self.converted.remove(uid);
     }

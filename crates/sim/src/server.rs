@@ -39,6 +39,8 @@ pub(crate) struct Stamp {
     pub(crate) pods: u64,
     pub(crate) nodes: u64,
     pub(crate) namespaces: u64,
+    /// How many bindings were refused for no reason: decisions that were built on one of them stand on nothing.
+    pub(crate) refusals: u64,
 }
 
 #[derive(Default)]
@@ -148,6 +150,12 @@ impl Server {
         self.whole.namespaces = self.version;
         self.namespaces.insert(name, team);
         self.news.push((Kind::Namespace, Change::Namespace(name, team), self.version));
+    }
+
+    /// Refuses a Binding for no reason that the objects give.
+    pub(crate) fn refuse(&mut self, uid: &str) -> Result<(), String> {
+        self.whole.refusals += 1;
+        Err(format!("pods \"{uid}\" is forbidden: not now"))
     }
 
     /// POST of a Binding. Whether the node exists is not asked, as a real API server does not ask it.

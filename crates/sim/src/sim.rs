@@ -65,10 +65,10 @@ impl Sim {
         let mut draw = Draw::new(seed);
         let now = Time::from_nanos(100_200_000_000);
         let scale = Scale {
-            nodes: draw.pick(&[1, 3, 6, 12]),
+            nodes: draw.pick(&[1, 3, 6, 6, 12]),
             pods: draw.pick(&[4, 12, 30, 60]),
             bind_credits: draw.pick(&[1, 2, 8, 64]),
-            pace: draw.pick(&[Duration::from_millis(200), Duration::from_secs(2), Duration::from_secs(10)]),
+            pace: draw.pick(&[Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(10)]),
         };
         let mut sim = Self {
             now,
@@ -343,7 +343,7 @@ fn tell_outcome(outcome: &Outcome) -> String {
         Outcome::Placed { node, nodes, feasible } => {
             format!("placed on {node}, {feasible} of {nodes} feasible")
         }
-        Outcome::Unschedulable { message, rejectors } => format!("unschedulable {rejectors:?}: {message}"),
+        Outcome::Unschedulable { message, rejectors, .. } => format!("unschedulable {rejectors:?}: {message}"),
         Outcome::Error { message } => format!("error: {message}"),
         Outcome::Skipped => "skipped".to_owned(),
         Outcome::Bound { node } => format!("bound to {node}"),

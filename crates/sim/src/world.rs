@@ -39,8 +39,8 @@ enum Act {
 const ACTS: [(u64, Act); 16] = [
     (40, Act::CreatePod),
     (4, Act::CreateForeignPod),
-    (14, Act::DeletePod),
-    (8, Act::FinishPod),
+    (10, Act::DeletePod),
+    (20, Act::FinishPod),
     (2, Act::StealPod),
     (6, Act::ReleaseGate),
     (3, Act::RelabelPod),
@@ -63,7 +63,7 @@ impl Sim {
             self.server.put_namespace(name, team);
         }
         self.server.services = vec![APPS[0]];
-        for _ in 0..self.draw.below(self.scale.nodes + 1) {
+        for _ in 0..self.draw.between(self.scale.nodes / 2, self.scale.nodes) {
             self.create_node();
         }
     }
@@ -105,7 +105,10 @@ impl Sim {
             Act::DeleteNode => self.delete_node(),
             Act::ResizeNode => self.resize_node(),
             Act::TaintNode => self.taint_node(),
-            Act::Cordon => self.change_node("cordoned or uncordoned", |n| n.cordoned = !n.cordoned),
+            Act::Cordon => {
+                let cordoned = self.draw.percent(30);
+                self.change_node("cordoned or uncordoned", |n| n.cordoned = cordoned);
+            }
             Act::MoveNode => {
                 let zone = self.draw_zone();
                 self.change_node("moved to another zone", |n| n.zone = zone);
@@ -292,10 +295,10 @@ impl Sim {
             } else {
                 Vec::new()
             },
-            cpu_milli: draw.pick(&[1_000, 2_000, 4_000, 8_000]),
-            memory: draw.pick(&[2, 4, 16]) * GIB,
-            gpus: draw.pick(&[0, 0, 2]),
-            pods: draw.pick(&[2, 5, 20]),
+            cpu_milli: draw.pick(&[1_000, 4_000, 8_000, 16_000]),
+            memory: draw.pick(&[2, 16, 64]) * GIB,
+            gpus: draw.pick(&[0, 2, 4]),
+            pods: draw.pick(&[3, 10, 20]),
             images: if draw.percent(50) { vec![draw.pick(&APPS)] } else { Vec::new() },
         };
         let (cpu, pods) = (node.cpu_milli, node.pods);
@@ -334,7 +337,7 @@ impl Sim {
     }
 
     fn resize_node(&mut self) {
-        let (cpu, pods) = (self.draw.pick(&[500, 2_000, 4_000, 8_000]), self.draw.pick(&[1, 4, 20]));
+        let (cpu, pods) = (self.draw.pick(&[500, 4_000, 8_000, 16_000]), self.draw.pick(&[1, 8, 20]));
         self.change_node("resized", |node| {
             node.cpu_milli = cpu;
             node.pods = pods;
@@ -345,10 +348,10 @@ impl Sim {
         let key = self.draw.pick(&TAINTS);
         let effects = [TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::NoExecute];
         let effect = self.draw.pick(&effects);
+        let tainted = self.draw.percent(40);
         self.change_node("tainted or untainted", |node| {
-            let before = node.taints.len();
             node.taints.retain(|(k, _)| *k != key);
-            if node.taints.len() == before {
+            if tainted {
                 node.taints.push((key, effect));
             }
         });
