@@ -157,7 +157,8 @@ impl Sim {
             let detail = format!("{uid} is on {node} by our own hand");
             return Err(broken("a binding said to have failed was not carried out", detail));
         }
-        match self.in_air.values().find(|r| r.life == life && r.uid == uid) {
+        let exists = self.server.pods.contains_key(uid);
+        match self.in_air.values().find(|r| exists && r.life == life && r.uid == uid) {
             Some(request) => {
                 let detail = format!("{uid} may still get to {}", request.node);
                 Err(broken("a binding is given up only when it cannot be carried out any more", detail))

@@ -343,7 +343,9 @@ fn tell_outcome(outcome: &Outcome) -> String {
         Outcome::Placed { node, nodes, feasible } => {
             format!("placed on {node}, {feasible} of {nodes} feasible")
         }
-        Outcome::Unschedulable { message, rejectors, .. } => format!("unschedulable {rejectors:?}: {message}"),
+        Outcome::Unschedulable { message, rejectors, .. } => {
+            format!("unschedulable {rejectors:?}: {message}")
+        }
         Outcome::Error { message } => format!("error: {message}"),
         Outcome::Skipped => "skipped".to_owned(),
         Outcome::Bound { node } => format!("bound to {node}"),

@@ -113,6 +113,8 @@ impl Scheduler {
                 }
             }
             None | Some((_, _, PodState::Assumed)) => {
+                // A list may show at once that it was bound and that it has shrunk since.
+                let meanwhile = known.filter(|(_, on, _)| *on == node);
                 self.queue.remove(&pod.uid);
                 self.cache.forget_nomination(&pod.uid);
                 self.sent_conditions.remove(&pod.uid);
@@ -120,6 +122,13 @@ impl Scheduler {
                 self.binding_confirmed(pod, node);
                 let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(pod) };
                 self.wake(now, &event);
+                if let Some((old, _, _)) = meanwhile {
+                    let particular = |action: &PodAction| *action != PodAction::Update;
+                    for action in pod_actions(&old, pod).into_iter().filter(particular) {
+                        let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
+                        self.wake(now, &event);
+                    }
+                }
             }
         }
     }
