@@ -3,10 +3,12 @@
 
 use anyhow::{Result, ensure};
 
+use crate::support::objects::service_account_token;
 use crate::support::steps::runner::Runner;
 use crate::support::steps::{Claim, Example, Expectation, Step, View};
-use crate::support::supercargo::{self, Setup};
+use crate::support::supercargo::{self, Setup, Supercargo};
 use crate::support::{Component, ControlPlane};
+use crate::world::sample;
 
 /// The texts of the examples count all nodes, so they have a control plane with the four nodes and no others.
 #[tokio::test]
@@ -27,8 +29,36 @@ async fn every_example_comes_out_as_its_steps_say() -> Result<()> {
         }
     }
     ensure!(failures.is_empty(), "{}\n{}", failures.join("\n"), supercargo.log_tail());
+    check_metrics(&plane, &supercargo).await?;
     supercargo.check()?;
     supercargo.check_rights()
+}
+
+/// Everything was counted, nothing went wrong on our side, and nothing is left.
+async fn check_metrics(plane: &ControlPlane, supercargo: &Supercargo) -> Result<()> {
+    let (admin, client) = (plane.admin(), plane.client().await?);
+    admin.kubectl(&["create", "serviceaccount", "reader"]).await?;
+    let (role, subject) = ("--clusterrole=supercargo-metrics-reader", "--serviceaccount=default:reader");
+    admin.kubectl(&["create", "clusterrolebinding", "reader", role, subject]).await?;
+    let token = service_account_token(&client, "default", "reader").await?;
+    let (status, scrape) = supercargo.get("/metrics", Some(&token)).await?;
+    assert_eq!(status, 200, "{scrape}");
+    let attempts = |result: &str| {
+        sample(
+            &scrape,
+            &format!("scheduler_schedule_attempts_total{{profile=\"supercargo\",result=\"{result}\"}}"),
+        )
+    };
+    assert_eq!(attempts("error").unwrap_or_default(), 0.0);
+    ensure!(attempts("unschedulable") >= Some(7.0), "each example that waits was tried: {scrape}");
+    let placed = attempts("scheduled");
+    ensure!(placed >= Some(30.0), "the examples place more pods than that: {scrape}");
+    assert_eq!(sample(&scrape, "scheduler_pod_scheduling_attempts_count"), placed);
+    for queue in ["active", "backoff", "gated", "unschedulable"] {
+        let series = format!("scheduler_pending_pods{{queue=\"{queue}\"}}");
+        assert_eq!(sample(&scrape, &series), Some(0.0), "{series}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -85,6 +85,31 @@ async fn when_the_api_server_crashes_under_load_scheduling_resumes_by_itself() -
     .await
 }
 
+/// What was sent and never answered may have been done or not: its place stays taken until that is known.
+#[tokio::test]
+async fn when_the_api_server_hangs_under_load_no_place_is_given_twice() -> Result<()> {
+    let parts = [Component::ControllerManager, Component::Kwok];
+    let plane = ControlPlane::builder().with(parts).start().await?;
+    supercargo::install(&plane).await?;
+    play_on(&plane, "hang", async |world| {
+        let crowd = Crowd::new(world, 300).await?;
+        let creating = crowd.create(world);
+        crowd.placed_at_least(world, 60).await?;
+        plane.pause(Component::ApiServer)?;
+        let lost = ["deadline", "timed out"];
+        wait_for("it to give up waiting for an answer", PATIENCE, || async {
+            let log = world.supercargo.log()?;
+            ensure!(lost.iter().any(|text| log.contains(text)), "nothing is lost so far");
+            Ok(())
+        })
+        .await?;
+        plane.resume(Component::ApiServer)?;
+        creating.await??;
+        crowd.check_in_the_end(world).await
+    })
+    .await
+}
+
 /// A ServiceAccount that is made anew refuses all tokens of the old one.
 #[tokio::test]
 async fn a_new_token_in_the_file_is_taken_up_while_it_runs() -> Result<()> {
