@@ -35,8 +35,8 @@ upstream: ## Build the pinned control plane where it is missing.
 	tests/upstream/build.sh
 
 .PHONY: build
-build: ## Build the program.
-	cargo build --locked --quiet
+build: ## Build the program, with the features its tests use, so that nothing is built twice.
+	cargo build --locked --quiet --bins --examples
 
 .PHONY: release-binary
 release-binary: ## Build the program as it is shipped; the Dockerfile runs the same command.
