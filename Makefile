@@ -9,6 +9,7 @@ TOOLS := $(TARGET)/tools
 CARGO_DENY_VERSION := 0.20.2
 SEED ?= 1
 STEPS ?= 20000
+N ?= 20000
 
 .PHONY: help
 help: ## This list.
@@ -59,8 +60,17 @@ $(TOOLS)/bin/cargo-deny:
 	touch $@
 
 .PHONY: golden
-golden: ## Compare decisions with the recorded answers of the real kube-scheduler.
+golden: oracle ## Ask the real kube-scheduler again about the recorded scenarios, and compare our decisions with its answers.
+	$(TARGET)/upstream/bin/oracle renew tests/golden/*.jsonl
 	cargo test --locked --quiet --test golden -- --nocapture
+
+.PHONY: fuzz-golden
+fuzz-golden: oracle ## Compare decisions on random clusters with the real kube-scheduler's: make fuzz-golden SEED=1 N=20000
+	cargo run --locked --quiet --example fuzz -- --seed $(SEED) --decisions $(N)
+
+.PHONY: oracle
+oracle: ## Build the program that asks the real kube-scheduler.
+	tests/upstream/build.sh oracle
 
 .PHONY: sim
 sim: ## Drive the engine through a made-up cluster with faults: make sim SEED=1 STEPS=20000
@@ -71,7 +81,8 @@ bench: ## Time decisions of the engine in process.
 	cargo bench --locked --bench algorithm
 
 .PHONY: soak
-soak: ## What takes long: many simulated clusters, and the API server tests again and again.
+soak: oracle ## What takes long: many simulated and random clusters, and the API server tests again and again.
+	cargo run --locked --quiet --example fuzz -- --seed $(SEED) --decisions 200000
 	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --seeds 2000 --steps 5000
 	for round in 1 2 3 4 5; do echo "round $$round" >&2; cargo test --locked --quiet --test apiserver; done
 

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"k8s.io/kubernetes/pkg/scheduler"
 )
 
 // panics counts those of upstream's own goroutines, which are caught and would otherwise go unseen.
@@ -115,7 +117,8 @@ func decideAll(scenario *Scenario) (told []Decision, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWorld(c.objects, c.config, 100)
+	// One worker, so that of several errors the first one is told.
+	w, err := newWorld(c.objects, c.config, scheduler.WithParallelism(1))
 	if err != nil {
 		return nil, err
 	}

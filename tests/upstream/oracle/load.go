@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -128,7 +129,8 @@ func (l *load) run(out io.Writer) error {
 	for i := range l.existing {
 		objects = append(objects, l.pod(i))
 	}
-	w, err := newWorld(objects, nil, int32(l.percentage))
+	percentage := int32(l.percentage)
+	w, err := newWorld(objects, nil, scheduler.WithPercentageOfNodesToScore(&percentage))
 	if err != nil {
 		return err
 	}

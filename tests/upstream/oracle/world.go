@@ -32,12 +32,12 @@ type world struct {
 	victims []string
 }
 
-func newWorld(objects []runtime.Object, cfg *config.KubeSchedulerConfiguration, percentage int32) (*world, error) {
+func newWorld(objects []runtime.Object, cfg *config.KubeSchedulerConfiguration, more ...scheduler.Option) (*world, error) {
 	w := &world{log: logr.Discard()}
 	w.ctx, w.close = context.WithCancel(klog.NewContext(context.Background(), w.log))
 	client := w.client()
 	factory := newStillFactory(client)
-	options := []scheduler.Option{scheduler.WithPercentageOfNodesToScore(&percentage)}
+	options := append([]scheduler.Option{}, more...)
 	first := v1.DefaultSchedulerName
 	if cfg != nil {
 		options = append(options, scheduler.WithProfiles(cfg.Profiles...))

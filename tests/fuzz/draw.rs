@@ -1,0 +1,60 @@
+//! Random draws for generated scenarios: a seed and a number give the same scenario on every machine.
+
+/// A generator in the way of SplitMix64. Good enough to vary inputs with; nothing depends on its quality.
+pub(crate) struct Draw(u64);
+
+impl Draw {
+    /// The draws of the scenario with this number in the run with this seed.
+    pub(crate) fn new(seed: u64, number: u64) -> Self {
+        let mut draw = Self(seed ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        draw.next();
+        Self(draw.next() ^ number)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// An even draw from `0..bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        assert!(bound > 0, "a draw needs at least one choice");
+        let bound = u64::try_from(bound).expect("a usize fits");
+        usize::try_from(self.next() % bound).expect("it is below a usize")
+    }
+
+    /// An even draw from `least..=most`.
+    pub(crate) fn between(&mut self, least: usize, most: usize) -> usize {
+        least + self.below(most - least + 1)
+    }
+
+    /// True in so many of a hundred cases.
+    pub(crate) fn percent(&mut self, of_hundred: usize) -> bool {
+        self.below(100) < of_hundred
+    }
+
+    /// One of them.
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
+        choices[self.below(choices.len())]
+    }
+
+    /// One of them, each so likely as its weight says.
+    pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(usize, T)]) -> T {
+        let mut left = self.below(choices.iter().map(|(weight, _)| weight).sum());
+        for &(weight, choice) in choices {
+            if left < weight {
+                return choice;
+            }
+            left -= weight;
+        }
+        unreachable!("the weights add up to more than was drawn")
+    }
+
+    /// So many of what `make` makes.
+    pub(crate) fn list<T>(&mut self, count: usize, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..count).map(|_| make(self)).collect()
+    }
+}

@@ -1,0 +1,138 @@
+//! Scenarios, drawn: small clusters, biased to what is easily got wrong.
+//!
+//! Names, labels, amounts and ports come from small pools, so that things meet: pods that fit exactly, scores that tie, selectors
+//! that match. Objects are what an API server would store or, seldom, what it would refuse; they always decode.
+
+mod affinity;
+mod amounts;
+mod images;
+mod lookups;
+mod nodes;
+mod pods;
+mod selectors;
+mod spread;
+mod taints;
+
+use crate::draw::Draw;
+use serde_json::{Value, json};
+
+/// Label keys that spread and affinity go by.
+const HOST: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
+
+const NAMESPACES: &[&str] = &["default", "team-a", "team-b"];
+
+/// How often, of a hundred, a pod, node or cluster has something.
+#[derive(Clone, Copy, Default)]
+struct Mix {
+    /// More than a request or two: sidecars, overhead, pod-level requests, resizes, extended resources.
+    resources: usize,
+    node_affinity: usize,
+    taints: usize,
+    ports: usize,
+    pod_affinity: usize,
+    spread: usize,
+    /// Services and controllers that own pods.
+    owners: usize,
+    images: usize,
+    /// Pending pods with a nominated node.
+    nominated: usize,
+    /// Running pods that are on their way out, or have ended.
+    leaving: usize,
+    /// Parts that an API server would refuse.
+    odd: usize,
+}
+
+/// A kind of scenario.
+#[derive(Clone, Copy)]
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    mix: Mix,
+}
+
+/// Few of everything, so that a family is not blind to what it is not about.
+const LITTLE: Mix = Mix {
+    resources: 4,
+    node_affinity: 3,
+    taints: 3,
+    ports: 2,
+    pod_affinity: 3,
+    spread: 3,
+    owners: 3,
+    images: 5,
+    nominated: 3,
+    leaving: 3,
+    odd: 1,
+};
+
+/// All families.
+pub(crate) const FAMILIES: &[Family] = &[
+    Family { name: "resources", mix: Mix { resources: 80, nominated: 10, leaving: 8, odd: 4, ..LITTLE } },
+    Family { name: "node-affinity", mix: Mix { node_affinity: 85, odd: 8, ..LITTLE } },
+    Family { name: "taints", mix: Mix { taints: 85, odd: 5, ..LITTLE } },
+    Family { name: "ports", mix: Mix { ports: 80, nominated: 10, odd: 4, ..LITTLE } },
+    Family {
+        name: "pod-affinity",
+        mix: Mix { pod_affinity: 75, nominated: 10, leaving: 8, odd: 5, ..LITTLE },
+    },
+    Family {
+        name: "spread",
+        mix: Mix { spread: 85, taints: 20, node_affinity: 20, nominated: 10, leaving: 15, odd: 5, ..LITTLE },
+    },
+    Family { name: "spread-default", mix: Mix { owners: 80, leaving: 10, odd: 5, spread: 5, ..LITTLE } },
+    Family { name: "images", mix: Mix { images: 95, ..LITTLE } },
+    Family {
+        name: "nominated",
+        mix: Mix { nominated: 90, pod_affinity: 35, spread: 35, ports: 25, resources: 25, ..LITTLE },
+    },
+    Family {
+        name: "mixed",
+        mix: Mix {
+            resources: 35,
+            node_affinity: 30,
+            taints: 30,
+            ports: 20,
+            pod_affinity: 30,
+            spread: 30,
+            owners: 30,
+            images: 40,
+            nominated: 15,
+            leaving: 10,
+            odd: 1,
+        },
+    },
+];
+
+/// The scenario with this number in the run with this seed. Families take turns.
+pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
+    let count = u64::try_from(families.len()).expect("a usize fits");
+    let family = families[usize::try_from(number % count).expect("it is below a usize")];
+    let draw = &mut Draw::new(seed, number);
+    let mix = family.mix;
+    let nodes = draw.weighted(&[(1, 1), (2, 2), (3, 3), (3, 4), (3, 5), (2, 6), (2, 8)]);
+    let mut objects = lookups::namespaces(draw);
+    objects.extend((0..nodes).map(|index| nodes::node(draw, mix, index)));
+    objects.extend(lookups::services_and_controllers(draw, mix));
+    for index in 0..draw.below(21) {
+        objects.push(pods::running(draw, mix, index, nodes));
+    }
+    if draw.percent(mix.nominated) {
+        for index in 0..draw.between(1, 3) {
+            objects.push(pods::nominated(draw, mix, index, nodes));
+        }
+    }
+    let pods: Vec<_> = (0..draw.between(1, 6)).map(|index| pods::incoming(draw, mix, index)).collect();
+    json!({
+        "name": format!("{}-{seed}-{number}", family.name),
+        "kind": family.name,
+        "objects": objects,
+        "pods": pods,
+    })
+}
+
+/// The name of a node; seldom of one that is not there.
+fn node_name(draw: &mut Draw, nodes: usize) -> String {
+    let index = if draw.percent(3) { nodes } else { draw.below(nodes) };
+    format!("n{index}")
+}

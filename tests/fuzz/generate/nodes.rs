@@ -1,0 +1,71 @@
+//! Nodes.
+
+use super::{HOST, Mix, REGION, ZONE, amounts, images, taints};
+use crate::draw::Draw;
+use serde_json::{Map, Value, json};
+
+/// The node with this index.
+pub(super) fn node(draw: &mut Draw, mix: Mix, index: usize) -> Value {
+    let name = format!("n{index}");
+    let mut node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "labels": labels(draw, &name) },
+        "spec": {},
+        "status": { "allocatable": amounts::allocatable(draw, mix) },
+    });
+    if draw.percent(mix.taints) {
+        node["spec"]["taints"] = taints::taints(draw, mix);
+    }
+    if draw.percent(mix.taints / 10 + 1) {
+        node["spec"]["unschedulable"] = true.into();
+    }
+    if draw.percent(mix.images) {
+        node["status"]["images"] = images::listed(draw);
+    }
+    node
+}
+
+fn labels(draw: &mut Draw, name: &str) -> Value {
+    let mut labels = Map::new();
+    let mut set = |key: &str, value: &str| drop(labels.insert(key.to_owned(), value.into()));
+    match draw.below(20) {
+        0 => {}
+        1 => set(HOST, "shared"),
+        _ => set(HOST, name),
+    }
+    match draw.below(20) {
+        0 | 1 => {}
+        2 => set(ZONE, ""),
+        _ => set(ZONE, draw.pick(&["z1", "z2", "z3"])),
+    }
+    if draw.percent(80) {
+        set(REGION, draw.pick(&["r1", "r2"]));
+    }
+    if draw.percent(5) {
+        set("failure-domain.beta.kubernetes.io/zone", draw.pick(&["z1", "z2"]));
+    }
+    if draw.percent(70) {
+        set("disk", draw.pick(&["ssd", "hdd", "nvme"]));
+    }
+    if draw.percent(60) {
+        set("rack", draw.pick(&["k1", "k2", "k3", ""]));
+    }
+    if draw.percent(60) {
+        let numbers = &[
+            "0",
+            "1",
+            "2",
+            "05",
+            "-3",
+            "10",
+            "x",
+            "",
+            "9223372036854775807",
+            "9223372036854775808",
+            "+1",
+            "1.0",
+        ];
+        set("gen", draw.pick(numbers));
+    }
+    labels.into()
+}

@@ -1,0 +1,51 @@
+//! Where our decisions on a scenario differ from the oracle's.
+
+use crate::compare::{Vector, compare_vector};
+use crate::world::World;
+use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A difference.
+pub(crate) struct Mismatch {
+    /// The place in a decision without what differs from scenario to scenario: `rejected/*/plugin`.
+    pub(crate) kind: String,
+    /// Which pod, which place, what was expected and what came.
+    pub(crate) text: String,
+}
+
+/// All differences of an answer of the oracle's. A panic of ours is one.
+pub(crate) fn of(answer: &Value) -> Vec<Mismatch> {
+    let vector: Vector = serde_json::from_value(answer.clone()).expect("an answer is a vector");
+    let compared = catch_unwind(AssertUnwindSafe(|| {
+        let mut texts = Vec::new();
+        compare_vector(&vector, &mut texts);
+        texts
+    }));
+    match compared {
+        Ok(texts) => texts.into_iter().map(|text| Mismatch { kind: kind(&text), text }).collect(),
+        Err(cause) => {
+            let cause = cause.downcast_ref::<String>().map_or("of unknown cause", String::as_str);
+            vec![Mismatch { kind: "panic".to_owned(), text: format!("panic: {cause}") }]
+        }
+    }
+}
+
+fn kind(text: &str) -> String {
+    let place = text.split(": ").next().unwrap_or_default();
+    let steps = place.split(" / ").skip(1).map(|step| match step.strip_prefix('n') {
+        Some(number) if number.parse::<u8>().is_ok() => "*",
+        _ => step,
+    });
+    steps.collect::<Vec<_>>().join("/")
+}
+
+/// What we decide on the pods of a scenario.
+pub(crate) fn ours(scenario: &Value) -> Value {
+    let vector = json!({ "scenario": scenario, "decisions": [] });
+    let vector: Vector = serde_json::from_value(vector).expect("it has a scenario's parts");
+    let decided = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = World::new(&vector.scenario);
+        vector.scenario.pods.iter().map(|pod| world.decide(pod)).collect()
+    }));
+    decided.unwrap_or_else(|_| "a panic".into())
+}
