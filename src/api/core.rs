@@ -3,6 +3,7 @@
 //! Fields are documented upstream; here stands only what decoding adds.
 
 use super::meta::{LabelSelector, ResourceList, SelectorRequirement};
+use super::storage::{AzureDisk, CsiSource, GceDisk, Iscsi, Rbd, VolumeId};
 use super::{Ignored, Received, kinds, nulls};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
@@ -170,10 +171,16 @@ pub struct Volume {
     pub image: Option<ImageVolume>,
     pub persistent_volume_claim: Option<ClaimVolume>,
     pub ephemeral: Option<Ignored>,
-    pub gce_persistent_disk: Option<Ignored>,
-    pub aws_elastic_block_store: Option<Ignored>,
-    pub rbd: Option<Ignored>,
-    pub iscsi: Option<Ignored>,
+    pub csi: Option<CsiSource>,
+    pub gce_persistent_disk: Option<GceDisk>,
+    pub aws_elastic_block_store: Option<VolumeId>,
+    pub rbd: Option<Rbd>,
+    pub iscsi: Option<Iscsi>,
+    pub azure_disk: Option<AzureDisk>,
+    pub cinder: Option<VolumeId>,
+    pub portworx_volume: Option<VolumeId>,
+    pub azure_file: Option<Ignored>,
+    pub vsphere_volume: Option<Ignored>,
 }
 
 /// `PersistentVolumeClaimVolumeSource`.
@@ -396,13 +403,15 @@ pub struct Taint {
 
 /// `NodeStatus`.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct NodeStatus {
     #[serde(deserialize_with = "nulls::or_default")]
     pub allocatable: ResourceList,
     #[serde(deserialize_with = "nulls::list")]
     pub images: Vec<ContainerImage>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub declared_features: Vec<String>,
 }
 
 /// `ContainerImage`.

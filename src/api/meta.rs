@@ -2,11 +2,14 @@
 
 use super::nulls;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::fmt;
 
-/// Metadata as it is read: annotations, managed fields, finalizers and owners that do not control are left behind.
+/// Metadata as it is read: managed fields, finalizers, owners that do not control and annotations that nobody asks for
+/// are left behind.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Metadata {
@@ -18,6 +21,8 @@ pub(super) struct Metadata {
     deletion_timestamp: Option<Time>,
     #[serde(deserialize_with = "nulls::optional_texts")]
     labels: Option<BTreeMap<String, String>>,
+    #[serde(deserialize_with = "known_annotations")]
+    annotations: Option<BTreeMap<String, String>>,
     #[serde(deserialize_with = "nulls::list")]
     owner_references: Vec<Owner>,
 }
@@ -47,6 +52,7 @@ impl From<Metadata> for ObjectMeta {
             generation: read.generation,
             deletion_timestamp: read.deletion_timestamp,
             labels: read.labels,
+            annotations: read.annotations,
             owner_references: controller.map(|owner| {
                 vec![OwnerReference {
                     api_version: owner.api_version,
@@ -59,6 +65,85 @@ impl From<Metadata> for ObjectMeta {
             }),
             ..Self::default()
         }
+    }
+}
+
+/// Annotations that say something of a claim, a volume or a CSINode.
+pub mod annotation {
+    /// Of claims and volumes: the class; stands before the field in the spec.
+    pub const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+    /// Of claims: both sides of the binding are written.
+    pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+    /// Of volumes: the binding was not made by a person.
+    pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+    /// Of claims: the node their volume is made for.
+    pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+    /// Of CSINodes: the in-tree kinds whose volumes are left to their CSI drivers.
+    pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+    /// All annotations that are read.
+    pub(super) const ALL: [&str; 5] =
+        [CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
+}
+
+/// The annotations that are read; the others, which may be large, are passed over. `None` where there is none.
+fn known_annotations<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    struct Known;
+
+    impl<'de> Visitor<'de> for Known {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+
+        fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut known = BTreeMap::new();
+            while let Some(key) = map.next_key::<KnownText>()? {
+                match key.0 {
+                    Some(key) => {
+                        let value: Option<String> = map.next_value()?;
+                        known.insert(key.to_owned(), value.unwrap_or_default());
+                    }
+                    // Upstream refuses what is no text.
+                    None => {
+                        map.next_value::<Option<KnownText>>()?;
+                    }
+                }
+            }
+            Ok(known)
+        }
+    }
+
+    let known = from.deserialize_any(Known)?;
+    Ok((!known.is_empty()).then_some(known))
+}
+
+/// Any text, kept if it is the name of an annotation that is read.
+struct KnownText(Option<&'static str>);
+
+impl<'de> Deserialize<'de> for KnownText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct AnyText;
+
+        impl Visitor<'_> for AnyText {
+            type Value = KnownText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<KnownText, E> {
+                Ok(KnownText(annotation::ALL.into_iter().find(|&known| known == text)))
+            }
+        }
+
+        from.deserialize_str(AnyText)
     }
 }
 

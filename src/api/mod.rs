@@ -11,11 +11,16 @@ mod nulls;
 mod object;
 mod place;
 pub mod policy;
+pub mod storage;
 
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
 pub use object::{FileError, NotRead, Object, read};
 pub use policy::PodDisruptionBudget;
+pub use storage::{
+    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    VolumeAttachment,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use meta::Metadata;
@@ -36,6 +41,8 @@ pub trait Kind: Clone + Debug + Send + Sync + 'static {
     const VERSION: &'static str;
     /// The resource, as it stands in paths.
     const PLURAL: &'static str;
+    /// Whether the object has no `spec`, and what would be in it stands in the object itself.
+    const FLAT: bool;
     /// Whether objects are in namespaces.
     type Scope;
     /// What is read of `spec`.
@@ -45,7 +52,7 @@ pub trait Kind: Clone + Debug + Send + Sync + 'static {
 }
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $group:literal, $version:literal, $kind:literal, $plural:literal, $scope:ident, $spec:ty, $status:ty;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $group:literal, $version:literal, $kind:literal, $plural:literal, $scope:ident $($flat:ident)?, $spec:ty, $status:ty;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub enum $name {}
@@ -55,6 +62,7 @@ macro_rules! kinds {
             const VERSION: &'static str = $version;
             const KIND: &'static str = $kind;
             const PLURAL: &'static str = $plural;
+            const FLAT: bool = kinds!(@flat $($flat)?);
             type Scope = kinds!(@$scope);
             type Spec = $spec;
             type Status = $status;
@@ -62,6 +70,8 @@ macro_rules! kinds {
     )*};
     (@namespaced) => { k8s_openapi::NamespaceResourceScope };
     (@cluster) => { k8s_openapi::ClusterResourceScope };
+    (@flat) => { false };
+    (@flat flat) => { true };
 }
 use kinds;
 
@@ -145,7 +155,14 @@ impl<K: Kind> Received<K> {
     }
 
     fn read(json: &str) -> Self {
-        match serde_json::from_str::<Wire<K::Spec, K::Status>>(json) {
+        let read = if K::FLAT {
+            serde_json::from_str::<Wire<Ignored, Ignored>>(json).and_then(|Wire { metadata, .. }| {
+                Ok(Wire { metadata, spec: serde_json::from_str(json)?, status: K::Status::default() })
+            })
+        } else {
+            serde_json::from_str::<Wire<K::Spec, K::Status>>(json)
+        };
+        match read {
             Ok(Wire { metadata, spec, status }) => {
                 Self { metadata: metadata.into(), content: Ok(Content { spec, status }) }
             }

@@ -1,7 +1,9 @@
 //! Objects whose kind only their own fields tell: from files, records and vectors.
 
 use super::{
-    Namespace, Node, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+    CsiDriver, CsiNode, CsiStorageCapacity, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass,
+    VolumeAttachment,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,6 +27,20 @@ pub enum Object {
     StatefulSet(Box<StatefulSet>),
     /// `policy/v1 PodDisruptionBudget`.
     PodDisruptionBudget(Box<PodDisruptionBudget>),
+    /// `v1 PersistentVolume`.
+    PersistentVolume(Box<PersistentVolume>),
+    /// `v1 PersistentVolumeClaim`.
+    PersistentVolumeClaim(Box<PersistentVolumeClaim>),
+    /// `storage.k8s.io/v1 StorageClass`.
+    StorageClass(Box<StorageClass>),
+    /// `storage.k8s.io/v1 CSINode`.
+    CsiNode(Box<CsiNode>),
+    /// `storage.k8s.io/v1 CSIDriver`.
+    CsiDriver(Box<CsiDriver>),
+    /// `storage.k8s.io/v1 CSIStorageCapacity`.
+    CsiStorageCapacity(Box<CsiStorageCapacity>),
+    /// `storage.k8s.io/v1 VolumeAttachment`.
+    VolumeAttachment(Box<VolumeAttachment>),
 }
 
 /// An object of a kind that is not read.
@@ -67,6 +83,13 @@ impl Object {
             ("apps/v1", "ReplicaSet") => Self::ReplicaSet(decode(value)),
             ("apps/v1", "StatefulSet") => Self::StatefulSet(decode(value)),
             ("policy/v1", "PodDisruptionBudget") => Self::PodDisruptionBudget(decode(value)),
+            ("v1", "PersistentVolume") => Self::PersistentVolume(decode(value)),
+            ("v1", "PersistentVolumeClaim") => Self::PersistentVolumeClaim(decode(value)),
+            ("storage.k8s.io/v1", "StorageClass") => Self::StorageClass(decode(value)),
+            ("storage.k8s.io/v1", "CSINode") => Self::CsiNode(decode(value)),
+            ("storage.k8s.io/v1", "CSIDriver") => Self::CsiDriver(decode(value)),
+            ("storage.k8s.io/v1", "CSIStorageCapacity") => Self::CsiStorageCapacity(decode(value)),
+            ("storage.k8s.io/v1", "VolumeAttachment") => Self::VolumeAttachment(decode(value)),
             _ => return Err(NotRead { name: field(&value["metadata"]["name"]), api_version, kind }),
         })
     }

@@ -5,6 +5,7 @@
 //! upstream's verdict and, where it shows, upstream's words.
 
 mod affinity;
+mod csi_migration;
 pub mod lookups;
 pub mod node;
 pub mod pod;
@@ -13,6 +14,7 @@ mod requests;
 mod selectors;
 mod syntax;
 mod unjudged;
+pub mod volumes;
 
 pub use lookups::namespace;
 pub use node::node;
@@ -24,7 +26,7 @@ use crate::api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use supercargo_core::event::{Event, Kind, ObjectKey};
-use supercargo_core::intern::{LabelSetId, Tables};
+use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, Uid};
 
 /// An object the engine hears of.
@@ -141,6 +143,17 @@ fn uid<K: ApiKind>(object: &Received<K>) -> Uid {
         None | Some("") => format!("{}/{}", object.namespace(), object.name()).into(),
         Some(uid) => uid.into(),
     }
+}
+
+/// The uid of the owner that controls an object.
+fn controller_uid(meta: &ObjectMeta) -> Option<Uid> {
+    let owners = meta.owner_references.iter().flatten();
+    owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str().into()).next()
+}
+
+/// The text's id, unless it is empty, which the API means as absent.
+fn given(tables: &mut Tables, text: &str) -> Option<Symbol> {
+    (!text.is_empty()).then(|| tables.symbol(text))
 }
 
 fn label_set(tables: &mut Tables, meta: &ObjectMeta) -> LabelSetId {

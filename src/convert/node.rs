@@ -21,6 +21,8 @@ pub fn node(tables: &mut Tables, node: &Node) -> Result<NodeInfo, Malformed> {
     let taints = taints.collect();
     let images = content.status.images.iter();
     let named = images.flat_map(|image| image.names.iter().map(|name| (name, image.size_bytes)));
+    let features: Box<[_]> =
+        content.status.declared_features.iter().map(|feature| tables.symbol(feature)).collect();
     Ok(NodeInfo {
         name: tables.symbol(node.name()),
         labels: label_set(tables, &node.metadata),
@@ -29,6 +31,7 @@ pub fn node(tables: &mut Tables, node: &Node) -> Result<NodeInfo, Malformed> {
         allocatable,
         allocatable_pods,
         images: named.map(|(name, size)| (tables.symbol(name), size)).collect(),
+        declared_features: features,
     })
 }
 

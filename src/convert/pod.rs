@@ -2,7 +2,7 @@
 
 use super::affinity::{pod_affinity, required_node_affinity, spread_constraint, toleration};
 use super::selectors::preferred_terms;
-use super::{label_set, requests, uid, unjudged};
+use super::{given, label_set, requests, uid, unjudged, volumes};
 use crate::api::core::{Container, PodCondition, PodSpec};
 use crate::api::{Malformed, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
@@ -51,14 +51,11 @@ pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
         spread: spread.map(|constraint| spread_constraint(tables, constraint, labels)).collect(),
         images: images(tables, spec),
         containers: u32::try_from(spec.init_containers.len() + spec.containers.len()).unwrap_or(u32::MAX),
+        volumes: volumes::of_pod(tables, pod.name(), spec),
+        required_features: required_features(tables, spec),
         unjudged: unjudged::needs(spec),
         scheduled: scheduled(&status.conditions),
     })
-}
-
-/// The text's id, unless it is empty, which the API means as absent.
-fn given(tables: &mut Tables, text: &str) -> Option<Symbol> {
-    (!text.is_empty()).then(|| tables.symbol(text))
 }
 
 /// The owner, if it controls the pod and is of a kind that default spreading asks; group, version and kind must be
@@ -83,6 +80,21 @@ fn host_ports(tables: &mut Tables, spec: &PodSpec) -> Box<[HostPort]> {
         port: port.host_port,
     });
     ports.collect()
+}
+
+/// The features of the kubelet that a spec presumes (`component-helpers/nodedeclaredfeatures/features`, those with a say in
+/// scheduling).
+fn required_features(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
+    let mut containers = spec.containers.iter().chain(&spec.init_containers);
+    let restarts_all = containers.any(|container| {
+        container.restart_policy_rules.iter().any(|rule| rule.action == "RestartAllContainers")
+    });
+    let maps_users_of_the_host = spec.host_network && spec.host_users == Some(false);
+    let features = [
+        (restarts_all, "RestartAllContainersOnContainerExits"),
+        (maps_users_of_the_host, "UserNamespacesHostNetworkSupport"),
+    ];
+    features.iter().filter(|(is_required, _)| *is_required).map(|(_, name)| tables.symbol(name)).collect()
 }
 
 /// Images of containers, init containers and image volumes, repeated as they are.

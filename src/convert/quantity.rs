@@ -99,6 +99,18 @@ impl Quantity {
         self.at_scale(-3)
     }
 
+    /// In billionths, of which no quantity has parts; at the end of the range where it does not fit.
+    pub fn nano_value(self) -> i128 {
+        let (unscaled, scale) = self.decimal();
+        let places = i64::from(NANO) - i64::from(scale);
+        if places >= 0 {
+            shift(unscaled, places)
+        } else {
+            let divisor = u32::try_from(-places).ok().and_then(|places| 10_i128.checked_pow(places));
+            divisor.map_or(0, |divisor| unscaled / divisor)
+        }
+    }
+
     /// As [`Self::value`] where that fits, and the end of the range where upstream's wraps around or becomes 0: a request
     /// too large to count must not count as none, or as room.
     pub fn clamped_value(self) -> i64 {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{Parsed, PreferredNodeTerm};
 use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
+use supercargo_core::volume::VolumeNodeAffinity;
 
 const NODE_NAME_FIELD: &str = "metadata.name";
 
@@ -171,8 +172,34 @@ pub(super) fn preferred_terms(
     if errors.is_empty() { Ok(parsed.into()) } else { Err(syntax::aggregate(&errors)) }
 }
 
+/// The terms of a volume's required node affinity. Upstream judges them for a node without its name, to which demands on
+/// fields do not apply; a malformed term matches no node.
+pub(super) fn volume_terms(tables: &mut Tables, terms: &[ApiTerm]) -> VolumeNodeAffinity {
+    let parsed = terms.iter().filter_map(|term| parse(tables, term, "").ok().flatten());
+    VolumeNodeAffinity { terms: parsed.map(|term| term.labels.into()).collect() }
+}
+
+/// The requirement that a label has one of these values, if that can be said of a label.
+pub(super) fn one_of(tables: &mut Tables, key: &str, values: &[String]) -> Option<Requirement> {
+    requirement(tables, key, "In", Some(values), "").ok()
+}
+
 /// What a term demands; `None` for an empty one, and for one whose demands no node can ever fulfil.
 fn demands(tables: &mut Tables, term: &ApiTerm, path: &str) -> Result<Option<TermDemands>, Vec<String>> {
+    let parsed = parse(tables, term, path)?.filter(|term| !term.impossible);
+    Ok(parsed.map(|term| TermDemands { labels: term.labels.into(), names: term.names.into() }))
+}
+
+/// A node selector term, parsed.
+struct Term {
+    labels: Vec<Requirement>,
+    names: Vec<(Symbol, bool)>,
+    /// Whether it demands of another field than the name what no node has.
+    impossible: bool,
+}
+
+/// Reads a term; `None` for an empty one.
+fn parse(tables: &mut Tables, term: &ApiTerm, path: &str) -> Result<Option<Term>, Vec<String>> {
     if term.match_expressions.is_empty() && term.match_fields.is_empty() {
         return Ok(None);
     }
@@ -204,7 +231,7 @@ fn demands(tables: &mut Tables, term: &ApiTerm, path: &str) -> Result<Option<Ter
     if !errors.is_empty() {
         return Err(errors);
     }
-    Ok((!impossible).then(|| TermDemands { labels: labels.into(), names: names.into() }))
+    Ok(Some(Term { labels, names, impossible }))
 }
 
 /// The one value of a field requirement, and whether the field must differ from it.

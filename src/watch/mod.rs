@@ -16,7 +16,9 @@ use supercargo_core::event::Kind;
 use tokio::task::JoinSet;
 
 use crate::api::{
-    Namespace, Node, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+    CsiDriver, CsiNode, CsiStorageCapacity, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass,
+    VolumeAttachment,
 };
 use crate::driver::Inbox;
 use crate::metrics::Metrics;
@@ -53,6 +55,13 @@ impl Watches {
         start.kind::<ReplicaSet>();
         start.kind::<StatefulSet>();
         start.kind::<PodDisruptionBudget>();
+        start.kind::<PersistentVolume>();
+        start.kind::<PersistentVolumeClaim>();
+        start.kind::<StorageClass>();
+        start.kind::<CsiNode>();
+        start.kind::<CsiDriver>();
+        start.kind::<CsiStorageCapacity>();
+        start.kind::<VolumeAttachment>();
         let tasks = start.tasks;
         Self { _tasks: tasks, readiness: Readiness { states } }
     }

@@ -6,9 +6,10 @@ use crate::compare::Scenario;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use supercargo::api::{Object, Pod};
-use supercargo::convert::{self, lookups};
+use supercargo::convert::{self, Watched, lookups};
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{Decision, Feasible, Filtered, Framework, NoProbe, Options};
+use supercargo_core::event::Event;
 use supercargo_core::framework::CycleError;
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, PodInfo};
@@ -87,7 +88,20 @@ impl World {
                 let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
                 cache.lookups_mut().set_controller(ControllerKind::StatefulSet, namespace, name, demands);
             }
+            Object::PersistentVolume(object) => self.apply_storage(object.as_ref()),
+            Object::PersistentVolumeClaim(object) => self.apply_storage(object.as_ref()),
+            Object::StorageClass(object) => self.apply_storage(object.as_ref()),
+            Object::CsiNode(object) => self.apply_storage(object.as_ref()),
+            Object::CsiDriver(object) => self.apply_storage(object.as_ref()),
+            Object::CsiStorageCapacity(object) => self.apply_storage(object.as_ref()),
+            Object::VolumeAttachment(object) => self.apply_storage(object.as_ref()),
         }
+    }
+
+    fn apply_storage(&mut self, object: &impl Watched) {
+        let event = object.applied(&mut self.tables).expect("no vector has a malformed object");
+        let Event::StorageApplied(object) = event else { panic!("an object of storage is applied as one") };
+        self.cache.volumes_mut().apply(object);
     }
 
     fn pod(&mut self, pod: &Pod) -> PodInfo {

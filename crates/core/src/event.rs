@@ -9,6 +9,7 @@ use crate::intern::{LabelSetId, Symbol};
 use crate::node::NodeInfo;
 use crate::pod::{ControllerKind, PodInfo, Uid};
 use crate::selector::Requirement;
+use crate::volume::{StorageKey, StorageKind, StorageObject};
 
 /// The kinds of watched objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,11 +30,25 @@ pub enum Kind {
     StatefulSet,
     /// PodDisruptionBudgets.
     PodDisruptionBudget,
+    /// PersistentVolumes.
+    PersistentVolume,
+    /// PersistentVolumeClaims.
+    PersistentVolumeClaim,
+    /// StorageClasses.
+    StorageClass,
+    /// CSINodes.
+    CsiNode,
+    /// CSIDrivers.
+    CsiDriver,
+    /// CSIStorageCapacities.
+    CsiStorageCapacity,
+    /// VolumeAttachments.
+    VolumeAttachment,
 }
 
 impl Kind {
     /// All kinds; nothing is decided before each has delivered its first list.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 15] = [
         Self::Pod,
         Self::Node,
         Self::Namespace,
@@ -42,6 +57,13 @@ impl Kind {
         Self::ReplicaSet,
         Self::StatefulSet,
         Self::PodDisruptionBudget,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::StorageClass,
+        Self::CsiNode,
+        Self::CsiDriver,
+        Self::CsiStorageCapacity,
+        Self::VolumeAttachment,
     ];
 
     /// The kind as the API spells it.
@@ -55,6 +77,13 @@ impl Kind {
             Self::ReplicaSet => "ReplicaSet",
             Self::StatefulSet => "StatefulSet",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::PersistentVolume => "PersistentVolume",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::StorageClass => "StorageClass",
+            Self::CsiNode => "CSINode",
+            Self::CsiDriver => "CSIDriver",
+            Self::CsiStorageCapacity => "CSIStorageCapacity",
+            Self::VolumeAttachment => "VolumeAttachment",
         }
     }
 
@@ -64,6 +93,33 @@ impl Kind {
             ControllerKind::ReplicationController => Self::ReplicationController,
             ControllerKind::ReplicaSet => Self::ReplicaSet,
             ControllerKind::StatefulSet => Self::StatefulSet,
+        }
+    }
+
+    /// The kind of an object of storage.
+    pub fn of_storage(kind: StorageKind) -> Self {
+        match kind {
+            StorageKind::PersistentVolume => Self::PersistentVolume,
+            StorageKind::PersistentVolumeClaim => Self::PersistentVolumeClaim,
+            StorageKind::StorageClass => Self::StorageClass,
+            StorageKind::CsiNode => Self::CsiNode,
+            StorageKind::CsiDriver => Self::CsiDriver,
+            StorageKind::CsiStorageCapacity => Self::CsiStorageCapacity,
+            StorageKind::VolumeAttachment => Self::VolumeAttachment,
+        }
+    }
+
+    /// The kind of objects of storage this is, if it is one.
+    pub fn storage(self) -> Option<StorageKind> {
+        match self {
+            Self::PersistentVolume => Some(StorageKind::PersistentVolume),
+            Self::PersistentVolumeClaim => Some(StorageKind::PersistentVolumeClaim),
+            Self::StorageClass => Some(StorageKind::StorageClass),
+            Self::CsiNode => Some(StorageKind::CsiNode),
+            Self::CsiDriver => Some(StorageKind::CsiDriver),
+            Self::CsiStorageCapacity => Some(StorageKind::CsiStorageCapacity),
+            Self::VolumeAttachment => Some(StorageKind::VolumeAttachment),
+            _ => None,
         }
     }
 }
@@ -83,6 +139,8 @@ pub enum ObjectKey {
     Controller(ControllerKind, Symbol, Symbol),
     /// A PodDisruptionBudget, by namespace and name.
     DisruptionBudget(Symbol, Symbol),
+    /// An object of storage.
+    Storage(StorageKey),
 }
 
 /// One thing that happened.
@@ -132,6 +190,8 @@ pub enum Event {
         /// What preemption reads of it.
         budget: DisruptionBudget,
     },
+    /// An object of storage as it is now.
+    StorageApplied(StorageObject),
     /// An object is gone. For pods also: has ended.
     Gone(ObjectKey),
     /// An object of this identity is listed, and cannot be read: what was known of it stays, and the list names it.

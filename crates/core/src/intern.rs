@@ -70,6 +70,12 @@ well_known! {
     ANY_ADDRESS = 7 "0.0.0.0";
     /// The protocol of a host port that names none.
     TCP = 8 "TCP";
+    /// The access mode of claims that one pod at most may use.
+    READ_WRITE_ONCE_POD = 9 "ReadWriteOncePod";
+    /// The volume mode of claims and volumes that name none.
+    FILESYSTEM = 10 "Filesystem";
+    /// The provisioner of classes whose volumes are made by hand.
+    NO_PROVISIONER = 11 "kubernetes.io/no-provisioner";
 }
 
 struct Entry {

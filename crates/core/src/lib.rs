@@ -22,3 +22,4 @@ pub mod rng;
 pub mod scheduler;
 pub mod selector;
 pub mod time;
+pub mod volume;

@@ -34,6 +34,8 @@ pub struct NodeInfo {
     pub allocatable_pods: i64,
     /// Names of `status.images` with their sizes in bytes; an image with several names stands here under each.
     pub images: Box<[(Symbol, i64)]>,
+    /// `status.declaredFeatures`, as listed.
+    pub declared_features: Box<[Symbol]>,
 }
 
 /// What a taint does to pods that do not tolerate it.

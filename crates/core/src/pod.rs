@@ -5,6 +5,7 @@ use crate::node::{Taint, TaintEffect};
 use crate::resources::PodResources;
 use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity, Selector};
 use crate::time::Time;
+use crate::volume::PodVolume;
 use std::sync::Arc;
 
 /// A pod's uid.
@@ -63,6 +64,10 @@ pub struct PodInfo {
     pub images: Box<[Symbol]>,
     /// Number of init containers and containers.
     pub containers: u32,
+    /// `spec.volumes`, those with a say in where the pod may go, in order.
+    pub volumes: Box<[PodVolume]>,
+    /// Features of the kubelet that the spec presumes (`component-helpers/nodedeclaredfeatures`), in a fixed order.
+    pub required_features: Box<[Symbol]>,
     /// What the pod needs that no plugin of this version judges; it is not placed by guess.
     pub unjudged: Box<[Unjudged]>,
     /// The PodScheduled condition as the API server has it.
@@ -87,6 +92,7 @@ impl PodInfo {
             && self.ports == other.ports
             && self.tolerations == other.tolerations
             && self.pod_affinity == other.pod_affinity
+            && self.volumes == other.volumes
     }
 
     /// Whether the pod has required anti-affinity terms.
@@ -99,13 +105,10 @@ impl PodInfo {
 /// Something a pod needs that no plugin of this version judges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unjudged {
-    /// The plugin of upstream's that judges it: `VolumeRestrictions` for GCE disks, EBS, RBD and ISCSI volumes named in
-    /// the pod, `VolumeBinding` for persistentVolumeClaims and generic ephemeral volumes, `DynamicResources` for
-    /// `spec.resourceClaims`, `NodeDeclaredFeatures` for restartPolicyRules with RestartAllContainers and for hostNetwork
-    /// with `hostUsers: false`.
+    /// The plugin of upstream's that judges it: `DynamicResources` for `spec.resourceClaims`.
     pub plugin: &'static str,
     /// The text for people, for example
-    /// `persistentvolumeclaim "data" is used, and this version of supercargo does not place pods with volume claims`.
+    /// `resource claim "gpu" is used, and this version of supercargo does not place pods with resource claims`.
     pub what: Box<str>,
 }
 

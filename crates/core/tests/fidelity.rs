@@ -54,7 +54,11 @@ fn requests_that_overflow_leave_a_node_full() {
     for name in ["p1", "p2", "p3"] {
         world.cache.remove_pod(name);
     }
-    assert_eq!(world.snapshot().requested(world.idx("a")).memory, 1 << 62, "what was added can be taken away");
+    assert_eq!(
+        world.snapshot().requested(world.idx("a")).memory,
+        1 << 62,
+        "what was added can be taken away"
+    );
     assert!(decide(&world, &incoming).is_some());
 }
 

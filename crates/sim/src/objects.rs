@@ -158,6 +158,7 @@ impl Node {
             allocatable: amounts(tables, self.cpu_milli, self.memory, self.gpus),
             allocatable_pods: self.pods,
             images: images.into(),
+            declared_features: [].into(),
         }
     }
 }
@@ -192,6 +193,8 @@ impl Pod {
             spread: self.spread.iter().map(|s| s.info(tables)).collect(),
             images: [tables.symbol(self.app)].into(),
             containers: 1,
+            volumes: [].into(),
+            required_features: [].into(),
             unjudged: [].into(),
             scheduled: self.condition.as_ref().map(|(reason, message)| ScheduledCondition {
                 status: "False".into(),

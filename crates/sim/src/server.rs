@@ -78,7 +78,14 @@ impl Server {
             Kind::ReplicationController
             | Kind::ReplicaSet
             | Kind::StatefulSet
-            | Kind::PodDisruptionBudget => Vec::new(),
+            | Kind::PodDisruptionBudget
+            | Kind::PersistentVolume
+            | Kind::PersistentVolumeClaim
+            | Kind::StorageClass
+            | Kind::CsiNode
+            | Kind::CsiDriver
+            | Kind::CsiStorageCapacity
+            | Kind::VolumeAttachment => Vec::new(),
         }
     }
 

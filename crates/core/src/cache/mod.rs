@@ -10,6 +10,7 @@ mod nominated;
 mod pods;
 mod snapshot;
 mod view;
+mod volumes;
 
 pub use images::ImageState;
 pub use lookups::{DisruptionBudget, Lookups, Service};
@@ -17,6 +18,7 @@ pub use nodes::Columns;
 pub use pods::PodState;
 pub use snapshot::Snapshot;
 pub use view::{NodeView, Overlay};
+pub use volumes::Volumes;
 
 use crate::intern::{Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
@@ -50,6 +52,7 @@ pub struct Cache {
     images: Images,
     nominated: Nominated,
     lookups: Lookups,
+    volumes: Volumes,
 }
 
 impl Cache {
@@ -134,6 +137,16 @@ impl Cache {
     /// Services, controllers and namespaces.
     pub fn lookups(&self) -> &Lookups {
         &self.lookups
+    }
+
+    /// Objects of storage, to change them, and to assume what a placed pod needs of them.
+    pub fn volumes_mut(&mut self) -> &mut Volumes {
+        &mut self.volumes
+    }
+
+    /// Objects of storage.
+    pub fn volumes(&self) -> &Volumes {
+        &self.volumes
     }
 
     /// Names of all nodes that exist, in slot order.

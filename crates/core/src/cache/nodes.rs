@@ -7,6 +7,7 @@ use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
 use crate::pod::{HostPort, PodInfo};
 use crate::resources::{PodResources, Resources};
+use crate::volume::PodVolume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -132,6 +133,8 @@ pub(super) struct Nodes {
     present: NodeSet,
     with_affinity: NodeSet,
     with_anti_affinity: NodeSet,
+    /// Per claim in use the nodes of its pods, with the number of uses.
+    claims: IdMap<(Symbol, Symbol), BTreeMap<NodeIdx, u32>>,
     changed: Vec<NodeIdx>,
     clock: u64,
 }
@@ -163,6 +166,11 @@ impl Nodes {
 
     pub(super) fn with_anti_affinity(&self) -> &NodeSet {
         &self.with_anti_affinity
+    }
+
+    /// The slots with pods that use the claim.
+    pub(super) fn users_of(&self, namespace: Symbol, claim: Symbol) -> impl Iterator<Item = NodeIdx> + '_ {
+        self.claims.get(&(namespace, claim)).into_iter().flat_map(|nodes| nodes.keys().copied())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -235,6 +243,9 @@ impl Nodes {
 
     pub(super) fn add_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, pod: &PodInfo) {
         self.count(idx, pod, 1);
+        for claim in claims_of(pod) {
+            *self.claims.entry(claim).or_default().entry(idx).or_default() += 1;
+        }
         let slot = &mut self.slots[idx.index()];
         slot.pods.push(pod_idx);
         for &port in &pod.ports {
@@ -256,6 +267,9 @@ impl Nodes {
 
     pub(super) fn remove_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, pod: &PodInfo) {
         self.count(idx, pod, -1);
+        for claim in claims_of(pod) {
+            self.release_claim(idx, claim);
+        }
         let slot = &mut self.slots[idx.index()];
         let at =
             slot.pods.iter().position(|&p| p == pod_idx).expect("a placed pod stands in its node's list");
@@ -281,6 +295,19 @@ impl Nodes {
             }
         }
         self.touch(idx);
+    }
+
+    fn release_claim(&mut self, idx: NodeIdx, claim: (Symbol, Symbol)) {
+        let Some(nodes) = self.claims.get_mut(&claim) else { return };
+        if let Some(uses) = nodes.get_mut(&idx) {
+            *uses -= 1;
+            if *uses == 0 {
+                nodes.remove(&idx);
+            }
+        }
+        if nodes.is_empty() {
+            self.claims.remove(&claim);
+        }
     }
 
     fn count(&mut self, idx: NodeIdx, pod: &PodInfo, sign: i8) {
@@ -313,4 +340,10 @@ impl Nodes {
             slot.images = slot.info.as_deref().map(&view).unwrap_or_default();
         }
     }
+}
+
+/// Namespace and name of each claim a pod names. Claims of its own, of ephemeral volumes, no other pod can use.
+fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
+    let claims = pod.volumes.iter().filter_map(PodVolume::named_claim);
+    claims.map(|claim| (pod.namespace, claim))
 }

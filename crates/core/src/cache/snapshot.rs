@@ -117,6 +117,16 @@ impl<'a> Snapshot<'a> {
         &self.cache.lookups
     }
 
+    /// Objects of storage.
+    pub fn volumes(self) -> &'a super::Volumes {
+        &self.cache.volumes
+    }
+
+    /// Whether a pod on any node that exists uses the claim by `persistentVolumeClaim`.
+    pub fn is_claim_used(self, namespace: Symbol, claim: Symbol) -> bool {
+        self.cache.nodes.users_of(namespace, claim).any(|idx| self.nodes().contains(idx))
+    }
+
     /// The labels of a namespace; none when it is not known.
     pub fn namespace_labels(self, name: Symbol) -> Option<Labels<'a>> {
         self.cache.lookups.namespace(name).map(|id| self.tables.labels(id))

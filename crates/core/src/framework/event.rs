@@ -4,6 +4,7 @@
 
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
+use crate::volume::{StorageKind, StorageObject};
 
 /// Whether an event is worth another attempt for a pod (upstream `QueueingHint`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub enum NodeAction {
     UpdateLabel,
     /// Taints changed, or `spec.unschedulable` went from true to false.
     UpdateTaint,
+    /// `status.declaredFeatures` changed.
+    UpdateDeclaredFeature,
 }
 
 /// What happened to a pod.
@@ -85,6 +88,14 @@ pub enum ClusterEvent<'a> {
         /// The pod after.
         new: &'a PodInfo,
     },
+    /// Something happened to an object of storage; `old` is absent when it is new, `new` when it is gone. Both are of
+    /// one kind.
+    Storage {
+        /// The object before.
+        old: Option<&'a StorageObject>,
+        /// The object after.
+        new: Option<&'a StorageObject>,
+    },
     /// A Service, ReplicaSet, namespace or another object that plugins read changed. Upstream wakes nobody.
     Other,
     /// The pod has waited longer than the limit of the unschedulable pool: everything matches.
@@ -101,6 +112,7 @@ impl ClusterEvent<'_> {
                 NodeAction::UpdateAllocatable => "NodeUpdateNodeAllocatable",
                 NodeAction::UpdateLabel => "NodeUpdateNodeLabel",
                 NodeAction::UpdateTaint => "NodeUpdateNodeTaint",
+                NodeAction::UpdateDeclaredFeature => "NodeUpdateNodeDeclaredFeature",
             },
             Self::AssignedPod { action, .. } => match action {
                 PodAction::Add => "AssignedPodAdd",
@@ -120,8 +132,49 @@ impl ClusterEvent<'_> {
                 PodAction::UpdateToleration => "UnschedulablePodUpdatePodToleration",
                 PodAction::Update => "UnschedulablePodUpdate",
             },
+            Self::Storage { old, new } => storage_label(*old, *new),
             Self::Other => "Other",
             Self::UnschedulableTimeout => "UnschedulableTimeout",
         }
     }
+}
+
+fn storage_label(old: Option<&StorageObject>, new: Option<&StorageObject>) -> &'static str {
+    let Some(kind) = old.or(new).map(StorageObject::kind) else { return "Other" };
+    let labels = match kind {
+        StorageKind::PersistentVolume => {
+            ["PersistentVolumeAdd", "PersistentVolumeUpdate", "PersistentVolumeDelete"]
+        }
+        StorageKind::PersistentVolumeClaim => {
+            ["PersistentVolumeClaimAdd", "PersistentVolumeClaimUpdate", "PersistentVolumeClaimDelete"]
+        }
+        StorageKind::StorageClass => [
+            "storage.k8s.io/StorageClassAdd",
+            "storage.k8s.io/StorageClassUpdate",
+            "storage.k8s.io/StorageClassDelete",
+        ],
+        StorageKind::CsiNode => {
+            ["storage.k8s.io/CSINodeAdd", "storage.k8s.io/CSINodeUpdate", "storage.k8s.io/CSINodeDelete"]
+        }
+        StorageKind::CsiDriver => [
+            "storage.k8s.io/CSIDriverAdd",
+            "storage.k8s.io/CSIDriverUpdate",
+            "storage.k8s.io/CSIDriverDelete",
+        ],
+        StorageKind::CsiStorageCapacity => [
+            "storage.k8s.io/CSIStorageCapacityAdd",
+            "storage.k8s.io/CSIStorageCapacityUpdate",
+            "storage.k8s.io/CSIStorageCapacityDelete",
+        ],
+        StorageKind::VolumeAttachment => [
+            "storage.k8s.io/VolumeAttachmentAdd",
+            "storage.k8s.io/VolumeAttachmentUpdate",
+            "storage.k8s.io/VolumeAttachmentDelete",
+        ],
+    };
+    labels[match (old, new) {
+        (None, _) => 0,
+        (Some(_), Some(_)) => 1,
+        (Some(_), None) => 2,
+    }]
 }

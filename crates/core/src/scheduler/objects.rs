@@ -11,6 +11,7 @@ use crate::node::NodeInfo;
 use crate::plugins::scheduling_gates;
 use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
+use crate::volume::{StorageKey, StorageKind, StorageObject};
 use std::sync::Arc;
 
 impl Scheduler {
@@ -42,6 +43,10 @@ impl Scheduler {
                 self.lists.see(&ObjectKey::DisruptionBudget(namespace, name));
                 self.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
             }
+            Event::StorageApplied(object) => {
+                self.lists.see(&ObjectKey::Storage(object.key()));
+                self.storage_applied(now, &object);
+            }
             Event::Unreadable(key) => self.lists.see(&key),
             Event::Gone(key) => self.gone(now, &key),
             Event::ListBegan(_)
@@ -62,6 +67,27 @@ impl Scheduler {
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
             ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
             ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
+            ObjectKey::Storage(key) => self.storage_gone(now, key),
+        }
+    }
+
+    fn storage_applied(&mut self, now: Time, object: &StorageObject) {
+        let old = self.cache.volumes_mut().apply(object.clone());
+        // Upstream listens to new and changed objects, but of drivers to changed ones only, and of attachments to neither.
+        let is_heard = match object.kind() {
+            StorageKind::CsiDriver => old.is_some(),
+            StorageKind::VolumeAttachment => false,
+            _ => true,
+        };
+        if is_heard && old.as_ref() != Some(object) {
+            self.wake(now, &ClusterEvent::Storage { old: old.as_ref(), new: Some(object) });
+        }
+    }
+
+    fn storage_gone(&mut self, now: Time, key: StorageKey) {
+        let old = self.cache.volumes_mut().remove(key);
+        if old.is_some() && key.kind == StorageKind::VolumeAttachment {
+            self.wake(now, &ClusterEvent::Storage { old: old.as_ref(), new: None });
         }
     }
 

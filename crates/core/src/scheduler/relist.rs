@@ -35,6 +35,7 @@ fn parts(key: &ObjectKey) -> (Kind, Option<Symbol>, Option<Symbol>) {
         ObjectKey::DisruptionBudget(namespace, name) => {
             (Kind::PodDisruptionBudget, Some(namespace), Some(name))
         }
+        ObjectKey::Storage(key) => (Kind::of_storage(key.kind), key.namespace, Some(key.name)),
     }
 }
 
@@ -112,6 +113,17 @@ impl Scheduler {
             Kind::ReplicationController => controllers(ControllerKind::ReplicationController),
             Kind::ReplicaSet => controllers(ControllerKind::ReplicaSet),
             Kind::StatefulSet => controllers(ControllerKind::StatefulSet),
+            Kind::PersistentVolume
+            | Kind::PersistentVolumeClaim
+            | Kind::StorageClass
+            | Kind::CsiNode
+            | Kind::CsiDriver
+            | Kind::CsiStorageCapacity
+            | Kind::VolumeAttachment => {
+                let mut keys = kind.storage().map(|kind| self.cache.volumes().keys(kind)).unwrap_or_default();
+                keys.sort_unstable();
+                keys.into_iter().map(ObjectKey::Storage).collect()
+            }
         };
         known.retain(|key| !self.lists.names(key));
         known

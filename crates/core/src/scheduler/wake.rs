@@ -37,6 +37,9 @@ pub(super) fn node_actions(old: &NodeInfo, new: &NodeInfo) -> Vec<NodeAction> {
     if old.taints != new.taints {
         actions.push(NodeAction::UpdateTaint);
     }
+    if old.declared_features != new.declared_features {
+        actions.push(NodeAction::UpdateDeclaredFeature);
+    }
     actions
 }
 

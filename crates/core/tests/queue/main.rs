@@ -55,6 +55,8 @@ fn pod(uid: &str, priority: i32) -> Arc<PodInfo> {
         spread: Box::default(),
         images: Box::default(),
         containers: 1,
+        volumes: [].into(),
+        required_features: [].into(),
         unjudged: [].into(),
         scheduled: None,
     })

@@ -15,6 +15,7 @@ pub(crate) struct NodeBuilder<'t> {
     allocatable: Resources,
     pods: i64,
     images: Vec<(Symbol, i64)>,
+    declared_features: Vec<Symbol>,
 }
 
 impl<'t> NodeBuilder<'t> {
@@ -29,6 +30,7 @@ impl<'t> NodeBuilder<'t> {
             allocatable: Resources::default(),
             pods: 110,
             images: Vec::new(),
+            declared_features: Vec::new(),
         }
     }
 
@@ -88,6 +90,12 @@ impl<'t> NodeBuilder<'t> {
     }
 
     /// `name` with its tag, as a node reports it.
+    pub(crate) fn declares(mut self, feature: &str) -> Self {
+        let feature = self.tables.symbol(feature);
+        self.declared_features.push(feature);
+        self
+    }
+
     pub(crate) fn image(mut self, name: &str, bytes: i64) -> Self {
         let name = self.tables.symbol(name);
         self.images.push((name, bytes));
@@ -107,6 +115,7 @@ impl<'t> NodeBuilder<'t> {
             allocatable: self.allocatable,
             allocatable_pods: self.pods,
             images: self.images.into(),
+            declared_features: self.declared_features.into(),
         })
     }
 }

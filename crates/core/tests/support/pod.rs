@@ -57,6 +57,8 @@ impl<'t> PodBuilder<'t> {
             images: [].into(),
             containers: 1,
             unjudged: [].into(),
+            volumes: [].into(),
+            required_features: [].into(),
             scheduled: None,
         };
         Self {

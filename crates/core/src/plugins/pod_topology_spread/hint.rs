@@ -34,11 +34,12 @@ impl PodTopologySpread {
                 NodeAction::Add | NodeAction::Delete | NodeAction::UpdateLabel | NodeAction::UpdateTaint => {
                     worth(&|constraints| after_node(constraints, snapshot, pod, old, new))
                 }
-                NodeAction::UpdateAllocatable => Hint::Skip,
+                NodeAction::UpdateAllocatable | NodeAction::UpdateDeclaredFeature => Hint::Skip,
             },
-            ClusterEvent::AssignedPod { .. } | ClusterEvent::OwnPod { .. } | ClusterEvent::Other => {
-                Hint::Skip
-            }
+            ClusterEvent::AssignedPod { .. }
+            | ClusterEvent::OwnPod { .. }
+            | ClusterEvent::Storage { .. }
+            | ClusterEvent::Other => Hint::Skip,
             ClusterEvent::UnschedulableTimeout => Hint::Queue,
         }
     }

@@ -1,0 +1,286 @@
+//! Objects of storage by name, and what is assumed of claims and volumes until the API server shows it.
+//!
+//! What is assumed holds for the version of the object it was assumed of; any newer version takes its place (upstream
+//! `volumebinding/passive_assume_cache.go`). Two pods of one claim may assume the same: it lasts until both let go.
+
+use crate::hash::IdMap;
+use crate::intern::{Symbol, known};
+use crate::pod::Uid;
+use crate::volume::{
+    ClaimInfo, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, PersistentVolumeInfo, Reservation,
+    StorageClassInfo, StorageKey, StorageKind, StorageObject, VolumeAttachmentInfo,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An object as the API server has it, and as pods that were placed assume it to become.
+struct Assumable<T> {
+    object: Arc<T>,
+    assumed: Option<(Arc<T>, Vec<Uid>)>,
+}
+
+impl<T: PartialEq> Assumable<T> {
+    fn new(object: Arc<T>) -> Self {
+        Self { object, assumed: None }
+    }
+
+    fn now(&self) -> &Arc<T> {
+        self.assumed.as_ref().map_or(&self.object, |(object, _)| object)
+    }
+
+    /// Takes a version from the API server; what it was there before.
+    fn renew(&mut self, object: Arc<T>, is_same_version: bool) -> Arc<T> {
+        if !is_same_version {
+            self.assumed = None;
+        }
+        std::mem::replace(&mut self.object, object)
+    }
+
+    fn assume(&mut self, holder: &Uid, change: impl FnOnce(&mut T))
+    where
+        T: Clone,
+    {
+        let mut object = T::clone(self.now());
+        change(&mut object);
+        let (assumed, holders) = self.assumed.get_or_insert_with(|| (Arc::new(object.clone()), Vec::new()));
+        *assumed = Arc::new(object);
+        holders.push(Arc::clone(holder));
+    }
+
+    fn forget(&mut self, holder: &str) {
+        if let Some((_, holders)) = &mut self.assumed {
+            holders.retain(|uid| **uid != *holder);
+            if holders.is_empty() {
+                self.assumed = None;
+            }
+        }
+    }
+}
+
+/// All objects of storage.
+#[derive(Default)]
+pub struct Volumes {
+    volumes: IdMap<Symbol, Assumable<PersistentVolumeInfo>>,
+    by_class: IdMap<Symbol, Vec<Symbol>>,
+    claims: IdMap<(Symbol, Symbol), Assumable<ClaimInfo>>,
+    classes: IdMap<Symbol, Arc<StorageClassInfo>>,
+    csi_nodes: IdMap<Symbol, Arc<CsiNodeInfo>>,
+    csi_drivers: IdMap<Symbol, Arc<CsiDriverInfo>>,
+    /// By class; in it by namespace and name.
+    capacities: IdMap<Symbol, BTreeMap<(Symbol, Symbol), Arc<CsiStorageCapacityInfo>>>,
+    capacity_classes: IdMap<(Symbol, Symbol), Symbol>,
+    /// By node; in it by name.
+    attachments: IdMap<Symbol, BTreeMap<Symbol, Arc<VolumeAttachmentInfo>>>,
+    attachment_nodes: IdMap<Symbol, Symbol>,
+}
+
+impl Volumes {
+    /// A PersistentVolume, as the API server has it.
+    pub fn volume(&self, name: Symbol) -> Option<&Arc<PersistentVolumeInfo>> {
+        self.volumes.get(&name).map(|entry| &entry.object)
+    }
+
+    /// The PersistentVolumes of a class, with what is assumed of them, in no meaningful order.
+    pub fn volumes_of(&self, class: Symbol) -> impl Iterator<Item = &Arc<PersistentVolumeInfo>> {
+        let names = self.by_class.get(&class).into_iter().flatten();
+        names.filter_map(|name| self.volumes.get(name)).map(Assumable::now)
+    }
+
+    /// A claim, as the API server has it.
+    pub fn claim(&self, namespace: Symbol, name: Symbol) -> Option<&Arc<ClaimInfo>> {
+        self.claims.get(&(namespace, name)).map(|entry| &entry.object)
+    }
+
+    /// A claim, with what is assumed of it.
+    pub fn assumed_claim(&self, namespace: Symbol, name: Symbol) -> Option<&Arc<ClaimInfo>> {
+        self.claims.get(&(namespace, name)).map(Assumable::now)
+    }
+
+    /// A StorageClass.
+    pub fn class(&self, name: Symbol) -> Option<&Arc<StorageClassInfo>> {
+        self.classes.get(&name)
+    }
+
+    /// The CSINode of a node.
+    pub fn csi_node(&self, node: Symbol) -> Option<&Arc<CsiNodeInfo>> {
+        self.csi_nodes.get(&node)
+    }
+
+    /// A CSIDriver.
+    pub fn csi_driver(&self, name: Symbol) -> Option<&Arc<CsiDriverInfo>> {
+        self.csi_drivers.get(&name)
+    }
+
+    /// The CSIStorageCapacities of a class.
+    pub fn capacities_of(&self, class: Symbol) -> impl Iterator<Item = &Arc<CsiStorageCapacityInfo>> {
+        self.capacities.get(&class).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// The VolumeAttachments of a node.
+    pub fn attachments_on(&self, node: Symbol) -> impl Iterator<Item = &Arc<VolumeAttachmentInfo>> {
+        self.attachments.get(&node).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Adds an object or replaces it; what it was before.
+    pub fn apply(&mut self, object: StorageObject) -> Option<StorageObject> {
+        match object {
+            StorageObject::Volume(it) => self.set_volume(it).map(StorageObject::Volume),
+            StorageObject::Claim(it) => self.set_claim(it).map(StorageObject::Claim),
+            StorageObject::Class(it) => self.classes.insert(it.name, it).map(StorageObject::Class),
+            StorageObject::CsiNode(it) => self.csi_nodes.insert(it.name, it).map(StorageObject::CsiNode),
+            StorageObject::CsiDriver(it) => {
+                self.csi_drivers.insert(it.name, it).map(StorageObject::CsiDriver)
+            }
+            StorageObject::Capacity(it) => {
+                let key = (it.namespace, it.name);
+                let old = self.remove_capacity(key);
+                self.capacity_classes.insert(key, it.class);
+                self.capacities.entry(it.class).or_default().insert(key, it);
+                old
+            }
+            StorageObject::Attachment(it) => {
+                let old = self.remove_attachment(it.name);
+                self.attachment_nodes.insert(it.name, it.node);
+                self.attachments.entry(it.node).or_default().insert(it.name, it);
+                old
+            }
+        }
+    }
+
+    /// Forgets an object; what it was.
+    pub fn remove(&mut self, key: StorageKey) -> Option<StorageObject> {
+        let name = key.name;
+        let namespaced = (key.namespace.unwrap_or(known::EMPTY), name);
+        match key.kind {
+            StorageKind::PersistentVolume => {
+                let old = self.volumes.remove(&name)?.object;
+                self.leave_class(&old);
+                Some(StorageObject::Volume(old))
+            }
+            StorageKind::PersistentVolumeClaim => {
+                self.claims.remove(&namespaced).map(|entry| StorageObject::Claim(entry.object))
+            }
+            StorageKind::StorageClass => self.classes.remove(&name).map(StorageObject::Class),
+            StorageKind::CsiNode => self.csi_nodes.remove(&name).map(StorageObject::CsiNode),
+            StorageKind::CsiDriver => self.csi_drivers.remove(&name).map(StorageObject::CsiDriver),
+            StorageKind::CsiStorageCapacity => self.remove_capacity(namespaced),
+            StorageKind::VolumeAttachment => self.remove_attachment(name),
+        }
+    }
+
+    /// The identities of all objects of a kind, in no meaningful order.
+    pub fn keys(&self, kind: StorageKind) -> Vec<StorageKey> {
+        fn of<'a>(kind: StorageKind, names: impl Iterator<Item = &'a Symbol>) -> Vec<StorageKey> {
+            names.map(|&name| StorageKey { kind, namespace: None, name }).collect()
+        }
+        fn namespaced<'a>(
+            kind: StorageKind,
+            names: impl Iterator<Item = &'a (Symbol, Symbol)>,
+        ) -> Vec<StorageKey> {
+            names.map(|&(ns, name)| StorageKey { kind, namespace: Some(ns), name }).collect()
+        }
+        match kind {
+            StorageKind::PersistentVolume => of(kind, self.volumes.keys()),
+            StorageKind::PersistentVolumeClaim => namespaced(kind, self.claims.keys()),
+            StorageKind::StorageClass => of(kind, self.classes.keys()),
+            StorageKind::CsiNode => of(kind, self.csi_nodes.keys()),
+            StorageKind::CsiDriver => of(kind, self.csi_drivers.keys()),
+            StorageKind::CsiStorageCapacity => namespaced(kind, self.capacity_classes.keys()),
+            StorageKind::VolumeAttachment => of(kind, self.attachment_nodes.keys()),
+        }
+    }
+
+    fn set_volume(&mut self, volume: Arc<PersistentVolumeInfo>) -> Option<Arc<PersistentVolumeInfo>> {
+        let (name, class) = (volume.name, volume.class);
+        let Some(entry) = self.volumes.get_mut(&name) else {
+            self.volumes.insert(name, Assumable::new(volume));
+            self.by_class.entry(class).or_default().push(name);
+            return None;
+        };
+        let is_same = entry.object.resource_version == volume.resource_version;
+        let old = entry.renew(volume, is_same);
+        if old.class != class {
+            self.leave_class(&old);
+            self.by_class.entry(class).or_default().push(name);
+        }
+        Some(old)
+    }
+
+    fn leave_class(&mut self, volume: &PersistentVolumeInfo) {
+        if let Some(names) = self.by_class.get_mut(&volume.class) {
+            names.retain(|&name| name != volume.name);
+            if names.is_empty() {
+                self.by_class.remove(&volume.class);
+            }
+        }
+    }
+
+    fn set_claim(&mut self, claim: Arc<ClaimInfo>) -> Option<Arc<ClaimInfo>> {
+        let key = (claim.namespace, claim.name);
+        let Some(entry) = self.claims.get_mut(&key) else {
+            self.claims.insert(key, Assumable::new(claim));
+            return None;
+        };
+        let is_same = entry.object.resource_version == claim.resource_version;
+        Some(entry.renew(claim, is_same))
+    }
+
+    fn remove_capacity(&mut self, key: (Symbol, Symbol)) -> Option<StorageObject> {
+        let class = self.capacity_classes.remove(&key)?;
+        remove_in(&mut self.capacities, class, &key).map(StorageObject::Capacity)
+    }
+
+    fn remove_attachment(&mut self, name: Symbol) -> Option<StorageObject> {
+        let node = self.attachment_nodes.remove(&name)?;
+        remove_in(&mut self.attachments, node, &name).map(StorageObject::Attachment)
+    }
+
+    /// Takes it that the API server will be told so, for the pod of this uid.
+    pub fn assume(&mut self, pod: &Uid, reservations: &[Reservation]) {
+        for reservation in reservations {
+            match reservation {
+                Reservation::Bind { volume, claim, by_controller } => {
+                    if let Some(entry) = self.volumes.get_mut(volume) {
+                        entry.assume(pod, |volume| {
+                            volume.claim = Some(claim.clone());
+                            volume.bound_by_controller |= by_controller;
+                        });
+                    }
+                }
+                Reservation::Provision { namespace, name, node } => {
+                    if let Some(entry) = self.claims.get_mut(&(*namespace, *name)) {
+                        entry.assume(pod, |claim| claim.selected_node = Some(*node));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes back what was assumed for the pod of this uid.
+    pub fn forget(&mut self, pod: &str, reservations: &[Reservation]) {
+        for reservation in reservations {
+            match reservation {
+                Reservation::Bind { volume, .. } => {
+                    if let Some(entry) = self.volumes.get_mut(volume) {
+                        entry.forget(pod);
+                    }
+                }
+                Reservation::Provision { namespace, name, .. } => {
+                    if let Some(entry) = self.claims.get_mut(&(*namespace, *name)) {
+                        entry.forget(pod);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes an entry out of a map of maps, and the inner map with it if that was the last.
+fn remove_in<K: Ord, V>(maps: &mut IdMap<Symbol, BTreeMap<K, V>>, outer: Symbol, inner: &K) -> Option<V> {
+    let map = maps.get_mut(&outer)?;
+    let removed = map.remove(inner);
+    if map.is_empty() {
+        maps.remove(&outer);
+    }
+    removed
+}
