@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use supercargo_core::cycle::{Point, Probe};
 use supercargo_core::event::{BindOutcome, Event};
-use supercargo_core::report::{Outcome, Report};
+use supercargo_core::report::{Outcome, Preemption, Report};
 use supercargo_core::time::Time;
 
 use super::engine::Observer;
@@ -57,9 +57,12 @@ impl Observer for Accounts {
         let attempt_took = now.since(report.began).max(took);
         match &report.outcome {
             Outcome::Placed { .. } => self.metrics.algorithm(took),
-            Outcome::Unschedulable { .. } => {
+            Outcome::Unschedulable { preemption, .. } => {
                 profile.attempt(AttemptResult::Unschedulable, attempt_took);
                 self.metrics.algorithm(took);
+                if *preemption != Preemption::NotTried {
+                    self.metrics.preemption_attempted();
+                }
             }
             Outcome::Error { .. } => {
                 profile.attempt(AttemptResult::Error, attempt_took);
@@ -92,6 +95,14 @@ fn log(report: &Report, took: Duration) {
         Outcome::Bound { node } => {
             tracing::info!(%pod, %node, attempt, ?took, "successfully bound pod to node");
         }
+        Outcome::Unschedulable { message, preemption: Preemption::WouldHelp { node, victims }, .. } => {
+            let victims: Vec<_> =
+                victims.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+            tracing::info!(
+                %pod, attempt, %message, %node, ?victims,
+                "unable to schedule pod; preemption would help, and this version does not carry it out; waiting"
+            );
+        }
         Outcome::Unschedulable { message, .. } => {
             tracing::info!(%pod, attempt, %message, "unable to schedule pod; waiting");
         }
@@ -109,7 +120,7 @@ struct Stopwatch {
     laps: Vec<(ExtensionPoint, StatusCode, Duration)>,
 }
 
-/// Points kept for one decision; a decision has four, and one that is never told of must not grow the list.
+/// Points kept for one decision; a decision has four at most, and one that is never told of must not grow the list.
 const LAPS_MAX: usize = 64;
 
 impl Probe for Stopwatch {

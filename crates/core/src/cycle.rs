@@ -5,15 +5,18 @@
 
 mod diagnosis;
 mod filter;
+mod post_filter;
 mod score;
 mod seats;
 
 pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use filter::Filtered;
+pub use post_filter::{Failed, Nomination, PostFilter};
 pub use score::{PluginScores, Scores};
 pub use seats::{FilterSeat, Rank, ScoreSeat};
 
 use crate::cache::Snapshot;
+use crate::framework::post_filter::PostFilterPlugin;
 use crate::framework::registry::ExtensionPoint;
 use crate::framework::{ClusterEvent, CycleError, Hint, PluginName};
 use crate::node::NodeIdx;
@@ -28,6 +31,8 @@ pub struct Framework {
     pub(crate) filters: Vec<FilterSeat>,
     /// Plugins with PreScore or Score, in the order of PreScore.
     pub(crate) scores: Vec<ScoreSeat>,
+    /// Plugins with PostFilter, in order.
+    pub(crate) post_filters: Vec<Box<dyn PostFilterPlugin>>,
     /// The names of the plugins that run at each point, in order.
     pub(crate) points: BTreeMap<ExtensionPoint, Vec<PluginName>>,
 }
@@ -39,6 +44,8 @@ pub enum Point {
     PreFilter,
     /// All plugins judge all nodes.
     Filter,
+    /// Where no node is feasible, a way is looked for.
+    PostFilter,
     /// All score plugins prepare the pod.
     PreScore,
     /// All score plugins score the feasible nodes, normalization included.
@@ -51,6 +58,7 @@ impl Point {
         match self {
             Self::PreFilter => "PreFilter",
             Self::Filter => "Filter",
+            Self::PostFilter => "PostFilter",
             Self::PreScore => "PreScore",
             Self::Score => "Score",
         }

@@ -1,6 +1,8 @@
 //! What goes out of the engine: requests as plain data. The shell carries them out and answers with events.
 
-use crate::pod::Uid;
+use crate::intern::Tables;
+use crate::pod::{PodInfo, Uid};
+use std::sync::Arc;
 
 /// A pod, as a request names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +13,17 @@ pub struct PodRef {
     pub name: String,
     /// `metadata.uid`.
     pub uid: Uid,
+}
+
+impl PodRef {
+    /// The pod's own name, in texts.
+    pub(crate) fn new(pod: &PodInfo, tables: &Tables) -> Self {
+        Self {
+            namespace: tables.text(pod.namespace).to_owned(),
+            name: pod.name.to_string(),
+            uid: Arc::clone(&pod.uid),
+        }
+    }
 }
 
 /// A request to the outside. Each takes one credit of its [`Lane`].

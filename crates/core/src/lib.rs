@@ -15,6 +15,7 @@ pub mod node;
 pub mod node_set;
 pub mod plugins;
 pub mod pod;
+pub mod preemption;
 pub mod queue;
 pub mod report;
 pub mod resources;

@@ -41,6 +41,8 @@ pub enum Outcome {
         message: String,
         /// The plugins that rejected it.
         rejectors: Vec<PluginName>,
+        /// Whether room could be made for it.
+        preemption: Preemption,
     },
     /// The attempt failed.
     Error {
@@ -58,5 +60,21 @@ pub enum Outcome {
     BindFailed {
         /// The text of the FailedScheduling event.
         message: String,
+    },
+}
+
+/// What preemption came to for a pod no node can take. It is decided and not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preemption {
+    /// It was not asked.
+    NotTried,
+    /// The pod may not preempt, or no node could take it if others went.
+    InVain,
+    /// A node could take the pod if these went.
+    WouldHelp {
+        /// The node's name.
+        node: String,
+        /// Who would have to go, the most important first.
+        victims: Vec<PodRef>,
     },
 }

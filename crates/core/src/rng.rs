@@ -12,6 +12,10 @@ pub struct Seed(pub u64);
 pub enum Purpose {
     /// Which of several nodes with the highest total wins.
     TieBreak,
+    /// On which node preemption begins to look for candidates.
+    PreemptionStart,
+    /// Which of several candidates of least harm is preempted on.
+    PreemptionTie,
 }
 
 impl Seed {

@@ -27,7 +27,6 @@ use failure::SentCondition;
 use outbox::Outbox;
 use relist::Lists;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// A profile: a name pods choose, and the plugins that decide about them.
 pub struct Profile {
@@ -103,7 +102,11 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler that knows nothing yet.
     pub fn new(config: Config, now: Time) -> Self {
-        let mut tables = Tables::new();
+        Self::with_tables(config, Tables::new(), now)
+    }
+
+    /// The same, with the tables that the profiles' plugins were made with.
+    pub fn with_tables(config: Config, mut tables: Tables, now: Time) -> Self {
         let profiles = config.profiles.into_iter().map(|p| (tables.symbol(&p.name), p)).collect();
         Self {
             seed: config.seed,
@@ -222,11 +225,7 @@ impl Scheduler {
     }
 
     fn pod_ref(&self, pod: &PodInfo) -> PodRef {
-        PodRef {
-            namespace: self.tables.text(pod.namespace).to_owned(),
-            name: pod.name.to_string(),
-            uid: Arc::clone(&pod.uid),
-        }
+        PodRef::new(pod, &self.tables)
     }
 }
 

@@ -23,7 +23,7 @@ use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::{Effect, Lane};
 use supercargo_core::event::{BindOutcome, Event, Found, Kind, ObjectKey};
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::report::Outcome;
+use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
@@ -47,6 +47,11 @@ fn bindings_that_go_wrong_lose_nothing() {
 #[test]
 fn lists_and_credits_keep_the_pipe_safe() {
     check("pipe.txt");
+}
+
+#[test]
+fn room_that_could_be_made_is_told_of() {
+    check("preempting.txt");
 }
 
 struct Story {
@@ -88,10 +93,11 @@ impl Story {
                         Outcome::Placed { node, nodes, feasible } => {
                             format!("placed {pod} on {node} ({feasible} of {nodes} nodes)")
                         }
-                        Outcome::Unschedulable { message, rejectors } => {
+                        Outcome::Unschedulable { message, rejectors, preemption } => {
                             format!(
-                                "unschedulable {pod}, attempt {}: {message} {rejectors:?}",
-                                report.attempt
+                                "unschedulable {pod}, attempt {}: {message} {rejectors:?}{}",
+                                report.attempt,
+                                told(preemption)
                             )
                         }
                         Outcome::Error { message } => {
@@ -149,6 +155,10 @@ impl Story {
             "pod" => {
                 let pod = language::pod(self.scheduler.tables(), rest);
                 self.handle(Event::PodApplied(Box::new(Arc::unwrap_or_clone(pod))));
+            }
+            "budget" => {
+                let (namespace, name, budget) = language::budget(self.scheduler.tables(), rest);
+                self.handle(Event::DisruptionBudgetApplied { namespace, name, budget });
             }
             "gone" => {
                 let key = self.key(rest[0], rest[1]);
@@ -214,6 +224,17 @@ impl Story {
             "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}",
             stats.cache.pods, stats.cache.assumed_pods, stats.bindings
         );
+    }
+}
+
+/// What is told of preemption where it would help.
+fn told(preemption: &Preemption) -> String {
+    match preemption {
+        Preemption::NotTried | Preemption::InVain => String::new(),
+        Preemption::WouldHelp { node, victims } => {
+            let victims: Vec<&str> = victims.iter().map(|victim| victim.name.as_str()).collect();
+            format!(", but for {} on {node}", victims.join(" "))
+        }
     }
 }
 

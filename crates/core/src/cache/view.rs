@@ -37,6 +37,14 @@ impl<'a> Overlay<'a> {
         self.minus.add(&pod.resources.placed);
         self.removed.push(pod);
     }
+
+    /// Thinks a pod that was thought away back onto the node.
+    pub fn restore(&mut self, pod: &PodInfo) {
+        if let Some(at) = self.removed.iter().position(|removed| removed.uid == pod.uid) {
+            self.removed.swap_remove(at);
+            self.minus.subtract(&pod.resources.placed);
+        }
+    }
 }
 
 /// One node, possibly under an overlay.
@@ -125,8 +133,19 @@ impl<'a> NodeView<'a> {
     pub fn host_ports(&self) -> Vec<HostPort> {
         match self.overlay {
             None => self.snapshot.host_ports(self.idx).iter().map(|&(port, _)| port).collect(),
-            Some(_) => self.pods().flat_map(|pod| pod.ports.iter().copied()).collect(),
+            Some(_) => self.overlaid_host_ports(),
         }
+    }
+
+    fn overlaid_host_ports(&self) -> Vec<HostPort> {
+        let mut used = self.snapshot.host_ports(self.idx).to_vec();
+        for port in self.removed().iter().flat_map(|pod| &pod.ports) {
+            if let Ok(at) = used.binary_search_by_key(port, |&(port, _)| port) {
+                used[at].1 = used[at].1.saturating_sub(1);
+            }
+        }
+        let left = used.into_iter().filter(|&(_, users)| users > 0).map(|(port, _)| port);
+        left.chain(self.added().iter().flat_map(|pod| pod.ports.iter().copied())).collect()
     }
 
     /// What the node knows of an image it has.

@@ -2,9 +2,11 @@
 
 use super::Filtered;
 use crate::cache::Snapshot;
-use crate::framework::{Code, PluginName, Reason};
+use crate::framework::histogram::Histogram;
+use crate::framework::{Code, PluginName, Reason, Rejection};
 use crate::node::NodeIdx;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::node_set::NodeSet;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Why a node cannot take a pod.
@@ -25,8 +27,10 @@ pub struct NodeVerdict {
 pub struct Diagnosis {
     /// The plugins to blame: an event that concerns one of them may help the pod.
     pub rejectors: BTreeSet<PluginName>,
-    /// The text of the FailedScheduling event, without what preemption adds to it.
+    /// The text of the FailedScheduling event, without what PostFilter adds to it.
     pub message: String,
+    /// The nodes that rejected the pod with [`Code::Unschedulable`]: that other pods go may help there.
+    pub curable: NodeSet,
 }
 
 impl Filtered {
@@ -44,44 +48,43 @@ impl Filtered {
     /// The diagnosis of a pod no node can take.
     pub fn diagnose(&self, snapshot: Snapshot<'_>) -> Diagnosis {
         let all = snapshot.nodes().len();
-        let mut message = format!("0/{all} nodes are available:");
         if let Some((plugin, rejection)) = self.prefilter_rejection() {
-            let text = rejection.message();
-            if !text.is_empty() {
-                let _ = write!(message, " {text}.");
-            }
-            return Diagnosis { rejectors: [plugin].into(), message };
+            return prefilter_diagnosis(plugin, rejection, snapshot);
         }
         let mut rejectors = BTreeSet::new();
-        let mut histogram: BTreeMap<Reason, usize> = BTreeMap::new();
+        let mut curable = NodeSet::new();
+        let mut reasons = Histogram::default();
         let mut looked_at = 0;
-        self.for_each_rejected(snapshot, |_, plugin, rejection| {
+        self.for_each_rejected(snapshot, |node, plugin, rejection| {
             looked_at += 1;
             rejectors.insert(plugin);
-            for reason in &rejection.reasons {
-                match histogram.get_mut(reason) {
-                    Some(count) => *count += 1,
-                    None => {
-                        histogram.insert(reason.clone(), 1);
-                    }
-                }
+            reasons.add(&rejection.reasons);
+            if rejection.code == Code::Unschedulable {
+                curable.insert(node);
             }
         });
         let narrowed_by = self.narrowed_by();
         rejectors.extend(narrowed_by);
-        if !narrowed_by.is_empty() && all > looked_at {
+        if !narrowed_by.is_empty() {
             let mut names = narrowed_by.to_vec();
             names.sort_unstable();
             let text = format!("node(s) didn't satisfy plugin(s) [{}]", names.join(" "));
-            *histogram.entry(text.into()).or_default() += all - looked_at;
+            reasons.add_times(text.into(), all - looked_at);
         }
-        let mut entries: Vec<String> =
-            histogram.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        // As strings, count included: "10 x" stands before "2 y".
-        entries.sort_unstable();
-        if !entries.is_empty() {
-            let _ = write!(message, " {}.", entries.join(", "));
-        }
-        Diagnosis { rejectors, message }
+        Diagnosis { rejectors, message: reasons.message(all), curable }
     }
+}
+
+/// A rejection before any node was looked at is every node's.
+fn prefilter_diagnosis(plugin: PluginName, rejection: &Rejection, snapshot: Snapshot<'_>) -> Diagnosis {
+    let mut message = Histogram::default().message(snapshot.nodes().len());
+    let text = rejection.message();
+    if !text.is_empty() {
+        let _ = write!(message, " {text}.");
+    }
+    let curable = match rejection.code {
+        Code::Unschedulable => snapshot.nodes().clone(),
+        Code::UnschedulableAndUnresolvable => NodeSet::new(),
+    };
+    Diagnosis { rejectors: [plugin].into(), message, curable }
 }

@@ -3,7 +3,9 @@
 //! Names no plugin; only `registry` does. Upstream: `kube-scheduler/framework/interface.go`.
 
 pub mod event;
+pub mod histogram;
 pub mod plugin;
+pub mod post_filter;
 pub mod registry;
 pub mod status;
 

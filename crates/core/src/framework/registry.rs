@@ -11,8 +11,10 @@ mod point;
 pub use args::PluginArgs;
 pub use point::ExtensionPoint;
 
+use super::post_filter::PostFilterPlugin;
 use super::{FilterPlugin, PluginName, ScorePlugin};
 use crate::cycle::{FilterSeat, Framework, Rank, ScoreSeat};
+use crate::plugins::dynamic_resources::Deallocation;
 use crate::plugins::image_locality::ImageLocality;
 use crate::plugins::node_affinity::NodeAffinity;
 use crate::plugins::node_name::NodeName;
@@ -21,6 +23,7 @@ use crate::plugins::node_resources::{NodeResourcesBalancedAllocation, NodeResour
 use crate::plugins::node_unschedulable::NodeUnschedulable;
 use crate::plugins::taint_toleration::TaintToleration;
 use crate::plugins::{not_built, unscored};
+use crate::preemption::DefaultPreemption;
 use std::collections::BTreeMap;
 
 use ExtensionPoint::{
@@ -30,6 +33,7 @@ use ExtensionPoint::{
 
 type MakeFilter = fn(&PluginArgs) -> Box<dyn FilterPlugin>;
 type MakeScore = fn(&PluginArgs) -> Box<dyn ScorePlugin>;
+type MakePostFilter = fn(&PluginArgs) -> Box<dyn PostFilterPlugin>;
 
 /// A row of the table.
 struct Entry {
@@ -42,6 +46,7 @@ struct Entry {
     is_default: bool,
     filter: Option<MakeFilter>,
     score: Option<MakeScore>,
+    post_filter: Option<MakePostFilter>,
     /// Points that end the cycle with upstream's error when another one, which prepares for them, is disabled.
     needs: &'static [Need],
 }
@@ -59,7 +64,16 @@ const fn need(point: ExtensionPoint, prepared_by: ExtensionPoint, error: &'stati
 
 impl Entry {
     const fn new(name: PluginName, points: &'static [ExtensionPoint]) -> Self {
-        Self { name, points, weight: None, is_default: true, filter: None, score: None, needs: &[] }
+        Self {
+            name,
+            points,
+            weight: None,
+            is_default: true,
+            filter: None,
+            score: None,
+            post_filter: None,
+            needs: &[],
+        }
     }
 
     /// Known, and enabled by nothing but the configuration.
@@ -75,6 +89,11 @@ impl Entry {
 
     const fn score(mut self, make: MakeScore) -> Self {
         self.score = Some(make);
+        self
+    }
+
+    const fn post_filter(mut self, make: MakePostFilter) -> Self {
+        self.post_filter = Some(make);
         self
     }
 
@@ -155,9 +174,11 @@ const IN_TREE: &[Entry] = &[
     Entry::new("DynamicResources", &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind])
         .filter(|_| Box::new(not_built::DYNAMIC_RESOURCES))
         .score(|_| Box::new(unscored::DYNAMIC_RESOURCES))
+        .post_filter(|_| Box::new(Deallocation))
         .weight(2)
         .needs(&[need(Filter, PreFilter, "not found"), need(Score, PreFilter, "not found")]),
-    Entry::new("DefaultPreemption", &[PostFilter, PreEnqueue]),
+    Entry::new("DefaultPreemption", &[PostFilter, PreEnqueue])
+        .post_filter(|args| Box::new(DefaultPreemption::new(args.default_preemption))),
     Entry::new("NodeResourcesBalancedAllocation", &[PreScore, Score])
         .score(|args| {
             let args = args.node_resources_balanced_allocation.clone();
@@ -277,9 +298,11 @@ impl Framework {
     pub fn new(plan: &Plan) -> Self {
         let filters = plan.ordered_by(PreFilter);
         let scores = plan.ordered_by(PreScore);
+        let post_filters = plan.at(PostFilter).iter().filter_map(|name| entry(name)?.post_filter);
         Self {
             filters: filters.into_iter().filter_map(|row| plan.filter_seat(row)).collect(),
             scores: scores.into_iter().filter_map(|row| plan.score_seat(row)).collect(),
+            post_filters: post_filters.map(|make| make(&plan.args)).collect(),
             points: plan.points.clone(),
         }
     }

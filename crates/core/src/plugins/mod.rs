@@ -2,6 +2,7 @@
 //!
 //! A plugin knows the vocabulary, the traits of `framework` and a [`crate::cache::Snapshot`]; never another plugin.
 
+pub mod dynamic_resources;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_affinity;

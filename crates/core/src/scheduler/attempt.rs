@@ -2,15 +2,17 @@
 
 use super::Scheduler;
 use super::binding::Binding;
-use super::failure::Failure;
+use super::failure::{Failure, Unschedulable};
 use super::outbox::Outgoing;
 use crate::cache::PodState;
-use crate::cycle::{Decision, Diagnosis, Options, Probe};
-use crate::effect::Severity;
+use crate::cycle::{Decision, Failed, Options, PostFilter, Probe};
+use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
+use crate::framework::post_filter::Draws;
 use crate::node::NodeIdx;
+use crate::preemption;
 use crate::queue::QueuedPod;
-use crate::report::{Outcome, Report};
+use crate::report::{Outcome, Preemption, Report};
 use crate::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ const NO_NODES: &str = "no nodes available to schedule pods";
 
 enum Decided {
     Node(NodeIdx, usize),
-    Nowhere(Diagnosis),
+    Nowhere(Unschedulable),
     Failed(CycleError),
 }
 
@@ -41,9 +43,9 @@ impl Scheduler {
             self.fail(now, queued, now, Failure::NoNodes(NO_NODES.to_owned()));
             return true;
         }
-        match self.decide(&queued, probe) {
+        match self.decide(now, &queued, probe) {
             Decided::Node(node, feasible) => self.assume(now, queued, node, feasible),
-            Decided::Nowhere(diagnosis) => self.fail(now, queued, now, Failure::Unschedulable(diagnosis)),
+            Decided::Nowhere(found) => self.fail(now, queued, now, Failure::Unschedulable(found)),
             Decided::Failed(CycleError(text)) => self.fail(now, queued, now, Failure::Error(text)),
         }
         true
@@ -51,7 +53,7 @@ impl Scheduler {
 
     /// A panic in a plugin cannot have damaged anything: it saw the state through a shared borrow. It costs that pod
     /// its attempt.
-    fn decide(&mut self, queued: &QueuedPod, probe: &mut dyn Probe) -> Decided {
+    fn decide(&mut self, now: Time, queued: &QueuedPod, probe: &mut dyn Probe) -> Decided {
         let snapshot = self.cache.snapshot(&self.tables);
         let Some(profile) = self.profile_of(&queued.pod) else {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
@@ -62,7 +64,14 @@ impl Scheduler {
                     let node = feasible.choose(self.seed, &queued.pod, queued.attempts);
                     Decided::Node(node, feasible.filtered.feasible().len())
                 }
-                Ok(Decision::Infeasible(filtered)) => Decided::Nowhere(filtered.diagnose(snapshot)),
+                Ok(Decision::Infeasible(filtered)) => {
+                    let diagnosis = filtered.diagnose(snapshot);
+                    let failed =
+                        Failed { pod: &queued.pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                    let draws = Draws { seed: self.seed, attempt: queued.attempts };
+                    let outcome = profile.framework.post_filter(failed, draws, now, probe);
+                    Decided::Nowhere(unschedulable(failed, &outcome, draws))
+                }
                 Err(error) => Decided::Failed(error),
             }
         }));
@@ -101,5 +110,23 @@ impl Scheduler {
             rescued_by_flush: queued.was_flushed,
             outcome,
         });
+    }
+}
+
+/// Puts together what filters and PostFilter said.
+fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> Unschedulable {
+    let snapshot = failed.snapshot;
+    let preemption = match outcome.nomination.choose(failed.pod, draws) {
+        Some(candidate) => Preemption::WouldHelp {
+            node: snapshot.text(snapshot.node_info(candidate.node).name).to_owned(),
+            victims: candidate.victims.iter().map(|victim| PodRef::new(victim, snapshot.tables())).collect(),
+        },
+        None if outcome.asked.contains(&preemption::NAME) => Preemption::InVain,
+        None => Preemption::NotTried,
+    };
+    Unschedulable {
+        rejectors: failed.diagnosis.rejectors.clone(),
+        message: outcome.complete(&failed.diagnosis.message),
+        preemption,
     }
 }

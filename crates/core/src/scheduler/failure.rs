@@ -3,25 +3,36 @@
 //! Upstream: `pkg/scheduler/schedule_one.go#handleSchedulingFailure`.
 
 use super::Scheduler;
-use crate::cycle::Diagnosis;
 use crate::effect::{Record, Severity, StatusPatch, Unscheduled};
+use crate::framework::PluginName;
 use crate::pod::PodInfo;
 use crate::queue::QueuedPod;
-use crate::report::Outcome;
+use crate::report::{Outcome, Preemption};
 use crate::time::Time;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a pod was not placed.
 pub(super) enum Failure {
     /// No node can take it.
-    Unschedulable(Diagnosis),
+    Unschedulable(Unschedulable),
     /// There are no nodes. No plugin is to blame, so no event wakes the pod: it is tried again by and by.
     NoNodes(String),
     /// The attempt failed.
     Error(String),
     /// The binding was not carried out.
     Binding(String),
+}
+
+/// What is known of a pod no node can take.
+pub(super) struct Unschedulable {
+    /// The plugins to blame.
+    pub(super) rejectors: BTreeSet<PluginName>,
+    /// The whole text, with what PostFilter adds.
+    pub(super) message: String,
+    /// What preemption came to.
+    pub(super) preemption: Preemption,
 }
 
 /// How long a condition that was sent may take to be shown by the watch, before it is taken for lost.
@@ -40,17 +51,19 @@ impl Scheduler {
     pub(super) fn fail(&mut self, now: Time, queued: QueuedPod, began: Time, failure: Failure) {
         let pod = Arc::clone(&queued.pod);
         let (reason, message, rejectors) = match failure {
-            Failure::Unschedulable(Diagnosis { rejectors, message }) => {
+            Failure::Unschedulable(Unschedulable { rejectors, message, preemption }) => {
                 let blamed = rejectors.iter().copied().collect();
-                self.report(
-                    &queued,
-                    began,
-                    Outcome::Unschedulable { message: message.clone(), rejectors: blamed },
-                );
+                let outcome =
+                    Outcome::Unschedulable { message: message.clone(), rejectors: blamed, preemption };
+                self.report(&queued, began, outcome);
                 ("Unschedulable", message, rejectors)
             }
             Failure::NoNodes(message) => {
-                let outcome = Outcome::Unschedulable { message: message.clone(), rejectors: Vec::new() };
+                let outcome = Outcome::Unschedulable {
+                    message: message.clone(),
+                    rejectors: Vec::new(),
+                    preemption: Preemption::NotTried,
+                };
                 self.report(&queued, began, outcome);
                 ("Unschedulable", message, Default::default())
             }

@@ -4,7 +4,7 @@
 //! node a zone=z1 cpu=4 mem=8Gi pods=110 eph=10Gi res:example.com/gpu=2 label:k=v taint=key=value:NoSchedule
 //!        unschedulable nohost image=nginx:latest@250Mi
 //! pod p on=a ns=default label:app=web cpu=1 mem=1Gi eph=1Gi res:example.com/gpu=1 pod-cpu=2 pod-mem=1Gi containers=2
-//!       priority=5 gate=g nominated=a deleting owner=ReplicaSet/rs image=nginx:latest
+//!       priority=5 started=7 never-preempts preempted gate=g nominated=a deleting owner=ReplicaSet/rs image=nginx:latest
 //!       port=80 port=127.0.0.1:80 port=UDP/:53
 //!       tolerate=* tolerate=key tolerate=key=value tolerate=level<10 tolerate==value, each with :Effect or without
 //!       select:k=v require=zone:in:a,b;disk=ssd;@name:in:a require= require=! prefer=5/zone=a prefer=! prefer=?error
@@ -12,6 +12,7 @@
 //!       affinity=zone/app=web[/ns=x,y][/nssel=env=prod] anti=... prefer-affinity=10/zone/app=web prefer-anti=...
 //! namespace n label:k=v
 //! service s ns=default select:app=web        controller ReplicaSet/rs ns=default app=web
+//! budget b ns=default allowed=1 disrupted=p,q app=web
 //! ```
 //!
 //! Selectors: `k=v`, `k:in:a,b`, `k:notin:a`, `k:exists`, `k:absent`, `k:gt:5`, `k:lt:5`, joined by `;`; `*` selects all,
@@ -20,7 +21,7 @@
 
 use super::{NodeBuilder, PodBuilder, World};
 use std::sync::Arc;
-use supercargo_core::cache::Service;
+use supercargo_core::cache::{DisruptionBudget, Service};
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::node::{NodeInfo, TaintEffect};
 use supercargo_core::pod::{
@@ -50,6 +51,10 @@ pub(crate) fn apply(world: &mut World, line: &str) {
         "namespace" => namespace(world, words),
         "service" => service(world, words),
         "controller" => controller(world, words),
+        "budget" => {
+            let (namespace, name, budget) = budget(&mut world.tables, words);
+            world.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
+        }
         other => panic!("the cluster language has no {other:?}: {line}"),
     }
 }
@@ -99,6 +104,9 @@ pub(crate) fn pod(tables: &mut Tables, words: &[&str]) -> Arc<PodInfo> {
             "ns" => pod.namespace(value),
             "nominated" => pod.nominated(value),
             "deleting" => pod.deleting(),
+            "started" => pod.started(value.parse().expect("a start in seconds")),
+            "never-preempts" => pod.never_preempts(),
+            "preempted" => pod.preempted(),
             "scheduler" => pod.scheduler(value),
             "said" => pod.said(&value.replace('_', " ")),
             "gate" => pod.gate(value),
@@ -365,6 +373,22 @@ fn service(world: &mut World, words: &[&str]) {
         .collect();
     let selector = (!pairs.is_empty()).then_some(pairs);
     world.cache.lookups_mut().set_service(namespace, name, Service { selector });
+}
+
+/// A disruption budget from its words, name first; without a selector it has none.
+pub(crate) fn budget(tables: &mut Tables, words: &[&str]) -> (Symbol, Symbol, DisruptionBudget) {
+    let name = tables.symbol(words[0]);
+    let (namespace, words) = namespaced(tables, &words[1..]);
+    let mut budget =
+        DisruptionBudget { selector: Selector::Nothing, disruptions_allowed: 0, disrupted_pods: [].into() };
+    for word in words {
+        match word.split_once('=') {
+            Some(("allowed", number)) => budget.disruptions_allowed = number.parse().expect("a number"),
+            Some(("disrupted", names)) => budget.disrupted_pods = names.split(',').map(Into::into).collect(),
+            _ => budget.selector = selector(tables, word),
+        }
+    }
+    (namespace, name, budget)
 }
 
 fn controller(world: &mut World, words: &[&str]) {

@@ -9,6 +9,7 @@ use supercargo_core::pod::{
 };
 use supercargo_core::resources::{PodResources, Resources};
 use supercargo_core::selector::{NodeSelectorTerm, RequiredNodeAffinity};
+use supercargo_core::time::Time;
 
 const DEFAULT_CPU_MILLI: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
@@ -127,6 +128,22 @@ impl<'t> PodBuilder<'t> {
 
     pub(crate) fn deleting(mut self) -> Self {
         self.pod.deleting = true;
+        self
+    }
+
+    /// Started this many seconds after 1970.
+    pub(crate) fn started(mut self, seconds: u64) -> Self {
+        self.pod.start_time = Some(Time::from_secs(seconds));
+        self
+    }
+
+    pub(crate) fn never_preempts(mut self) -> Self {
+        self.pod.never_preempts = true;
+        self
+    }
+
+    pub(crate) fn preempted(mut self) -> Self {
+        self.pod.preempted = true;
         self
     }
 

@@ -4,6 +4,7 @@ use crate::plugins::inter_pod_affinity::InterPodAffinity;
 use crate::plugins::node_affinity::NodeAffinityArgs;
 use crate::plugins::node_resources::{NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs};
 use crate::plugins::pod_topology_spread::PodTopologySpread;
+use crate::preemption::DefaultPreemptionArgs;
 
 /// What a profile's `pluginConfig` says; the default is upstream's.
 #[derive(Clone, Debug, Default)]
@@ -18,4 +19,6 @@ pub struct PluginArgs {
     pub inter_pod_affinity: InterPodAffinity,
     /// Of PodTopologySpread.
     pub pod_topology_spread: PodTopologySpread,
+    /// Of DefaultPreemption.
+    pub default_preemption: DefaultPreemptionArgs,
 }

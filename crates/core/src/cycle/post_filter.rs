@@ -1,0 +1,139 @@
+//! PostFilter: what is said, and what could be done, for a pod no node can take.
+//!
+//! Nothing is carried out here. Upstream: `pkg/scheduler/framework/runtime/framework.go#RunPostFilterPlugins`.
+
+use super::{Diagnosis, Filtered, Framework, Point, Probe};
+use crate::cache::{NodeView, Snapshot};
+use crate::framework::post_filter::{Candidate, Draws, Judge, PostFiltered, Unplaced};
+use crate::framework::registry::ExtensionPoint;
+use crate::framework::{Code, CycleError, PluginName, Rejection};
+use crate::pod::PodInfo;
+use crate::rng::Purpose;
+use crate::time::Time;
+
+/// What PostFilter came to.
+#[derive(Debug)]
+pub struct PostFilter<'a> {
+    /// What it adds to the message; `None` where a way was found, or there is nothing to say.
+    pub message: Option<String>,
+    /// What it means for the pod's nomination.
+    pub nomination: Nomination<'a>,
+    /// The plugins that were asked, in order.
+    pub asked: Vec<PluginName>,
+}
+
+impl PostFilter<'_> {
+    /// The whole text of the FailedScheduling event, of which the filters' part is `message`.
+    pub fn complete(&self, message: &str) -> String {
+        match &self.message {
+            Some(more) => format!("{message} {more}"),
+            None => message.to_owned(),
+        }
+    }
+}
+
+/// What becomes of a pod's nomination (upstream `NominatingInfo`).
+#[derive(Debug)]
+pub enum Nomination<'a> {
+    /// It stays as it is.
+    Keep,
+    /// It leads nowhere and is to be cleared.
+    Clear,
+    /// The pod is to be nominated to one of these once its victims are told to go; each is as good as the others.
+    To(Vec<Candidate<'a>>),
+}
+
+impl<'a> Nomination<'a> {
+    /// The candidate chosen, where there are any: an even draw.
+    pub fn choose(&self, pod: &PodInfo, draws: Draws) -> Option<&Candidate<'a>> {
+        match self {
+            Self::To(candidates) if !candidates.is_empty() => {
+                let attempt = u64::from(draws.attempt);
+                let at = draws.seed.draw(Purpose::PreemptionTie, &pod.uid, attempt, candidates.len());
+                Some(&candidates[at])
+            }
+            Self::Keep | Self::Clear | Self::To(_) => None,
+        }
+    }
+}
+
+/// A decision that found no node.
+#[derive(Clone, Copy)]
+pub struct Failed<'a> {
+    /// The pod.
+    pub pod: &'a PodInfo,
+    /// The cluster in which it was decided about.
+    pub snapshot: Snapshot<'a>,
+    /// What the filters said.
+    pub filtered: &'a Filtered,
+    /// What was made of it.
+    pub diagnosis: &'a Diagnosis,
+}
+
+impl Framework {
+    /// Asks the PostFilter plugins, in order: the first that finds a way, or fails, has the last word.
+    pub fn post_filter<'a>(
+        &'a self,
+        failed: Failed<'a>,
+        draws: Draws,
+        now: Time,
+        probe: &mut dyn Probe,
+    ) -> PostFilter<'a> {
+        probe.enter(Point::PostFilter);
+        let unplaced = Unplaced {
+            pod: failed.pod,
+            snapshot: failed.snapshot,
+            curable: &failed.diagnosis.curable,
+            prepared_by: self.prepared_by(failed.filtered),
+            judge: failed.filtered,
+            draws,
+            now,
+        };
+        let (outcome, status) = self.run_post_filters(&unplaced);
+        probe.leave(Point::PostFilter, status);
+        outcome
+    }
+
+    fn run_post_filters<'a>(&self, unplaced: &Unplaced<'a>) -> (PostFilter<'a>, &'static str) {
+        let (mut reasons, mut asked) = (Vec::new(), Vec::new());
+        // Where nobody has a say, upstream clears the nomination.
+        let mut nomination = if self.post_filters.is_empty() { Nomination::Clear } else { Nomination::Keep };
+        for plugin in &self.post_filters {
+            asked.push(plugin.name());
+            match plugin.post_filter(unplaced) {
+                PostFiltered::Found(candidates) => {
+                    let nomination = Nomination::To(candidates);
+                    return (PostFilter { message: None, nomination, asked }, "Success");
+                }
+                PostFiltered::Failed(CycleError(text)) => {
+                    let message = Some(text).filter(|text| !text.is_empty());
+                    return (PostFilter { message, nomination: Nomination::Keep, asked }, "Error");
+                }
+                PostFiltered::Nothing { reason, clear_nomination } => {
+                    if clear_nomination {
+                        nomination = Nomination::Clear;
+                    }
+                    reasons.push(reason);
+                }
+            }
+        }
+        let message = Some(reasons.join(", ")).filter(|text| !text.is_empty());
+        (PostFilter { message, nomination, asked }, "Unschedulable")
+    }
+
+    /// The plugins whose PreFilter ran: one that cannot be cured stops those behind it.
+    fn prepared_by(&self, filtered: &Filtered) -> &[PluginName] {
+        let all = self.plugins_at(ExtensionPoint::PreFilter);
+        let stopped_by = filtered
+            .prefilter_rejection()
+            .filter(|(_, rejection)| rejection.code == Code::UnschedulableAndUnresolvable)
+            .and_then(|(plugin, _)| all.iter().position(|name| *name == plugin));
+        stopped_by.map_or(all, |at| &all[..=at])
+    }
+}
+
+impl Judge for Filtered {
+    fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<Rejection>, CycleError> {
+        Ok(self.first_rejector(node)?.map(|(_, rejection)| rejection))
+    }
+}

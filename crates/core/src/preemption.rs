@@ -1,0 +1,188 @@
+//! DefaultPreemption's algorithm: which node could take a pod if less important pods went, and which pods those are.
+//!
+//! Only decides: it evicts nobody and nominates nobody. Extenders have no say yet.
+//! Upstream: `pkg/scheduler/framework/preemption/preemption.go`,
+//! `pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go`.
+
+mod budgets;
+mod choice;
+mod dry_run;
+mod importance;
+mod sort;
+
+use crate::framework::histogram::Histogram;
+use crate::framework::post_filter::{Candidate, PostFilterPlugin, PostFiltered, Unplaced};
+use crate::framework::{CycleError, PluginName};
+use crate::node::NodeIdx;
+use crate::rng::Purpose;
+use dry_run::Tried;
+
+/// Upstream's name of the plugin.
+pub const NAME: PluginName = "DefaultPreemption";
+
+const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
+const VICTIM_TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+
+/// `DefaultPreemptionArgs`: how many candidates make a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefaultPreemptionArgs {
+    /// `minCandidateNodesPercentage`: this share of the nodes on which preemption may help.
+    pub min_candidate_nodes_percentage: u32,
+    /// `minCandidateNodesAbsolute`: at least this many of them.
+    pub min_candidate_nodes_absolute: u32,
+}
+
+impl Default for DefaultPreemptionArgs {
+    fn default() -> Self {
+        Self { min_candidate_nodes_percentage: 10, min_candidate_nodes_absolute: 100 }
+    }
+}
+
+impl DefaultPreemptionArgs {
+    /// How many candidates are enough where preemption may help on `nodes` nodes.
+    fn enough(&self, nodes: usize) -> usize {
+        let share = nodes.saturating_mul(self.min_candidate_nodes_percentage as usize) / 100;
+        share.max(self.min_candidate_nodes_absolute as usize).min(nodes)
+    }
+}
+
+/// The plugin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultPreemption {
+    args: DefaultPreemptionArgs,
+}
+
+impl DefaultPreemption {
+    /// The plugin with arguments.
+    pub fn new(args: DefaultPreemptionArgs) -> Self {
+        Self { args }
+    }
+
+    /// Thinks away the less important pods of one node after the other, from a drawn one on, until there are enough
+    /// candidates and one of them breaks no disruption budget.
+    fn try_nodes<'a>(&self, unplaced: &Unplaced<'a>) -> DryRuns<'a> {
+        let nodes: Vec<NodeIdx> = unplaced.curable.iter().collect();
+        let mut runs = DryRuns::new(self.args.enough(nodes.len()));
+        if nodes.is_empty() {
+            return runs;
+        }
+        let draws = unplaced.draws;
+        let subject = &unplaced.pod.uid;
+        let attempt = u64::from(draws.attempt);
+        let first = draws.seed.draw(Purpose::PreemptionStart, subject, attempt, nodes.len());
+        for &node in nodes[first..].iter().chain(&nodes[..first]) {
+            runs.add(dry_run::try_node(unplaced, node));
+            if runs.are_enough() {
+                break;
+            }
+        }
+        runs
+    }
+}
+
+impl PostFilterPlugin for DefaultPreemption {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn post_filter<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a> {
+        if let Some(reason) = ineligible(unplaced) {
+            return nothing(reason, false);
+        }
+        let runs = self.try_nodes(unplaced);
+        let DryRuns { harmless, violating, .. } = runs;
+        if !harmless.is_empty() || !violating.is_empty() {
+            let candidates = harmless.into_iter().chain(violating).collect();
+            return PostFiltered::Found(choice::best(candidates, unplaced.now));
+        }
+        if let Some(error) = aggregate(&runs.errors) {
+            return PostFiltered::Failed(CycleError(format!("preemption: {error}")));
+        }
+        let all = unplaced.snapshot.nodes().len();
+        let mut reasons = runs.reasons;
+        reasons.add_times(NOT_HELPFUL.into(), all - runs.hopeless);
+        nothing(&reasons.message(all), true)
+    }
+}
+
+fn nothing<'a>(reason: &str, clear_nomination: bool) -> PostFiltered<'a> {
+    PostFiltered::Nothing { reason: format!("preemption: {reason}"), clear_nomination }
+}
+
+/// Why the pod may not preempt (upstream `PodEligibleToPreemptOthers`). A pod whose victims are on their way out waits
+/// for them, unless nothing can help on its nominated node any more.
+fn ineligible(unplaced: &Unplaced<'_>) -> Option<&'static str> {
+    let (pod, snapshot) = (unplaced.pod, unplaced.snapshot);
+    if pod.never_preempts {
+        return Some(NEVER);
+    }
+    let node = pod.nominated_node.and_then(|name| snapshot.find_node(name))?;
+    let mut pods = snapshot.pods_on(node);
+    let waits = unplaced.curable.contains(node)
+        && pods.any(|other| other.priority < pod.priority && other.deleting && other.preempted);
+    waits.then_some(VICTIM_TERMINATING)
+}
+
+/// Several errors as one text, each once (upstream `apimachinery/pkg/util/errors#Aggregate`).
+fn aggregate(errors: &[String]) -> Option<String> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error.as_str()) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        more => Some(format!("[{}]", more.join(", "))),
+    }
+}
+
+/// What the dry runs came to so far.
+struct DryRuns<'a> {
+    enough: usize,
+    /// Candidates that break no disruption budget. Neither list takes more than are enough.
+    harmless: Vec<Candidate<'a>>,
+    violating: Vec<Candidate<'a>>,
+    reasons: Histogram,
+    /// Nodes that are no candidates.
+    hopeless: usize,
+    errors: Vec<String>,
+}
+
+impl<'a> DryRuns<'a> {
+    fn new(enough: usize) -> Self {
+        Self {
+            enough,
+            harmless: Vec::new(),
+            violating: Vec::new(),
+            reasons: Histogram::default(),
+            hopeless: 0,
+            errors: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, tried: Tried<'a>) {
+        match tried {
+            Tried::Candidate(candidate) => {
+                let list = if candidate.violations == 0 { &mut self.harmless } else { &mut self.violating };
+                if list.len() < self.enough {
+                    list.push(candidate);
+                }
+            }
+            Tried::Hopeless(reasons) => {
+                self.reasons.add(&reasons);
+                self.hopeless += 1;
+            }
+            Tried::Failed(CycleError(text)) => {
+                self.errors.push(text);
+                self.hopeless += 1;
+            }
+        }
+    }
+
+    fn are_enough(&self) -> bool {
+        !self.harmless.is_empty() && self.harmless.len() + self.violating.len() >= self.enough
+    }
+}

@@ -1,0 +1,39 @@
+//! Which pods cannot go without breaking a PodDisruptionBudget.
+
+use crate::cache::{DisruptionBudget, Snapshot};
+use crate::intern::Symbol;
+use crate::pod::PodInfo;
+use std::collections::BTreeMap;
+
+/// Splits `pods`, order kept, into those that a budget protects once the ones before them are gone, and the others
+/// (upstream `filterPodsWithPDBViolation`).
+///
+/// Each budget that means a pod pays for it, also where another is exhausted. A pod whose disruption a budget has
+/// already counted costs that budget nothing.
+pub(super) fn split<'a>(
+    pods: &[&'a PodInfo],
+    snapshot: Snapshot<'_>,
+) -> (Vec<&'a PodInfo>, Vec<&'a PodInfo>) {
+    let mut left: BTreeMap<Symbol, Vec<(&DisruptionBudget, i64)>> = BTreeMap::new();
+    pods.iter().copied().partition(|pod| {
+        let budgets = left.entry(pod.namespace).or_insert_with(|| {
+            let budgets = snapshot.lookups().disruption_budgets(pod.namespace);
+            budgets.map(|budget| (budget, i64::from(budget.disruptions_allowed))).collect()
+        });
+        let mut broken = false;
+        for (_, left) in budgets.iter_mut().filter(|(budget, _)| pays_for(budget, pod, snapshot)) {
+            *left -= 1;
+            broken |= *left < 0;
+        }
+        broken
+    })
+}
+
+/// A budget with an empty selector means no pod here, unlike in the eviction API; nor is a pod without labels meant.
+fn pays_for(budget: &DisruptionBudget, pod: &PodInfo, snapshot: Snapshot<'_>) -> bool {
+    let labels = snapshot.labels(pod.labels);
+    !labels.is_empty()
+        && !budget.selector.is_empty()
+        && budget.selector.matches(snapshot.tables(), labels)
+        && budget.disrupted_pods.binary_search(&pod.name).is_err()
+}

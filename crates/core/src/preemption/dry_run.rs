@@ -1,0 +1,104 @@
+//! The dry run on one node: all less important pods are thought away, then as many as can be are thought back.
+
+use super::budgets;
+use super::importance::sort_by_importance;
+use crate::cache::Overlay;
+use crate::framework::post_filter::{Candidate, Unplaced};
+use crate::framework::{CycleError, Reason, Rejection};
+use crate::node::NodeIdx;
+use crate::pod::PodInfo;
+
+/// What the dry run on a node came to.
+pub(super) enum Tried<'a> {
+    /// The node could take the pod without these.
+    Candidate(Candidate<'a>),
+    /// It could not, for these reasons.
+    Hopeless(Vec<Reason>),
+    /// A filter failed.
+    Failed(CycleError),
+}
+
+/// The smallest set of pods, by importance and not by number, that must go for the node to take the pod (upstream
+/// `SelectVictimsOnNode`). Terminating pods can be victims like others.
+pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> {
+    let (pod, snapshot) = (unplaced.pod, unplaced.snapshot);
+    let mut lesser: Vec<&PodInfo> =
+        snapshot.pods_on(node).filter(|other| other.priority < pod.priority).collect();
+    if lesser.is_empty() {
+        return Tried::Hopeless(vec!["No preemption victims found for incoming pod".into()]);
+    }
+    let mut world = Without::all(unplaced, node, &lesser);
+    match world.rejection() {
+        Ok(None) => {}
+        Ok(Some(Rejection { reasons, .. })) => return Tried::Hopeless(reasons),
+        Err(error) => return Tried::Failed(error),
+    }
+    sort_by_importance(&mut lesser, unplaced.now);
+    let (protected, free) = budgets::split(&lesser, snapshot);
+    let mut victims: Vec<&PodInfo> = protected.iter().copied().filter(|pod| !world.spares(pod)).collect();
+    let violations = victims.len();
+    victims.extend(free.iter().copied().filter(|pod| !world.spares(pod)));
+    if !protected.is_empty() && !free.is_empty() {
+        sort_by_importance(&mut victims, unplaced.now);
+    }
+    if victims.is_empty() {
+        let name = snapshot.text(snapshot.node_info(node).name);
+        return Tried::Failed(CycleError(format!("expected at least one victim pod on node \"{name}\"")));
+    }
+    Tried::Candidate(Candidate { node, victims, violations })
+}
+
+/// A node without some of its pods, as it is and with the pods nominated to it.
+struct Without<'u, 'a> {
+    unplaced: &'u Unplaced<'a>,
+    node: NodeIdx,
+    bare: Overlay<'a>,
+    /// With the nominated pods that come before the pod; `None` where there are none.
+    nominated: Option<Overlay<'a>>,
+}
+
+impl<'u, 'a> Without<'u, 'a> {
+    fn all(unplaced: &'u Unplaced<'a>, node: NodeIdx, gone: &[&'a PodInfo]) -> Self {
+        let mut bare = Overlay::new();
+        gone.iter().for_each(|pod| bare.remove(pod));
+        let mut with = Overlay::new();
+        for other in unplaced.snapshot.nominated_on(node) {
+            if other.priority >= unplaced.pod.priority && other.uid != unplaced.pod.uid {
+                with.add(other);
+            }
+        }
+        let nominated = (!with.is_empty()).then(|| {
+            gone.iter().for_each(|pod| with.remove(pod));
+            with
+        });
+        Self { unplaced, node, bare, nominated }
+    }
+
+    /// Why the node cannot take the pod: it must, both with and without the nominated pods (upstream
+    /// `RunFilterPluginsWithNominatedPods`).
+    fn rejection(&self) -> Result<Option<Rejection>, CycleError> {
+        let node = self.unplaced.snapshot.node(self.node);
+        for overlay in self.nominated.iter().chain([&self.bare]) {
+            let rejection = self.unplaced.judge.first_rejection(&node.with(overlay))?;
+            if rejection.is_some() {
+                return Ok(rejection);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Thinks a pod back onto the node; if then the node cannot take the incoming one, it goes again, and is not spared.
+    fn spares(&mut self, pod: &'a PodInfo) -> bool {
+        self.each_overlay(|overlay| overlay.restore(pod));
+        let spared = matches!(self.rejection(), Ok(None));
+        if !spared {
+            self.each_overlay(|overlay| overlay.remove(pod));
+        }
+        spared
+    }
+
+    fn each_overlay(&mut self, mut change: impl FnMut(&mut Overlay<'a>)) {
+        change(&mut self.bare);
+        self.nominated.iter_mut().for_each(change);
+    }
+}
