@@ -287,7 +287,9 @@ impl Sim {
             (true, false) => (1, self.now),
             (false, false) => (count, since),
         };
-        if self.process.idle_wakes.0 > IDLE_WAKES_MAX {
+        // For each binding in doubt it may wake once, and find no credit to ask with.
+        let bindings = u32::try_from(self.process.scheduler.stats().bindings).unwrap_or(u32::MAX);
+        if self.process.idle_wakes.0 > IDLE_WAKES_MAX.saturating_add(bindings) {
             let detail = format!("{count} times since {since:?}");
             return Err(broken("a scheduler is not woken for nothing", detail));
         }
