@@ -15,8 +15,10 @@ pub fn start(format: LoggingFormat, verbosity: u8) {
     };
     // The libraries below talk too much at the levels an operator wants of us.
     let quiet = if verbosity < 6 { "warn" } else { "debug" };
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new(format!("{quiet},supercargo={level},supercargo_core={level}")));
+    // The client logs every connection that fails; the watches tell of it once.
+    let directives =
+        format!("{quiet},kube_client::client::builder=off,supercargo={level},supercargo_core={level}");
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(directives));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LoggingFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),

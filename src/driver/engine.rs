@@ -20,6 +20,9 @@ pub trait Engine: Send + 'static {
 
     /// Does one piece of work.
     fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step;
+
+    /// Whether nothing that was decided is still on its way out or unanswered.
+    fn is_settled(&self) -> bool;
 }
 
 impl Engine for Scheduler {
@@ -33,6 +36,10 @@ impl Engine for Scheduler {
 
     fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
         Self::step(self, now, probe)
+    }
+
+    fn is_settled(&self) -> bool {
+        Self::is_settled(self)
     }
 }
 

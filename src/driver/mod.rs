@@ -145,9 +145,6 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
 
     /// One step, or a sleep when there is nothing to do.
     fn advance(&mut self) {
-        if self.stop_by.is_some() {
-            return self.sleep(None);
-        }
         let began = Instant::now();
         match self.engine.step(self.clock.now(), self.observer.probe()) {
             Step::Effect(effect) => {
@@ -190,14 +187,16 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
     }
 
     fn stop(&mut self, within: Duration) {
+        self.engine.handle(self.clock.now(), Event::Halt);
         let by = Instant::now() + within;
         self.stop_by = Some(self.stop_by.map_or(by, |earlier| earlier.min(by)));
     }
 
-    /// Whether to end.
+    /// Whether to end: told to, and everything that was decided is answered and told of, or the time is up.
     fn is_done(&self) -> bool {
         let late = |by| Instant::now() >= by;
-        self.closed || self.stop_by.is_some_and(|by| self.unanswered.is_empty() || late(by))
+        let settled = || self.unanswered.is_empty() && self.engine.is_settled();
+        self.closed || self.stop_by.is_some_and(|by| late(by) || settled())
     }
 
     fn sleep(&mut self, wake_at: Option<Time>) {

@@ -20,6 +20,7 @@ type Log = Arc<Mutex<Vec<String>>>;
 struct Scripted {
     tables: Tables,
     steps: VecDeque<Step>,
+    halted: bool,
     log: Log,
 }
 
@@ -33,6 +34,14 @@ impl Engine for Scripted {
             !matches!(event, Event::ListEnded(Kind::Namespace)),
             "a namespace list is what this engine chokes on"
         );
+        match event {
+            Event::Halt => {
+                self.halted = true;
+                self.steps.retain(|step| !matches!(step, Step::Effect(Effect::Bind { .. })));
+            }
+            Event::BindFinished { .. } if self.halted => self.steps.push_back(skipped()),
+            _ => {}
+        }
         self.log.lock().unwrap().push(match event {
             Event::Credits { lane, count } => format!("{count} credits of {}", lane.as_str()),
             Event::ListBegan(kind) => format!("list of {}", kind.as_str()),
@@ -52,6 +61,10 @@ impl Engine for Scripted {
             .to_owned(),
         );
         step
+    }
+
+    fn is_settled(&self) -> bool {
+        self.steps.is_empty()
     }
 }
 
@@ -106,7 +119,12 @@ impl Fixture {
     }
 
     fn start(&mut self, steps: Vec<Step>) -> oneshot::Receiver<End> {
-        let engine = Scripted { tables: Tables::new(), steps: steps.into(), log: Arc::clone(&self.log) };
+        let engine = Scripted {
+            tables: Tables::new(),
+            steps: steps.into(),
+            halted: false,
+            log: Arc::clone(&self.log),
+        };
         let (outbox, observer) = self.taken.take().expect("started once");
         let mailbox = self.mailbox.take().expect("started once");
         mailbox.start(engine, Clock::start(), outbox, observer).expect("a thread starts")
@@ -198,6 +216,7 @@ async fn a_stop_waits_for_a_binding_in_flight() {
     let End::Stopped { unanswered } = end.await.unwrap() else { panic!("told to stop") };
     assert_eq!(unanswered, []);
     assert!(fixture.effects.try_recv().is_err(), "nothing more is released");
+    assert!(fixture.reports.try_recv().is_ok(), "what the answer brought is told");
 }
 
 #[tokio::test]
