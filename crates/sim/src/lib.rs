@@ -6,6 +6,7 @@
 //! no volume, and no API object: pods and nodes are built as the engine takes them.
 
 pub mod reference;
+pub mod workloads;
 
 mod agenda;
 mod check;

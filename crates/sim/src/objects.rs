@@ -164,6 +164,31 @@ impl Node {
 }
 
 impl Pod {
+    /// One of ours that asks for nothing.
+    pub(crate) fn plain(uid: String, namespace: &'static str) -> Self {
+        Self {
+            uid,
+            namespace,
+            version: 1,
+            app: "app",
+            ours: true,
+            node: None,
+            bound_by: None,
+            deleting: false,
+            gated: false,
+            priority: 0,
+            cpu_milli: 0,
+            memory: 0,
+            gpus: 0,
+            port: None,
+            tolerates: Vec::new(),
+            wish: Wish::Anything,
+            affinity: Affinity::default(),
+            spread: Vec::new(),
+            condition: None,
+        }
+    }
+
     pub(crate) fn info(&self, tables: &mut Tables) -> PodInfo {
         let namespace = tables.symbol(self.namespace);
         let app = (tables.symbol("app"), tables.symbol(self.app));

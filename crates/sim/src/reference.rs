@@ -11,6 +11,9 @@ use supercargo_core::pod::{
 };
 use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector};
 
+#[cfg(test)]
+mod tests;
+
 /// A cluster at one moment.
 pub struct World<'a> {
     tables: &'a Tables,

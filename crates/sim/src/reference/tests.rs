@@ -1,0 +1,163 @@
+//! The reference itself, held to what the API's documentation says.
+
+use super::*;
+use crate::objects::{Affinity, Node, Pod, Reach, Spread, Term, Topology, Wish};
+
+/// A cluster in the making: nodes, pods on them by name, and what is asked about.
+struct Cluster {
+    nodes: Vec<Node>,
+    pods: Vec<Pod>,
+}
+
+fn node(name: &str, zone: Option<&'static str>) -> Node {
+    Node {
+        name: name.to_owned(),
+        version: 1,
+        zone,
+        cordoned: false,
+        taints: Vec::new(),
+        cpu_milli: 1_000,
+        memory: 1 << 30,
+        gpus: 0,
+        pods: 3,
+        images: Vec::new(),
+    }
+}
+
+fn pod(uid: &str, on: &str, app: &'static str) -> Pod {
+    let node = (!on.is_empty()).then(|| on.to_owned());
+    Pod { node, app, ..Pod::plain(uid.to_owned(), "default") }
+}
+
+impl Cluster {
+    fn new(pods: Vec<Pod>) -> Self {
+        Self { nodes: vec![node("a", Some("z1")), node("b", Some("z1")), node("c", Some("z2"))], pods }
+    }
+
+    /// The names of the nodes that can take `pod`, in order.
+    fn takes(&self, pod: &Pod) -> String {
+        let mut tables = Tables::new();
+        let nodes: Vec<NodeInfo> = self.nodes.iter().map(|node| node.info(&mut tables)).collect();
+        let pods: Vec<PodInfo> = self.pods.iter().map(|pod| pod.info(&mut tables)).collect();
+        let pod = pod.info(&mut tables);
+        let team = (tables.symbol("team"), tables.symbol("red"));
+        let namespaces = vec![(tables.symbol("other"), tables.label_set(vec![team]))];
+        let on = pods.iter().filter_map(|pod| Some((pod, pod.node_name?)));
+        let world = World::new(&tables, nodes.iter().collect(), on, namespaces);
+        let feasible = world.feasible(&pod);
+        for node in &nodes {
+            let objection = world.objection(&pod, node.name);
+            assert_eq!(objection.is_none(), feasible.contains(&node.name), "{objection:?}");
+        }
+        feasible.iter().map(|&name| tables.text(name)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn term(app: &'static str, topology: Topology) -> Term {
+    Term { app, topology, reach: Reach::Own }
+}
+
+#[test]
+fn room_is_cpu_memory_devices_and_places() {
+    let mut cluster = Cluster::new(vec![Pod { cpu_milli: 800, ..pod("p", "a", "web") }]);
+    cluster.nodes[1].gpus = 1;
+    cluster.nodes[2].pods = 0;
+    assert_eq!(cluster.takes(&pod("x", "", "web")), "a b");
+    assert_eq!(cluster.takes(&Pod { cpu_milli: 200, ..pod("x", "", "web") }), "a b");
+    assert_eq!(cluster.takes(&Pod { cpu_milli: 201, ..pod("x", "", "web") }), "b");
+    assert_eq!(cluster.takes(&Pod { memory: (1 << 30) + 1, ..pod("x", "", "web") }), "");
+    assert_eq!(cluster.takes(&Pod { gpus: 1, ..pod("x", "", "web") }), "b");
+}
+
+#[test]
+fn a_host_port_is_taken_on_its_address_or_on_all() {
+    let cluster = Cluster::new(vec![
+        Pod { port: Some(("10.0.0.1", 80)), ..pod("p", "a", "web") },
+        Pod { port: Some(("0.0.0.0", 80)), ..pod("q", "b", "web") },
+    ]);
+    let wants = |address, port| Pod { port: Some((address, port)), ..pod("x", "", "web") };
+    assert_eq!(cluster.takes(&wants("10.0.0.1", 80)), "c");
+    assert_eq!(cluster.takes(&wants("10.0.0.2", 80)), "a c");
+    assert_eq!(cluster.takes(&wants("0.0.0.0", 80)), "c");
+    assert_eq!(cluster.takes(&wants("0.0.0.0", 81)), "a b c");
+}
+
+#[test]
+fn taints_cordons_and_wishes_are_heeded() {
+    let mut cluster = Cluster::new(Vec::new());
+    cluster.nodes[0].taints = vec![("gpu", TaintEffect::NoSchedule)];
+    cluster.nodes[1].taints = vec![("gpu", TaintEffect::PreferNoSchedule)];
+    cluster.nodes[2].cordoned = true;
+    assert_eq!(cluster.takes(&pod("x", "", "web")), "b");
+    assert_eq!(cluster.takes(&Pod { tolerates: vec!["gpu"], ..pod("x", "", "web") }), "a b");
+    let cluster = Cluster { nodes: vec![node("a", Some("z1")), node("b", None)], pods: Vec::new() };
+    let wishes = |wish| Pod { wish, ..pod("x", "", "web") };
+    assert_eq!(cluster.takes(&wishes(Wish::Zone("z1"))), "a");
+    assert_eq!(cluster.takes(&wishes(Wish::OneOf(vec!["z1", "z2"]))), "a");
+    assert_eq!(cluster.takes(&wishes(Wish::NoneOf(vec!["z1"]))), "b");
+}
+
+#[test]
+fn anti_affinity_holds_in_both_directions_and_within_its_namespaces() {
+    let hates = |reach| Affinity {
+        without: vec![Term { app: "web", topology: Topology::Zone, reach }],
+        ..Affinity::default()
+    };
+    let cluster = Cluster::new(vec![pod("p", "a", "web")]);
+    assert_eq!(cluster.takes(&Pod { affinity: hates(Reach::Own), ..pod("x", "", "db") }), "c");
+    let hater = Pod { affinity: hates(Reach::Own), ..pod("p", "a", "db") };
+    assert_eq!(Cluster::new(vec![hater.clone()]).takes(&pod("x", "", "web")), "c");
+    let elsewhere = Pod { namespace: "other", ..pod("x", "", "web") };
+    assert_eq!(Cluster::new(vec![hater]).takes(&elsewhere), "a b c");
+    for reach in [Reach::Everywhere, Reach::Team("red")] {
+        let hater = Pod { affinity: hates(reach), ..pod("p", "a", "db") };
+        assert_eq!(Cluster::new(vec![hater]).takes(&elsewhere), "c", "{reach:?}");
+    }
+}
+
+#[test]
+fn affinity_needs_a_peer_near_unless_the_pod_is_the_first_of_its_kind() {
+    let likes = |app, topology| Affinity { with: vec![term(app, topology)], ..Affinity::default() };
+    let near = |app, topology| Pod { affinity: likes(app, topology), ..pod("x", "", "web") };
+    let cluster = Cluster::new(vec![pod("p", "a", "db")]);
+    assert_eq!(cluster.takes(&near("db", Topology::Zone)), "a b");
+    assert_eq!(cluster.takes(&near("db", Topology::Host)), "a");
+    assert_eq!(cluster.takes(&near("job", Topology::Zone)), "");
+    assert_eq!(cluster.takes(&near("web", Topology::Zone)), "a b c");
+}
+
+#[test]
+fn the_skew_is_over_counted_domains_and_pods_that_stay() {
+    let spread = Spread {
+        app: "web",
+        topology: Topology::Zone,
+        max_skew: 1,
+        hard: true,
+        min_domains: 1,
+        honor_affinity: true,
+        honor_taints: false,
+    };
+    let spreads = |spread: &Spread| Pod { spread: vec![spread.clone()], ..pod("x", "", "web") };
+    let mut cluster = Cluster::new(vec![pod("p", "a", "web")]);
+    assert_eq!(cluster.takes(&spreads(&spread)), "c");
+    assert_eq!(cluster.takes(&spreads(&Spread { max_skew: 2, ..spread })), "a b c");
+    assert_eq!(cluster.takes(&spreads(&Spread { hard: false, ..spread })), "a b c");
+    let in_one_zone = Pod { wish: Wish::Zone("z1"), ..spreads(&spread) };
+    assert_eq!(cluster.takes(&in_one_zone), "a b", "no other zone is counted");
+    cluster.pods[0].deleting = true;
+    assert_eq!(cluster.takes(&spreads(&spread)), "a b c");
+    cluster.pods[0].deleting = false;
+    cluster.pods.push(pod("q", "c", "web"));
+    assert_eq!(cluster.takes(&spreads(&spread)), "a b c");
+    assert_eq!(cluster.takes(&spreads(&Spread { min_domains: 3, ..spread })), "", "as if a third were empty");
+}
+
+#[test]
+fn nodes_without_the_label_are_in_no_domain() {
+    let nodes = vec![node("a", None), node("b", Some("z1"))];
+    let cluster = Cluster { nodes, pods: vec![pod("p", "a", "web"), pod("q", "b", "web")] };
+    let affinity = Affinity { without: vec![term("web", Topology::Zone)], ..Affinity::default() };
+    assert_eq!(cluster.takes(&Pod { affinity, ..pod("x", "", "db") }), "a");
+    let affinity = Affinity { with: vec![term("web", Topology::Zone)], ..Affinity::default() };
+    assert_eq!(cluster.takes(&Pod { affinity, ..pod("x", "", "db") }), "b");
+}
