@@ -56,11 +56,22 @@ async fn told_to_stop_it_finishes_its_bindings_and_ends_with_0() -> Result<()> {
         assert_eq!(status.code(), Some(0), "{}", world.supercargo.log_tail());
         let placed = crowd.placed(world).await?;
         ensure!(placed.len() < crowd.count, "it was too fast to be stopped in the middle");
+        // Whatever it bound it has also told.
+        let events = told(world).await?;
+        let untold: Vec<&String> = placed.iter().filter(|pod| !events.contains_key(*pod)).collect();
+        ensure!(untold.is_empty(), "placed, and nobody was told: {untold:?}");
         creating.await??;
         world.supercargo.start_again(world.plane)?;
         crowd.check_in_the_end(world).await?;
-        let twice: Vec<_> = told(world).await?.into_iter().filter(|(_, times)| *times > 1).collect();
-        ensure!(twice.is_empty(), "told more than once: {twice:?}");
+        // The last events are on their way when the last pod is placed.
+        wait_for("each pod to be told of exactly once", PATIENCE, || async {
+            let events = told(world).await?;
+            let twice: Vec<_> = events.iter().filter(|(_, times)| **times > 1).collect();
+            assert!(twice.is_empty(), "told more than once: {twice:?}");
+            ensure!(events.len() == crowd.count, "{} of {} are told of", events.len(), crowd.count);
+            Ok(())
+        })
+        .await?;
         Ok(())
     })
     .await
