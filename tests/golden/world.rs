@@ -8,11 +8,22 @@ use std::sync::Arc;
 use supercargo::api::{Object, Pod};
 use supercargo::convert::{self, Watched, lookups};
 use supercargo_core::cache::{Cache, PodState, Snapshot};
-use supercargo_core::cycle::{Decision, Feasible, Filtered, Framework, NoProbe, Options};
+use supercargo_core::cycle::{
+    Decision, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, PostFilter,
+};
 use supercargo_core::event::Event;
 use supercargo_core::framework::CycleError;
+use supercargo_core::framework::post_filter::Draws;
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, PodInfo};
+use supercargo_core::rng::Seed;
+use supercargo_core::time::Time;
+
+/// Vectors are small: no draw decides what is compared.
+const DRAWS: Draws = Draws { seed: Seed(1), attempt: 1 };
+
+/// Later than any start time in a vector.
+const NOW: Time = Time::from_secs(4_000_000_000);
 
 /// A cluster and the default plugins.
 pub(crate) struct World {
@@ -122,7 +133,11 @@ impl World {
             Err(CycleError(text)) => tell_error(fields, &text),
             Ok(Decision::Infeasible(filtered)) => {
                 tell_filters(fields, &filtered, snapshot);
-                fields.insert("message".into(), filtered.diagnose(snapshot).message.into());
+                let diagnosis = filtered.diagnose(snapshot);
+                fields.insert("message".into(), diagnosis.message.as_str().into());
+                let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let outcome = self.framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
+                tell_preemption(fields, &outcome, snapshot);
             }
             Ok(Decision::Feasible(feasible)) => {
                 tell_filters(fields, &feasible.filtered, snapshot);
@@ -178,6 +193,18 @@ fn tell_filters(fields: &mut Map<String, Value>, filtered: &Filtered, snapshot: 
     if !feasible.is_empty() {
         fields.insert("feasible".into(), feasible.into());
     }
+}
+
+/// Tells every node that may be nominated, with the victims that would be deleted: those not on their way out already.
+fn tell_preemption(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, snapshot: Snapshot<'_>) {
+    let Nomination::To(candidates) = &outcome.nomination else { return };
+    let by_node = candidates.iter().map(|candidate| {
+        let victims = candidate.victims.iter().filter(|victim| !victim.deleting);
+        let mut victims: Vec<String> = victims.map(|victim| snapshot.pod_key(victim)).collect();
+        victims.sort_unstable();
+        (snapshot.text(snapshot.node_info(candidate.node).name).to_owned(), victims.into())
+    });
+    fields.insert("preemption".into(), by_node.collect::<Map<_, _>>().into());
 }
 
 /// Tells scores, totals and the choice; the choice: of the best nodes the one with the smallest name.
