@@ -16,6 +16,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Writes the configuration with its defaults to this file as YAML, and exits.
+    #[arg(long, value_name = "FILE")]
+    pub write_config_to: Option<PathBuf>,
+
     /// Kubeconfig with the API server and the identity to use. Without it: the file's clientConnection.kubeconfig, the
     /// ServiceAccount of the pod, or what kubectl would use.
     #[arg(long, value_name = "FILE")]
@@ -45,7 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "PATHS", value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
     pub authorization_always_allow_paths: Vec<String>,
 
-    /// Leader election is not part of this version: run one replica. Only `false` is accepted.
+    /// Overrides the file's leaderElection.leaderElect. Leader election is not part of this version: run one replica, with
+    /// `false`.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub leader_elect: Option<bool>,
 

@@ -7,7 +7,7 @@ mod stats;
 
 use crate::args::Args;
 use crate::client;
-use crate::config::{ConfigError, Settings};
+use crate::config::{ConfigError, Effective, Flags, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
 use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox};
 use crate::metrics::rest::RestLayer;
@@ -19,10 +19,11 @@ use kube::client::ClientBuilder;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::cycle::Framework;
+use supercargo_core::intern::Tables;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler};
+use supercargo_core::time::Time;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -58,11 +59,20 @@ impl From<ConfigError> for Failure {
 /// # Errors
 /// When a flag or the configuration is wrong, or something that cannot be waited out fails.
 pub fn run(args: Args) -> Result<(), Failure> {
+    let flags = Flags { leader_elect: args.leader_elect };
+    let effective = match &args.config {
+        Some(file) => Effective::load(file, &flags)?,
+        None => Effective::without_file(&flags),
+    };
+    if let Some(file) = &args.write_config_to {
+        return Ok(std::fs::write(file, effective.to_yaml())
+            .with_context(|| format!("cannot write {}", file.display()))?);
+    }
     if args.leader_elect == Some(true) {
         let cause = anyhow!("--leader-elect: leader election is not part of this version; run one replica");
         return Err(Failure { cause, code: 2 });
     }
-    let settings = args.config.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
+    let settings = Settings::of(&effective)?;
     // Two workers: reading watches and writing answers; the engine has a thread of its own.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -82,7 +92,8 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
         .context("cannot build the API client")?
         .with_layer(&layer)
         .build();
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, profiles = ?settings.profiles, "starting");
+    let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, ?profiles, "starting");
 
     let mailbox = Mailbox::<Scheduler>::new();
     let inbox = mailbox.inbox();
@@ -95,10 +106,10 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
         Arc::clone(&metrics),
         Arc::new(inbox.clone()),
     );
-    let accounts = Accounts::new(Arc::clone(&metrics), settings.profiles.iter().map(String::as_str));
+    let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
-    let engine = Scheduler::new(engine_config(&args, &settings), clock.now());
+    let engine = engine(&args, &settings, clock.now());
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let watches = Watches::start(&client, &inbox, &metrics);
@@ -157,10 +168,13 @@ async fn stop(
     Ok(())
 }
 
-fn engine_config(args: &Args, settings: &Settings) -> Config {
-    let profiles =
-        settings.profiles.iter().map(|name| Profile { name: name.clone(), framework: Framework::default() });
-    Config {
+fn engine(args: &Args, settings: &Settings, now: Time) -> Scheduler {
+    let mut tables = Tables::new();
+    let profiles = settings
+        .profiles
+        .iter()
+        .map(|profile| Profile { name: profile.name.clone(), framework: profile.framework(&mut tables) });
+    let config = Config {
         seed: Seed(u64::from(std::process::id())),
         profiles: profiles.collect(),
         queue: QueueConfig {
@@ -168,7 +182,8 @@ fn engine_config(args: &Args, settings: &Settings) -> Config {
             max_backoff: settings.max_backoff,
             max_in_unschedulable: args.pod_max_in_unschedulable_pods_duration,
         },
-    }
+    };
+    Scheduler::with_tables(config, tables, now)
 }
 
 /// Starts serving, unless the port is 0; gives what ends it, and its end.

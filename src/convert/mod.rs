@@ -10,9 +10,9 @@ pub mod lookups;
 pub mod node;
 pub mod pod;
 pub mod quantity;
-mod requests;
-mod selectors;
-mod syntax;
+pub(crate) mod requests;
+pub(crate) mod selectors;
+pub(crate) mod syntax;
 mod unjudged;
 pub mod volumes;
 

@@ -274,7 +274,7 @@ fn is_scalar(name: &str) -> bool {
 }
 
 /// Upstream's `IsExtendedResourceName`.
-fn is_extended(name: &str) -> bool {
+pub(crate) fn is_extended(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")
         && !name.starts_with("requests.")

@@ -136,7 +136,7 @@ fn value_error(key: &str, at: usize, value: &str, path: &str, errors: &mut Vec<S
 }
 
 /// The terms of a required node affinity. A malformed term matches no node, and harms no other.
-pub(super) fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[NodeSelectorTerm]> {
+pub(crate) fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[NodeSelectorTerm]> {
     let parsed = |term| NodeSelectorTerm {
         demands: demands(tables, term, "").ok().flatten(),
         pinned_names: pinned_names(tables, term),
@@ -148,7 +148,7 @@ pub(super) fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[Nod
 ///
 /// # Errors
 /// With upstream's text about all terms that are malformed.
-pub(super) fn preferred_terms(
+pub(crate) fn preferred_terms(
     tables: &mut Tables,
     terms: &[PreferredSchedulingTerm],
 ) -> Parsed<PreferredNodeTerm> {
@@ -170,6 +170,11 @@ pub(super) fn preferred_terms(
         }
     }
     if errors.is_empty() { Ok(parsed.into()) } else { Err(syntax::aggregate(&errors)) }
+}
+
+/// What is wrong with a term whose fields' paths begin with `path`, in upstream's words.
+pub(crate) fn term_errors(term: &ApiTerm, path: &str) -> Vec<String> {
+    demands(&mut Tables::new(), term, path).err().unwrap_or_default()
 }
 
 /// The terms of a volume's required node affinity. Upstream judges them for a node without its name, to which demands on

@@ -14,6 +14,7 @@ pub(crate) struct Vector {
 #[derive(Deserialize)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
+    pub(crate) config: Option<Value>,
     pub(crate) objects: Vec<Value>,
     pub(crate) pods: Vec<Value>,
 }

@@ -4,8 +4,10 @@
 
 use crate::compare::Scenario;
 use serde_json::{Map, Value, json};
+use std::path::Path;
 use std::sync::Arc;
 use supercargo::api::{Object, Pod};
+use supercargo::config::{Effective, Flags, Settings};
 use supercargo::convert::{self, Watched, lookups};
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{
@@ -25,7 +27,7 @@ const DRAWS: Draws = Draws { seed: Seed(1), attempt: 1 };
 /// Later than any start time in a vector.
 const NOW: Time = Time::from_secs(4_000_000_000);
 
-/// A cluster and the default plugins.
+/// A cluster and the plugins that decide about it.
 pub(crate) struct World {
     tables: Tables,
     cache: Cache,
@@ -35,8 +37,10 @@ pub(crate) struct World {
 impl World {
     /// The cluster before the first decision.
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let mut world =
-            Self { tables: Tables::new(), cache: Cache::default(), framework: Framework::default() };
+        let mut tables = Tables::new();
+        let framework =
+            scenario.config.as_ref().map_or_else(Framework::default, |c| framework(c, &mut tables));
+        let mut world = Self { tables, cache: Cache::default(), framework };
         for object in &scenario.objects {
             let object = Object::from_value(object.clone());
             world.apply(&object.unwrap_or_else(|other| panic!("{other}")));
@@ -149,6 +153,14 @@ impl World {
         }
         told
     }
+}
+
+/// The plugins of a configuration's one profile.
+fn framework(configuration: &Value, tables: &mut Tables) -> Framework {
+    let flags = Flags { leader_elect: Some(false) };
+    let effective = Effective::parse(Path::new("scenario.config"), &configuration.to_string(), &flags);
+    let settings = effective.and_then(|effective| Settings::of(&effective));
+    settings.unwrap_or_else(|error| panic!("{error}")).profiles[0].framework(tables)
 }
 
 fn decode(pod: &Value) -> Pod {

@@ -5,6 +5,7 @@ use crate::plugins::node_affinity::NodeAffinityArgs;
 use crate::plugins::node_resources::{NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs};
 use crate::plugins::pod_topology_spread::PodTopologySpread;
 use crate::preemption::DefaultPreemptionArgs;
+use std::time::Duration;
 
 /// What a profile's `pluginConfig` says; the default is upstream's.
 #[derive(Clone, Debug, Default)]
@@ -21,4 +22,19 @@ pub struct PluginArgs {
     pub pod_topology_spread: PodTopologySpread,
     /// Of DefaultPreemption.
     pub default_preemption: DefaultPreemptionArgs,
+    /// Of VolumeBinding.
+    pub volume_binding: VolumeBindingArgs,
+}
+
+/// `VolumeBindingArgs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeBindingArgs {
+    /// `bindTimeoutSeconds`: how long the volumes of a pod may take to be bound before the pod is tried anew.
+    pub bind_timeout: Duration,
+}
+
+impl Default for VolumeBindingArgs {
+    fn default() -> Self {
+        Self { bind_timeout: Duration::from_secs(600) }
+    }
 }

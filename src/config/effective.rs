@@ -1,0 +1,185 @@
+//! What a configuration file means: as written, with defaults and flags, and found to be valid.
+//!
+//! Upstream: `cmd/kube-scheduler/app/options/{options,configfile}.go`.
+
+use super::document::{Document, Value};
+use super::duration::GoDuration;
+use super::field::Problem;
+use super::framework::{self, Order};
+use super::v1::{API_VERSION, Args, Configuration, KIND, Profile};
+use super::{ConfigError, OWN_NAME, decode, validate};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use supercargo_core::framework::registry;
+
+/// Upstream's `DefaultExtenderTimeout`.
+const EXTENDER_TIMEOUT: GoDuration = GoDuration::seconds(5);
+
+/// Flags that override the file's fields where they are given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--leader-elect`.
+    pub leader_elect: Option<bool>,
+}
+
+/// A valid configuration.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// With all defaults, as kube-scheduler would write it down (`--write-config-to`).
+    pub configuration: Configuration,
+    pub(super) written: Configuration,
+    pub(super) orders: Vec<Order>,
+    pub(super) path: PathBuf,
+    pub(super) document: Option<Document>,
+}
+
+impl Effective {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is no KubeSchedulerConfiguration, or is not valid.
+    pub fn load(path: &Path, flags: &Flags) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text, flags)
+    }
+
+    /// Reads a text; `path` is only told.
+    ///
+    /// # Errors
+    /// When the text is no KubeSchedulerConfiguration, or is not valid.
+    pub fn parse(path: &Path, text: &str, flags: &Flags) -> Result<Self, ConfigError> {
+        let invalid = |problems| ConfigError::Invalid { path: path.to_owned(), problems };
+        let document = Document::read(text).map_err(invalid)?;
+        let written = configuration(&document).map_err(invalid)?;
+        Self::complete(written, flags, path, Some(document)).map_err(invalid)
+    }
+
+    /// What holds without a file.
+    pub fn without_file(flags: &Flags) -> Self {
+        let only = Profile { scheduler_name: Some(OWN_NAME.to_owned()), ..Profile::default() };
+        let mut written = Configuration { profiles: vec![only], ..Configuration::default() };
+        written.leader_election.leader_elect = Some(false);
+        Self::complete(written, flags, Path::new(""), None).expect("the defaults are valid")
+    }
+
+    fn complete(
+        mut written: Configuration,
+        flags: &Flags,
+        path: &Path,
+        document: Option<Document>,
+    ) -> Result<Self, Vec<Problem>> {
+        if flags.leader_elect.is_some() {
+            written.leader_election.leader_elect = flags.leader_elect;
+        }
+        let mut configuration = written.clone();
+        configuration.set_defaults();
+        let placed = |mut problem: Problem| {
+            problem.place =
+                problem.place.or_else(|| document.as_ref().and_then(|document| document.find(&problem.path)));
+            problem
+        };
+        let problems = validate::problems(&configuration);
+        if !problems.is_empty() {
+            return Err(problems.into_iter().map(placed).collect());
+        }
+        extend(&mut configuration);
+        let none = Profile::default();
+        let orders = configuration.profiles.iter().enumerate().map(|(at, profile)| {
+            let as_written = written.profiles.get(at).unwrap_or(&none);
+            framework::order(profile, as_written, &format!("profiles[{at}]"))
+        });
+        let orders: Result<Vec<_>, _> = orders.collect();
+        let orders = orders.map_err(|problem| vec![placed(problem)])?;
+        configuration.profiles.iter_mut().for_each(keep_used_arguments);
+        Ok(Self { configuration, written, orders, path: path.to_owned(), document })
+    }
+
+    /// The configuration as YAML.
+    pub fn to_yaml(&self) -> String {
+        let typed = Typed { api_version: API_VERSION, kind: KIND, configuration: &self.configuration };
+        // By way of a value, whose keys are in order.
+        let value = serde_json::to_value(typed).expect("a configuration is JSON");
+        serde_saphyr::to_string(&value).expect("JSON is YAML")
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Typed<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    configuration: &'a Configuration,
+}
+
+/// The configuration of a document, as written.
+fn configuration(document: &Document) -> Result<Configuration, Vec<Problem>> {
+    let root = document.root();
+    let problem = |field: &str, text: String| {
+        vec![Problem { path: field.to_owned(), text, place: document.find(field) }]
+    };
+    let text = |field: &str| match document.get(root, field).map(|node| &node.value) {
+        Some(Value::Text(text)) => text.as_str(),
+        _ => "",
+    };
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if matches!(document.node(root).value, Value::Map(_) | Value::Null) {
+        if kind.is_empty() {
+            return Err(problem("kind", format!("Object 'Kind' is missing; expected kind: {KIND}")));
+        }
+        if api_version.is_empty() {
+            let text = format!("Object 'apiVersion' is missing; expected apiVersion: {API_VERSION}");
+            return Err(problem("apiVersion", text));
+        }
+        if api_version != API_VERSION || kind != KIND {
+            let field = if api_version == API_VERSION { "kind" } else { "apiVersion" };
+            let text = format!(
+                "no kind {kind:?} is registered for version {api_version:?}; expected kind {KIND:?} of version \
+                 {API_VERSION:?}"
+            );
+            return Err(problem(field, text));
+        }
+    }
+    let mut configuration: Configuration = decode::decode(document, root, "")?;
+    let mut problems = Vec::new();
+    for (at, profile) in configuration.profiles.iter_mut().enumerate() {
+        for (index, config) in profile.plugin_config.iter_mut().enumerate() {
+            let path = format!("profiles[{at}].pluginConfig[{index}].args");
+            match config.args.read(document, &config.name, &path) {
+                Ok(args) => config.args = args,
+                Err(mut wrong) => problems.append(&mut wrong),
+            }
+        }
+    }
+    if problems.is_empty() { Ok(configuration) } else { Err(problems) }
+}
+
+/// What upstream completes when it makes extenders: their timeouts, and what they take upon themselves, which is written over
+/// what NodeResourcesFit ignores (`pkg/scheduler/scheduler.go#buildExtenders`).
+fn extend(configuration: &mut Configuration) {
+    for extender in configuration.extenders.iter_mut().filter(|extender| extender.http_timeout.0 == 0) {
+        extender.http_timeout = EXTENDER_TIMEOUT;
+    }
+    let managed = configuration.extenders.iter().flat_map(|extender| &extender.managed_resources);
+    let ignored: Vec<String> =
+        managed.filter(|resource| resource.ignored_by_scheduler).map(|r| r.name.clone()).collect();
+    if ignored.is_empty() {
+        return;
+    }
+    for config in configuration.profiles.iter_mut().flat_map(|profile| &mut profile.plugin_config) {
+        if let Args::NodeResourcesFit(args) = &mut config.args {
+            args.ignored_resources.clone_from(&ignored);
+        }
+    }
+}
+
+/// Upstream keeps the arguments of plugins that are enabled somewhere, by name.
+fn keep_used_arguments(profile: &mut Profile) {
+    let enabled: BTreeSet<String> = profile.plugins.as_ref().map(|p| p.names()).unwrap_or_default();
+    profile.plugin_config.retain(|config| {
+        enabled.contains(&config.name) && registry::find(&config.name).is_some() && !config.args.is_absent()
+    });
+    profile.plugin_config.sort_by(|a, b| a.name.cmp(&b.name));
+}

@@ -1,0 +1,146 @@
+//! Which plugins run at which point, in which order: `multiPoint` expanded into the points, and what upstream finds wrong when
+//! it makes a profile's framework. Upstream: `pkg/scheduler/framework/runtime/framework.go#NewFramework`.
+
+use super::plugins::{ALL, POINTS, field_of};
+use super::v1::{Args, Plugin, PluginSet, Plugins, Profile};
+use super::{field::Problem, validate};
+use std::collections::BTreeMap;
+use supercargo_core::framework::PluginName;
+use supercargo_core::framework::registry::{self, ExtensionPoint};
+
+/// The plugins of a profile per point, in order.
+pub(super) type Order = BTreeMap<ExtensionPoint, Vec<PluginName>>;
+
+/// The order of a profile with its defaults; `written` is the profile without them.
+///
+/// # Errors
+/// With upstream's text, and the field it is about.
+pub(super) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<Order, Problem> {
+    let name = profile.scheduler_name.as_deref().unwrap_or_default();
+    let wrong = |Problem { path: field, text, place }: Problem| Problem {
+        path: [path, &field].concat(),
+        text: format!("initializing profiles: creating profile for scheduler name {name}: {text}"),
+        place,
+    };
+    let plugins = profile.plugins.clone().unwrap_or_default();
+    made(profile, &plugins).map_err(wrong)?;
+    let mut order = Order::new();
+    for point in POINTS {
+        order.insert(point, listed(point, plugins.at(point)).map_err(wrong)?);
+    }
+    for point in POINTS {
+        let explicit = order.get_mut(&point).expect("it was put there");
+        expand(point, &plugins, explicit).map_err(|(name, text)| {
+            let enabled =
+                written.plugins.as_ref().map(|p| p.multi_point.enabled.as_slice()).unwrap_or_default();
+            let at = enabled.iter().rposition(|plugin| plugin.name == name).unwrap_or_default();
+            wrong(Problem::new(format!(".plugins.multiPoint.enabled[{at}]"), text))
+        })?;
+    }
+    complete(&order, name).map_err(wrong)?;
+    Ok(order)
+}
+
+/// Whether the plugins that are enabled anywhere can be made.
+fn made(profile: &Profile, plugins: &Plugins) -> Result<(), Problem> {
+    let names = plugins.names();
+    for (at, config) in profile.plugin_config.iter().enumerate() {
+        let Args::NodeResourcesFit(args) = &config.args else { continue };
+        let problems = validate::fit_problems(args);
+        let Some(first) = problems.first().filter(|_| names.contains(&config.name)) else { continue };
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let text = crate::convert::syntax::aggregate(&told);
+        let field = format!(".pluginConfig[{at}].args.{}", first.path);
+        return Err(Problem::new(field, format!("initializing plugin {:?}: {text}", config.name)));
+    }
+    Ok(())
+}
+
+/// The plugins that a point lists itself.
+fn listed(point: ExtensionPoint, set: &PluginSet) -> Result<Vec<PluginName>, Problem> {
+    let kind = format!("{}Plugin", point.as_str());
+    let mut listed: Vec<PluginName> = Vec::new();
+    for (at, Plugin { name, .. }) in set.enabled.iter().enumerate() {
+        let field = format!(".plugins.{}.enabled[{at}]", field_of(point));
+        let Some(known) = registry::find(name) else {
+            return Err(Problem::new(field, format!("{kind} {name:?} does not exist")));
+        };
+        if !registry::implements(name, point) {
+            return Err(Problem::new(field, format!("plugin {name:?} does not extend {kind} plugin")));
+        }
+        if listed.contains(&known) {
+            return Err(Problem::new(field, format!("plugin {name:?} already registered as {kind:?}")));
+        }
+        listed.push(known);
+    }
+    Ok(listed)
+}
+
+/// Puts the plugins of `multiPoint` in: first those the point lists too, in its order, then the other ones of
+/// `multiPoint`, then the other ones of the point. An error names the plugin it is about.
+fn expand<'p>(
+    point: ExtensionPoint,
+    plugins: &'p Plugins,
+    order: &mut Vec<PluginName>,
+) -> Result<(), (&'p str, String)> {
+    let is_disabled = |name: &str| plugins.at(point).disabled.iter().any(|plugin| plugin.name == name);
+    if is_disabled(ALL) {
+        return Ok(());
+    }
+    let kind = format!("{}Plugin", point.as_str());
+    let (mut overridden, mut added) = (Vec::new(), Vec::new());
+    for Plugin { name, .. } in &plugins.multi_point.enabled {
+        let Some(known) = registry::find(name) else {
+            return Err((name, format!("{kind} {name:?} does not exist")));
+        };
+        if !registry::implements(name, point) || is_disabled(name) {
+            continue;
+        }
+        if order.contains(&known) {
+            overridden.push(known);
+        } else if added.contains(&known) {
+            return Err((name, format!("plugin {name:?} already registered as {kind:?}")));
+        } else {
+            added.push(known);
+        }
+    }
+    let (first, last): (Vec<_>, Vec<_>) = order.iter().partition(|name| overridden.contains(name));
+    *order = [first, added, last].concat();
+    Ok(())
+}
+
+/// Whether what every profile needs is there.
+fn complete(order: &Order, name: &str) -> Result<(), Problem> {
+    let count = |point| order.get(&point).map_or(0, Vec::len);
+    let sorters = count(ExtensionPoint::QueueSort);
+    if sorters != 1 {
+        let text = format!(
+            "only one queue sort plugin required for profile with scheduler name {name:?}, but got {sorters}"
+        );
+        return Err(Problem::new(".plugins.queueSort", text));
+    }
+    if count(ExtensionPoint::Bind) == 0 {
+        let text = format!("at least one bind plugin is needed for profile with scheduler name {name:?}");
+        return Err(Problem::new(".plugins.bind", text));
+    }
+    if count(ExtensionPoint::PlacementGenerate) > 1 {
+        let text = format!(
+            "at most one placement generate plugin is allowed for profile with scheduler name {name:?}"
+        );
+        return Err(Problem::new(".plugins.placementGenerate", text));
+    }
+    Ok(())
+}
+
+/// The weights of Score: what the point says, else what `multiPoint` says; 0 is 1.
+pub(super) fn weights(plugins: &Plugins) -> BTreeMap<PluginName, i64> {
+    let mut weights = BTreeMap::new();
+    for Plugin { name, weight } in plugins.score.enabled.iter().chain(&plugins.multi_point.enabled) {
+        if let Some(name) =
+            registry::find(name).filter(|name| registry::implements(name, ExtensionPoint::Score))
+        {
+            weights.entry(name).or_insert(if *weight == 0 { 1 } else { i64::from(*weight) });
+        }
+    }
+    weights
+}

@@ -1,0 +1,109 @@
+//! What this version runs by, taken from a configuration.
+
+use super::framework::{self, Order};
+use super::v1::{Args, Configuration, Profile};
+use super::{ConfigError, Effective, Flags, build, refuse};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use supercargo_core::cycle::Framework;
+use supercargo_core::framework::PluginName;
+use supercargo_core::framework::registry::{Plan, PluginArgs};
+use supercargo_core::intern::Tables;
+
+/// The settings of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The profiles, none of them of the same name.
+    pub profiles: Vec<ProfileSettings>,
+    /// The first pause of a pod that failed.
+    pub initial_backoff: Duration,
+    /// The longest pause of a pod that failed.
+    pub max_backoff: Duration,
+    /// The kubeconfig the file names.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// A profile: which plugins run where, and by what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileSettings {
+    /// `schedulerName`.
+    pub name: String,
+    order: Order,
+    weights: BTreeMap<PluginName, i64>,
+    args: Vec<Args>,
+}
+
+impl ProfileSettings {
+    fn new(profile: &Profile, order: &Order) -> Self {
+        Self {
+            name: profile.scheduler_name.clone().unwrap_or_default(),
+            order: order.clone(),
+            weights: profile.plugins.as_ref().map(framework::weights).unwrap_or_default(),
+            args: profile.plugin_config.iter().map(|config| config.args.clone()).collect(),
+        }
+    }
+
+    /// The plugins, made with the engine's tables, in which the texts of arguments become ids.
+    pub fn framework(&self, tables: &mut Tables) -> Framework {
+        let mut args = PluginArgs::default();
+        for each in &self.args {
+            build::apply(each, &mut args, tables);
+        }
+        Framework::new(&Plan { points: self.order.clone(), weights: self.weights.clone(), args })
+    }
+}
+
+impl Default for Settings {
+    /// What holds without a file.
+    fn default() -> Self {
+        Self::new(&Effective::without_file(&Flags::default()))
+    }
+}
+
+impl Settings {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is no KubeSchedulerConfiguration, is not valid, or asks for what this version does not
+    /// do.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::of(&Effective::load(path, &Flags::default())?)
+    }
+
+    /// The settings of a configuration.
+    ///
+    /// # Errors
+    /// When it asks for what this version does not do.
+    pub fn of(effective: &Effective) -> Result<Self, ConfigError> {
+        let problems = refuse::problems(effective);
+        if problems.is_empty() {
+            Ok(Self::new(effective))
+        } else {
+            Err(ConfigError::Invalid { path: effective.path.clone(), problems })
+        }
+    }
+
+    fn new(effective: &Effective) -> Self {
+        let Configuration {
+            profiles,
+            client_connection,
+            pod_initial_backoff_seconds,
+            pod_max_backoff_seconds,
+            ..
+        } = &effective.configuration;
+        let seconds =
+            |n: &Option<i64>| Duration::from_secs(n.and_then(|n| u64::try_from(n).ok()).unwrap_or_default());
+        let kubeconfig = client_connection.kubeconfig.as_str();
+        Self {
+            profiles: profiles
+                .iter()
+                .zip(&effective.orders)
+                .map(|(p, o)| ProfileSettings::new(p, o))
+                .collect(),
+            initial_backoff: seconds(pod_initial_backoff_seconds),
+            max_backoff: seconds(pod_max_backoff_seconds),
+            kubeconfig: (!kubeconfig.is_empty()).then(|| PathBuf::from(kubeconfig)),
+        }
+    }
+}

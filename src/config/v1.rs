@@ -1,0 +1,205 @@
+//! KubeSchedulerConfiguration v1 as it is written. What is absent is absent here; `defaults` fills it in.
+//!
+//! Named as upstream (`kube-scheduler/config/v1/types.go`, `component-base/config/v1alpha1/types.go`), and written back with
+//! upstream's rules of what is left out.
+
+#![allow(missing_docs, reason = "fields are named as upstream")]
+
+pub mod args;
+mod codec;
+
+pub use args::Args;
+
+use super::duration::GoDuration;
+use k8s_openapi::ByteString;
+use serde::{Deserialize, Serialize};
+
+/// `apiVersion`.
+pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+/// `kind`.
+pub const KIND: &str = "KubeSchedulerConfiguration";
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Configuration {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallelism: Option<i32>,
+    pub leader_election: LeaderElection,
+    pub client_connection: ClientConnection,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_profiling: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_contention_profiling: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentage_of_nodes_to_score: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_initial_backoff_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_max_backoff_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extenders: Vec<Extender>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub delay_cache_until_active: bool,
+}
+
+/// `leaderElection`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeaderElection {
+    pub leader_elect: Option<bool>,
+    pub lease_duration: GoDuration,
+    pub renew_deadline: GoDuration,
+    pub retry_period: GoDuration,
+    pub resource_lock: String,
+    pub resource_name: String,
+    pub resource_namespace: String,
+}
+
+/// `clientConnection`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClientConnection {
+    pub kubeconfig: String,
+    pub accept_content_types: String,
+    pub content_type: String,
+    #[serde(serialize_with = "codec::number")]
+    pub qps: f32,
+    pub burst: i32,
+}
+
+/// One of `profiles`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Profile {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentage_of_nodes_to_score: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugins: Option<Plugins>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plugin_config: Vec<PluginConfig>,
+}
+
+/// `plugins` of a profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Plugins {
+    pub pre_enqueue: PluginSet,
+    pub queue_sort: PluginSet,
+    pub pre_filter: PluginSet,
+    pub filter: PluginSet,
+    pub post_filter: PluginSet,
+    pub pre_score: PluginSet,
+    pub score: PluginSet,
+    pub reserve: PluginSet,
+    pub permit: PluginSet,
+    pub pre_bind: PluginSet,
+    pub bind: PluginSet,
+    pub post_bind: PluginSet,
+    pub multi_point: PluginSet,
+    pub placement_generate: PluginSet,
+    pub placement_score: PluginSet,
+}
+
+/// What is enabled and disabled at a point.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PluginSet {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub enabled: Vec<Plugin>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disabled: Vec<Plugin>,
+}
+
+/// A plugin by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Plugin {
+    pub name: String,
+    /// 0 and absent are the same from here on, and written as 0.
+    #[serde(deserialize_with = "codec::or_zero")]
+    pub weight: i32,
+}
+
+/// One of `pluginConfig`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PluginConfig {
+    pub name: String,
+    #[serde(skip_serializing_if = "Args::is_absent")]
+    pub args: Args,
+}
+
+/// One of `extenders`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Extender {
+    pub url_prefix: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub filter_verb: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub preempt_verb: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub prioritize_verb: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub weight: i64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub bind_verb: String,
+    #[serde(rename = "enableHTTPS", skip_serializing_if = "is_false")]
+    pub enable_https: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_config: Option<ExtenderTls>,
+    #[serde(rename = "httpTimeout")]
+    pub http_timeout: GoDuration,
+    #[serde(skip_serializing_if = "is_false")]
+    pub node_cache_capable: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub managed_resources: Vec<ExtenderManagedResource>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub ignorable: bool,
+}
+
+/// One of an extender's `managedResources`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtenderManagedResource {
+    pub name: String,
+    #[serde(skip_serializing_if = "is_false")]
+    pub ignored_by_scheduler: bool,
+}
+
+/// An extender's `tlsConfig`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtenderTls {
+    #[serde(skip_serializing_if = "is_false")]
+    pub insecure: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub server_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cert_file: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub key_file: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ca_file: String,
+    #[serde(deserialize_with = "codec::base64", skip_serializing_if = "codec::no_bytes")]
+    pub cert_data: ByteString,
+    #[serde(deserialize_with = "codec::base64", skip_serializing_if = "codec::no_bytes")]
+    pub key_data: ByteString,
+    #[serde(deserialize_with = "codec::base64", skip_serializing_if = "codec::no_bytes")]
+    pub ca_data: ByteString,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(value: &i64) -> bool {
+    *value == 0
+}

@@ -1,0 +1,252 @@
+//! Configuration files, valid and not, against what the real kube-scheduler says of them.
+//!
+//! `fixtures/config/valid/NAME.yaml` stands beside `NAME.effective.yaml`, what the real one writes with `--write-config-to`;
+//! `fixtures/config/invalid/NAME.yaml` beside `NAME.answer.txt`, its error. Both come from `fixtures/config/ask.sh`, which runs
+//!
+//! ```sh
+//! kube-scheduler --config NAME.yaml --write-config-to NAME.effective.yaml --master http://127.0.0.1:1 --secure-port 0
+//! ```
+//!
+//! Our own words about the invalid ones are in `fixtures/config/told.txt`; `UPDATE_EXPECT=1` writes them anew.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use supercargo::config::{ConfigError, Effective, Flags, Problem, Settings};
+use supercargo_core::framework::registry::ExtensionPoint;
+use supercargo_core::intern::Tables;
+
+/// What is no problem of a field, and so said in other words than upstream's.
+const IN_OTHER_WORDS: [&str; 12] = [
+    "a-list",
+    "a-text",
+    "args-api-version-a-number",
+    "bad-base64",
+    "braces-that-are-no-json",
+    "kind-of-arguments",
+    "no-api-version",
+    "no-kind",
+    "not-yaml",
+    "nothing",
+    "old-version",
+    "tabs",
+];
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config")
+}
+
+/// The files of a folder, without what the real one says of them.
+fn files(folder: &str) -> Vec<PathBuf> {
+    let listed = std::fs::read_dir(fixtures().join(folder)).expect("the folder is there");
+    let files = listed.map(|entry| entry.expect("it can be listed").path());
+    let is_question = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        name.ends_with(".yaml") && !name.ends_with(".effective.yaml")
+    };
+    let mut files: Vec<_> = files.filter(is_question).collect();
+    files.sort();
+    files
+}
+
+fn name_of(file: &Path) -> &str {
+    file.file_stem().and_then(|name| name.to_str()).expect("a name is text")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).expect("it is YAML")
+}
+
+/// Where two values differ; a number is a number, with a point or without.
+fn differences(path: &str, expected: &Value, got: &Value, into: &mut Vec<String>) {
+    match (expected, got) {
+        (Value::Object(e), Value::Object(g)) => {
+            for key in e.keys().chain(g.keys()).collect::<BTreeSet<_>>() {
+                let of =
+                    |side: &serde_json::Map<String, Value>| side.get(key).cloned().unwrap_or(Value::Null);
+                differences(&format!("{path}.{key}"), &of(e), &of(g), into);
+            }
+        }
+        (Value::Array(e), Value::Array(g)) if e.len() == g.len() => {
+            for (at, (e, g)) in e.iter().zip(g).enumerate() {
+                differences(&format!("{path}[{at}]"), e, g, into);
+            }
+        }
+        (Value::Number(e), Value::Number(g)) if e.as_f64() == g.as_f64() => {}
+        _ if expected != got => into.push(format!("{path}: expected {expected}, got {got}")),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_valid_file_means_what_kube_scheduler_says_it_means() {
+    let mut wrong = Vec::new();
+    let files = files("valid");
+    assert!(files.len() >= 39, "{} files", files.len());
+    for file in files {
+        match Effective::load(&file, &Flags::default()) {
+            Ok(effective) => {
+                let expected = yaml(&read(&file.with_extension("effective.yaml")));
+                differences(name_of(&file), &expected, &yaml(&effective.to_yaml()), &mut wrong);
+            }
+            Err(error) => wrong.push(error.to_string()),
+        }
+    }
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn an_invalid_file_is_refused_for_the_same_fields_in_the_same_words() {
+    let (mut wrong, mut told) = (Vec::new(), String::new());
+    let files = files("invalid");
+    assert!(files.len() >= 90, "{} files", files.len());
+    for file in files {
+        let answer = read(&file.with_extension("answer.txt"));
+        match Effective::load(&file, &Flags::default()) {
+            Ok(_) => wrong.push(format!("{}: taken, but upstream says {answer}", name_of(&file))),
+            Err(ConfigError::Read { source, .. }) => panic!("{}: {source}", file.display()),
+            Err(ConfigError::Invalid { problems, .. }) => {
+                let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                told.push_str(&format!("{}\n  {}\n", name_of(&file), lines.join("\n  ")));
+                if !IN_OTHER_WORDS.contains(&name_of(&file)) && !agree(&problems, answer.trim()) {
+                    wrong.push(format!("{}:\n  {}\n  {answer}", name_of(&file), lines.join("\n  ")));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    let snapshot = fixtures().join("told.txt");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&snapshot, &told).expect("the snapshot can be written");
+    }
+    assert!(read(&snapshot) == told, "told.txt is not what is told now; look at it with UPDATE_EXPECT=1");
+}
+
+/// Whether problems are those of upstream's answer: the very same, or in the same fields where Go speaks of its types.
+fn agree(problems: &[Problem], answer: &str) -> bool {
+    let shown: Vec<String> = problems.iter().map(|p| format!("{}: {}", p.path, p.text)).collect();
+    let all = if let [only] = shown.as_slice() { only.clone() } else { format!("[{}]", shown.join(", ")) };
+    let is_told = |problem: &Problem| {
+        let field = problem.path.rsplit('.').next().unwrap_or_default();
+        let field = field.split('[').next().unwrap_or_default();
+        let says_the_same = answer.contains(&problem.text);
+        let names_the_field = answer.contains(field) && !field.is_empty();
+        // The name stands in place of upstream's `{}`.
+        says_the_same
+            || names_the_field && (is_of_decoding(answer) || problem.text.starts_with("Duplicate value"))
+    };
+    all == answer || is_validation(answer) == shown_is_validation(&all) && problems.iter().all(is_told)
+}
+
+fn is_of_decoding(answer: &str) -> bool {
+    [
+        "strict decoding error",
+        "decoding .",
+        "json: ",
+        "no kind",
+        "couldn't decode",
+        "illegal base64",
+        "time: ",
+    ]
+    .iter()
+    .any(|start| answer.starts_with(start))
+}
+
+/// Several validation problems have to be the very same, which was looked at before.
+fn is_validation(answer: &str) -> bool {
+    answer.starts_with('[')
+}
+
+fn shown_is_validation(shown: &str) -> bool {
+    shown.starts_with('[') && !shown.contains("strict decoding error")
+}
+
+fn supercargo(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_supercargo")).args(args).output().expect("the program can be started")
+}
+
+#[test]
+fn the_program_writes_the_configuration_and_ends() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let (file, out) = (fixtures().join("valid/args-of-everything.yaml"), folder.path().join("out.yaml"));
+    let (file_text, out_text) = (file.to_string_lossy(), out.to_string_lossy());
+    let output = supercargo(&["--config", &file_text, "--write-config-to", &out_text]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut wrong = Vec::new();
+    let expected = yaml(&read(&file.with_extension("effective.yaml")));
+    differences("", &expected, &yaml(&read(&out)), &mut wrong);
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn a_file_that_is_not_taken_ends_the_program_with_2_and_names_the_place() {
+    for (file, told) in [
+        (
+            "invalid/parallelism.yaml",
+            "parallelism.yaml:3:1: parallelism: Invalid value: 0: should be an integer value greater than zero",
+        ),
+        ("invalid/unknown-plugin.yaml", "unknown-plugin.yaml:4:32: profiles[0].plugins.filter.enabled[0]: "),
+        ("valid/extenders.yaml", "extenders: asking extenders is not part of this version; remove the field"),
+        ("invalid/no-such-file.yaml", "cannot read"),
+    ] {
+        let path = fixtures().join(file);
+        let output = supercargo(&["--config", &path.to_string_lossy()]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{file}: {error}");
+        assert!(error.contains(told), "{file}: {error}");
+    }
+}
+
+/// The plugins that run at a point of the first profile of a valid file.
+fn plugins_at(file: &str, point: ExtensionPoint) -> String {
+    let flags = Flags { leader_elect: Some(false) };
+    let file = fixtures().join("valid").join(file);
+    let effective = Effective::load(&file, &flags).unwrap_or_else(|error| panic!("{error}"));
+    let settings = Settings::of(&effective).unwrap_or_else(|error| panic!("{error}"));
+    settings.profiles[0].framework(&mut Tables::new()).plugins_at(point).join(" ")
+}
+
+/// As the real kube-scheduler lists them at `-v=2` ("the scheduler starts to work with those plugins").
+#[test]
+fn plugins_run_in_upstreams_order() {
+    let after = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit VolumeRestrictions \
+                 NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread DynamicResources NodeDeclaredFeatures";
+    for (file, point, expected) in [
+        (
+            "explicit-first.yaml",
+            ExtensionPoint::Filter,
+            format!("InterPodAffinity NodePorts {after}").as_str(),
+        ),
+        (
+            "explicit-first.yaml",
+            ExtensionPoint::PreFilter,
+            "NodePorts NodeAffinity NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone \
+             PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures",
+        ),
+        ("everything-disabled-at-a-point.yaml", ExtensionPoint::Score, "TaintToleration"),
+        ("post-filter-disabled.yaml", ExtensionPoint::PostFilter, "DynamicResources"),
+        ("points-without-multi-point.yaml", ExtensionPoint::Filter, "NodeName"),
+        ("points-without-multi-point.yaml", ExtensionPoint::PreFilter, ""),
+        ("multi-point-from-scratch.yaml", ExtensionPoint::Score, "NodeResourcesFit"),
+        (
+            "score-weights.yaml",
+            ExtensionPoint::Score,
+            "ImageLocality NodeAffinity TaintToleration NodeResourcesFit VolumeBinding PodTopologySpread \
+             InterPodAffinity DynamicResources NodeResourcesBalancedAllocation",
+        ),
+        (
+            "moved-to-the-end.yaml",
+            ExtensionPoint::Filter,
+            "NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions \
+             NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources \
+             NodeDeclaredFeatures NodeName",
+        ),
+    ] {
+        assert_eq!(plugins_at(file, point), expected, "{file} {point:?}");
+    }
+}
