@@ -1,6 +1,7 @@
 //! Flags, spelled as kube-scheduler spells them. What a flag's value means to the program is decided in `run`.
 
-use clap::{ArgAction, Parser, ValueEnum};
+use crate::cli::simulate::SimulateArgs;
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,8 +11,12 @@ use std::time::Duration;
 /// Without --config it schedules the pods whose `spec.schedulerName` is `supercargo`. With it, the file's profiles say
 /// which pods are its own.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "supercargo", version, about, disable_help_subcommand = true)]
+#[command(name = "supercargo", version, about, disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// What to do instead of scheduling a cluster.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -65,6 +70,17 @@ pub struct Args {
     /// How much is logged: 0 warnings and milestones, 2 what an operator wants, 4 each decision, 6 everything.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
+}
+
+/// What the program does beside scheduling a cluster.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Decide where pods would go, from files alone: no API server is asked and nothing is changed.
+    ///
+    /// The decisions are those the scheduler itself would make, one pod after the other, each winner counting for the next.
+    ///
+    /// Exit code: 0 every pod was placed, 3 at least one was not, 2 the flags or the files are wrong, 1 anything else.
+    Simulate(SimulateArgs),
 }
 
 /// The formats of the log.

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod args;
+pub mod cli;
 pub mod client;
 pub mod config;
 pub mod convert;

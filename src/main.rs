@@ -1,14 +1,19 @@
 //! The program: flags in, exit code out.
 //!
-//! Exit codes: 0 told to stop and stopped, 1 something failed while running, 2 a flag or the configuration is wrong.
+//! Exit codes of the scheduler: 0 told to stop and stopped, 1 something failed while running, 2 a flag or the configuration
+//! is wrong. A command has its own, with the same meaning of 0, 1 and 2.
 
 use clap::Parser as _;
 use std::process::ExitCode;
-use supercargo::args::Args;
+use supercargo::args::{Args, Command};
+use supercargo::cli::simulate;
 use supercargo::{run, telemetry};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let mut args = Args::parse();
+    if let Some(Command::Simulate(args)) = args.command.take() {
+        return simulate::main(&args);
+    }
     telemetry::start(args.logging_format, args.verbosity);
     match run::run(args) {
         Ok(()) => ExitCode::SUCCESS,

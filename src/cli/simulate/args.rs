@@ -1,0 +1,89 @@
+//! The flags of `supercargo simulate`. Others script against them: they are added to, not changed.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// What is simulated, by which rules, and how it is told.
+#[derive(Clone, Debug, Args)]
+pub struct SimulateArgs {
+    /// Files with the cluster: nodes, pods that run on them, and whatever else the scheduler reads. YAML or JSON, as
+    /// `kubectl get ... -o yaml` prints it; `-` is standard input.
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub cluster: Vec<PathBuf>,
+
+    /// Files with the pods to decide about, in this order; Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and
+    /// CronJobs stand for the pods their controllers would make. `-` is standard input.
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub pods: Vec<PathBuf>,
+
+    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it: the default plugins.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Which of several best nodes wins.
+    #[arg(long, value_name = "RULE", default_value = "seeded")]
+    pub tie_break: TieBreak,
+
+    /// Seed of the draws among equally good nodes; the same seed gives the same answer.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+
+    /// What becomes of a pod that could be placed if others went.
+    #[arg(long, value_name = "WHAT", default_value = "report")]
+    pub preemption: PreemptionMode,
+
+    /// How much is told of each decision in JSON and YAML.
+    #[arg(long, value_name = "HOW", default_value = "full")]
+    pub detail: Detail,
+
+    /// Take objects as they are written, without what an API server would fill in.
+    #[arg(long)]
+    pub as_written: bool,
+
+    /// Form of the report.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+/// Which of several best nodes wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TieBreak {
+    /// The one with the smallest name, also where preemption could go to several. A pod's nominated node is not tried
+    /// before the others.
+    Name,
+    /// The one the scheduler itself draws, given the seed.
+    Seeded,
+}
+
+/// What becomes of a pod that could be placed if others went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PreemptionMode {
+    /// It is told who would have to go, and nothing changes.
+    Report,
+    /// They go, and the pod is placed.
+    Apply,
+    /// Nobody asks.
+    Off,
+}
+
+/// How much is told of each decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Detail {
+    /// Each node's verdict and scores.
+    Full,
+    /// How many nodes gave which reason.
+    Brief,
+}
+
+/// Form of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A line a pod.
+    Table,
+    /// A longer line a pod.
+    Wide,
+    /// A SimulationReport, for programs.
+    Json,
+    /// The same in YAML.
+    Yaml,
+}

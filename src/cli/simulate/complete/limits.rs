@@ -1,0 +1,59 @@
+//! LimitRanges: what a container asks for that does not say.
+//!
+//! Only their defaults; what they forbid is not checked. Upstream: `plugin/pkg/admission/limitranger`,
+//! `pkg/apis/core/v1/defaults.go#SetDefaults_LimitRangeItem`.
+
+use super::super::files::text_at;
+use super::pod::{add_missing, containers};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Default requests and limits of containers, by namespace, in the order of the files.
+pub(super) struct LimitRanges(BTreeMap<String, Vec<(Map<String, Value>, Map<String, Value>)>>);
+
+impl LimitRanges {
+    pub(super) fn new<'a>(objects: impl Iterator<Item = &'a Value>) -> Self {
+        let mut by_namespace: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        for object in objects {
+            let namespace = text_at(object, "/metadata/namespace").to_owned();
+            let limits = object.pointer("/spec/limits").and_then(Value::as_array);
+            let (mut requests, mut defaults) = (Map::new(), Map::new());
+            for item in limits.into_iter().flatten().filter(|item| text_at(item, "/type") == "Container") {
+                let (request, default) = of_item(item);
+                requests.extend(request);
+                defaults.extend(default);
+            }
+            by_namespace.entry(namespace).or_default().push((requests, defaults));
+        }
+        Self(by_namespace)
+    }
+
+    /// Admission plugin LimitRanger.
+    pub(super) fn apply(&self, pod: &mut Value) {
+        let Some(ranges) = self.0.get(text_at(pod, "/metadata/namespace")) else { return };
+        let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
+        for container in containers(spec) {
+            let resources = container.entry("resources").or_insert_with(|| Value::Object(Map::new()));
+            let Some(resources) = resources.as_object_mut() else { continue };
+            for (requests, limits) in ranges {
+                add_missing(resources, "limits", limits);
+                add_missing(resources, "requests", requests);
+            }
+        }
+    }
+}
+
+/// Default request and limit: the limit falls back to the maximum, the request to the limit and then to the minimum.
+fn of_item(item: &Value) -> (Map<String, Value>, Map<String, Value>) {
+    let of = |field: &str| item.get(field).and_then(Value::as_object).cloned().unwrap_or_default();
+    let fill = |amounts: &mut Map<String, Value>, from: &Map<String, Value>| {
+        for (name, amount) in from {
+            amounts.entry(name).or_insert_with(|| amount.clone());
+        }
+    };
+    let (mut request, mut default) = (of("defaultRequest"), of("default"));
+    fill(&mut default, &of("max"));
+    fill(&mut request, &default);
+    fill(&mut request, &of("min"));
+    (request, default)
+}

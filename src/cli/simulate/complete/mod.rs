@@ -1,0 +1,111 @@
+//! What an API server adds to an object before anyone sees it: the defaults of its type, and what admission fills in.
+//!
+//! Only what the scheduler reads. Nothing is validated, and what is set stays as it is; so an object that comes from a
+//! cluster goes through unchanged. Upstream: `pkg/apis/core/v1/defaults.go`, `plugin/pkg/admission`,
+//! `pkg/registry/core/pod/strategy.go`.
+
+mod classes;
+mod limits;
+mod pod;
+mod pod_level;
+#[cfg(test)]
+mod tests;
+
+use super::files::{Item, Wrong, text_at};
+use super::identity::{fields_at, set};
+use classes::{Priorities, RuntimeClasses, default_storage_class};
+use limits::LimitRanges;
+use serde_json::Value;
+
+/// What admission knows of the cluster.
+pub(super) struct Completer {
+    priorities: Priorities,
+    runtimes: RuntimeClasses,
+    limits: LimitRanges,
+    default_storage_class: Option<String>,
+}
+
+impl Completer {
+    /// Takes in the objects that admission asks; others are passed over.
+    pub(super) fn new<'a>(items: impl Iterator<Item = &'a Item> + Clone) -> Self {
+        let of = |kind: &'static str| {
+            items.clone().filter(move |item| item.kind() == kind).map(|item| &item.value)
+        };
+        Self {
+            priorities: Priorities::new(of("PriorityClass")),
+            runtimes: RuntimeClasses::new(of("RuntimeClass")),
+            limits: LimitRanges::new(of("LimitRange")),
+            default_storage_class: default_storage_class(of("StorageClass")),
+        }
+    }
+
+    /// Completes an object.
+    pub(super) fn complete(&self, value: &mut Value) -> Result<(), Wrong> {
+        match text_at(value, "/kind") {
+            "Pod" => return self.complete_pod(value),
+            "Node" => {
+                let capacity = value.pointer("/status/capacity").filter(|list| list.is_object()).cloned();
+                if let Some(capacity) = capacity.filter(|_| is_absent(value, "/status/allocatable")) {
+                    set(value, &["status", "allocatable"], capacity);
+                }
+            }
+            "Namespace" => {
+                let name = text_at(value, "/metadata/name").to_owned();
+                set(value, &["metadata", "labels", "kubernetes.io/metadata.name"], name.into());
+            }
+            "PersistentVolume" => default(value, &["spec", "volumeMode"], "Filesystem"),
+            "PersistentVolumeClaim" => self.complete_claim(value),
+            "StorageClass" => default(value, &["volumeBindingMode"], "Immediate"),
+            "ReplicationController" => {
+                let labels = value.pointer("/spec/template/metadata/labels").cloned();
+                if let Some(labels) = labels.filter(|_| is_empty(value, "/spec/selector")) {
+                    set(value, &["spec", "selector"], labels);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn complete_pod(&self, value: &mut Value) -> Result<(), Wrong> {
+        pod::default_spec(value);
+        // Limit ranges are asked once, when a pod is created; one that has a version was.
+        if is_absent(value, "/metadata/resourceVersion") {
+            self.limits.apply(value);
+        }
+        self.priorities.apply(value)?;
+        pod::tolerate_failing_nodes(value);
+        self.runtimes.apply(value)?;
+        pod::merge_label_keys(value);
+        Ok(())
+    }
+
+    fn complete_claim(&self, value: &mut Value) {
+        default(value, &["spec", "volumeMode"], "Filesystem");
+        let by_annotation = value.pointer("/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
+        let names_one = by_annotation.is_some() || !is_absent(value, "/spec/storageClassName");
+        if let Some(class) = self.default_storage_class.as_ref().filter(|_| !names_one) {
+            set(value, &["spec", "storageClassName"], class.as_str().into());
+        }
+    }
+}
+
+fn is_absent(value: &Value, pointer: &str) -> bool {
+    value.pointer(pointer).is_none_or(Value::is_null)
+}
+
+fn is_empty(value: &Value, pointer: &str) -> bool {
+    value
+        .pointer(pointer)
+        .is_none_or(|found| found.is_null() || found.as_object().is_some_and(|o| o.is_empty()))
+}
+
+/// Sets a text where there is none.
+fn default(value: &mut Value, path: &[&str], text: &str) {
+    let Some((last, way)) = path.split_last() else { return };
+    let Some(fields) = fields_at(value, way) else { return };
+    let field = fields.entry(*last).or_insert(Value::Null);
+    if field.is_null() || field == "" {
+        *field = text.into();
+    }
+}

@@ -1,0 +1,297 @@
+//! One pod after the other through the engine's own decision, each winner counting for the next.
+//!
+//! Upstream: `pkg/scheduler/schedule_one.go`. There is no queue here: the order is that of the files.
+
+use super::args::{Detail, PreemptionMode, TieBreak};
+use super::report::{Counts, Decision, Nodes, Preemption, Rejected};
+use super::world::World;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use supercargo_core::cache::{PodState, Snapshot};
+use supercargo_core::cycle::{
+    Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores,
+};
+use supercargo_core::framework::post_filter::{Candidate, Draws};
+use supercargo_core::framework::{CycleError, Reason};
+use supercargo_core::intern::Symbol;
+use supercargo_core::node::NodeIdx;
+use supercargo_core::plugins::scheduling_gates;
+use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_core::rng::Seed;
+use supercargo_core::time::Time;
+
+/// The text when there are no nodes at all (upstream `ErrNoNodesAvailable`).
+const NO_NODES: &str = "no nodes available to schedule pods";
+/// Each pod has one attempt.
+const ATTEMPT: u32 = 1;
+/// When all of this happens: after everything the files tell of. Preemption takes a pod without a start time to start now,
+/// and the answer is not to depend on the clock.
+const NOW: Time = Time::from_nanos(u64::MAX);
+
+/// How decisions are made and told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) tie_break: TieBreak,
+    pub(super) seed: Seed,
+    pub(super) preemption: PreemptionMode,
+    pub(super) detail: Detail,
+}
+
+/// Decides pods in a world.
+pub(super) struct Decider {
+    world: World,
+    /// The profiles by name, in the configuration's order; at least one.
+    profiles: Vec<(String, Framework)>,
+    rules: Rules,
+}
+
+/// A decision, and what else is known of it.
+pub(super) struct Decided {
+    pub(super) decision: Decision,
+    pub(super) counts: Counts,
+    /// Uids of pods that went for it.
+    pub(super) evicted: Vec<Uid>,
+}
+
+impl Decider {
+    pub(super) fn new(world: World, profiles: Vec<(String, Framework)>, rules: Rules) -> Self {
+        assert!(!profiles.is_empty(), "a configuration has a profile");
+        Self { world, profiles, rules }
+    }
+
+    /// Decides about a pod, and counts it where it goes.
+    pub(super) fn decide(&mut self, pod: &Arc<PodInfo>, has_ended: bool) -> Decided {
+        let key = format!("{}/{}", self.world.tables.text(pod.namespace), pod.name);
+        let nodes = match self.rules.detail {
+            Detail::Full => Nodes::default(),
+            Detail::Brief => Nodes::Brief { counts: BTreeMap::new() },
+        };
+        let mut decided = Decided {
+            decision: Decision { pod: key, nodes, ..Decision::default() },
+            counts: Counts::default(),
+            evicted: Vec::new(),
+        };
+        let decision = &mut decided.decision;
+        if let Some(node) = pod.node_name {
+            decision.node = Some(self.world.tables.text(node).to_owned());
+            if !has_ended {
+                self.world.cache.place(pod, node, PodState::Added);
+            }
+        } else if pod.deleting {
+            let text = format!("skip schedule deleting pod: {}", decision.pod);
+            (decision.message, decision.event) = (Some(text.clone()), Some(text));
+            self.world.cache.forget_nomination(&pod.uid);
+        } else if let Some(gated) = scheduling_gates::pre_enqueue(pod, &self.world.tables) {
+            decision.message = Some(gated.message());
+        } else {
+            self.attempt(pod, &mut decided);
+        }
+        decided
+    }
+
+    fn attempt(&mut self, pod: &Arc<PodInfo>, decided: &mut Decided) {
+        self.world.cache.refresh();
+        let snapshot = self.world.cache.snapshot(&self.world.tables);
+        decided.counts.nodes = snapshot.nodes().len();
+        if snapshot.nodes().is_empty() {
+            let text = || Some(NO_NODES.to_owned());
+            (decided.decision.message, decided.decision.event) = (text(), text());
+            return;
+        }
+        let told = Told { snapshot, rules: self.rules };
+        let framework = profile_of(&self.profiles, snapshot.text(pod.scheduler_name));
+        match framework.decide(pod, snapshot, self.rules.options(), &mut NoProbe) {
+            Err(error) => tell_error(&mut decided.decision, &error),
+            Ok(Verdict::Feasible(feasible)) => {
+                told.feasible(&feasible, decided);
+                let node = told.winner(&feasible, pod);
+                decided.counts.total = total_of(&feasible, node);
+                let name = snapshot.node_info(node).name;
+                self.place(pod, name, decided);
+            }
+            Ok(Verdict::Infeasible(filtered)) => {
+                told.filters(&filtered, &mut decided.decision);
+                let diagnosis = filtered.diagnose(snapshot);
+                let mut event = diagnosis.message.clone();
+                let mut way = None;
+                if self.rules.preemption != PreemptionMode::Off {
+                    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                    let outcome = framework.post_filter(failed, self.rules.draws(), NOW, &mut NoProbe);
+                    event = outcome.complete(&diagnosis.message);
+                    way = told.way_out(&outcome.nomination, pod);
+                }
+                decided.decision.message = Some(diagnosis.message);
+                decided.decision.event = Some(event);
+                decided.decision.preemption = way.as_ref().map(|way| way.told.clone());
+                if let Some(way) = way.filter(|_| self.rules.preemption == PreemptionMode::Apply) {
+                    self.preempt(pod, way, decided);
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, decided: &mut Decided) {
+        decided.decision.node = Some(self.world.tables.text(node).to_owned());
+        // The recorded decisions that `name` is compared with keep the nomination of a pod that was placed.
+        if self.rules.tie_break == TieBreak::Seeded {
+            self.world.cache.forget_nomination(&pod.uid);
+        }
+        self.world.cache.place(pod, node, PodState::Assumed);
+    }
+
+    /// The victims go, less important pods lose the way there, and the pod is tried on its node again.
+    fn preempt(&mut self, pod: &Arc<PodInfo>, way: WayOut, decided: &mut Decided) {
+        for uid in &way.victims {
+            self.world.cache.remove_pod(uid);
+        }
+        for uid in &way.overtaken {
+            self.world.cache.forget_nomination(uid);
+        }
+        decided.evicted = way.victims;
+        let nominated = Arc::new(PodInfo { nominated_node: Some(way.node), ..PodInfo::clone(pod) });
+        self.world.cache.nominate(&nominated, nominated.nominated_node);
+        self.world.cache.refresh();
+        let snapshot = self.world.cache.snapshot(&self.world.tables);
+        let framework = profile_of(&self.profiles, snapshot.text(pod.scheduler_name));
+        let again = framework.decide(&nominated, snapshot, Options::default(), &mut NoProbe);
+        if let Ok(Verdict::Feasible(feasible)) = again {
+            let node = Told { snapshot, rules: self.rules }.winner(&feasible, &nominated);
+            let name = snapshot.node_info(node).name;
+            self.world.cache.forget_nomination(&pod.uid);
+            self.place(pod, name, decided);
+        }
+    }
+}
+
+impl Rules {
+    fn options(self) -> Options {
+        Options {
+            always_score: self.detail == Detail::Full,
+            ignore_own_nomination: self.tie_break == TieBreak::Name,
+        }
+    }
+
+    fn draws(self) -> Draws {
+        Draws { seed: self.seed, attempt: ATTEMPT }
+    }
+}
+
+/// The profile of this name, else `default-scheduler`, else the first.
+fn profile_of<'a>(profiles: &'a [(String, Framework)], name: &str) -> &'a Framework {
+    let named = |name: &str| profiles.iter().find(|(own, _)| own == name);
+    let (_, framework) = named(name).or_else(|| named("default-scheduler")).unwrap_or(&profiles[0]);
+    framework
+}
+
+/// A way to place a pod that needs others to go.
+struct WayOut {
+    told: Preemption,
+    node: Symbol,
+    victims: Vec<Uid>,
+    /// Less important pods nominated to the node.
+    overtaken: Vec<Uid>,
+}
+
+/// Puts what the engine says into words.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    snapshot: Snapshot<'a>,
+    rules: Rules,
+}
+
+impl<'a> Told<'a> {
+    fn name(self, node: NodeIdx) -> &'a str {
+        self.snapshot.text(self.snapshot.node_info(node).name)
+    }
+
+    fn winner(self, feasible: &Feasible, pod: &PodInfo) -> NodeIdx {
+        match self.rules.tie_break {
+            TieBreak::Seeded => feasible.choose(self.rules.seed, pod, ATTEMPT),
+            TieBreak::Name => {
+                let winners = feasible.winners().into_iter();
+                winners.min_by_key(|&node| self.name(node)).expect("a feasible pod has a best node")
+            }
+        }
+    }
+
+    fn way_out(self, nomination: &Nomination<'_>, pod: &PodInfo) -> Option<WayOut> {
+        let Candidate { node, victims, .. } = match (self.rules.tie_break, nomination) {
+            (TieBreak::Name, Nomination::To(candidates)) => {
+                candidates.iter().min_by_key(|candidate| self.name(candidate.node))
+            }
+            _ => nomination.choose(pod, self.rules.draws()),
+        }?;
+        let overtaken = self.snapshot.nominated_on(*node).iter();
+        let overtaken = overtaken.filter(|other| other.priority < pod.priority);
+        // Who is on the way out already is not told to go (upstream `pkg/scheduler/framework/preemption/executor.go`).
+        let told = victims.iter().filter(|victim| !victim.deleting);
+        let mut keys: Vec<String> = told.map(|victim| self.snapshot.pod_key(victim)).collect();
+        keys.sort_unstable();
+        Some(WayOut {
+            told: Preemption { nominated_node: self.name(*node).to_owned(), victims: keys },
+            node: self.snapshot.node_info(*node).name,
+            victims: victims.iter().map(|victim| Arc::clone(&victim.uid)).collect(),
+            overtaken: overtaken.map(|other| Arc::clone(&other.uid)).collect(),
+        })
+    }
+
+    fn filters(self, filtered: &Filtered, decision: &mut Decision) {
+        if let Some((plugin, rejection)) = filtered.prefilter_rejection() {
+            decision.pre_filter = Some(rejected(plugin, rejection.code.as_str(), &rejection.reasons));
+            return;
+        }
+        let verdicts = filtered.verdicts(self.snapshot);
+        match &mut decision.nodes {
+            Nodes::Full { rejected: by_node, feasible, .. } => {
+                for verdict in verdicts {
+                    let told = rejected(verdict.plugin, verdict.code.as_str(), &verdict.reasons);
+                    by_node.insert(self.name(verdict.node).to_owned(), told);
+                }
+                feasible.extend(filtered.feasible().iter().map(|node| self.name(node).to_owned()));
+                feasible.sort_unstable();
+            }
+            Nodes::Brief { counts } => {
+                for reason in verdicts.iter().flat_map(|verdict| &verdict.reasons) {
+                    match counts.get_mut(reason.as_ref()) {
+                        Some(count) => *count += 1,
+                        None => drop(counts.insert(reason.to_string(), 1)),
+                    }
+                }
+            }
+        }
+    }
+
+    fn feasible(self, feasible: &Feasible, decided: &mut Decided) {
+        self.filters(&feasible.filtered, &mut decided.decision);
+        decided.counts.feasible = feasible.filtered.feasible().len();
+        let Nodes::Full { scores, totals, .. } = &mut decided.decision.nodes else { return };
+        let Some(Scores { plugins, totals: sums }) = &feasible.scores else { return };
+        for (at, node) in feasible.filtered.feasible().iter().enumerate() {
+            let by_plugin = plugins.iter().map(|it| (it.plugin, it.normalized[at] * it.weight));
+            scores.insert(self.name(node).to_owned(), by_plugin.collect());
+            totals.insert(self.name(node).to_owned(), sums[at]);
+        }
+    }
+}
+
+fn rejected(plugin: &str, code: &'static str, reasons: &[Reason]) -> Rejected {
+    let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    reasons.sort_unstable();
+    Rejected { plugin: plugin.to_owned(), code, reasons }
+}
+
+fn total_of(feasible: &Feasible, node: NodeIdx) -> Option<i64> {
+    let at = feasible.filtered.feasible().iter().position(|other| other == node)?;
+    feasible.scores.as_ref().map(|scores| scores.totals[at])
+}
+
+/// An error of a plugin's PreFilter has the plugin's own entry; one of a Filter has only its text.
+fn tell_error(decision: &mut Decision, CycleError(text): &CycleError) {
+    let plugin = text.strip_prefix("running PreFilter plugin \"").and_then(|rest| rest.split_once('"'));
+    decision.pre_filter = plugin.map(|(plugin, _)| Rejected {
+        plugin: plugin.to_owned(),
+        code: "Error",
+        reasons: vec![text.clone()],
+    });
+    (decision.message, decision.event) = (Some(text.clone()), Some(text.clone()));
+}

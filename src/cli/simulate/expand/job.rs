@@ -1,0 +1,75 @@
+//! Jobs, and CronJobs as one run of them.
+
+use super::super::files::{Origin, Wrong, text_at};
+use super::super::identity::{controlled_by, derived_uid, generated_name};
+use super::{Controller, Expanded, count, is_set, object_at};
+use serde_json::{Value, json};
+
+/// A CronJob's job is named after the minute of its run, counted from 1970; this stands for whichever comes next.
+const MINUTE: u32 = 30_000_000;
+const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
+
+/// A Job becomes the pods that run at the same time when it begins. A suspended one makes nothing.
+pub(super) fn job(job: &Value, origin: Origin) -> Result<Expanded, Wrong> {
+    let owner = Controller::new(job)?;
+    let mut expanded = Expanded::default();
+    let parallelism = count(job, "parallelism")?.unwrap_or(1);
+    let completions = count(job, "completions")?.unwrap_or(parallelism);
+    if is_set(job, "suspend") {
+        return Ok(expanded);
+    }
+    let mut labels = vec![
+        ("batch.kubernetes.io/controller-uid", owner.uid),
+        ("batch.kubernetes.io/job-name", owner.name),
+        ("controller-uid", owner.uid),
+        ("job-name", owner.name),
+    ];
+    if is_set(job, "manualSelector") {
+        labels.clear();
+    }
+    let is_indexed = text_at(job, "/spec/completionMode") == "Indexed";
+    for at in 0..parallelism.min(completions) {
+        let index = at.to_string();
+        let (base, own) = if is_indexed {
+            (indexed_base(owner.name, &index), Some((INDEX_LABEL, index.as_str())))
+        } else {
+            (format!("{}-", owner.name), None)
+        };
+        let labels: Vec<(&str, &str)> = labels.iter().copied().chain(own).collect();
+        let name = generated_name(&base, "Job", owner.namespace, at);
+        expanded.add_pod(owner.pod(&name, &labels), origin);
+    }
+    Ok(expanded)
+}
+
+/// The index stays whole where the name is too long (`pkg/controller/job/indexed_job_utils.go#podGenerateNameWithIndex`).
+fn indexed_base(name: &str, index: &str) -> String {
+    let kept: String = name.chars().take(58 - index.len() - 2).collect();
+    format!("{kept}-{index}-")
+}
+
+/// A CronJob becomes the Job of one run. A suspended one makes nothing.
+pub(super) fn cron_job(cron_job: &Value, origin: Origin) -> Result<Expanded, Wrong> {
+    let Some(template) = cron_job.pointer("/spec/jobTemplate").filter(|template| template.is_object()) else {
+        return Err(Wrong::new("spec.jobTemplate", "expected spec.jobTemplate to be a job template"));
+    };
+    if is_set(cron_job, "suspend") {
+        return Ok(Expanded::default());
+    }
+    let of = |field: &str| text_at(cron_job, &format!("/metadata/{field}"));
+    let name = format!("{}-{MINUTE}", of("name"));
+    let run = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": of("namespace"),
+            "uid": derived_uid("Job", of("namespace"), &name),
+            "labels": object_at(template, "/metadata/labels"),
+            "ownerReferences": controlled_by("batch/v1", "CronJob", of("name"), of("uid")),
+        },
+        "spec": template.get("spec"),
+    });
+    let in_template = |wrong: Wrong| Wrong { path: format!("spec.jobTemplate.{}", wrong.path), ..wrong };
+    job(&run, origin.within("spec.jobTemplate.spec.template.")).map_err(in_template)
+}

@@ -1,0 +1,57 @@
+//! Deployments and ReplicaSets.
+
+use super::super::files::{Item, Origin, Wrong, text_at};
+use super::super::identity::{controlled_by, derived_uid, generated_name, set, template_hash};
+use super::{Controller, Expanded, count, is_set, object_at};
+use serde_json::{Value, json};
+
+const HASH_LABEL: &str = "pod-template-hash";
+
+/// A Deployment becomes a ReplicaSet named after its template's hash, and that becomes pods. A paused one makes nothing.
+pub(super) fn deployment(deployment: &Value, origin: Origin) -> Result<Expanded, Wrong> {
+    let owner = Controller::new(deployment)?;
+    if is_set(deployment, "paused") {
+        return Ok(Expanded::default());
+    }
+    let selector = deployment.pointer("/spec/selector").filter(|selector| selector.is_object());
+    let Some(selector) = selector else {
+        return Err(Wrong::new("spec", "expected spec.selector to be a label selector"));
+    };
+    let hash = template_hash(owner.template);
+    let name = format!("{}-{hash}", owner.name);
+    let mut labels = object_at(owner.template, "/metadata/labels");
+    labels.insert(HASH_LABEL.to_owned(), hash.as_str().into());
+    let mut set_object = json!({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": owner.namespace,
+            "uid": derived_uid("ReplicaSet", owner.namespace, &name),
+            "labels": labels,
+            "ownerReferences": controlled_by(owner.api_version, owner.kind, owner.name, owner.uid),
+        },
+        "spec": {
+            "replicas": deployment.pointer("/spec/replicas"),
+            "selector": selector,
+            "template": owner.template,
+        },
+    });
+    set(&mut set_object, &["spec", "selector", "matchLabels", HASH_LABEL], hash.as_str().into());
+    set(&mut set_object, &["spec", "template", "metadata", "labels"], labels.into());
+    let mut expanded = replica_set(&set_object, origin)?;
+    expanded.objects.push(Item { value: set_object, origin: origin.within("") });
+    Ok(expanded)
+}
+
+/// A ReplicaSet becomes as many pods as it says, 1 where it does not.
+pub(super) fn replica_set(set: &Value, origin: Origin) -> Result<Expanded, Wrong> {
+    let owner = Controller::new(set)?;
+    let mut expanded = Expanded::default();
+    let base = format!("{}-", text_at(set, "/metadata/name"));
+    for at in 0..count(set, "replicas")?.unwrap_or(1) {
+        let name = generated_name(&base, "ReplicaSet", owner.namespace, at);
+        expanded.add_pod(owner.pod(&name, &[]), origin);
+    }
+    Ok(expanded)
+}

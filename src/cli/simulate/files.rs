@@ -1,0 +1,241 @@
+//! Files of objects, as people and kubectl write them: what they hold, in order, and whence each object came.
+//!
+//! Judges no object beyond its having a kind. Texts are kept, so that an error found later can name its line.
+
+use super::place;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Read;
+use std::path::Path;
+
+/// Flags or files that cannot be taken, in words for the person who wrote them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InputError(pub String);
+
+/// Something wrong with an object: in which field, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    /// The field's path; empty for the object itself.
+    pub(super) path: String,
+    /// What is wrong, and what was expected.
+    pub(super) message: String,
+}
+
+impl Wrong {
+    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into() }
+    }
+}
+
+/// Whence an object came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    file: usize,
+    /// Which object of the file.
+    at: usize,
+    /// Where in that object the fields of this one stand: for a pod of a template, `spec.template.`.
+    prefix: &'static str,
+}
+
+impl Origin {
+    /// The origin of something made of a part of the object.
+    pub(super) fn within(self, prefix: &'static str) -> Self {
+        Self { prefix, ..self }
+    }
+}
+
+/// An object and whence it came.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) value: Value,
+    pub(super) origin: Origin,
+}
+
+impl Item {
+    pub(super) fn text(&self, path: &str) -> &str {
+        text_at(&self.value, path)
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        self.text("/kind")
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.text("/metadata/namespace")
+    }
+}
+
+/// A text within a value; empty when it is absent or none.
+pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The files read so far.
+#[derive(Default)]
+pub(super) struct Files {
+    files: Vec<(String, String)>,
+}
+
+impl Files {
+    /// Reads a file, or what `stdin` gives for `-`, and takes its objects apart.
+    pub(super) fn read(&mut self, path: &Path, stdin: &mut dyn Read) -> Result<Vec<Item>, InputError> {
+        let is_stdin = path.as_os_str() == "-";
+        let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+        if is_stdin && self.files.iter().any(|(other, _)| *other == name) {
+            return Err(InputError("-: standard input can be read once only; name it once".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        let read = if is_stdin {
+            stdin.read_to_end(&mut bytes).map(drop)
+        } else {
+            std::fs::read(path).map(|read| bytes = read)
+        };
+        read.map_err(|error| InputError(format!("{name}: cannot be read: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
+            let column = 1 + good.iter().rev().take_while(|&&byte| byte != b'\n').count();
+            InputError(format!("{name}:{line}:{column}: expected YAML or JSON in UTF-8"))
+        })?;
+        let file = self.files.len();
+        let values = values(&text).map_err(|(line, column, what)| {
+            InputError(format!("{name}:{line}:{column}: expected YAML or JSON: {what}"))
+        });
+        self.files.push((name, text));
+        let items = values?.into_iter().enumerate().map(|(at, value)| {
+            let item = Item { value, origin: Origin { file, at, prefix: "" } };
+            self.has_kind(&item)?;
+            Ok(item)
+        });
+        items.collect()
+    }
+
+    fn has_kind(&self, item: &Item) -> Result<(), InputError> {
+        let example = "for example \"apiVersion: v1\" and \"kind: Pod\"";
+        if !item.value.is_object() {
+            let message = format!("expected an object with apiVersion and kind, {example}");
+            return Err(self.error(item.origin, &Wrong::new("", message)));
+        }
+        for field in ["apiVersion", "kind"] {
+            if item.text(&format!("/{field}")).is_empty() {
+                let message = format!("expected {field} to be a text, {example}");
+                return Err(self.error(item.origin, &Wrong::new(field, message)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error with the place it is at.
+    pub(super) fn error(&self, origin: Origin, wrong: &Wrong) -> InputError {
+        let field =
+            if wrong.path.is_empty() { String::new() } else { format!("{}{}", origin.prefix, wrong.path) };
+        InputError(format!("{}: {}", self.place(origin, &field), wrong.message))
+    }
+
+    /// `file:line:column` of a field of an object.
+    pub(super) fn place(&self, origin: Origin, path: &str) -> String {
+        let (name, text) = &self.files[origin.file];
+        match place::find(text, origin.at, path) {
+            Some(place) => format!("{name}:{}:{}", place.line, place.column),
+            None => format!("{name}: object {}", origin.at + 1),
+        }
+    }
+}
+
+/// Counts of what was skipped, to tell of them at once.
+#[derive(Default)]
+pub(super) struct Skipped(BTreeMap<String, usize>);
+
+impl Skipped {
+    pub(super) fn add(&mut self, item: &Item) {
+        *self.0.entry(format!("{} {}", item.text("/apiVersion"), item.kind())).or_default() += 1;
+    }
+
+    /// One line for people; none when nothing was skipped.
+    pub(super) fn told(&self) -> Option<String> {
+        let total: usize = self.0.values().sum();
+        let kinds: Vec<String> = self.0.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let objects = if total == 1 { "object" } else { "objects" };
+        (total > 0)
+            .then(|| format!("skipped {total} {objects} of kinds that have no say: {}", kinds.join(", ")))
+    }
+}
+
+/// The objects of a text, items of lists for themselves; or line, column and what is wrong there.
+fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
+    let documents: Vec<Value> = if is_json(text) {
+        let read: Result<_, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+        read.map_err(|error| {
+            (error.line() as u64, error.column() as u64, without_place(&error, " at line "))
+        })?
+    } else {
+        serde_saphyr::from_multiple_with_options(text, yaml_options()).map_err(|error| {
+            let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
+            (line, column, without_place(error.without_snippet(), " at line "))
+        })?
+    };
+    Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(items).collect())
+}
+
+fn without_place(error: &dyn Display, from: &str) -> String {
+    let text = error.to_string();
+    text.rsplit_once(from).map_or(text.as_str(), |(text, _)| text).to_owned()
+}
+
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with('{')
+}
+
+/// Start and text of each document of a JSON stream; `None` for a text that is none.
+pub(super) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
+    if !is_json(text) {
+        return None;
+    }
+    let mut documents = Vec::new();
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<&serde_json::value::RawValue>();
+    while let Some(Ok(raw)) = stream.next() {
+        let end = stream.byte_offset();
+        documents.push((end - raw.get().len(), raw.get()));
+    }
+    Some(documents)
+}
+
+/// The items of a list (`v1 List`, `v1 PodList`, ...) or the object itself.
+fn items(document: Value) -> Vec<Value> {
+    let Value::Object(mut fields) = document else { return vec![document] };
+    if !fields.get("items").is_some_and(Value::is_array) {
+        return vec![Value::Object(fields)];
+    }
+    let kind = fields.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
+    let kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
+    let api_version = fields.get("apiVersion").cloned();
+    let Some(Value::Array(mut items)) = fields.remove("items") else { return Vec::new() };
+    // The API server names the kind of the items of a typed list only once, at the list.
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        if let (Some(kind), Some(api_version)) = (&kind, &api_version) {
+            item.entry("kind").or_insert_with(|| kind.as_str().into());
+            item.entry("apiVersion").or_insert_with(|| api_version.clone());
+        }
+    }
+    items
+}
+
+/// The YAML reader's limits guard against hostile documents; a file of a whole cluster is large and the operator's own.
+/// Limits on aliases stay.
+pub(super) fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_documents: usize::MAX,
+            max_nodes: usize::MAX,
+            max_events: usize::MAX,
+            max_total_scalar_bytes: usize::MAX,
+        },
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
+    }
+}

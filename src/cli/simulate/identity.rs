@@ -1,0 +1,167 @@
+//! Names, namespaces and uids of objects whose writer left them to the API server, and made-up ones that are the same every time.
+//!
+//! Nothing here is random: an API server's random suffixes become functions of what they are drawn for.
+
+use super::files::{Item, Wrong, text_at};
+use serde_json::{Map, Value, json};
+
+/// Kinds whose objects are in no namespace.
+const CLUSTER_SCOPED: [&str; 8] = [
+    "Node",
+    "Namespace",
+    "PersistentVolume",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "VolumeAttachment",
+    "PriorityClass",
+];
+const RUNTIME_CLASS: &str = "RuntimeClass";
+
+/// The letters of generated names: no vowels, so that they spell nothing (upstream `apimachinery/pkg/util/rand`).
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// How much of `generateName` is kept, so that a name stays a label (upstream `MaxGeneratedNameLength`).
+const GENERATED_BASE: usize = 58;
+const SUFFIX: u32 = 5;
+
+/// Whether objects of the kind are in namespaces.
+pub(super) fn is_namespaced(kind: &str) -> bool {
+    !CLUSTER_SCOPED.contains(&kind) && kind != RUNTIME_CLASS
+}
+
+/// Gives an object the namespace `default`, as kubectl does, where it names none.
+pub(super) fn default_namespace(item: &mut Item) {
+    if is_namespaced(item.kind()) && item.namespace().is_empty() {
+        set(&mut item.value, &["metadata", "namespace"], "default".into());
+    }
+}
+
+/// Sees that an object has a name and a uid. `at` tells objects of one `generateName` apart.
+pub(super) fn identify(item: &mut Item, at: usize) -> Result<(), Wrong> {
+    if item.name().is_empty() {
+        let base = item.text("/metadata/generateName").to_owned();
+        if base.is_empty() {
+            return Err(Wrong::new("metadata", "expected metadata.name to be a text"));
+        }
+        let name = generated_name(&base, item.kind(), item.namespace(), at);
+        set(&mut item.value, &["metadata", "name"], name.into());
+    }
+    if item.text("/metadata/uid").is_empty() {
+        let uid = derived_uid(item.kind(), item.namespace(), item.name());
+        set(&mut item.value, &["metadata", "uid"], uid.into());
+    }
+    Ok(())
+}
+
+/// A uid that kind, namespace and name determine, in the form of a UUID.
+pub(super) fn derived_uid(kind: &str, namespace: &str, name: &str) -> String {
+    let text = format!("{kind}/{namespace}/{name}");
+    let (high, low) = (fnv64(0, &text), fnv64(1, &text));
+    format!(
+        "{:08x}-{:04x}-8{:03x}-{:04x}-{:012x}",
+        high >> 32,
+        (high >> 16) & 0xffff,
+        high & 0xfff,
+        0x8000 | ((low >> 48) & 0x3fff),
+        low & 0xffff_ffff_ffff
+    )
+}
+
+/// What the API server would make of `generateName`, for the object number `at` of its owner or file. Numbers below
+/// 27^5 give different names.
+pub(super) fn generated_name(base: &str, kind: &str, namespace: &str, at: usize) -> String {
+    let names = 27_u64.pow(SUFFIX);
+    // The step is no multiple of 3, so it reaches every suffix before it repeats one.
+    let start = fnv64(2, &format!("{kind}/{namespace}/{base}")) % names;
+    let mut number = (start + at as u64 % names * 5_555_555) % names;
+    let mut name: String = base.chars().take(GENERATED_BASE).collect();
+    for _ in 0..SUFFIX {
+        name.push(char::from(ALPHABET[(number % 27) as usize]));
+        number /= 27;
+    }
+    name
+}
+
+/// A hash of a template, as short and as harmless in names as upstream's (`pod-template-hash`,
+/// `controller-revision-hash`). Upstream hashes the memory layout of Go's types; this hashes the template's JSON, so the
+/// letters differ and everything else is the same: equal templates have equal hashes.
+pub(super) fn template_hash(template: &Value) -> String {
+    let mut hash: u32 = 0x811c_9dc5;
+    for byte in template.to_string().bytes() {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    let digits = hash.to_string();
+    digits.bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
+}
+
+/// An owner reference to the controller of this kind.
+pub(super) fn controlled_by(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
+    json!([{
+        "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }])
+}
+
+/// Sets a field, making the objects on the way to it; nothing where something else stands in the way.
+pub(super) fn set(value: &mut Value, path: &[&str], to: Value) {
+    let Some((last, way)) = path.split_last() else { return };
+    if let Some(fields) = fields_at(value, way) {
+        fields.insert((*last).to_owned(), to);
+    }
+}
+
+/// The object at a path, made where it is absent or null; `None` where something else stands in the way.
+pub(super) fn fields_at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+    let mut here = value;
+    for step in path {
+        here = here.as_object_mut()?.entry(*step).or_insert(Value::Null);
+        if here.is_null() {
+            *here = Value::Object(Map::new());
+        }
+    }
+    here.as_object_mut()
+}
+
+/// `namespace/name` of an object, or its name where it is in no namespace.
+pub(super) fn key(value: &Value) -> String {
+    let (namespace, name) = (text_at(value, "/metadata/namespace"), text_at(value, "/metadata/name"));
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+/// FNV-1a, begun with a number, and stirred at the end so that near texts come out far apart.
+fn fnv64(begin: u64, text: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ begin.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash ^ (hash >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn uids_look_like_uuids_and_differ_by_kind_namespace_and_name() {
+        let uids: BTreeSet<String> =
+            [("Pod", "a", "b"), ("Pod", "a", "c"), ("Pod", "b", "b"), ("Job", "a", "b")]
+                .map(|(kind, namespace, name)| derived_uid(kind, namespace, name))
+                .into();
+        assert_eq!(uids.len(), 4);
+        for uid in &uids {
+            let parts: Vec<usize> = uid.split('-').map(str::len).collect();
+            assert_eq!(parts, [8, 4, 4, 4, 12], "{uid}");
+        }
+        assert_eq!(derived_uid("Pod", "a", "b"), derived_uid("Pod", "a", "b"));
+    }
+
+    #[test]
+    fn generated_names_are_all_different_and_fit_a_label() {
+        let base = "a-name-that-is-far-too-long-for-a-label-and-so-is-cut-to-fit-it-";
+        let names: BTreeSet<String> = (0..5_000).map(|at| generated_name(base, "Job", "ns", at)).collect();
+        assert_eq!(names.len(), 5_000);
+        assert!(names.iter().all(|name| name.len() == 63));
+    }
+}

@@ -1,0 +1,191 @@
+//! `supercargo simulate`: the engine over files. Asks no API server and changes nothing.
+//!
+//! The way of an object: `files` reads it, `inventory` sorts it out, `expand` makes pods of workloads, `complete` does what
+//! an API server would, `world` converts it as the scheduler does, `decide` decides, `report` tells.
+
+mod args;
+mod complete;
+mod decide;
+mod expand;
+mod files;
+mod identity;
+mod inventory;
+mod place;
+mod progress;
+mod report;
+mod world;
+
+pub use args::{Detail, Output, PreemptionMode, SimulateArgs, TieBreak};
+pub use files::InputError;
+pub use report::{Counts, Decision, Nodes, Preemption, Rejected, to_value};
+
+use crate::config::{Effective, Flags, Settings};
+use decide::{Decider, Rules};
+use files::Files;
+use inventory::Inventory;
+use progress::Progress;
+use report::Reporter;
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use supercargo_core::cycle::Framework;
+use supercargo_core::intern::Tables;
+use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_core::rng::Seed;
+use world::World;
+
+/// Exit code when a pod was not placed.
+const NOT_PLACED: u8 = 3;
+/// Exit code for flags and files that cannot be taken.
+const BAD_INPUT: u8 = 2;
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &SimulateArgs) -> ExitCode {
+    let complain = |text: &dyn std::fmt::Display| {
+        // There is nobody left to tell.
+        let _ = writeln!(io::stderr(), "{text}");
+    };
+    let simulation = match Simulation::load(args, &mut io::stdin().lock()) {
+        Ok(simulation) => simulation,
+        Err(error) => {
+            complain(&format_args!("error: {error}"));
+            return ExitCode::from(BAD_INPUT);
+        }
+    };
+    if let Some(skipped) = &simulation.skipped {
+        complain(skipped);
+    }
+    match simulation.run(BufWriter::new(io::stdout().lock())) {
+        Ok(summary) => {
+            complain(&summary);
+            ExitCode::from(if summary.placed == summary.pods { 0 } else { NOT_PLACED })
+        }
+        // Whoever read the report has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        Err(error) => {
+            complain(&format_args!("error: the report cannot be written: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What became of all pods together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Pods to decide about.
+    pub pods: usize,
+    /// Those that are on a node in the end.
+    pub placed: usize,
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { pods, placed } = self;
+        let noun = if *pods == 1 { "pod" } else { "pods" };
+        write!(f, "{placed} of {pods} {noun} placed")
+    }
+}
+
+/// A cluster and pods to decide about, read and found good.
+pub struct Simulation {
+    decider: Decider,
+    /// The pods, and whether each has ended.
+    pods: Vec<(Arc<PodInfo>, bool)>,
+    /// Lengths of the longest names of pods and nodes.
+    widths: (usize, usize),
+    output: Output,
+    /// What people should know of the files.
+    pub skipped: Option<String>,
+}
+
+impl Simulation {
+    /// Reads all files; `stdin` is read for `-`.
+    ///
+    /// # Errors
+    /// When a file cannot be read or taken, with its name, line and column.
+    pub fn load(args: &SimulateArgs, stdin: &mut dyn Read) -> Result<Self, InputError> {
+        let mut world = World::default();
+        let profiles = profiles(args.config.as_deref(), &mut world.tables)?;
+        let mut files = Files::default();
+        let mut read = |paths: &[PathBuf]| -> Result<Vec<files::Item>, InputError> {
+            let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path, stdin)).collect();
+            Ok(read?.into_iter().flatten().collect())
+        };
+        let (of_cluster, of_pods) = (read(&args.cluster)?, read(&args.pods)?);
+        let Inventory { cluster, pods, skipped } =
+            inventory::gather(&files, of_cluster, of_pods, args.as_written)?;
+        let is_node = |item: &&files::Item| item.kind() == "Node";
+        let longest_node = cluster.iter().filter(is_node).map(|node| node.name().len()).max();
+        let longest_pod = pods.iter().map(|pod| identity::key(&pod.value).len()).max();
+        for item in cluster {
+            let origin = item.origin;
+            world.apply(item).map_err(|wrong| files.error(origin, &wrong))?;
+        }
+        let mut decoded = Vec::with_capacity(pods.len());
+        for item in pods {
+            let origin = item.origin;
+            decoded.push(world.pod(item).map_err(|wrong| files.error(origin, &wrong))?);
+        }
+        let rules = Rules {
+            tie_break: args.tie_break,
+            seed: Seed(args.seed),
+            preemption: args.preemption,
+            detail: args.detail,
+        };
+        Ok(Self {
+            decider: Decider::new(world, profiles, rules),
+            pods: decoded,
+            widths: (longest_pod.unwrap_or(0), longest_node.unwrap_or(0)),
+            output: args.output,
+            skipped: skipped.told(),
+        })
+    }
+
+    /// Decides about every pod, and writes each decision as soon as it is made.
+    ///
+    /// # Errors
+    /// When the report cannot be written.
+    pub fn run(mut self, out: impl Write) -> io::Result<Summary> {
+        let mut reporter = Reporter::new(out, self.output, self.widths.0, self.widths.1);
+        let mut progress = Progress::new(self.pods.len());
+        reporter.begin()?;
+        let pods = self.pods.len();
+        let mut placed: BTreeSet<Uid> = BTreeSet::new();
+        for (pod, has_ended) in std::mem::take(&mut self.pods) {
+            let decided = self.decider.decide(&pod, has_ended);
+            if decided.decision.node.is_some() {
+                placed.insert(Arc::clone(&pod.uid));
+            }
+            for victim in &decided.evicted {
+                placed.remove(victim);
+            }
+            progress.clear();
+            reporter.add(&decided.decision, decided.counts)?;
+            progress.step();
+        }
+        progress.clear();
+        reporter.end()?;
+        Ok(Summary { pods, placed: placed.len() })
+    }
+
+    /// Decides about every pod, in order.
+    pub fn decisions(mut self) -> Vec<Decision> {
+        let pods = std::mem::take(&mut self.pods);
+        pods.iter().map(|(pod, has_ended)| self.decider.decide(pod, *has_ended).decision).collect()
+    }
+}
+
+/// The profiles of a configuration; without one, a single one of the default plugins.
+fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<(String, Framework)>, InputError> {
+    // Whether a leader is elected matters to nobody here.
+    let flags = Flags { leader_elect: Some(false) };
+    let settings = match config {
+        Some(path) => Effective::load(path, &flags).and_then(|effective| Settings::of(&effective)),
+        None => Ok(Settings::default()),
+    };
+    let settings = settings.map_err(|error| InputError(error.to_string()))?;
+    let named = settings.profiles.iter().map(|profile| (profile.name.clone(), profile.framework(tables)));
+    Ok(named.collect())
+}

@@ -1,0 +1,42 @@
+//! A bar on standard error that shows how far a long simulation is. Only where a person looks on.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+const WIDTH: usize = 30;
+/// How often it is drawn at most.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// The bar; nothing where standard error is no terminal.
+pub(super) struct Progress {
+    total: usize,
+    done: usize,
+    drawn: Option<Instant>,
+    is_seen: bool,
+}
+
+impl Progress {
+    /// A bar of so many steps.
+    pub(super) fn new(total: usize) -> Self {
+        Self { total, done: 0, drawn: None, is_seen: std::io::stderr().is_terminal() }
+    }
+
+    /// One step is done.
+    pub(super) fn step(&mut self) {
+        self.done += 1;
+        if self.is_seen && self.drawn.is_none_or(|at| at.elapsed() >= EVERY) {
+            let filled = WIDTH * self.done / self.total.max(1);
+            let bar: String = (0..WIDTH).map(|at| if at < filled { '#' } else { '.' }).collect();
+            // A terminal that takes no more is no reason to stop deciding.
+            let _ = write!(std::io::stderr(), "\r[{bar}] {}/{} pods", self.done, self.total);
+            self.drawn = Some(Instant::now());
+        }
+    }
+
+    /// Takes the bar away, so that other lines can be written.
+    pub(super) fn clear(&mut self) {
+        if self.drawn.take().is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

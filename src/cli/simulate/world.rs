@@ -1,0 +1,99 @@
+//! The cluster of the files in the engine's own cache, by the types and conversions that the scheduler itself uses.
+
+use super::files::{Item, Wrong};
+use crate::api::{Malformed, Object};
+use crate::convert::{self, Watched as _};
+use std::sync::Arc;
+use supercargo_core::cache::{Cache, PodState};
+use supercargo_core::event::Event;
+use supercargo_core::intern::Tables;
+use supercargo_core::pod::PodInfo;
+
+/// The engine's cache and tables.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) tables: Tables,
+    pub(super) cache: Cache,
+}
+
+impl World {
+    /// Takes an object of the cluster in. A pod counts where it is bound; one that is not counts where it is nominated,
+    /// and is not decided.
+    pub(super) fn apply(&mut self, item: Item) -> Result<(), Wrong> {
+        // Which kinds are read was asked before.
+        let Ok(object) = Object::from_value(item.value) else { return Ok(()) };
+        let event = event(&object, &mut self.tables).map_err(wrong)?;
+        let cache = &mut self.cache;
+        match event {
+            Event::PodApplied(pod) => {
+                let pod = Arc::new(*pod);
+                match pod.node_name {
+                    Some(node) => cache.place(&pod, node, PodState::Added),
+                    None => cache.nominate(&pod, pod.nominated_node),
+                }
+            }
+            Event::NodeApplied(node) => drop(cache.apply_node(&Arc::new(*node))),
+            Event::NamespaceApplied { name, labels } => {
+                cache.lookups_mut().set_namespace(name, labels);
+            }
+            Event::ServiceApplied { namespace, name, service } => {
+                cache.lookups_mut().set_service(namespace, name, service);
+            }
+            Event::ControllerApplied { kind, namespace, name, demands } => {
+                cache.lookups_mut().set_controller(kind, namespace, name, demands);
+            }
+            Event::DisruptionBudgetApplied { namespace, name, budget } => {
+                cache.lookups_mut().set_disruption_budget(namespace, name, budget);
+            }
+            Event::StorageApplied(object) => drop(cache.volumes_mut().apply(object)),
+            // A pod that has ended.
+            Event::Gone(_) => {}
+            Event::ListBegan(_)
+            | Event::ListEnded(_)
+            | Event::Unreadable(_)
+            | Event::BindFinished { .. }
+            | Event::Settled { .. }
+            | Event::Halt
+            | Event::Credits { .. } => unreachable!("an object becomes an event about that object"),
+        }
+        Ok(())
+    }
+
+    /// A pod to decide about, and whether it has ended.
+    pub(super) fn pod(&mut self, item: Item) -> Result<(Arc<PodInfo>, bool), Wrong> {
+        let pod: crate::api::Pod =
+            serde_json::from_value(item.value).expect("any JSON is read, and a malformed pod says so later");
+        let info = Arc::new(convert::pod(&mut self.tables, &pod).map_err(wrong)?);
+        // The pods to come are in the cluster too, pending, from the beginning.
+        if info.node_name.is_none() {
+            self.cache.nominate(&info, info.nominated_node);
+        }
+        Ok((info, pod.has_ended()))
+    }
+}
+
+fn event(object: &Object, tables: &mut Tables) -> Result<Event, Malformed> {
+    match object {
+        Object::Pod(it) => it.applied(tables),
+        Object::Node(it) => it.applied(tables),
+        Object::Namespace(it) => it.applied(tables),
+        Object::Service(it) => it.applied(tables),
+        Object::ReplicationController(it) => it.applied(tables),
+        Object::ReplicaSet(it) => it.applied(tables),
+        Object::StatefulSet(it) => it.applied(tables),
+        Object::PodDisruptionBudget(it) => it.applied(tables),
+        Object::PersistentVolume(it) => it.applied(tables),
+        Object::PersistentVolumeClaim(it) => it.applied(tables),
+        Object::StorageClass(it) => it.applied(tables),
+        Object::CsiNode(it) => it.applied(tables),
+        Object::CsiDriver(it) => it.applied(tables),
+        Object::CsiStorageCapacity(it) => it.applied(tables),
+        Object::VolumeAttachment(it) => it.applied(tables),
+    }
+}
+
+/// The reason begins with the path of the field.
+fn wrong(malformed: Malformed) -> Wrong {
+    let path = malformed.reason.split_once(": ").map_or("", |(path, _)| path).to_owned();
+    Wrong { path, message: malformed.to_string() }
+}
