@@ -25,10 +25,10 @@ pub(crate) fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
     for (pod, expected) in vector.scenario.pods.iter().zip(&vector.decisions) {
         let got = world.decide(pod);
         let mut differences = Vec::new();
-        let (expected_preemption, expected_rest) = apart(expected);
-        let (got_preemption, got_rest) = apart(&got);
+        let (expected_way, expected_rest) = apart(expected);
+        let (got_way, got_rest) = apart(&got);
         diff("", &expected_rest, &got_rest, &mut differences);
-        diff_preemption(&expected_preemption, &got_preemption, &mut differences);
+        diff_post_filter(&expected_way, &got_way, &mut differences);
         let place = format!("{} {}", vector.scenario.name, expected["pod"].as_str().unwrap_or("?"));
         mismatches.extend(differences.into_iter().map(|difference| format!("{place}{difference}")));
         // Where the choice differs, each side would go on from another cluster.
@@ -39,24 +39,37 @@ pub(crate) fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
     }
 }
 
-/// What a decision says of preemption, and the rest of it.
-fn apart(decision: &Value) -> (Value, Value) {
+/// What PostFilter came to.
+#[derive(Default)]
+struct PostFilter {
+    /// What it adds to the message; `None` in vectors that do not record it.
+    text: Option<Value>,
+    preemption: Value,
+}
+
+/// What a decision says of PostFilter, and the rest of it.
+fn apart(decision: &Value) -> (PostFilter, Value) {
     let mut rest = decision.clone();
-    let preemption = rest.as_object_mut().expect("a decision is an object").remove("preemption");
-    (preemption.unwrap_or_default(), rest)
+    let fields = rest.as_object_mut().expect("a decision is an object");
+    let preemption = fields.remove("preemption").unwrap_or_default();
+    (PostFilter { text: fields.remove("postFilter"), preemption }, rest)
 }
 
 /// Upstream takes any of the nodes that are equally good, and a vector records those that were seen in some tries: each
 /// of them must be one of ours, with the same victims. Where none is recorded, we have none.
-fn diff_preemption(expected: &Value, got: &Value, differences: &mut Vec<String>) {
-    let recorded = match (expected, got) {
+fn diff_post_filter(expected: &PostFilter, got: &PostFilter, differences: &mut Vec<String>) {
+    let among_ours = match (&expected.preemption, &got.preemption) {
         (Value::Object(expected), Value::Object(got)) => {
-            expected.iter().all(|(node, victims)| got.get(node).is_some_and(|ours| ours == victims))
+            expected.iter().all(|(node, victims)| got.get(node) == Some(victims))
         }
-        _ => expected == got,
+        (expected, got) => expected == got,
     };
-    if !recorded {
+    if !among_ours {
+        let (expected, got) = (&expected.preemption, &got.preemption);
         differences.push(format!(" / preemption: expected {expected}, got any of {got}"));
+    }
+    if let Some(text) = &expected.text {
+        diff(" / postFilter", text, got.text.as_ref().unwrap_or(&Value::Null), differences);
     }
 }
 

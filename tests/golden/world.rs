@@ -141,7 +141,7 @@ impl World {
                 fields.insert("message".into(), diagnosis.message.as_str().into());
                 let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let outcome = self.framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
-                tell_preemption(fields, &outcome, snapshot);
+                tell_post_filter(fields, &outcome, snapshot);
             }
             Ok(Decision::Feasible(feasible)) => {
                 tell_filters(fields, &feasible.filtered, snapshot);
@@ -207,8 +207,12 @@ fn tell_filters(fields: &mut Map<String, Value>, filtered: &Filtered, snapshot: 
     }
 }
 
-/// Tells every node that may be nominated, with the victims that would be deleted: those not on their way out already.
-fn tell_preemption(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, snapshot: Snapshot<'_>) {
+/// Tells what PostFilter adds to the message, and every node that may be nominated, with the victims that would be
+/// deleted: those not on their way out already.
+fn tell_post_filter(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, snapshot: Snapshot<'_>) {
+    if let Some(text) = &outcome.message {
+        fields.insert("postFilter".into(), text.as_str().into());
+    }
     let Nomination::To(candidates) = &outcome.nomination else { return };
     let by_node = candidates.iter().map(|candidate| {
         let victims = candidate.victims.iter().filter(|victim| !victim.deleting);

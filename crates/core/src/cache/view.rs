@@ -13,6 +13,8 @@ pub struct Overlay<'a> {
     removed: Vec<&'a PodInfo>,
     plus: Resources,
     minus: Resources,
+    /// Host ports that count as free, whoever has them.
+    freed: Vec<HostPort>,
 }
 
 impl<'a> Overlay<'a> {
@@ -38,11 +40,19 @@ impl<'a> Overlay<'a> {
         self.removed.push(pod);
     }
 
-    /// Thinks a pod that was thought away back onto the node.
+    /// Lets the host ports of a pod that is thought away count as free, even where another pod has them, too.
+    ///
+    /// Upstream keeps a node's used ports as a set without counts, and preemption's victims follow from it.
+    pub fn free_ports(&mut self, pod: &PodInfo) {
+        self.freed.extend_from_slice(&pod.ports);
+    }
+
+    /// Thinks a pod that was thought away back onto the node, with its host ports.
     pub fn restore(&mut self, pod: &PodInfo) {
         if let Some(at) = self.removed.iter().position(|removed| removed.uid == pod.uid) {
             self.removed.swap_remove(at);
             self.minus.subtract(&pod.resources.placed);
+            self.freed.retain(|port| !pod.ports.contains(port));
         }
     }
 }
@@ -133,19 +143,20 @@ impl<'a> NodeView<'a> {
     pub fn host_ports(&self) -> Vec<HostPort> {
         match self.overlay {
             None => self.snapshot.host_ports(self.idx).iter().map(|&(port, _)| port).collect(),
-            Some(_) => self.overlaid_host_ports(),
+            Some(overlay) => self.overlaid_host_ports(overlay),
         }
     }
 
-    fn overlaid_host_ports(&self) -> Vec<HostPort> {
+    fn overlaid_host_ports(&self, overlay: &Overlay<'_>) -> Vec<HostPort> {
         let mut used = self.snapshot.host_ports(self.idx).to_vec();
-        for port in self.removed().iter().flat_map(|pod| &pod.ports) {
+        for port in overlay.removed.iter().flat_map(|pod| &pod.ports) {
             if let Ok(at) = used.binary_search_by_key(port, |&(port, _)| port) {
                 used[at].1 = used[at].1.saturating_sub(1);
             }
         }
-        let left = used.into_iter().filter(|&(_, users)| users > 0).map(|(port, _)| port);
-        left.chain(self.added().iter().flat_map(|pod| pod.ports.iter().copied())).collect()
+        let left = used.into_iter().filter(|&(port, users)| users > 0 && !overlay.freed.contains(&port));
+        let added = overlay.added.iter().flat_map(|pod| pod.ports.iter().copied());
+        left.map(|(port, _)| port).chain(added).collect()
     }
 
     /// What the node knows of an image it has.

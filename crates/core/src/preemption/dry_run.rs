@@ -60,7 +60,7 @@ struct Without<'u, 'a> {
 impl<'u, 'a> Without<'u, 'a> {
     fn all(unplaced: &'u Unplaced<'a>, node: NodeIdx, gone: &[&'a PodInfo]) -> Self {
         let mut bare = Overlay::new();
-        gone.iter().for_each(|pod| bare.remove(pod));
+        gone.iter().for_each(|pod| think_away(&mut bare, pod));
         let mut with = Overlay::new();
         for other in unplaced.snapshot.nominated_on(node) {
             if other.priority >= unplaced.pod.priority && other.uid != unplaced.pod.uid {
@@ -68,7 +68,7 @@ impl<'u, 'a> Without<'u, 'a> {
             }
         }
         let nominated = (!with.is_empty()).then(|| {
-            gone.iter().for_each(|pod| with.remove(pod));
+            gone.iter().for_each(|pod| think_away(&mut with, pod));
             with
         });
         Self { unplaced, node, bare, nominated }
@@ -92,7 +92,7 @@ impl<'u, 'a> Without<'u, 'a> {
         self.each_overlay(|overlay| overlay.restore(pod));
         let spared = matches!(self.rejection(), Ok(None));
         if !spared {
-            self.each_overlay(|overlay| overlay.remove(pod));
+            self.each_overlay(|overlay| think_away(overlay, pod));
         }
         spared
     }
@@ -101,4 +101,9 @@ impl<'u, 'a> Without<'u, 'a> {
         change(&mut self.bare);
         self.nominated.iter_mut().for_each(change);
     }
+}
+
+fn think_away<'a>(overlay: &mut Overlay<'a>, pod: &'a PodInfo) {
+    overlay.remove(pod);
+    overlay.free_ports(pod);
 }
