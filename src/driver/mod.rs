@@ -152,6 +152,8 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
                 self.outbox.submit(effect);
             }
             Step::Report(report) => self.observer.report(self.clock.now(), &report, began.elapsed()),
+            // The step itself may have settled what was left.
+            Step::Idle { .. } if self.is_done() => {}
             Step::Idle { wake_at } => self.sleep(wake_at),
         }
     }

@@ -37,7 +37,8 @@ impl Engine for Scripted {
         match event {
             Event::Halt => {
                 self.halted = true;
-                self.steps.retain(|step| !matches!(step, Step::Effect(Effect::Bind { .. })));
+                // An idle engine has nothing behind its idling.
+                self.steps.retain(|step| matches!(step, Step::Report(_)));
             }
             Event::BindFinished { .. } if self.halted => self.steps.push_back(skipped()),
             _ => {}
