@@ -74,29 +74,29 @@ impl fmt::Display for Problem {
 
 /// A value as upstream shows it in a problem.
 pub(super) trait Shown {
-    fn shown(&self) -> String;
+    fn shown(self) -> String;
 }
 
 impl Shown for &str {
-    fn shown(&self) -> String {
+    fn shown(self) -> String {
         quote(self)
     }
 }
 
 impl Shown for i32 {
-    fn shown(&self) -> String {
+    fn shown(self) -> String {
         self.to_string()
     }
 }
 
 impl Shown for i64 {
-    fn shown(&self) -> String {
+    fn shown(self) -> String {
         self.to_string()
     }
 }
 
 impl Shown for usize {
-    fn shown(&self) -> String {
+    fn shown(self) -> String {
         self.to_string()
     }
 }
@@ -105,8 +105,8 @@ impl Shown for usize {
 pub(super) struct Json(pub(super) String);
 
 impl Shown for Json {
-    fn shown(&self) -> String {
-        self.0.clone()
+    fn shown(self) -> String {
+        self.0
     }
 }
 

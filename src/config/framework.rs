@@ -5,11 +5,19 @@ use super::plugins::{ALL, POINTS, field_of};
 use super::v1::{Args, Plugin, PluginSet, Plugins, Profile};
 use super::{field::Problem, validate};
 use std::collections::BTreeMap;
-use supercargo_core::framework::PluginName;
 use supercargo_core::framework::registry::{self, ExtensionPoint};
+use supercargo_core::framework::{MAX_NODE_SCORE, PluginName};
 
-/// The plugins of a profile per point, in order.
-pub(super) type Order = BTreeMap<ExtensionPoint, Vec<PluginName>>;
+/// What runs in a profile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Order {
+    /// The plugins per point, in order.
+    pub(super) points: Points,
+    /// The weights of Score.
+    pub(super) weights: BTreeMap<PluginName, i64>,
+}
+
+type Points = BTreeMap<ExtensionPoint, Vec<PluginName>>;
 
 /// The order of a profile with its defaults; `written` is the profile without them.
 ///
@@ -24,12 +32,12 @@ pub(super) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<
     };
     let plugins = profile.plugins.clone().unwrap_or_default();
     made(profile, &plugins).map_err(wrong)?;
-    let mut order = Order::new();
+    let mut points = Points::new();
     for point in POINTS {
-        order.insert(point, listed(point, plugins.at(point)).map_err(wrong)?);
+        points.insert(point, listed(point, plugins.at(point)).map_err(wrong)?);
     }
     for point in POINTS {
-        let explicit = order.get_mut(&point).expect("it was put there");
+        let explicit = points.get_mut(&point).expect("it was put there");
         expand(point, &plugins, explicit).map_err(|(name, text)| {
             let enabled =
                 written.plugins.as_ref().map(|p| p.multi_point.enabled.as_slice()).unwrap_or_default();
@@ -37,8 +45,14 @@ pub(super) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<
             wrong(Problem::new(format!(".plugins.multiPoint.enabled[{at}]"), text))
         })?;
     }
-    complete(&order, name).map_err(wrong)?;
-    Ok(order)
+    complete(&points, name).map_err(wrong)?;
+    let weigh = |point, kind: &str| {
+        let field = format!(".plugins.{}", field_of(point));
+        weights(&plugins, point).map_err(|text| wrong(Problem::new(field, format!("{kind} plugins: {text}"))))
+    };
+    let weights = weigh(ExtensionPoint::Score, "score")?;
+    weigh(ExtensionPoint::PlacementScore, "placement score")?;
+    Ok(Order { points, weights })
 }
 
 /// Whether the plugins that are enabled anywhere can be made.
@@ -110,8 +124,8 @@ fn expand<'p>(
 }
 
 /// Whether what every profile needs is there.
-fn complete(order: &Order, name: &str) -> Result<(), Problem> {
-    let count = |point| order.get(&point).map_or(0, Vec::len);
+fn complete(points: &Points, name: &str) -> Result<(), Problem> {
+    let count = |point| points.get(&point).map_or(0, Vec::len);
     let sorters = count(ExtensionPoint::QueueSort);
     if sorters != 1 {
         let text = format!(
@@ -132,15 +146,22 @@ fn complete(order: &Order, name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The weights of Score: what the point says, else what `multiPoint` says; 0 is 1.
-pub(super) fn weights(plugins: &Plugins) -> BTreeMap<PluginName, i64> {
-    let mut weights = BTreeMap::new();
-    for Plugin { name, weight } in plugins.score.enabled.iter().chain(&plugins.multi_point.enabled) {
-        if let Some(name) =
-            registry::find(name).filter(|name| registry::implements(name, ExtensionPoint::Score))
-        {
-            weights.entry(name).or_insert(if *weight == 0 { 1 } else { i64::from(*weight) });
+/// The weights of a point that scores: what the point says, else what `multiPoint` says; 0 is 1.
+///
+/// # Errors
+/// When upstream takes the sum of all for too large. It does so, too, where the sum of the first of them is below zero.
+fn weights(plugins: &Plugins, point: ExtensionPoint) -> Result<BTreeMap<PluginName, i64>, String> {
+    let (mut weights, mut total) = (BTreeMap::new(), 0i64);
+    for Plugin { name, weight } in plugins.at(point).enabled.iter().chain(&plugins.multi_point.enabled) {
+        let known = registry::find(name).filter(|name| registry::implements(name, point));
+        let Some(name) = known.filter(|name| !weights.contains_key(name)) else { continue };
+        let weight = if *weight == 0 { 1 } else { i64::from(*weight) };
+        let share = weight * MAX_NODE_SCORE;
+        if share > i64::MAX.wrapping_sub(total) {
+            return Err("total score of Score plugins could overflow".to_owned());
         }
+        total += share;
+        weights.insert(name, weight);
     }
-    weights
+    Ok(weights)
 }

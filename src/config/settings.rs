@@ -1,13 +1,11 @@
 //! What this version runs by, taken from a configuration.
 
-use super::framework::{self, Order};
+use super::framework::Order;
 use super::v1::{Args, Configuration, Profile};
 use super::{ConfigError, Effective, Flags, build, refuse};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_core::cycle::Framework;
-use supercargo_core::framework::PluginName;
 use supercargo_core::framework::registry::{Plan, PluginArgs};
 use supercargo_core::intern::Tables;
 
@@ -30,7 +28,6 @@ pub struct ProfileSettings {
     /// `schedulerName`.
     pub name: String,
     order: Order,
-    weights: BTreeMap<PluginName, i64>,
     args: Vec<Args>,
 }
 
@@ -39,7 +36,6 @@ impl ProfileSettings {
         Self {
             name: profile.scheduler_name.clone().unwrap_or_default(),
             order: order.clone(),
-            weights: profile.plugins.as_ref().map(framework::weights).unwrap_or_default(),
             args: profile.plugin_config.iter().map(|config| config.args.clone()).collect(),
         }
     }
@@ -50,7 +46,8 @@ impl ProfileSettings {
         for each in &self.args {
             build::apply(each, &mut args, tables);
         }
-        Framework::new(&Plan { points: self.order.clone(), weights: self.weights.clone(), args })
+        let Order { points, weights } = self.order.clone();
+        Framework::new(&Plan { points, weights, args })
     }
 }
 

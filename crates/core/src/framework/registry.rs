@@ -6,6 +6,7 @@
 //! plugins is the shell's to judge; a [`Plan`] names plugins of this table only.
 
 mod args;
+mod gate;
 mod point;
 
 pub use args::PluginArgs;

@@ -8,7 +8,6 @@ use crate::cache::PodState;
 use crate::event::{Event, ObjectKey};
 use crate::framework::{ClusterEvent, NodeAction, PluginName, PodAction};
 use crate::node::NodeInfo;
-use crate::plugins::scheduling_gates;
 use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
 use crate::volume::{StorageKey, StorageKind, StorageObject};
@@ -200,7 +199,7 @@ impl Scheduler {
 
     /// PreEnqueue: the plugin that keeps the pod out of the active queue.
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
-        scheduling_gates::pre_enqueue(pod, &self.tables).map(|_| scheduling_gates::NAME)
+        self.profile_of(pod)?.framework.gate(pod, &self.tables)
     }
 
     fn pod_gone(&mut self, now: Time, uid: &Uid) {
