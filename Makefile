@@ -78,7 +78,7 @@ sim: ## Drive the engine through a made-up cluster with faults: make sim SEED=1 
 
 .PHONY: bench
 bench: ## Time decisions of the engine in process.
-	cargo bench --locked --bench algorithm
+	cargo bench --locked -p supercargo-sim --bench algorithm
 
 .PHONY: soak
 soak: oracle ## What takes long: many simulated and random clusters, and the API server tests again and again.
