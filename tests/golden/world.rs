@@ -145,11 +145,15 @@ impl World {
             }
             Ok(Decision::Feasible(feasible)) => {
                 tell_filters(fields, &feasible.filtered, snapshot);
-                selected = Some(tell_scores(fields, &feasible, snapshot));
+                let node = tell_scores(fields, &feasible, snapshot);
+                let slot = snapshot.find_node(node).expect("a node that was chosen exists");
+                let reserved = feasible.filtered.reserve(snapshot, slot);
+                selected = Some((node, reserved.expect("no plugin refuses what its filter let pass")));
             }
         }
-        if let Some(node) = selected {
+        if let Some((node, reserved)) = selected {
             self.cache.place(&pod, node, PodState::Assumed);
+            self.cache.assume_volumes(&pod.uid, reserved);
         }
         told
     }

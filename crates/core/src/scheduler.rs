@@ -44,6 +44,8 @@ pub struct Config {
     pub profiles: Vec<Profile>,
     /// Backoff and the limit of the unschedulable pool.
     pub queue: QueueConfig,
+    /// Whether volumes are bound and asked for, as placed pods need it. If not, pods that need it are not placed.
+    pub volumes_act: bool,
 }
 
 /// What one call of [`Scheduler::step`] came to.
@@ -94,6 +96,7 @@ pub struct Scheduler {
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
     halted: bool,
+    volumes_act: bool,
     unknown_binds: u64,
     last_looks_failed: u64,
     panics: u64,
@@ -120,6 +123,7 @@ impl Scheduler {
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
             halted: false,
+            volumes_act: config.volumes_act,
             unknown_binds: 0,
             last_looks_failed: 0,
             panics: 0,

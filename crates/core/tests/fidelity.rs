@@ -98,20 +98,19 @@ fn a_tie_is_drawn_evenly_by_seed_and_pod_and_can_be_repeated() {
     assert!(chi < 16.27, "{won:?}");
 }
 
-/// Upstream's plugins of volumes and devices judge such pods; here they are not built, and nothing is placed by guess.
+/// Upstream's plugin of devices judges such pods; here it is not built, and nothing is placed by guess.
 #[test]
 fn what_no_plugin_judges_is_refused_in_the_name_of_the_plugin_that_would() {
     let mut world = World::new();
     let node = world.node_from("a cpu=4");
     world.add_node(&node);
     let mut pod = std::sync::Arc::unwrap_or_clone(world.pod_from("p cpu=1"));
-    for plugin in ["VolumeRestrictions", "VolumeBinding", "DynamicResources", "NodeDeclaredFeatures"] {
-        pod.unjudged = [Unjudged { plugin, what: "it is not judged".into() }].into();
-        let framework = Framework::default();
-        let decided = framework.decide(&pod, world.snapshot(), Options::default(), &mut NoProbe);
-        let Ok(Decision::Infeasible(filtered)) = decided else { panic!("{plugin}: it was placed by guess") };
-        let diagnosis = filtered.diagnose(world.snapshot());
-        assert_eq!(diagnosis.message, "0/1 nodes are available: it is not judged.");
-        assert_eq!(diagnosis.rejectors.into_iter().collect::<Vec<_>>(), [plugin]);
-    }
+    let plugin = "DynamicResources";
+    pod.unjudged = [Unjudged { plugin, what: "it is not judged".into() }].into();
+    let framework = Framework::default();
+    let decided = framework.decide(&pod, world.snapshot(), Options::default(), &mut NoProbe);
+    let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
+    let diagnosis = filtered.diagnose(world.snapshot());
+    assert_eq!(diagnosis.message, "0/1 nodes are available: it is not judged.");
+    assert_eq!(diagnosis.rejectors.into_iter().collect::<Vec<_>>(), [plugin]);
 }

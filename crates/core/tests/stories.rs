@@ -64,7 +64,12 @@ impl Story {
     fn new(bare: bool) -> Self {
         let now = Time::from_nanos(100_200_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
-        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let config = Config {
+            seed: Seed(1),
+            profiles: vec![profile],
+            queue: QueueConfig::default(),
+            volumes_act: false,
+        };
         let mut story = Self { scheduler: Scheduler::new(config, now), now, told: String::new() };
         if !bare {
             for kind in Kind::ALL {

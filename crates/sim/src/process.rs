@@ -61,7 +61,12 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(seed: u64, life: u32, now: Time) -> Self {
         let profile = Profile { name: OURS.to_owned(), framework: Framework::default() };
-        let config = Config { seed: Seed(seed), profiles: vec![profile], queue: QueueConfig::default() };
+        let config = Config {
+            seed: Seed(seed),
+            profiles: vec![profile],
+            queue: QueueConfig::default(),
+            volumes_act: false,
+        };
         Self {
             scheduler: Scheduler::new(config, now),
             life,

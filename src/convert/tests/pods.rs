@@ -280,28 +280,31 @@ fn a_pod_that_has_ended_is_gone_and_a_malformed_one_still_has_its_key() {
 #[test]
 fn what_no_plugin_judges_is_told_under_the_plugin_that_would() {
     let mut tables = Tables::new();
-    let pod = with_spec(
-        &mut tables,
-        &json!({
-            "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "emptyDir": {}}, {"name": "r", "rbd": {}},
-                        {"name": "t", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "n", "rbd": null}],
-            "resourceClaims": [{"name": "gpu"}], "hostNetwork": true, "hostUsers": false,
-        }),
-    );
+    let pod = with_spec(&mut tables, &json!({"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]}));
     let told: Vec<_> =
         pod.unjudged.iter().map(|need| (need.plugin, need.what.split(" is used").next().unwrap())).collect();
-    assert_eq!(
-        told,
-        [
-            ("VolumeBinding", "persistentvolumeclaim \"data\""),
-            (
-                "VolumeRestrictions",
-                "volume \"r\" is a disk by rbd, and this version of supercargo does not place pods with such disks"
-            ),
-            ("VolumeBinding", "ephemeral volume \"t\""),
-            ("DynamicResources", "resource claim \"gpu\""),
-            ("NodeDeclaredFeatures", "hostNetwork"),
-        ]
-    );
+    assert_eq!(told, [("DynamicResources", "resource claim \"gpu\"")]);
     assert!(with_spec(&mut tables, &json!({"hostNetwork": true})).unjudged.is_empty());
+}
+
+#[test]
+fn features_a_spec_presumes_are_required() {
+    let mut tables = Tables::new();
+    let mut required = |spec: &Value| {
+        let pod = with_spec(&mut tables, spec);
+        pod.required_features.iter().map(|&name| tables.text(name).to_owned()).collect::<Vec<_>>()
+    };
+    let rules = |action: &str| json!([{"restartPolicyRules": [{"action": "Restart"}, {"action": action}]}]);
+    assert_eq!(
+        required(&json!({"hostNetwork": true, "hostUsers": false})),
+        ["UserNamespacesHostNetworkSupport"]
+    );
+    assert!(required(&json!({"hostNetwork": true, "hostUsers": true})).is_empty());
+    assert!(required(&json!({"hostNetwork": true})).is_empty());
+    assert!(required(&json!({"hostUsers": false})).is_empty());
+    for place in ["containers", "initContainers"] {
+        let spec = json!({ place: rules("RestartAllContainers") });
+        assert_eq!(required(&spec), ["RestartAllContainersOnContainerExits"], "{place}");
+        assert!(required(&json!({ place: rules("Restart") })).is_empty());
+    }
 }

@@ -22,7 +22,8 @@ pub use volumes::Volumes;
 
 use crate::intern::{Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::PodInfo;
+use crate::pod::{PodInfo, Uid};
+use crate::volume::Reservation;
 use images::Images;
 use nodes::Nodes;
 use nominated::Nominated;
@@ -83,7 +84,7 @@ impl Cache {
     /// Confirming a pod on another node than it was assumed on moves it: the API server is right. A node that is not
     /// known (yet) is given a slot, so that its pods count as soon as it appears.
     pub fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
-        self.remove_pod(&pod.uid);
+        self.take_off(&pod.uid);
         let idx = self.nodes.slot_of(node);
         let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
         self.nodes.add_pod(idx, pod_idx, pod);
@@ -94,8 +95,13 @@ impl Cache {
         self.pods.replace(pod);
     }
 
-    /// Takes a pod off its node; what it was.
+    /// Takes a pod off its node, with all that is assumed for it; what it was.
     pub fn remove_pod(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Symbol, PodState)> {
+        self.volumes.forget(uid);
+        self.take_off(uid)
+    }
+
+    fn take_off(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Symbol, PodState)> {
         let (pod_idx, entry) = self.pods.remove(uid)?;
         let name = self.nodes.name(entry.node);
         self.nodes.remove_pod(entry.node, pod_idx, &entry.info);
@@ -139,7 +145,18 @@ impl Cache {
         &self.lookups
     }
 
-    /// Objects of storage, to change them, and to assume what a placed pod needs of them.
+    /// Assumes what a placed pod needs of claims and volumes. It lasts until the pod is taken off its node, or the API
+    /// server shows newer versions of them.
+    pub fn assume_volumes(&mut self, pod: &Uid, reservations: Vec<Reservation>) {
+        self.volumes.assume(pod, reservations);
+    }
+
+    /// Takes back what was assumed of claims and volumes for a pod; what it was.
+    pub fn forget_volumes(&mut self, pod: &str) -> Vec<Reservation> {
+        self.volumes.forget(pod)
+    }
+
+    /// Objects of storage, to change them.
     pub fn volumes_mut(&mut self) -> &mut Volumes {
         &mut self.volumes
     }

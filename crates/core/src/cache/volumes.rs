@@ -3,7 +3,7 @@
 //! What is assumed holds for the version of the object it was assumed of; any newer version takes its place (upstream
 //! `volumebinding/passive_assume_cache.go`). Two pods of one claim may assume the same: it lasts until both let go.
 
-use crate::hash::IdMap;
+use crate::hash::{FixedMap, IdMap};
 use crate::intern::{Symbol, known};
 use crate::pod::Uid;
 use crate::volume::{
@@ -72,6 +72,8 @@ pub struct Volumes {
     /// By node; in it by name.
     attachments: IdMap<Symbol, BTreeMap<Symbol, Arc<VolumeAttachmentInfo>>>,
     attachment_nodes: IdMap<Symbol, Symbol>,
+    /// By the uid of the pod it is for.
+    held: FixedMap<Uid, Vec<Reservation>>,
 }
 
 impl Volumes {
@@ -236,8 +238,11 @@ impl Volumes {
     }
 
     /// Takes it that the API server will be told so, for the pod of this uid.
-    pub fn assume(&mut self, pod: &Uid, reservations: &[Reservation]) {
-        for reservation in reservations {
+    pub(super) fn assume(&mut self, pod: &Uid, reservations: Vec<Reservation>) {
+        if reservations.is_empty() {
+            return;
+        }
+        for reservation in &reservations {
             match reservation {
                 Reservation::Bind { volume, claim, by_controller } => {
                     if let Some(entry) = self.volumes.get_mut(volume) {
@@ -254,11 +259,13 @@ impl Volumes {
                 }
             }
         }
+        self.held.insert(Arc::clone(pod), reservations);
     }
 
-    /// Takes back what was assumed for the pod of this uid.
-    pub fn forget(&mut self, pod: &str, reservations: &[Reservation]) {
-        for reservation in reservations {
+    /// Takes back what was assumed for the pod of this uid; what it was.
+    pub(super) fn forget(&mut self, pod: &str) -> Vec<Reservation> {
+        let reservations = self.held.remove(pod).unwrap_or_default();
+        for reservation in &reservations {
             match reservation {
                 Reservation::Bind { volume, .. } => {
                     if let Some(entry) = self.volumes.get_mut(volume) {
@@ -272,6 +279,12 @@ impl Volumes {
                 }
             }
         }
+        reservations
+    }
+
+    /// What is held for the pod of this uid.
+    pub fn held_for(&self, pod: &str) -> &[Reservation] {
+        self.held.get(pod).map_or(&[], Vec::as_slice)
     }
 }
 

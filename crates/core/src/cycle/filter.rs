@@ -7,6 +7,7 @@ use crate::framework::{Code, CycleError, FilterRule, PluginName, Prepared, Rejec
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
+use crate::volume::Reservation;
 use std::collections::BTreeMap;
 
 /// What the filters said of a pod: which nodes are left, and which plugin took out which others.
@@ -195,6 +196,22 @@ impl Filtered {
             }
         }
         Ok(None)
+    }
+
+    /// Reserve: what the pod needs on `node`, one of the feasible ones, beside its place there.
+    ///
+    /// # Errors
+    /// With the plugin that refuses the node after all, and why.
+    pub fn reserve(
+        &self,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+    ) -> Result<Vec<Reservation>, (PluginName, Rejection)> {
+        let mut all = Vec::new();
+        for (name, rule) in &self.rules {
+            all.append(&mut rule.reserve(&snapshot.node(node)).map_err(|rejection| (*name, rejection))?);
+        }
+        Ok(all)
     }
 
     /// Calls `each` with every rejected node, the plugin that rejected it first, and why.

@@ -11,6 +11,7 @@ use crate::cache::{NodeView, Snapshot};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
+use crate::volume::Reservation;
 
 /// What preparing a pod came to (upstream's PreFilter and PreScore).
 pub enum Prepared<R: ?Sized> {
@@ -88,6 +89,15 @@ pub trait FilterRule: Send {
 
     /// The same verdict for one node, with reasons, and with the view's overlay applied.
     fn check(&self, node: &NodeView<'_>) -> Verdict;
+
+    /// Reserve: what the pod needs on this node, which was chosen for it, beside its place there. It is assumed as soon as
+    /// the pod is, and taken back with it.
+    ///
+    /// # Errors
+    /// When the node will not do after all.
+    fn reserve(&self, _node: &NodeView<'_>) -> Result<Vec<Reservation>, Rejection> {
+        Ok(Vec::new())
+    }
 }
 
 /// A plugin with Score.

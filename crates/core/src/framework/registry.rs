@@ -9,7 +9,7 @@ mod args;
 mod gate;
 mod point;
 
-pub use args::PluginArgs;
+pub use args::{PluginArgs, VolumeBindingArgs};
 pub use point::ExtensionPoint;
 
 use super::post_filter::PostFilterPlugin;
@@ -18,11 +18,16 @@ use crate::cycle::{FilterSeat, Framework, Rank, ScoreSeat};
 use crate::plugins::dynamic_resources::Deallocation;
 use crate::plugins::image_locality::ImageLocality;
 use crate::plugins::node_affinity::NodeAffinity;
+use crate::plugins::node_declared_features::NodeDeclaredFeatures;
 use crate::plugins::node_name::NodeName;
 use crate::plugins::node_ports::NodePorts;
 use crate::plugins::node_resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
 use crate::plugins::node_unschedulable::NodeUnschedulable;
+use crate::plugins::node_volume_limits::NodeVolumeLimits;
 use crate::plugins::taint_toleration::TaintToleration;
+use crate::plugins::volume_binding::VolumeBinding;
+use crate::plugins::volume_restrictions::VolumeRestrictions;
+use crate::plugins::volume_zone::VolumeZone;
 use crate::plugins::{not_built, unscored};
 use crate::preemption::DefaultPreemption;
 use std::collections::BTreeMap;
@@ -148,14 +153,14 @@ const IN_TREE: &[Entry] = &[
             "error reading \"PreFilterNodeResourcesFit\" from cycleState: not found",
         )]),
     Entry::new("VolumeRestrictions", &[PreFilter, Filter])
-        .filter(|_| Box::new(not_built::VOLUME_RESTRICTIONS))
+        .filter(|_| Box::new(VolumeRestrictions))
         .needs(&[need(Filter, PreFilter, "cannot read \"PreFilterVolumeRestrictions\" from cycleState")]),
-    Entry::new("NodeVolumeLimits", &[PreFilter, Filter]),
+    Entry::new("NodeVolumeLimits", &[PreFilter, Filter]).filter(|_| Box::new(NodeVolumeLimits)),
     Entry::new("VolumeBinding", &[PreFilter, Filter, PreScore, Score, Reserve, PreBind])
-        .filter(|_| Box::new(not_built::VOLUME_BINDING))
+        .filter(|_| Box::new(VolumeBinding))
         .score(|_| Box::new(unscored::VOLUME_BINDING))
         .needs(&[need(Filter, PreFilter, "not found")]),
-    Entry::new("VolumeZone", &[PreFilter, Filter]),
+    Entry::new("VolumeZone", &[PreFilter, Filter]).filter(|_| Box::new(VolumeZone)),
     Entry::new("PodTopologySpread", &[PreFilter, Filter, PreScore, Score])
         .filter(|args| Box::new(args.pod_topology_spread.clone()))
         .score(|args| Box::new(args.pod_topology_spread.clone()))
@@ -189,7 +194,7 @@ const IN_TREE: &[Entry] = &[
     Entry::new("ImageLocality", &[Score]).score(|_| Box::new(ImageLocality)).weight(1),
     Entry::new("DefaultBinder", &[Bind]),
     Entry::new("NodeDeclaredFeatures", &[PreFilter, Filter])
-        .filter(|_| Box::new(not_built::NODE_DECLARED_FEATURES))
+        .filter(|_| Box::new(NodeDeclaredFeatures))
         .needs(&[need(
             Filter,
             PreFilter,

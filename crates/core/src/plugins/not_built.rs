@@ -1,6 +1,6 @@
 //! Stands where a plugin of upstream's is not built yet, and refuses the pods that plugin would have to judge.
 //!
-//! To place them by guess could put a pod where its volume or device is not. Each goes when its plugin comes.
+//! To place them by guess could put a pod where its device is not. Each goes when its plugin comes.
 
 use crate::cache::Snapshot;
 use crate::framework::{ClusterEvent, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Rejection};
@@ -12,14 +12,8 @@ pub struct NotBuilt {
     name: PluginName,
 }
 
-/// In place of upstream's VolumeRestrictions: volumes of clouds and storage systems named in the pod itself.
-pub const VOLUME_RESTRICTIONS: NotBuilt = NotBuilt { name: "VolumeRestrictions" };
-/// In place of upstream's VolumeBinding: claims of volumes.
-pub const VOLUME_BINDING: NotBuilt = NotBuilt { name: "VolumeBinding" };
 /// In place of upstream's DynamicResources: claims of devices.
 pub const DYNAMIC_RESOURCES: NotBuilt = NotBuilt { name: "DynamicResources" };
-/// In place of upstream's NodeDeclaredFeatures: features of the kubelet that a pod's spec presumes.
-pub const NODE_DECLARED_FEATURES: NotBuilt = NotBuilt { name: "NodeDeclaredFeatures" };
 
 impl FilterPlugin for NotBuilt {
     fn name(&self) -> PluginName {

@@ -4,26 +4,40 @@ use super::Scheduler;
 use super::binding::Binding;
 use super::failure::{Failure, Unschedulable};
 use super::outbox::Outgoing;
-use crate::cache::PodState;
-use crate::cycle::{Decision, Failed, Options, PostFilter, Probe};
+use crate::cache::{PodState, Snapshot};
+use crate::cycle::{Decision, Failed, Filtered, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
 use crate::node::NodeIdx;
+use crate::plugins::volume_binding;
 use crate::preemption;
 use crate::queue::QueuedPod;
 use crate::report::{Outcome, Preemption, Report};
 use crate::time::Time;
+use crate::volume::Reservation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The text when there are no nodes at all (upstream `ErrNoNodesAvailable`).
 const NO_NODES: &str = "no nodes available to schedule pods";
+/// The text for a pod whose claims have no volumes yet, as long as nothing here binds them.
+const NO_VOLUMES: &str = "pod has PersistentVolumeClaims that wait for its node, and this version of supercargo does not bind \
+     volumes";
 
 enum Decided {
-    Node(NodeIdx, usize),
+    Node(Choice),
     Nowhere(Unschedulable),
     Failed(CycleError),
+}
+
+/// The node chosen for a pod.
+struct Choice {
+    node: NodeIdx,
+    /// How many nodes could take the pod.
+    feasible: usize,
+    /// What the pod needs there beside its place.
+    reservations: Vec<Reservation>,
 }
 
 impl Scheduler {
@@ -44,7 +58,7 @@ impl Scheduler {
             return true;
         }
         match self.decide(now, &queued, probe) {
-            Decided::Node(node, feasible) => self.assume(now, queued, node, feasible),
+            Decided::Node(choice) => self.assume(now, queued, choice),
             Decided::Nowhere(found) => self.fail(now, queued, now, Failure::Unschedulable(found)),
             Decided::Failed(CycleError(text)) => self.fail(now, queued, now, Failure::Error(text)),
         }
@@ -62,7 +76,7 @@ impl Scheduler {
             match profile.framework.decide(&queued.pod, snapshot, Options::default(), probe) {
                 Ok(Decision::Feasible(feasible)) => {
                     let node = feasible.choose(self.seed, &queued.pod, queued.attempts);
-                    Decided::Node(node, feasible.filtered.feasible().len())
+                    self.reserve(&feasible.filtered, snapshot, node)
                 }
                 Ok(Decision::Infeasible(filtered)) => {
                     let diagnosis = filtered.diagnose(snapshot);
@@ -83,7 +97,26 @@ impl Scheduler {
         })
     }
 
-    fn assume(&mut self, now: Time, queued: QueuedPod, node: NodeIdx, feasible: usize) {
+    /// What the pod needs on the node, if it can have it.
+    fn reserve(&self, filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
+        let nowhere = |plugin, reason: String| {
+            Decided::Nowhere(Unschedulable {
+                rejectors: [plugin].into(),
+                message: format!("0/{} nodes are available: {reason}.", snapshot.nodes().len()),
+                preemption: Preemption::NotTried,
+            })
+        };
+        match filtered.reserve(snapshot, node) {
+            Ok(reservations) if reservations.is_empty() || self.volumes_act => {
+                Decided::Node(Choice { node, feasible: filtered.feasible().len(), reservations })
+            }
+            Ok(_) => nowhere(volume_binding::NAME, NO_VOLUMES.to_owned()),
+            Err((plugin, rejection)) => nowhere(plugin, format!("1 {}", rejection.message())),
+        }
+    }
+
+    fn assume(&mut self, now: Time, queued: QueuedPod, choice: Choice) {
+        let Choice { node, feasible, reservations } = choice;
         let name = self.snapshot().node_info(node).name;
         let uid = Arc::clone(&queued.pod.uid);
         let outcome = Outcome::Placed {
@@ -94,6 +127,7 @@ impl Scheduler {
         self.report(&queued, now, outcome);
         self.cache.forget_nomination(&uid);
         self.cache.place(&queued.pod, name, PodState::Assumed);
+        self.cache.assume_volumes(&uid, reservations);
         let stamp = self.cache.stamp(node);
         self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, stamp, now));
         self.outbox.push_bind(Outgoing::Bind(uid));

@@ -154,6 +154,7 @@ impl Scheduler {
         if self.cache.stamp(slot) == stamp {
             return true;
         }
+        let reserved = self.cache.forget_volumes(uid);
         self.cache.remove_pod(uid);
         let snapshot = self.cache.snapshot(&self.tables);
         let fits = snapshot.find_node(node).is_some_and(|idx| {
@@ -161,6 +162,7 @@ impl Scheduler {
                 .is_some_and(|profile| matches!(profile.framework.fits_on(&pod, snapshot, idx), Ok(true)))
         });
         self.cache.place(&pod, node, PodState::Assumed);
+        self.cache.assume_volumes(&pod.uid, reserved);
         fits
     }
 

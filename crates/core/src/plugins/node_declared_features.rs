@@ -1,0 +1,75 @@
+//! NodeDeclaredFeatures holds pods to nodes whose kubelet has the features that their spec presumes.
+//!
+//! Which those are is worked out where pods come in. Upstream:
+//! `pkg/scheduler/framework/plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`.
+
+use crate::cache::{NodeView, Snapshot};
+use crate::framework::{
+    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Rejection,
+    Verdict,
+};
+use crate::intern::Symbol;
+use crate::node::NodeInfo;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+const NAME: PluginName = "NodeDeclaredFeatures";
+
+/// The plugin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeDeclaredFeatures;
+
+struct Filter {
+    required: Box<[Symbol]>,
+}
+
+impl Filter {
+    fn holds(&self, node: &NodeInfo) -> bool {
+        self.required.iter().all(|feature| node.declared_features.contains(feature))
+    }
+}
+
+impl FilterPlugin for NodeDeclaredFeatures {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if pod.required_features.is_empty() {
+            return Prepared::Skip;
+        }
+        Prepared::Run { rule: Box::new(Filter { required: pod.required_features.clone() }), only: None }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+        match event {
+            // Taint changes are heard with new nodes, and say nothing of features.
+            ClusterEvent::Node { old, new: Some(new), .. } => {
+                Hint::queue_if(old.is_none_or(|old| old.declared_features != new.declared_features))
+            }
+            ClusterEvent::OwnPod { old, new, .. } => {
+                Hint::queue_if(old.required_features != new.required_features)
+            }
+            ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            _ => Hint::Skip,
+        }
+    }
+}
+
+impl FilterRule for Filter {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
+    }
+
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        feasible.retain(|node| self.holds(snapshot.node_info(node)));
+        Ok(())
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        if self.holds(node.info()) {
+            return Verdict::Fits;
+        }
+        Verdict::Rejected(Rejection::unresolvable("node(s) didn't match Pod's required features"))
+    }
+}

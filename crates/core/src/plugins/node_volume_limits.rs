@@ -1,0 +1,268 @@
+//! NodeVolumeLimits keeps a node's volumes within what its CSI drivers say the node takes.
+//!
+//! Counts volumes, not uses of them. A volume that is not made yet counts by its claim, which upstream tells apart from all
+//! other volumes by a random prefix. Upstream: `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go` without
+//! VolumeLimitScaling.
+
+use crate::cache::{NodeView, Snapshot};
+use crate::framework::{
+    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, PluginName, PodAction, Prepared,
+    Rejection, Verdict,
+};
+use crate::intern::{Symbol, known};
+use crate::pod::{PodInfo, Uid};
+use crate::volume::{ClaimInfo, CsiNodeInfo, PodVolume, StorageObject};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const NAME: PluginName = "NodeVolumeLimits";
+const TOO_MANY: &str = "node(s) exceed max volume count";
+
+/// The plugin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeVolumeLimits;
+
+/// What the rule must know of a pod: the incoming one, or one on a node.
+#[derive(Clone, Copy)]
+struct Mounts<'a> {
+    namespace: Symbol,
+    name: &'a str,
+    uid: &'a Uid,
+    volumes: &'a [PodVolume],
+}
+
+impl<'a> Mounts<'a> {
+    fn of(pod: &'a PodInfo) -> Self {
+        Self { namespace: pod.namespace, name: &pod.name, uid: &pod.uid, volumes: &pod.volumes }
+    }
+}
+
+struct Filter {
+    namespace: Symbol,
+    name: Box<str>,
+    uid: Uid,
+    volumes: Box<[PodVolume]>,
+}
+
+/// A volume, as a node counts it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Counted {
+    driver: Symbol,
+    handle: Handle,
+}
+
+/// What tells the volumes of a driver apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Handle {
+    /// The driver's name of it.
+    Named(Arc<str>),
+    /// The claim that a volume is yet to be made for, by namespace and name.
+    Awaited(Symbol, Symbol),
+}
+
+/// Why volumes cannot be counted.
+enum Problem {
+    /// A claim of the pod is not there.
+    NotFound(String),
+    /// Something is wrong that ends the cycle.
+    Error(String),
+}
+
+fn counts(volume: &PodVolume) -> bool {
+    volume.claim().is_some() || volume.migratable().is_some()
+}
+
+impl FilterPlugin for NodeVolumeLimits {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        match self.without_pre_filter(pod, snapshot) {
+            Some(rule) => Prepared::Run { rule, only: None },
+            None => Prepared::Skip,
+        }
+    }
+
+    fn without_pre_filter(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
+        let volumes: Box<[_]> = pod.volumes.iter().filter(|volume| counts(volume)).cloned().collect();
+        if volumes.is_empty() {
+            return None;
+        }
+        let (name, uid) = (pod.name.clone(), Arc::clone(&pod.uid));
+        Some(Box::new(Filter { namespace: pod.namespace, name, uid, volumes }))
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+        use StorageObject::{Attachment, Claim, CsiNode};
+        match event {
+            ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(gone), .. } => {
+                Hint::queue_if(gone.volumes.iter().any(counts))
+            }
+            ClusterEvent::Storage { old: None, new: Some(CsiNode(_)) }
+            | ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            ClusterEvent::Storage { old: Some(CsiNode(old)), new: Some(CsiNode(new)) } => {
+                Hint::queue_if(takes_more(old, new))
+            }
+            ClusterEvent::Storage { old: None, new: Some(Claim(claim)) } => Hint::queue_if(uses(pod, claim)),
+            ClusterEvent::Storage { old: Some(Attachment(gone)), new: None } => {
+                Hint::queue_if(pod.volumes.iter().any(|volume| {
+                    let migrated = volume.migratable();
+                    volume.named_claim().is_some()
+                        || migrated.is_some_and(|disk| disk.handle.is_err() || disk.driver == gone.attacher)
+                }))
+            }
+            _ => Hint::Skip,
+        }
+    }
+}
+
+/// Whether some driver's limit grew; a driver without a limit counts as one that takes nothing.
+fn takes_more(old: &CsiNodeInfo, new: &CsiNodeInfo) -> bool {
+    let before = |driver: Symbol| {
+        let known = old.limits.iter().rev().find(|&&(name, _)| name == driver);
+        known.and_then(|&(_, limit)| limit).unwrap_or(0)
+    };
+    new.limits.iter().any(|&(driver, limit)| limit.unwrap_or(0) > before(driver))
+}
+
+fn uses(pod: &PodInfo, claim: &ClaimInfo) -> bool {
+    let mut claims = pod.volumes.iter().filter_map(PodVolume::claim);
+    claim.namespace == pod.namespace && claims.any(|(name, _)| name == claim.name)
+}
+
+impl FilterRule for Filter {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::Cluster
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        match self.fits(node) {
+            Ok(true) => Verdict::Fits,
+            Ok(false) => Verdict::Rejected(Rejection::unschedulable(TOO_MANY)),
+            Err(Problem::NotFound(text)) => Verdict::Rejected(Rejection::unresolvable(text)),
+            Err(Problem::Error(text)) => Verdict::Failed(CycleError(text)),
+        }
+    }
+}
+
+impl Filter {
+    fn fits(&self, node: &NodeView<'_>) -> Result<bool, Problem> {
+        let (snapshot, name) = (node.snapshot(), node.name());
+        let csi_node = snapshot.volumes().csi_node(name).map(Arc::as_ref);
+        let mut new = BTreeSet::new();
+        let Self { namespace, name: pod_name, uid, volumes } = self;
+        let incoming = Mounts { namespace: *namespace, name: pod_name, uid, volumes };
+        count(snapshot, incoming, csi_node, true, &mut new)?;
+        let Some(csi_node) = csi_node.filter(|node| node.limits.iter().any(|(_, limit)| limit.is_some()))
+        else {
+            return Ok(true);
+        };
+        if new.is_empty() {
+            return Ok(true);
+        }
+        let mut attached = BTreeSet::new();
+        for pod in node.pods().filter(|pod| !pod.volumes.is_empty()) {
+            count(snapshot, Mounts::of(pod), Some(csi_node), false, &mut attached)?;
+        }
+        new.retain(|volume| !attached.contains(volume));
+        // Not taken out of the new ones: upstream counts a volume twice that is attached and used by no pod here.
+        attached.extend(attachments(snapshot, name));
+        let mut more: BTreeMap<Symbol, usize> = BTreeMap::new();
+        for volume in &new {
+            *more.entry(volume.driver).or_default() += 1;
+        }
+        Ok(more.into_iter().all(|(driver, more)| {
+            let here = attached.iter().filter(|volume| volume.driver == driver).count();
+            csi_node.limit(driver).is_none_or(|limit| i64::from(limit) >= (here + more) as i64)
+        }))
+    }
+}
+
+/// The volumes of a node by its VolumeAttachments.
+fn attachments(snapshot: Snapshot<'_>, node: Symbol) -> impl Iterator<Item = Counted> {
+    let objects = snapshot.volumes();
+    objects.attachments_on(node).filter(|attachment| attachment.attacher != known::EMPTY).filter_map(
+        move |attachment| {
+            let csi = objects.volume(attachment.volume?)?.csi.as_ref()?;
+            let handle = Handle::Named(Arc::clone(&csi.handle));
+            Some(Counted { driver: attachment.attacher, handle })
+        },
+    )
+}
+
+/// Adds the volumes of a pod that count on a node. Claims of pods that are there already may be missing.
+fn count(
+    snapshot: Snapshot<'_>,
+    pod: Mounts<'_>,
+    csi_node: Option<&CsiNodeInfo>,
+    is_new: bool,
+    counted: &mut BTreeSet<Counted>,
+) -> Result<(), Problem> {
+    for volume in pod.volumes {
+        let Some((name, is_own)) = volume.claim() else {
+            counted.extend(inline(volume, csi_node)?);
+            continue;
+        };
+        if name == known::EMPTY {
+            return Err(Problem::Error("PersistentVolumeClaim had no name".to_owned()));
+        }
+        let text = |symbol| snapshot.text(symbol);
+        match snapshot.volumes().claim(pod.namespace, name) {
+            None if is_new => {
+                let (namespace, name) = (text(pod.namespace), text(name));
+                return Err(Problem::NotFound(format!(
+                    "looking up PVC {namespace}/{name}: persistentvolumeclaim \"{name}\" not found"
+                )));
+            }
+            None => {}
+            Some(claim) if is_own && claim.controller.as_ref() != Some(pod.uid) => {
+                let namespace = text(pod.namespace);
+                return Err(Problem::Error(format!(
+                    "PVC {namespace}/{} was not created for pod {namespace}/{} (pod is not owner)",
+                    text(name),
+                    pod.name
+                )));
+            }
+            Some(claim) => counted.extend(claimed(snapshot, claim, csi_node)),
+        }
+    }
+    Ok(())
+}
+
+/// A disk named in a pod, where the node leaves its kind to a CSI driver.
+fn inline(volume: &PodVolume, csi_node: Option<&CsiNodeInfo>) -> Result<Option<Counted>, Problem> {
+    let Some(disk) = volume.migratable().filter(|disk| csi_node.is_some() && disk.plugin.is_followed())
+    else {
+        return Ok(None);
+    };
+    match &disk.handle {
+        Ok(handle) => Ok(Some(Counted { driver: disk.driver, handle: Handle::Named(Arc::clone(handle)) })),
+        Err(error) => {
+            Err(Problem::Error(format!("converting volume({}) from inline to csi: {error}", volume.name)))
+        }
+    }
+}
+
+/// The volume of a claim: the one it is bound to, or the one its class will have made.
+fn claimed(snapshot: Snapshot<'_>, claim: &ClaimInfo, csi_node: Option<&CsiNodeInfo>) -> Option<Counted> {
+    let Some(volume) = claim.volume.and_then(|name| snapshot.volumes().volume(name)) else {
+        return awaited(snapshot, claim, csi_node);
+    };
+    let in_tree = || volume.in_tree.as_ref().filter(|it| csi_node.is_some() && it.plugin.is_followed());
+    let csi = volume.csi.as_ref().or_else(|| Some(&in_tree()?.migrated.as_ref().ok()?.volume))?;
+    let is_known = csi.driver != known::EMPTY && !csi.handle.is_empty();
+    is_known.then(|| Counted { driver: csi.driver, handle: Handle::Named(Arc::clone(&csi.handle)) })
+}
+
+fn awaited(snapshot: Snapshot<'_>, claim: &ClaimInfo, csi_node: Option<&CsiNodeInfo>) -> Option<Counted> {
+    // A claim without a class is bound without regard to pods, so before they are placed.
+    let class = snapshot.volumes().class(claim.class).filter(|_| claim.class != known::EMPTY)?;
+    let driver = match class.in_tree {
+        None => class.provisioner,
+        Some((plugin, driver)) if csi_node.is_some() && plugin.is_followed() => driver,
+        Some(_) => return None,
+    };
+    let handle = Handle::Awaited(claim.namespace, claim.name);
+    (driver != known::EMPTY).then_some(Counted { driver, handle })
+}

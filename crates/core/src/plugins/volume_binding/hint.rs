@@ -1,0 +1,45 @@
+//! What may make a pod's claims come true that stood in its way.
+//!
+//! Upstream: `volumebinding/volume_binding.go#isSchedulableAfter*`.
+
+use crate::framework::{ClusterEvent, Hint, NodeAction};
+use crate::pod::PodInfo;
+use crate::volume::{ClaimInfo, CsiDriverInfo, PodVolume, StorageObject, VolumeSource};
+
+pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo) -> Hint {
+    match event {
+        ClusterEvent::Node {
+            action: NodeAction::Add | NodeAction::UpdateLabel | NodeAction::UpdateTaint, ..
+        }
+        | ClusterEvent::UnschedulableTimeout => Hint::Queue,
+        ClusterEvent::Storage { old, new: Some(new) } => Hint::queue_if(helps(pod, *old, new)),
+        _ => Hint::Skip,
+    }
+}
+
+/// Whether an object of storage that is new, or not what it was before, may help.
+fn helps(pod: &PodInfo, old: Option<&StorageObject>, new: &StorageObject) -> bool {
+    use StorageObject::{Capacity, Claim, Class, CsiDriver, CsiNode, Volume};
+    match (old, new) {
+        (_, Claim(claim)) => uses(pod, claim),
+        (_, Volume(_)) | (None, Class(_) | CsiNode(_) | Capacity(_)) => true,
+        (Some(Class(old)), Class(new)) => old.allowed_topologies != new.allowed_topologies,
+        (Some(CsiNode(old)), CsiNode(new)) => old.migrated_plugins != new.migrated_plugins,
+        (Some(Capacity(old)), Capacity(new)) => {
+            new.limit.is_some_and(|limit| old.limit.is_none_or(|before| limit > before))
+        }
+        (Some(CsiDriver(old)), CsiDriver(new)) => {
+            old.storage_capacity && !new.storage_capacity && mounts(pod, new)
+        }
+        _ => false,
+    }
+}
+
+fn uses(pod: &PodInfo, claim: &ClaimInfo) -> bool {
+    let mut claims = pod.volumes.iter().filter_map(PodVolume::claim);
+    pod.namespace == claim.namespace && claims.any(|(name, _)| name == claim.name)
+}
+
+fn mounts(pod: &PodInfo, driver: &CsiDriverInfo) -> bool {
+    pod.volumes.iter().any(|volume| matches!(volume.source, VolumeSource::Csi(name) if name == driver.name))
+}

@@ -1,0 +1,44 @@
+//! VolumeBinding holds pods to nodes that reach the volumes they are bound to, and finds volumes, or room to make them, for
+//! claims that wait for a pod's node.
+//!
+//! Decides and says what is to be reserved; writing it, and waiting for the volumes, is the scheduler's. Without
+//! StorageCapacityScoring. Upstream: `pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder}.go`.
+
+mod by_label;
+mod claims;
+mod filter;
+mod hint;
+mod matching;
+mod provisioning;
+
+use crate::cache::Snapshot;
+use crate::framework::{ClusterEvent, FilterPlugin, FilterRule, Hint, PluginName, Prepared};
+use crate::pod::PodInfo;
+
+/// The plugin's name.
+pub const NAME: PluginName = "VolumeBinding";
+
+/// The plugin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VolumeBinding;
+
+impl FilterPlugin for VolumeBinding {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        match claims::of(pod, snapshot) {
+            Err(claims::Refusal::Rejected(rejection)) => Prepared::Rejected(rejection),
+            Err(claims::Refusal::Failed(error)) => Prepared::Failed(error),
+            Ok(None) => Prepared::Skip,
+            Ok(Some(claims)) => {
+                Prepared::Run { rule: Box::new(filter::Filter::new(claims, snapshot)), only: None }
+            }
+        }
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+        hint::hint(event, pod)
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether a volume can be made for a claim on a node.
+//!
+//! Upstream: `volumebinding/binder.go#checkVolumeProvisions` and `#hasEnoughCapacity`.
+
+use super::by_label::ByLabel;
+use crate::cache::Snapshot;
+use crate::intern::{Labels, Tables, known};
+use crate::selector::Selector;
+use crate::volume::{ClaimInfo, StorageClassInfo};
+use std::sync::Arc;
+
+/// What making a volume for a claim takes.
+pub(super) struct Provisioning {
+    class: Arc<StorageClassInfo>,
+    /// Where there is room for it; `None` where that is not told, and not asked.
+    room: Option<Room>,
+}
+
+/// The nodes from which there is room for a volume.
+struct Room {
+    topologies: Vec<Selector>,
+    by_label: ByLabel,
+}
+
+/// Why no volume can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// Not for this node, or for none.
+    NotHere,
+    /// There is no room for it.
+    NoRoom,
+}
+
+impl Provisioning {
+    pub(super) fn of(claim: &ClaimInfo, class: &Arc<StorageClassInfo>, snapshot: Snapshot<'_>) -> Self {
+        let objects = snapshot.volumes();
+        let driver = objects.csi_driver(class.provisioner).filter(|driver| driver.storage_capacity);
+        let room = claim.request.filter(|_| driver.is_some()).map(|request| {
+            let needed = request.bytes();
+            let mut room = Room { topologies: Vec::new(), by_label: ByLabel::default() };
+            let capacities = objects.capacities_of(class.name);
+            for capacity in capacities.filter(|capacity| capacity.limit.is_some_and(|limit| limit >= needed)) {
+                let Some(topology) = &capacity.topology else { continue };
+                let demands = if let Selector::All(demands) = topology { Some(&**demands) } else { None };
+                room.by_label.push(room.topologies.len(), demands);
+                room.topologies.push(topology.clone());
+            }
+            room
+        });
+        Self { class: Arc::clone(class), room }
+    }
+
+    /// Whether the volume can be made for a node of these labels.
+    pub(super) fn on(&self, tables: &Tables, labels: Labels<'_>) -> Result<(), Obstacle> {
+        let makes_none = [known::EMPTY, known::NO_PROVISIONER].contains(&self.class.provisioner);
+        if makes_none || !self.class.allows(tables, labels) {
+            return Err(Obstacle::NotHere);
+        }
+        match &self.room {
+            Some(room) if !room.is_there(tables, labels) => Err(Obstacle::NoRoom),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Room {
+    fn is_there(&self, tables: &Tables, labels: Labels<'_>) -> bool {
+        self.by_label.first(labels, |at| self.topologies[at].matches(tables, labels)).is_some()
+    }
+}
