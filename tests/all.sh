@@ -17,7 +17,7 @@ part "engine" cargo test --locked --quiet -p supercargo-core
 part "simulator" cargo test --locked --quiet -p supercargo-sim
 part "shell" cargo test --locked --quiet --lib --bins --examples
 part "golden vectors" cargo test --locked --quiet --test golden
-part "packaging, habits, serving" cargo test --locked --quiet --test config --test manifests --test tidy --test serve
+part "packaging, habits, serving" cargo test --locked --quiet --test config --test manifests --test tidy --test serve --test simulate
 part "API server" cargo test --locked --quiet --test apiserver
 
 printf '\n'

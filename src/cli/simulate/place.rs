@@ -193,7 +193,7 @@ items:
 
     #[test]
     fn a_path_that_leads_nowhere_ends_where_it_stops() {
-        assert_eq!(at(YAML, 1, "spec.containers[4].name"), (9, 5));
+        assert_eq!(at(YAML, 1, "spec.containers[4].name"), (9, 7));
         assert_eq!(at(YAML, 0, "status.images"), (2, 1));
         assert_eq!(find(YAML, 2, ""), None);
     }

@@ -1,0 +1,18 @@
+//! `supercargo simulate`: recorded decisions through files, what its flags and files mean, and what it says of bad ones.
+//!
+//! Defaults and expansions have their own tests beside the code; here they are seen from outside.
+
+#[path = "simulate/bad_input.rs"]
+mod bad_input;
+#[path = "simulate/files.rs"]
+mod files;
+#[path = "simulate/golden.rs"]
+mod golden;
+#[path = "simulate/pods.rs"]
+mod pods;
+#[path = "simulate/preemption.rs"]
+mod preemption;
+#[path = "simulate/report.rs"]
+mod report;
+#[path = "simulate/support.rs"]
+mod support;

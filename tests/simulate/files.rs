@@ -1,0 +1,158 @@
+//! The forms files may have, and what is done with objects of each kind.
+
+use crate::support::{Files, list, node, pod};
+use serde_json::{Value, json};
+
+fn nodes_and(more: &[Value]) -> String {
+    let mut objects = vec![node("a", 2), node("b", 2)];
+    objects.extend(more.iter().cloned());
+    list(&objects)
+}
+
+fn placed(cluster: &str, pods: &str, flags: &[&str]) -> Vec<(String, Option<String>)> {
+    let mut all = vec!["-o", "json", "--tie-break", "name"];
+    all.extend(flags);
+    Files::with(cluster, pods).simulate(&all).placed()
+}
+
+fn on(pod: &str, node: &str) -> (String, Option<String>) {
+    (pod.to_owned(), Some(node.to_owned()))
+}
+
+#[test]
+fn yaml_documents_json_streams_and_lists_mean_the_same() {
+    let yaml = "# a comment\napiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {capacity: {cpu: 2, pods: 10}}\n---\n---\n\
+                apiVersion: v1\nkind: NodeList\nitems:\n- metadata: {name: b}\n  status: {capacity: {cpu: 2, pods: 10}}\n";
+    let stream = format!("{}\n{}", pod("p", 2, &json!({})), pod("q", 2, &json!({})));
+    let expected = [on("default/p", "a"), on("default/q", "b")];
+    assert_eq!(placed(yaml, &stream, &[]), expected);
+    assert_eq!(placed(yaml, &list(&[pod("p", 2, &json!({})), pod("q", 2, &json!({}))]), &[]), expected);
+}
+
+#[test]
+fn several_files_and_standard_input_are_read_in_order() {
+    let files = Files::with(&nodes_and(&[]), &pod("first", 1, &json!({})).to_string());
+    files.write("more", &pod("last", 1, &json!({})).to_string());
+    let args = ["--cluster", "cluster", "--pods", "pods", "-", "more", "-o", "json"];
+    let names: Vec<String> = files
+        .run(&args, &pod("middle", 1, &json!({})).to_string())
+        .placed()
+        .into_iter()
+        .map(|(pod, _)| pod)
+        .collect();
+    assert_eq!(names, ["default/first", "default/middle", "default/last"]);
+}
+
+#[test]
+fn kinds_that_have_no_say_are_skipped_and_counted() {
+    let object = |api: &str, kind: &str, name: &str| json!({ "apiVersion": api, "kind": kind, "metadata": { "name": name } });
+    let cluster = nodes_and(&[object("v1", "ConfigMap", "c"), object("apps/v1", "Deployment", "d")]);
+    let pods =
+        list(&[object("v1", "ConfigMap", "e"), object("v1", "ConfigMap", "e"), pod("p", 1, &json!({}))]);
+    let ran = Files::with(&cluster, &pods).simulate(&[]);
+    assert_eq!(ran.code, Some(0));
+    let told = "skipped 4 objects of kinds that have no say: 1 apps/v1 Deployment, 3 v1 ConfigMap\n";
+    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+}
+
+#[test]
+fn pods_of_the_cluster_count_where_they_are_bound_unless_they_have_ended() {
+    let bound = |name: &str, node: &str, phase: &str| {
+        let mut bound = pod(name, 2, &json!({ "nodeName": node }));
+        bound["status"] = json!({ "phase": phase });
+        bound
+    };
+    let cluster = nodes_and(&[
+        bound("running", "a", "Running"),
+        bound("ended", "b", "Succeeded"),
+        bound("failed", "b", "Failed"),
+        pod("pending", 2, &json!({})),
+    ]);
+    let pods = list(&[pod("p", 2, &json!({}))]);
+    assert_eq!(placed(&cluster, &pods, &[]), [on("default/p", "b")]);
+}
+
+#[test]
+fn what_is_no_pod_among_the_pods_joins_the_cluster() {
+    let pods = list(&[pod("p", 4, &json!({})), node("big", 8)]);
+    assert_eq!(placed(&nodes_and(&[]), &pods, &[]), [on("default/p", "big")]);
+}
+
+#[test]
+fn objects_are_completed_unless_they_are_to_be_taken_as_written() {
+    let mut greedy = pod("greedy", 0, &json!({}));
+    greedy["spec"]["containers"][0]["resources"] = json!({ "limits": { "cpu": "9" } });
+    let pods = list(&[greedy]);
+    let in_default = |node: Option<&str>| [("default/greedy".to_owned(), node.map(str::to_owned))];
+    assert_eq!(placed(&nodes_and(&[]), &pods, &[]), in_default(None));
+    let mut cluster = node("a", 1);
+    cluster["status"] = json!({ "allocatable": { "cpu": "1", "pods": "1" } });
+    let written = placed(&list(&[cluster]), &pods, &["--as-written"]);
+    assert_eq!(written, [("/greedy".to_owned(), Some("a".to_owned()))]);
+}
+
+#[test]
+fn a_namespace_that_is_only_named_has_the_label_every_namespace_has() {
+    let term = |namespace: &str| {
+        json!({
+            "topologyKey": "kubernetes.io/hostname", "labelSelector": {},
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
+        })
+    };
+    let required = |namespace: &str| {
+        let terms = [term(namespace)];
+        json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } } })
+    };
+    let mut there = pod("there", 1, &json!({ "nodeName": "a" }));
+    there["metadata"]["namespace"] = "team".into();
+    let pods = list(&[pod("shy", 1, &required("team")), pod("bold", 1, &required("nobody"))]);
+    let placed = placed(&nodes_and(&[there]), &pods, &[]);
+    assert_eq!(placed[0], on("default/shy", "b"));
+}
+
+#[test]
+fn workloads_stand_for_their_pods_in_file_order() {
+    let template = json!({
+        "metadata": { "labels": { "app": "w" } },
+        "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
+    });
+    let workload = |api: &str, kind: &str, name: &str, replicas: u32| {
+        json!({
+            "apiVersion": api, "kind": kind, "metadata": { "name": name },
+            "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": "w" } }, "template": template },
+        })
+    };
+    let pods = list(&[
+        workload("apps/v1", "StatefulSet", "db", 2),
+        pod("alone", 0, &json!({})),
+        workload("apps/v1", "Deployment", "web", 2),
+        workload("apps/v1", "DaemonSet", "agent", 0),
+    ]);
+    let placed = placed(&nodes_and(&[]), &pods, &[]);
+    let starts = [
+        "default/db-0",
+        "default/db-1",
+        "default/alone",
+        "default/web-",
+        "default/web-",
+        "default/agent-",
+        "default/agent-",
+    ];
+    assert_eq!(placed.len(), starts.len());
+    for ((name, _), start) in placed.iter().zip(starts) {
+        assert!(name.starts_with(start), "{name} is no {start}");
+    }
+    let spread: Vec<Option<&str>> = placed[..2].iter().map(|(_, node)| node.as_deref()).collect();
+    assert_eq!(spread, [Some("a"), Some("b")]);
+}
+
+#[test]
+fn a_generated_name_is_the_same_every_time() {
+    let mut nameless = pod("", 1, &json!({}));
+    nameless["metadata"] = json!({ "generateName": "run-" });
+    let pods = list(&[nameless.clone(), nameless]);
+    let once = placed(&nodes_and(&[]), &pods, &[]);
+    assert_eq!(once, placed(&nodes_and(&[]), &pods, &[]));
+    assert_ne!(once[0].0, once[1].0);
+    assert!(once[0].0.starts_with("default/run-"));
+}

@@ -1,0 +1,113 @@
+//! What becomes of pods of each sort, by which profile, and how ties fall.
+
+use crate::support::{Files, list, node, pod};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+fn nodes() -> String {
+    list(&[node("a", 2), node("b", 2)])
+}
+
+fn decided(pods: &[Value], flags: &[&str]) -> (Option<i32>, Vec<Value>) {
+    let mut all = vec!["-o", "json"];
+    all.extend(flags);
+    let ran = Files::with(&nodes(), &list(pods)).simulate(&all);
+    (ran.code, ran.decisions())
+}
+
+#[test]
+fn each_winner_counts_for_the_next() {
+    let pods: Vec<Value> = ["p", "q", "r"].iter().map(|name| pod(name, 2, &json!({}))).collect();
+    let (code, decisions) = decided(&pods, &["--tie-break", "name"]);
+    let nodes: Vec<&Value> = decisions.iter().map(|decision| &decision["node"]).collect();
+    assert_eq!(nodes, [&json!("a"), &json!("b"), &Value::Null]);
+    assert_eq!(decisions[2]["message"], "0/2 nodes are available: 2 Insufficient cpu.");
+    assert_eq!(code, Some(3));
+}
+
+#[test]
+fn a_pod_on_a_node_is_told_to_be_there_and_counts() {
+    let pods = [
+        pod("there", 2, &json!({ "nodeName": "a" })),
+        pod("p", 2, &json!({})),
+        pod("far", 1, &json!({ "nodeName": "z" })),
+    ];
+    let (code, decisions) = decided(&pods, &["--tie-break", "name"]);
+    assert_eq!((&decisions[0]["node"], &decisions[0]["feasible"]), (&json!("a"), &json!([])));
+    assert_eq!(decisions[0]["message"], Value::Null);
+    assert_eq!(decisions[1]["node"], "b");
+    assert_eq!((&decisions[2]["node"], code), (&json!("z"), Some(0)));
+}
+
+#[test]
+fn gated_and_terminating_pods_go_nowhere_and_say_why() {
+    let gated =
+        pod("gated", 1, &json!({ "schedulingGates": [{ "name": "example.com/wait" }, { "name": "x" }] }));
+    let mut leaving = pod("leaving", 1, &json!({}));
+    leaving["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z".into();
+    let (code, decisions) = decided(&[gated, leaving], &[]);
+    assert_eq!((&decisions[0]["node"], &decisions[0]["event"]), (&Value::Null, &Value::Null));
+    assert_eq!(decisions[0]["message"], "waiting for scheduling gates: [example.com/wait x]");
+    assert_eq!(decisions[1]["node"], Value::Null);
+    assert_eq!(decisions[1]["message"], "skip schedule deleting pod: default/leaving");
+    assert_eq!(code, Some(3));
+}
+
+#[test]
+fn without_nodes_there_is_one_thing_to_say() {
+    let ran = Files::with("", &list(&[pod("p", 1, &json!({}))])).simulate(&["-o", "json"]);
+    assert_eq!(ran.decisions()[0]["message"], "no nodes available to schedule pods");
+    assert_eq!(ran.code, Some(3));
+}
+
+#[test]
+fn draws_depend_on_the_seed_and_on_nothing_else() {
+    let cluster: Vec<Value> = (0..8).map(|at| node(&format!("n{at}"), 4)).collect();
+    let files = Files::with(&list(&cluster), &list(&[pod("p", 1, &json!({}))]));
+    let drawn = |seed: &str| files.simulate(&["-o", "json", "--seed", seed]).placed()[0].1.clone();
+    assert_eq!(drawn("7"), drawn("7"));
+    let seeds: Vec<String> = (0..12).map(|seed: u32| seed.to_string()).collect();
+    let nodes: BTreeSet<Option<String>> = seeds.iter().map(|seed| drawn(seed)).collect();
+    assert!(nodes.len() > 2, "{nodes:?}");
+    assert_eq!(files.simulate(&["-o", "json", "--tie-break", "name"]).placed()[0].1.as_deref(), Some("n0"));
+}
+
+#[test]
+fn the_scheduler_tries_a_nominated_node_first_and_so_does_this() {
+    let mut nominated = pod("p", 1, &json!({}));
+    nominated["status"] = json!({ "nominatedNodeName": "b" });
+    let busy = pod("busy", 1, &json!({ "nodeName": "b" }));
+    let (_, decisions) = decided(&[busy, nominated], &[]);
+    assert_eq!(decisions[1]["node"], "b");
+    assert_eq!(decisions[1]["feasible"], json!(["b"]));
+}
+
+#[test]
+fn a_pod_is_decided_by_its_profile_else_the_default_one_else_the_first() {
+    let config = |names: &[&str]| {
+        let head =
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n";
+        let profile = |name: &&str| {
+            let disabled = if name.starts_with("blind") {
+                "    plugins: {filter: {disabled: [{name: NodeResourcesFit}]}}\n"
+            } else {
+                ""
+            };
+            format!("  - schedulerName: {name}\n{disabled}")
+        };
+        format!("{head}{}", names.iter().map(profile).collect::<String>())
+    };
+    let pods: Vec<Value> = ["blind", "default-scheduler", "stranger"]
+        .iter()
+        .map(|name| pod(name, 9, &json!({ "schedulerName": name })))
+        .collect();
+    let placed = |names: &[&str]| {
+        let files = Files::with(&nodes(), &list(&pods));
+        files.write("config", &config(names));
+        let ran = files.simulate(&["--config", "config", "-o", "json"]);
+        ran.placed().into_iter().map(|(_, node)| node.is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!(placed(&["blind", "default-scheduler"]), [true, false, false]);
+    assert_eq!(placed(&["blind-2", "sees"]), [true, true, true]);
+    assert_eq!(placed(&["sees", "blind"]), [true, false, false]);
+}

@@ -1,0 +1,73 @@
+//! Pods that could be placed if others went: told, carried out, or not asked.
+
+use crate::support::{Files, list, node, pod};
+use serde_json::{Value, json};
+
+fn important(name: &str) -> Value {
+    pod(name, 2, &json!({ "priority": 100 }))
+}
+
+fn on(name: &str, node: &str) -> Value {
+    pod(name, 2, &json!({ "nodeName": node, "priority": 0 }))
+}
+
+fn run(pods: &[Value], flags: &[&str]) -> (Option<i32>, Vec<Value>) {
+    let cluster = list(&[node("a", 2), node("b", 2), on("v", "a"), on("w", "b")]);
+    let mut all = vec!["-o", "json", "--tie-break", "name"];
+    all.extend(flags);
+    let ran = Files::with(&cluster, &list(pods)).simulate(&all);
+    (ran.code, ran.decisions())
+}
+
+#[test]
+fn it_is_told_who_would_have_to_go_and_nothing_changes() {
+    let (code, decisions) = run(&[important("p"), important("q")], &[]);
+    let way = json!({ "nominatedNode": "a", "victims": ["default/v"] });
+    for decision in &decisions {
+        assert_eq!((&decision["node"], &decision["preemption"]), (&Value::Null, &way));
+        assert_eq!(decision["message"], "0/2 nodes are available: 2 Insufficient cpu.");
+        assert_eq!(decision["event"], decision["message"]);
+    }
+    assert_eq!(code, Some(3));
+}
+
+#[test]
+fn the_victims_go_and_the_pod_is_placed() {
+    let (code, decisions) =
+        run(&[important("p"), important("q"), important("r")], &["--preemption", "apply"]);
+    let nodes: Vec<&Value> = decisions.iter().map(|decision| &decision["node"]).collect();
+    assert_eq!(nodes, [&json!("a"), &json!("b"), &Value::Null]);
+    assert_eq!(decisions[1]["preemption"], json!({ "nominatedNode": "b", "victims": ["default/w"] }));
+    assert_eq!(decisions[2]["preemption"], Value::Null);
+    assert_eq!(code, Some(3));
+    let (code, _) = run(&[important("p"), important("q")], &["--preemption", "apply"]);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn nobody_is_asked_where_preemption_is_off() {
+    let (_, decisions) = run(&[important("p")], &["--preemption", "off"]);
+    assert_eq!(decisions[0]["preemption"], Value::Null);
+    assert_eq!(decisions[0]["event"], "0/2 nodes are available: 2 Insufficient cpu.");
+}
+
+#[test]
+fn the_event_has_what_preemption_says_where_it_is_in_vain() {
+    let (_, decisions) = run(&[pod("p", 2, &json!({ "priority": 0 }))], &[]);
+    let filters = "0/2 nodes are available: 2 Insufficient cpu.";
+    assert_eq!(decisions[0]["message"], filters);
+    let event = decisions[0]["event"].as_str().expect("a text");
+    let vain = "no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.";
+    assert_eq!(event, format!("{filters} {vain}"));
+}
+
+#[test]
+fn a_pod_that_was_placed_and_then_went_is_not_placed_in_the_end() {
+    let cluster = list(&[node("a", 2)]);
+    let pods = list(&[pod("humble", 2, &json!({ "priority": 0 })), important("p")]);
+    let ran = Files::with(&cluster, &pods).simulate(&["-o", "json", "--preemption", "apply"]);
+    let nodes: Vec<Option<String>> = ran.placed().into_iter().map(|(_, node)| node).collect();
+    assert_eq!(nodes, [Some("a".to_owned()), Some("a".to_owned())]);
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.stderr.contains("1 of 2 pods placed"), "{}", ran.stderr);
+}

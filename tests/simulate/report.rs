@@ -1,0 +1,118 @@
+//! The forms of the report.
+
+use crate::support::{Files, list, node, pod};
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
+
+fn files() -> Files {
+    let mut cordoned = node("c", 8);
+    cordoned["spec"] = json!({ "unschedulable": true });
+    let cluster = list(&[node("a", 2), node("b", 1), cordoned]);
+    Files::with(&cluster, &list(&[pod("p", 2, &json!({})), pod("q", 4, &json!({}))]))
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+#[test]
+fn a_full_report_has_every_field_of_every_decision() {
+    let decisions = files().simulate(&["-o", "json"]).decisions();
+    let all = [
+        "event",
+        "feasible",
+        "message",
+        "node",
+        "pod",
+        "preFilter",
+        "preemption",
+        "rejected",
+        "scores",
+        "totals",
+    ];
+    assert!(decisions.iter().all(|decision| keys(decision) == all), "{decisions:?}");
+    let placed = &decisions[0];
+    assert_eq!(
+        (&placed["node"], &placed["message"], &placed["event"]),
+        (&json!("a"), &Value::Null, &Value::Null)
+    );
+    assert_eq!(placed["feasible"], json!(["a"]));
+    let fit = json!({ "plugin": "NodeResourcesFit", "code": "UnschedulableAndUnresolvable", "reasons": ["Insufficient cpu"] });
+    assert_eq!(placed["rejected"]["b"], fit);
+    // One feasible node is scored too; a plugin that ran is there with its 0, and one that skipped is not.
+    let scores = placed["scores"]["a"].as_object().expect("scores");
+    assert_eq!(scores["ImageLocality"], 0);
+    assert!(!scores.contains_key("InterPodAffinity"), "{scores:?}");
+    let sum: i64 = scores.values().filter_map(Value::as_i64).sum();
+    assert_eq!(placed["totals"]["a"], sum);
+    let failed = &decisions[1];
+    assert_eq!(
+        (&failed["feasible"], &failed["scores"], &failed["totals"]),
+        (&json!([]), &json!({}), &json!({}))
+    );
+}
+
+#[test]
+fn a_brief_report_counts_reasons() {
+    let decisions = files().simulate(&["-o", "json", "--detail", "brief"]).decisions();
+    let all = ["counts", "event", "message", "node", "pod", "preFilter", "preemption"];
+    assert!(decisions.iter().all(|decision| keys(decision) == all), "{decisions:?}");
+    assert_eq!(decisions[0]["counts"], json!({ "Insufficient cpu": 1, "node(s) were unschedulable": 1 }));
+    assert_eq!(decisions[1]["counts"], json!({ "Insufficient cpu": 2, "node(s) were unschedulable": 1 }));
+}
+
+#[test]
+fn a_rejection_before_any_node_is_told_as_such() {
+    let terms = json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["z"] }] }]);
+    let required =
+        json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } });
+    let lost = pod("p", 1, &json!({ "affinity": { "nodeAffinity": required } }));
+    let files = Files::with(&list(&[node("a", 2)]), &list(&[lost]));
+    for detail in ["full", "brief"] {
+        let decision = files.simulate(&["-o", "json", "--detail", detail]).decisions()[0].clone();
+        assert!(decision["preFilter"].is_null() || decision["preFilter"]["plugin"].is_string(), "{decision}");
+        assert!(decision["message"].is_string(), "{decision}");
+    }
+}
+
+#[test]
+fn yaml_says_what_json_says() {
+    let files = files();
+    let json: Value = serde_json::from_str(&files.simulate(&["-o", "json"]).stdout).expect("JSON");
+    let yaml: Value = serde_saphyr::from_str(&files.simulate(&["-o", "yaml"]).stdout).expect("YAML");
+    assert_eq!(json, yaml);
+    let nothing = Files::with(&list(&[node("a", 1)]), "");
+    let empty: Value = serde_saphyr::from_str(&nothing.simulate(&["-o", "yaml"]).stdout).expect("YAML");
+    assert_eq!(empty["decisions"], json!([]));
+    assert_eq!(nothing.simulate(&["-o", "json"]).decisions(), [Value::Null; 0]);
+}
+
+#[test]
+fn a_table_has_a_line_a_pod() {
+    let ran = files().simulate(&[]);
+    let event = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.";
+    assert_eq!(ran.stdout, format!("POD        NODE    WHY\ndefault/p  a\ndefault/q  <none>  {event}\n"));
+    assert_eq!(ran.stderr, "1 of 2 pods placed\n");
+    let wide = files().simulate(&["-o", "wide"]).stdout;
+    let lines: Vec<Vec<&str>> = wide.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["POD", "NODE", "SCORE", "FEASIBLE", "PREEMPTS", "ON", "VICTIMS", "WHY"]);
+    assert_eq!((lines[1][0], lines[1][1], lines[1][3]), ("default/p", "a", "1/3"));
+    assert_eq!((lines[2][0], lines[2][1], lines[2][3]), ("default/q", "<none>", "0/3"));
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_reason_to_complain() {
+    let pods: Vec<Value> =
+        (0..3_000).map(|at| pod(&format!("pod-with-a-long-name-{at}"), 1, &json!({}))).collect();
+    let files = Files::with(&list(&[node("a", 1)]), &list(&pods));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_supercargo"))
+        .args(["simulate", "--cluster", "cluster", "--pods", "pods"])
+        .current_dir(files.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program is built");
+    drop(child.stdout.take());
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stderr).as_ref()), (Some(1), ""));
+}
