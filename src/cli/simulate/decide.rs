@@ -19,6 +19,7 @@ use supercargo_core::plugins::scheduling_gates;
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
+use supercargo_core::volume::Reservation;
 
 /// The text when there are no nodes at all (upstream `ErrNoNodesAvailable`).
 const NO_NODES: &str = "no nodes available to schedule pods";
@@ -106,8 +107,12 @@ impl Decider {
                 told.feasible(&feasible, decided);
                 let node = told.winner(&feasible, pod);
                 decided.counts.total = total_of(&feasible, node);
-                let name = snapshot.node_info(node).name;
-                self.place(pod, name, decided);
+                match told.choice(&feasible, node) {
+                    Ok(choice) => self.place(pod, choice, decided),
+                    Err(text) => {
+                        (decided.decision.message, decided.decision.event) = (Some(text.clone()), Some(text));
+                    }
+                }
             }
             Ok(Verdict::Infeasible(filtered)) => {
                 told.filters(&filtered, &mut decided.decision);
@@ -130,13 +135,14 @@ impl Decider {
         }
     }
 
-    fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, decided: &mut Decided) {
-        decided.decision.node = Some(self.world.tables.text(node).to_owned());
+    fn place(&mut self, pod: &Arc<PodInfo>, choice: Choice, decided: &mut Decided) {
+        decided.decision.node = Some(self.world.tables.text(choice.node).to_owned());
         // The recorded decisions that `name` is compared with keep the nomination of a pod that was placed.
         if self.rules.tie_break == TieBreak::Seeded {
             self.world.cache.forget_nomination(&pod.uid);
         }
-        self.world.cache.place(pod, node, PodState::Assumed);
+        self.world.cache.place(pod, choice.node, PodState::Assumed);
+        self.world.cache.assume_volumes(&pod.uid, choice.reservations);
     }
 
     /// The victims go, less important pods lose the way there, and the pod is tried on its node again.
@@ -155,10 +161,11 @@ impl Decider {
         let framework = profile_of(&self.profiles, snapshot.text(pod.scheduler_name));
         let again = framework.decide(&nominated, snapshot, Options::default(), &mut NoProbe);
         if let Ok(Verdict::Feasible(feasible)) = again {
-            let node = Told { snapshot, rules: self.rules }.winner(&feasible, &nominated);
-            let name = snapshot.node_info(node).name;
-            self.world.cache.forget_nomination(&pod.uid);
-            self.place(pod, name, decided);
+            let told = Told { snapshot, rules: self.rules };
+            if let Ok(choice) = told.choice(&feasible, told.winner(&feasible, &nominated)) {
+                self.world.cache.forget_nomination(&pod.uid);
+                self.place(pod, choice, decided);
+            }
         }
     }
 }
@@ -181,6 +188,12 @@ fn profile_of<'a>(profiles: &'a [(String, Framework)], name: &str) -> &'a Framew
     let named = |name: &str| profiles.iter().find(|(own, _)| own == name);
     let (_, framework) = named(name).or_else(|| named("default-scheduler")).unwrap_or(&profiles[0]);
     framework
+}
+
+/// Where a pod goes, and what it takes there beside its place.
+struct Choice {
+    node: Symbol,
+    reservations: Vec<Reservation>,
 }
 
 /// A way to place a pod that needs others to go.
@@ -212,6 +225,15 @@ impl<'a> Told<'a> {
                 winners.min_by_key(|&node| self.name(node)).expect("a feasible pod has a best node")
             }
         }
+    }
+
+    /// What the pod needs on the node; or the text that says why it cannot have it after all.
+    fn choice(self, feasible: &Feasible, node: NodeIdx) -> Result<Choice, String> {
+        let reserved = feasible.filtered.reserve(self.snapshot, node);
+        let reservations = reserved.map_err(|(_, rejection)| {
+            format!("0/{} nodes are available: 1 {}.", self.snapshot.nodes().len(), rejection.message())
+        })?;
+        Ok(Choice { node: self.snapshot.node_info(node).name, reservations })
     }
 
     fn way_out(self, nomination: &Nomination<'_>, pod: &PodInfo) -> Option<WayOut> {

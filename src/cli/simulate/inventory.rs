@@ -114,7 +114,7 @@ impl Inventory {
     }
 
     fn complete(&mut self, files: &Files) -> Result<(), InputError> {
-        let completer = Completer::new(self.cluster.iter());
+        let completer = Completer::new(&self.cluster);
         for item in self.cluster.iter_mut().chain(&mut self.pods) {
             completer.complete(&mut item.value).map_err(|wrong| files.error(item.origin, &wrong))?;
         }

@@ -22,7 +22,7 @@ impl World {
     pub(super) fn apply(&mut self, item: Item) -> Result<(), Wrong> {
         // Which kinds are read was asked before.
         let Ok(object) = Object::from_value(item.value) else { return Ok(()) };
-        let event = event(&object, &mut self.tables).map_err(wrong)?;
+        let event = event(&object, &mut self.tables).map_err(|malformed| wrong(&malformed))?;
         let cache = &mut self.cache;
         match event {
             Event::PodApplied(pod) => {
@@ -63,7 +63,7 @@ impl World {
     pub(super) fn pod(&mut self, item: Item) -> Result<(Arc<PodInfo>, bool), Wrong> {
         let pod: crate::api::Pod =
             serde_json::from_value(item.value).expect("any JSON is read, and a malformed pod says so later");
-        let info = Arc::new(convert::pod(&mut self.tables, &pod).map_err(wrong)?);
+        let info = Arc::new(convert::pod(&mut self.tables, &pod).map_err(|malformed| wrong(&malformed))?);
         // The pods to come are in the cluster too, pending, from the beginning.
         if info.node_name.is_none() {
             self.cache.nominate(&info, info.nominated_node);
@@ -93,7 +93,7 @@ fn event(object: &Object, tables: &mut Tables) -> Result<Event, Malformed> {
 }
 
 /// The reason begins with the path of the field.
-fn wrong(malformed: Malformed) -> Wrong {
+fn wrong(malformed: &Malformed) -> Wrong {
     let path = malformed.reason.split_once(": ").map_or("", |(path, _)| path).to_owned();
     Wrong { path, message: malformed.to_string() }
 }

@@ -8,8 +8,14 @@ use super::pod::{add_missing, containers};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Default requests and limits of containers, by namespace, in the order of the files.
-pub(super) struct LimitRanges(BTreeMap<String, Vec<(Map<String, Value>, Map<String, Value>)>>);
+/// By namespace, in the order of the files.
+pub(super) struct LimitRanges(BTreeMap<String, Vec<Defaults>>);
+
+/// What a container has that does not say.
+struct Defaults {
+    requests: Map<String, Value>,
+    limits: Map<String, Value>,
+}
 
 impl LimitRanges {
     pub(super) fn new<'a>(objects: impl Iterator<Item = &'a Value>) -> Self {
@@ -17,13 +23,13 @@ impl LimitRanges {
         for object in objects {
             let namespace = text_at(object, "/metadata/namespace").to_owned();
             let limits = object.pointer("/spec/limits").and_then(Value::as_array);
-            let (mut requests, mut defaults) = (Map::new(), Map::new());
+            let mut defaults = Defaults { requests: Map::new(), limits: Map::new() };
             for item in limits.into_iter().flatten().filter(|item| text_at(item, "/type") == "Container") {
-                let (request, default) = of_item(item);
-                requests.extend(request);
-                defaults.extend(default);
+                let Defaults { requests, limits } = of_item(item);
+                defaults.requests.extend(requests);
+                defaults.limits.extend(limits);
             }
-            by_namespace.entry(namespace).or_default().push((requests, defaults));
+            by_namespace.entry(namespace).or_default().push(defaults);
         }
         Self(by_namespace)
     }
@@ -35,7 +41,7 @@ impl LimitRanges {
         for container in containers(spec) {
             let resources = container.entry("resources").or_insert_with(|| Value::Object(Map::new()));
             let Some(resources) = resources.as_object_mut() else { continue };
-            for (requests, limits) in ranges {
+            for Defaults { requests, limits } in ranges {
                 add_missing(resources, "limits", limits);
                 add_missing(resources, "requests", requests);
             }
@@ -44,16 +50,16 @@ impl LimitRanges {
 }
 
 /// Default request and limit: the limit falls back to the maximum, the request to the limit and then to the minimum.
-fn of_item(item: &Value) -> (Map<String, Value>, Map<String, Value>) {
+fn of_item(item: &Value) -> Defaults {
     let of = |field: &str| item.get(field).and_then(Value::as_object).cloned().unwrap_or_default();
     let fill = |amounts: &mut Map<String, Value>, from: &Map<String, Value>| {
         for (name, amount) in from {
             amounts.entry(name).or_insert_with(|| amount.clone());
         }
     };
-    let (mut request, mut default) = (of("defaultRequest"), of("default"));
-    fill(&mut default, &of("max"));
-    fill(&mut request, &default);
-    fill(&mut request, &of("min"));
-    (request, default)
+    let (mut requests, mut limits) = (of("defaultRequest"), of("default"));
+    fill(&mut limits, &of("max"));
+    fill(&mut requests, &limits);
+    fill(&mut requests, &of("min"));
+    Defaults { requests, limits }
 }

@@ -27,10 +27,9 @@ pub(super) struct Completer {
 
 impl Completer {
     /// Takes in the objects that admission asks; others are passed over.
-    pub(super) fn new<'a>(items: impl Iterator<Item = &'a Item> + Clone) -> Self {
-        let of = |kind: &'static str| {
-            items.clone().filter(move |item| item.kind() == kind).map(|item| &item.value)
-        };
+    pub(super) fn new(items: &[Item]) -> Self {
+        let of =
+            |kind: &'static str| items.iter().filter(move |item| item.kind() == kind).map(|item| &item.value);
         Self {
             priorities: Priorities::new(of("PriorityClass")),
             runtimes: RuntimeClasses::new(of("RuntimeClass")),

@@ -20,13 +20,13 @@ pub(super) fn default_requests(spec: &mut Map<String, Value>) {
     if limits.is_empty() && requests.is_empty() {
         return;
     }
-    let mut new_limits = limits.clone();
+    let mut new_limits = limits;
     for (name, amount) in aggregate(spec, "limits") {
         if name.starts_with(HUGEPAGES) && !requests.contains_key(&name) {
             new_limits.entry(name).or_insert_with(|| written(amount));
         }
     }
-    let mut new_requests = requests.clone();
+    let mut new_requests = requests;
     if !new_limits.is_empty() {
         for (name, amount) in aggregate(spec, "requests") {
             if matches!(name.as_str(), "cpu" | "memory") {

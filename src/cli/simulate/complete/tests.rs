@@ -16,7 +16,7 @@ fn items(objects: &[Value]) -> Vec<Item> {
 /// What becomes of an object beside others.
 fn completed_beside(others: &[Value], mut object: Value) -> Result<Value, Wrong> {
     let others = items(others);
-    Completer::new(others.iter()).complete(&mut object)?;
+    Completer::new(&others).complete(&mut object)?;
     Ok(object)
 }
 
