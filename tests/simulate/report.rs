@@ -101,6 +101,21 @@ fn a_table_has_a_line_a_pod() {
 }
 
 #[test]
+fn the_example_of_the_manual_is_what_comes_out() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manual = std::fs::read_to_string(root.join("docs/simulate.md")).expect("it is here");
+    let (_, block) = manual.split_once("```console\n$ supercargo ").expect("an example");
+    let (command, rest) = block.split_once('\n').expect("a line");
+    let (told, _) = rest.split_once("```").expect("its end");
+    let out = Command::new(env!("CARGO_BIN_EXE_supercargo"))
+        .args(command.split(' '))
+        .current_dir(root)
+        .output()
+        .expect("the program is built");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), told);
+}
+
+#[test]
 fn a_reader_who_has_seen_enough_is_no_reason_to_complain() {
     let pods: Vec<Value> =
         (0..3_000).map(|at| pod(&format!("pod-with-a-long-name-{at}"), 1, &json!({}))).collect();

@@ -197,8 +197,11 @@ fn why(decision: &Decision) -> String {
     let message = decision.message.as_deref().unwrap_or_default();
     match &decision.preemption {
         Some(Preemption { nominated_node, victims }) => {
-            let verb = if decision.node.is_some() { "went" } else { "would have to go" };
-            format!("{message} On {nominated_node} {verb}: {}", victims.join(", "))
+            let victims = victims.join(", ");
+            match decision.node {
+                Some(_) => format!("{message} These went for it: {victims}"),
+                None => format!("{message} It would fit on {nominated_node} if these went: {victims}"),
+            }
         }
         None => message.to_owned(),
     }
