@@ -11,7 +11,13 @@ use std::time::Duration;
 /// Without --config it schedules the pods whose `spec.schedulerName` is `supercargo`. With it, the file's profiles say
 /// which pods are its own.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "supercargo", version, about, disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "supercargo",
+    version,
+    about,
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Args {
     /// What to do instead of scheduling a cluster.
     #[command(subcommand)]
