@@ -16,17 +16,26 @@
 use super::run::{Plugins, decide};
 use super::{World, language};
 use supercargo_core::intern::Tables;
+use supercargo_core::pod::PodInfo;
 
 const RULE: &str = "----";
 
 /// Turns a word of a `with` line into plugins.
 pub(crate) type PluginsByWord<'f> = &'f dyn Fn(&str, &mut Tables, &mut Plugins);
 
+/// What is said of a pod, under the words of the `with` lines.
+pub(crate) type Say<'f> = &'f dyn Fn(&mut World, &[&str], &PodInfo) -> String;
+
 /// Checks every table of `tests/tables/<file>`, or rewrites what is expected.
 pub(crate) fn check_file(file: &str, plugins: PluginsByWord<'_>) {
+    check_file_by(file, &|world, with, pod| by_plugins(world, with, pod, plugins));
+}
+
+/// The same, with what is expected being what `say` says.
+pub(crate) fn check_file_by(file: &str, say: Say<'_>) {
     let path = format!("{}/tests/tables/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let actual = render(&text, plugins);
+    let actual = render(&text, say);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, actual).unwrap_or_else(|error| panic!("{path}: {error}"));
     } else {
@@ -37,7 +46,15 @@ pub(crate) fn check_file(file: &str, plugins: PluginsByWord<'_>) {
 /// Checks one table that stands in a test.
 pub(crate) fn check(table: &str, plugins: PluginsByWord<'_>) {
     let table: String = table.trim().lines().map(|line| format!("{}\n", line.trim())).collect();
-    compare(&table, &render(&table, plugins));
+    compare(&table, &render(&table, &|world, with, pod| by_plugins(world, with, pod, plugins)));
+}
+
+fn by_plugins(world: &mut World, with: &[&str], pod: &PodInfo, plugins: PluginsByWord<'_>) -> String {
+    let mut chosen = Plugins::default();
+    for word in with {
+        plugins(word, &mut world.tables, &mut chosen);
+    }
+    decide(world, &chosen, pod)
 }
 
 fn compare(expected: &str, actual: &str) {
@@ -51,7 +68,7 @@ fn compare(expected: &str, actual: &str) {
 }
 
 /// The tables of `text` with what is below the dashes computed anew.
-fn render(text: &str, plugins: PluginsByWord<'_>) -> String {
+fn render(text: &str, say: Say<'_>) -> String {
     let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
     for line in text.lines() {
         if line.starts_with("== ") {
@@ -78,7 +95,7 @@ fn render(text: &str, plugins: PluginsByWord<'_>) -> String {
         push_line(&mut out, RULE);
         let own = withs(input);
         let words = if own.is_empty() { &common } else { &own };
-        out.push_str(&table(input, words, plugins));
+        out.push_str(&table(input, words, say));
         if at + 1 < blocks.len() {
             out.push('\n');
         }
@@ -95,12 +112,8 @@ fn withs<'t>(lines: &[&'t str]) -> Vec<&'t str> {
     lines.iter().filter_map(|line| line.strip_prefix("with ")).flat_map(str::split_whitespace).collect()
 }
 
-fn table(input: &[&str], with: &[&str], plugins: PluginsByWord<'_>) -> String {
+fn table(input: &[&str], with: &[&str], say: Say<'_>) -> String {
     let mut world = World::new();
-    let mut chosen = Plugins::default();
-    for word in with {
-        plugins(word, &mut world.tables, &mut chosen);
-    }
     let mut pods = Vec::new();
     for line in input.iter().filter(|l| !l.is_empty()) {
         match line.split_whitespace().next() {
@@ -115,9 +128,8 @@ fn table(input: &[&str], with: &[&str], plugins: PluginsByWord<'_>) -> String {
     }
     assert!(!pods.is_empty(), "a table schedules at least one pod:\n{}", input.join("\n"));
     world.cache.refresh();
-    let said = |pod| decide(&world, &chosen, pod);
     match pods.as_slice() {
-        [pod] => said(pod),
-        pods => pods.iter().map(|pod| format!("{}\n{}", pod.name, said(pod))).collect(),
+        [pod] => say(&mut world, with, pod),
+        pods => pods.iter().map(|pod| format!("{}\n{}", pod.name, say(&mut world, with, pod))).collect(),
     }
 }

@@ -1,0 +1,308 @@
+//! Laws over small clusters full of pods of all priorities: who goes is less important, is needed, and is whom a naive
+//! search would send away that really takes pods off nodes and puts them back.
+//!
+//! Worlds here have no terminating pods, no host port twice on a node and no nominated pod with wishes of its own: there
+//! upstream's dry run differs from the deed.
+
+use super::{NOW, draws, infeasible};
+use crate::support::World;
+use proptest::prelude::*;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use supercargo_core::cache::Cache;
+use supercargo_core::cycle::{Decision, Failed, Framework, NoProbe, Nomination, Options};
+use supercargo_core::pod::PodInfo;
+
+/// A node's words, a pod's, and what it takes to be protected.
+#[derive(Clone, Debug)]
+struct Words {
+    nodes: Vec<String>,
+    pods: Vec<String>,
+    nominated: Vec<String>,
+    budgets: Vec<String>,
+    incoming: String,
+}
+
+fn node() -> impl Strategy<Value = String> {
+    (2..=5u32, prop::sample::select(vec!["z1", "z2"]), prop::bool::weighted(0.1)).prop_map(
+        |(cpu, zone, tainted)| {
+            format!("cpu={cpu} pods=5 zone={zone}{}", if tainted { " taint=k:NoSchedule" } else { "" })
+        },
+    )
+}
+
+fn traits() -> impl Strategy<Value = String> {
+    let app = prop::sample::select(vec!["", " label:app=web", " label:app=db"]);
+    let wish = prop::sample::select(vec!["", "", "", " anti=host/app=web", " anti=zone/app=db"]);
+    (0..=3u32, app, wish).prop_map(|(cpu, app, wish)| format!("cpu={cpu}{app}{wish}"))
+}
+
+fn running(nodes: usize) -> impl Strategy<Value = String> {
+    let start = prop::option::weighted(0.7, 1..4u32);
+    (0..nodes, traits(), -1..5i32, start, prop::option::weighted(0.2, 80..90u16)).prop_map(
+        |(node, traits, priority, start, port)| {
+            let start = start.map_or(String::new(), |start| format!(" started={start}"));
+            let port = port.map_or(String::new(), |port| format!(" port={port}"));
+            format!("on=n{node} {traits} priority={priority}{start}{port}")
+        },
+    )
+}
+
+fn incoming() -> impl Strategy<Value = String> {
+    let more = prop::sample::select(vec![
+        "",
+        "",
+        "",
+        " port=80",
+        " spread=host/1/DoNotSchedule/app=web",
+        " spread=zone/1/DoNotSchedule/app=web",
+        " affinity=zone/app=db",
+    ]);
+    (traits(), more, 0..6i32)
+        .prop_map(|(traits, more, priority)| format!("{traits}{more} priority={priority}"))
+}
+
+fn budget() -> impl Strategy<Value = String> {
+    let selector = prop::sample::select(vec!["app=web", "app=db", "app:exists", "app:absent", "*", "-"]);
+    (0..3i32, selector, prop::option::of(0..6u8)).prop_map(|(allowed, selector, disrupted)| {
+        let disrupted = disrupted.map_or(String::new(), |at| format!(" disrupted=p{at}"));
+        format!("allowed={allowed}{disrupted} {selector}")
+    })
+}
+
+fn words() -> impl Strategy<Value = Words> {
+    prop::collection::vec(node(), 1..4).prop_flat_map(|nodes| {
+        let count = nodes.len();
+        let nominated = (0..count, 0..=3u32, 0..6i32)
+            .prop_map(|(node, cpu, priority)| format!("nominated=n{node} cpu={cpu} priority={priority}"));
+        (
+            Just(nodes),
+            prop::collection::vec(running(count), 0..12),
+            prop::collection::vec(nominated, 0..2),
+            prop::collection::vec(budget(), 0..3),
+            incoming(),
+        )
+            .prop_map(|(nodes, pods, nominated, budgets, incoming)| Words {
+                nodes,
+                pods,
+                nominated,
+                budgets,
+                incoming,
+            })
+    })
+}
+
+fn build(words: &Words) -> (World, Arc<PodInfo>) {
+    let mut world = World::new();
+    for (at, node) in words.nodes.iter().enumerate() {
+        let node = world.node_from(&format!("n{at} {node}"));
+        world.add_node(&node);
+    }
+    for (at, pod) in words.pods.iter().enumerate() {
+        let pod = world.pod_from(&format!("p{at} {pod}"));
+        let shares_port = |world: &World| {
+            let node = world.snapshot().find_node(pod.node_name.expect("it runs")).expect("it exists");
+            world
+                .snapshot()
+                .pods_on(node)
+                .any(|other| other.ports.iter().any(|port| pod.ports.contains(port)))
+        };
+        if !shares_port(&world) {
+            world.place(&pod);
+        }
+    }
+    for (at, pod) in words.nominated.iter().enumerate() {
+        let pod = world.pod_from(&format!("m{at} {pod}"));
+        world.cache.nominate(&pod, pod.nominated_node);
+    }
+    for (at, budget) in words.budgets.iter().enumerate() {
+        let line = format!("budget b{at} {budget}");
+        crate::support::language::apply(&mut world, &line);
+    }
+    let pod = world.pod_from(&format!("x {}", words.incoming));
+    world.cache.refresh();
+    (world, pod)
+}
+
+/// Whether all filters let the pod onto the node, in the cluster as it is.
+fn fits(world: &World, pod: &PodInfo, node: &str) -> bool {
+    Framework::default().fits_on(pod, world.snapshot(), world.idx(node)).expect("no filter fails here")
+}
+
+fn fits_somewhere(world: &World, pod: &PodInfo) -> bool {
+    let options = Options { ignore_own_nomination: true, ..Options::default() };
+    let decision = Framework::default().decide(pod, world.snapshot(), options, &mut NoProbe);
+    matches!(decision.expect("no filter fails here"), Decision::Feasible(_))
+}
+
+type Choice = BTreeMap<String, (Vec<String>, usize)>;
+
+/// The candidates of least harm by node: the victims, the most important first, and how many are protected.
+fn chosen(world: &World, pod: &PodInfo, seed: u64) -> Choice {
+    let framework = Framework::default();
+    let filtered = infeasible(&framework, world, pod);
+    let snapshot = world.snapshot();
+    let diagnosis = filtered.diagnose(snapshot);
+    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+    let outcome = framework.post_filter(failed, draws(seed), NOW, &mut NoProbe);
+    let Nomination::To(candidates) = &outcome.nomination else { return Choice::new() };
+    let told = candidates.iter().map(|candidate| {
+        let node = snapshot.text(snapshot.node_info(candidate.node).name).to_owned();
+        let victims = candidate.victims.iter().map(|victim| victim.name.to_string()).collect();
+        (node, (victims, candidate.violations))
+    });
+    told.collect()
+}
+
+fn take_off(cache: &mut Cache, pods: &[Arc<PodInfo>]) {
+    pods.iter().for_each(|pod| drop(cache.remove_pod(&pod.uid)));
+}
+
+/// The most important first; pods without a start time in the reverse of the order they came in, others in it.
+/// Insertion is what upstream's sort does with so few.
+fn by_importance(pods: &mut [Arc<PodInfo>]) {
+    let first = |a: &PodInfo, b: &PodInfo| {
+        let start = |pod: &PodInfo| pod.start_time.unwrap_or(NOW);
+        let equal = a.priority == b.priority;
+        a.priority > b.priority
+            || equal && (start(a) < start(b) || a.start_time.is_none() && b.start_time.is_none())
+    };
+    for at in 1..pods.len() {
+        for item in (1..=at).rev() {
+            if !first(&pods[item], &pods[item - 1]) {
+                break;
+            }
+            pods.swap(item, item - 1);
+        }
+    }
+}
+
+/// Whom a budget protects, when the pods go in this order.
+fn protected(world: &World, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
+    let snapshot = world.snapshot();
+    let default = world.tables.find("default").expect("pods are there");
+    let mut left: Vec<_> =
+        snapshot.lookups().disruption_budgets(default).map(|b| (b, b.disruptions_allowed)).collect();
+    let mut protected = Vec::new();
+    for pod in pods {
+        let labels = snapshot.labels(pod.labels);
+        let mut broken = false;
+        for (budget, left) in &mut left {
+            if labels.iter().count() > 0
+                && !budget.selector.is_empty()
+                && budget.selector.matches(&world.tables, labels)
+                && !budget.disrupted_pods.contains(&pod.name)
+            {
+                *left -= 1;
+                broken |= *left < 0;
+            }
+        }
+        if broken {
+            protected.push(Arc::clone(pod));
+        }
+    }
+    protected
+}
+
+/// Victims, the most important first, and how many of them are protected.
+type Victims = (Vec<Arc<PodInfo>>, usize);
+
+/// The victims on one node, by really taking all less important pods off it and putting back whom it can bear.
+fn naive_victims(words: &Words, node: &str) -> Option<Victims> {
+    let (mut world, pod) = build(words);
+    let on_node = |world: &World| -> Vec<Arc<PodInfo>> {
+        world.snapshot().pods_on(world.idx(node)).map(|pod| Arc::new(pod.clone())).collect()
+    };
+    let mut lesser: Vec<_> = on_node(&world).into_iter().filter(|p| p.priority < pod.priority).collect();
+    take_off(&mut world.cache, &lesser);
+    if lesser.is_empty() || !fits(&world, &pod, node) {
+        return None;
+    }
+    by_importance(&mut lesser);
+    let protected = protected(&world, &lesser);
+    let is_protected = |p: &Arc<PodInfo>| protected.iter().any(|other| other.uid == p.uid);
+    let (first, then): (Vec<_>, Vec<_>) = lesser.into_iter().partition(is_protected);
+    let mut victims = Vec::new();
+    for lesser in first.iter().chain(&then) {
+        world.place(lesser);
+        if !fits(&world, &pod, node) {
+            world.cache.remove_pod(&lesser.uid);
+            victims.push(Arc::clone(lesser));
+        }
+    }
+    let violations = victims.iter().filter(|victim| is_protected(victim)).count();
+    if !first.is_empty() && !then.is_empty() {
+        by_importance(&mut victims);
+    }
+    Some((victims, violations))
+}
+
+/// The nodes whose rejection others' going may cure.
+fn curable(world: &World, pod: &PodInfo) -> Vec<String> {
+    let framework = Framework::default();
+    let filtered = infeasible(&framework, world, pod);
+    let snapshot = world.snapshot();
+    let curable = filtered.diagnose(snapshot).curable;
+    curable.iter().map(|node| snapshot.text(snapshot.node_info(node).name).to_owned()).collect()
+}
+
+/// Upstream's criteria, one after the other, each among those the one before left.
+fn naive_choice(words: &Words, nodes: &[String]) -> Choice {
+    let tried = nodes.iter().filter_map(|node| Some((node.clone(), naive_victims(words, node)?)));
+    let mut left: Vec<(String, Victims)> = tried.collect();
+    let starts = |victims: &[Arc<PodInfo>]| {
+        let top = victims.iter().filter(|victim| victim.priority == victims[0].priority);
+        top.map(|victim| victim.start_time.unwrap_or(NOW)).min()
+    };
+    keep_least(&mut left, |(_, violations)| *violations);
+    keep_least(&mut left, |(victims, _)| victims[0].priority);
+    keep_least(&mut left, |(victims, _)| {
+        victims.iter().map(|victim| i64::from(victim.priority) + (1 << 31)).sum::<i64>()
+    });
+    keep_least(&mut left, |(victims, _)| victims.len());
+    keep_least(&mut left, |(victims, _)| Reverse(starts(victims)));
+    let told = left.into_iter().map(|(node, (victims, violations))| {
+        (node, (victims.iter().map(|victim| victim.name.to_string()).collect(), violations))
+    });
+    told.collect()
+}
+
+fn keep_least<T, K: Ord>(left: &mut Vec<(String, T)>, key: impl Fn(&T) -> K) {
+    if let Some(least) = left.iter().map(|(_, item)| key(item)).min() {
+        left.retain(|(_, item)| key(item) == least);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+
+    /// The dry run is the deed, thought: node, victims and their order are those of a search that takes pods off nodes.
+    #[test]
+    fn thinking_pods_away_equals_taking_them_away(words in words(), seed in any::<u64>()) {
+        let (world, pod) = build(&words);
+        prop_assume!(!fits_somewhere(&world, &pod));
+        prop_assert_eq!(chosen(&world, &pod, seed), naive_choice(&words, &curable(&world, &pod)));
+    }
+
+    /// Every victim is less important than the pod, with all of them gone the pod fits, and with one of them there again
+    /// it does not.
+    #[test]
+    fn preemption_victims_minimal(words in words()) {
+        let (mut world, pod) = build(&words);
+        prop_assume!(!fits_somewhere(&world, &pod));
+        for (node, (names, _)) in chosen(&world, &pod, 1) {
+            let victims: Vec<Arc<PodInfo>> =
+                names.iter().map(|name| Arc::clone(world.cache.placed(name).expect("a victim runs").0)).collect();
+            prop_assert!(victims.iter().all(|victim| victim.priority < pod.priority));
+            take_off(&mut world.cache, &victims);
+            prop_assert!(fits(&world, &pod, &node));
+            for victim in &victims {
+                world.place(victim);
+                prop_assert!(!fits(&world, &pod, &node), "{} need not go", victim.name);
+                world.cache.remove_pod(&victim.uid);
+            }
+            victims.iter().for_each(|victim| world.place(victim));
+        }
+    }
+}
