@@ -10,7 +10,7 @@ use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricT
 
 use super::families::Family;
 
-/// The `Content-Type` of [`encode`]'s text, as kube-scheduler sends it.
+/// The `Content-Type` of `encode`'s text, as kube-scheduler sends it.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// Whether a family built by [`plain_family`] counts or measures.
