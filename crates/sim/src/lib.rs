@@ -2,7 +2,7 @@
 //!
 //! [`run`] lets so many things happen, stops the faults, waits for everything to come right, and says which invariant
 //! broke, if one did. The same seed gives the same run, to the last line of its log. The invariants stand in `check`;
-//! what a node may take is judged by [`reference`], which shares no rule with the engine. There is no preemption here,
+//! what a node may take is judged by [`mod@reference`], which shares no rule with the engine. There is no preemption here,
 //! no volume, and no API object: pods and nodes are built as the engine takes them.
 
 pub mod reference;

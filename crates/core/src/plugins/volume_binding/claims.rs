@@ -70,9 +70,8 @@ fn is_usable(pod: &PodInfo, volume: &PodVolume, snapshot: Snapshot<'_>) -> Resul
     };
     if claim.lost {
         let volume = claim.volume.map_or("", |volume| snapshot.text(volume));
-        let text = format!(
-            "persistentvolumeclaim \"{text}\" bound to non-existent persistentvolume \"{volume}\""
-        );
+        let text =
+            format!("persistentvolumeclaim \"{text}\" bound to non-existent persistentvolume \"{volume}\"");
         return Err(rejected(text));
     }
     if claim.deleting {

@@ -9,7 +9,9 @@ use crate::cache::{NodeView, Snapshot};
 use crate::framework::{Code, CycleError, DependsOn, FilterRule, Reason, Rejection, Verdict};
 use crate::intern::{Labels, Symbol, Tables};
 use crate::node_set::NodeSet;
-use crate::volume::{ClaimInfo, ClaimRef, CsiNodeInfo, PersistentVolumeInfo, Reservation, VolumeNodeAffinity};
+use crate::volume::{
+    ClaimInfo, ClaimRef, CsiNodeInfo, PersistentVolumeInfo, Reservation, VolumeNodeAffinity,
+};
 use std::sync::Arc;
 
 const UNREACHED: &str = "node(s) didn't match PersistentVolume's node affinity";
@@ -54,9 +56,8 @@ impl Filter {
 
     /// Whether no node could be refused.
     fn is_indifferent(&self) -> bool {
-        let is_everywhere = |volume: &PersistentVolumeInfo| {
-            volume.node_affinity.is_none() && volume.in_tree.is_none()
-        };
+        let is_everywhere =
+            |volume: &PersistentVolumeInfo| volume.node_affinity.is_none() && volume.in_tree.is_none();
         self.delayed.is_empty()
             && self.bound.iter().all(|volume| volume.as_deref().is_some_and(is_everywhere))
     }

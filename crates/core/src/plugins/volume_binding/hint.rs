@@ -9,7 +9,8 @@ use crate::volume::{ClaimInfo, CsiDriverInfo, PodVolume, StorageObject, VolumeSo
 pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo) -> Hint {
     match event {
         ClusterEvent::Node {
-            action: NodeAction::Add | NodeAction::UpdateLabel | NodeAction::UpdateTaint, ..
+            action: NodeAction::Add | NodeAction::UpdateLabel | NodeAction::UpdateTaint,
+            ..
         }
         | ClusterEvent::UnschedulableTimeout => Hint::Queue,
         ClusterEvent::Storage { old, new: Some(new) } => Hint::queue_if(helps(pod, *old, new)),

@@ -48,7 +48,8 @@ impl Matching {
         let mut free_by_label = ByLabel::default();
         for (at, volume) in free.iter().enumerate() {
             let terms = volume.node_affinity.as_ref().map(|affinity| &*affinity.terms);
-            free_by_label.push(at, terms.and_then(|terms| if let [one] = terms { Some(&**one) } else { None }));
+            free_by_label
+                .push(at, terms.and_then(|terms| if let [one] = terms { Some(&**one) } else { None }));
         }
         Ok(Self { reserved, free, free_by_label })
     }

@@ -39,7 +39,8 @@ impl Provisioning {
             let needed = request.bytes();
             let mut room = Room { topologies: Vec::new(), by_label: ByLabel::default() };
             let capacities = objects.capacities_of(class.name);
-            for capacity in capacities.filter(|capacity| capacity.limit.is_some_and(|limit| limit >= needed)) {
+            for capacity in capacities.filter(|capacity| capacity.limit.is_some_and(|limit| limit >= needed))
+            {
                 let Some(topology) = &capacity.topology else { continue };
                 let demands = if let Selector::All(demands) = topology { Some(&**demands) } else { None };
                 room.by_label.push(room.topologies.len(), demands);
