@@ -67,10 +67,16 @@ impl DefaultPreemption {
         if nodes.is_empty() {
             return runs;
         }
+        // Where all pods have one priority, which is common, there is nobody to look for.
+        let pod = unplaced.pod;
+        if unplaced.snapshot.lowest_priority().is_none_or(|lowest| pod.priority <= lowest) {
+            runs.reasons.add_times(dry_run::NO_VICTIMS.into(), nodes.len());
+            runs.hopeless = nodes.len();
+            return runs;
+        }
         let draws = unplaced.draws;
-        let subject = &unplaced.pod.uid;
         let attempt = u64::from(draws.attempt);
-        let first = draws.seed.draw(Purpose::PreemptionStart, subject, attempt, nodes.len());
+        let first = draws.seed.draw(Purpose::PreemptionStart, &pod.uid, attempt, nodes.len());
         for &node in nodes[first..].iter().chain(&nodes[..first]) {
             runs.add(dry_run::try_node(unplaced, node));
             if runs.are_enough() {

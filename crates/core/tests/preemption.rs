@@ -163,6 +163,27 @@ fn where_the_search_begins_is_drawn_by_seed() {
     assert!(last.iter().any(|&node| node < 100) && last.iter().any(|&node| node > 200), "{last:?}");
 }
 
+#[test]
+fn the_lowest_priority_is_that_of_the_pods_that_are_there() {
+    let mut world = World::new();
+    let node = world.node_from("a cpu=9");
+    world.add_node(&node);
+    assert_eq!(world.snapshot().lowest_priority(), None);
+    for (words, lowest) in [("p on=a priority=5", 5), ("q on=a priority=-3", -3), ("r on=a priority=-3", -3)]
+    {
+        let pod = world.pod_from(words);
+        world.place(&pod);
+        assert_eq!(world.snapshot().lowest_priority(), Some(lowest));
+    }
+    let newer = world.pod_from("q on=a priority=7");
+    world.cache.renew_pod(&newer);
+    assert_eq!(world.snapshot().lowest_priority(), Some(-3));
+    world.cache.remove_pod("r");
+    assert_eq!(world.snapshot().lowest_priority(), Some(5));
+    world.cache.remove_pod("p");
+    assert_eq!(world.snapshot().lowest_priority(), Some(7));
+}
+
 /// A percentage of few nodes can be none: then nothing is a candidate, as upstream's lists take in nothing.
 #[test]
 fn a_share_of_no_nodes_lets_no_candidate_in() {

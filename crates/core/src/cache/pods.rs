@@ -4,6 +4,8 @@ use super::PodIdx;
 use crate::hash::FixedMap;
 use crate::node::NodeIdx;
 use crate::pod::{PodInfo, Uid};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// How sure it is that a pod is on its node (upstream: the cache's assumed flag).
@@ -27,6 +29,8 @@ pub(super) struct Pods {
     free: Vec<PodIdx>,
     by_uid: FixedMap<Uid, PodIdx>,
     assumed: usize,
+    /// How many pods have each priority.
+    priorities: BTreeMap<i32, usize>,
 }
 
 impl Pods {
@@ -36,6 +40,7 @@ impl Pods {
             PodIdx(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 pods"))
         });
         self.assumed += usize::from(state == PodState::Assumed);
+        *self.priorities.entry(info.priority).or_default() += 1;
         self.by_uid.insert(Arc::clone(&info.uid), idx);
         self.slots[idx.0 as usize] = Some(PodEntry { info, node, state });
         idx
@@ -45,6 +50,7 @@ impl Pods {
         let idx = self.by_uid.remove(uid)?;
         let entry = self.slots[idx.0 as usize].take().expect("a uid leads to a pod");
         self.assumed -= usize::from(entry.state == PodState::Assumed);
+        self.forget_priority(entry.info.priority);
         self.free.push(idx);
         Some((idx, entry))
     }
@@ -54,8 +60,23 @@ impl Pods {
         if let Some(&idx) = self.by_uid.get(&info.uid)
             && let Some(entry) = &mut self.slots[idx.0 as usize]
         {
-            entry.info = Arc::clone(info);
+            let before = std::mem::replace(&mut entry.info, Arc::clone(info));
+            self.forget_priority(before.priority);
+            *self.priorities.entry(info.priority).or_default() += 1;
         }
+    }
+
+    fn forget_priority(&mut self, priority: i32) {
+        if let Entry::Occupied(mut count) = self.priorities.entry(priority) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    pub(super) fn lowest_priority(&self) -> Option<i32> {
+        self.priorities.keys().next().copied()
     }
 
     pub(super) fn get(&self, idx: PodIdx) -> Option<&PodEntry> {

@@ -80,6 +80,11 @@ impl<'a> Snapshot<'a> {
         self.cache.nodes.slot(idx).pods.iter().filter_map(move |&p| pods.get(p)).map(|entry| &*entry.info)
     }
 
+    /// The lowest priority of all pods on nodes, also on nodes that are gone; `None` where there are no pods.
+    pub fn lowest_priority(self) -> Option<i32> {
+        self.cache.pods.lowest_priority()
+    }
+
     /// All that the pods on a node take; the source of [`Columns`]' requested cells, with scalar resources.
     pub fn requested(self, idx: NodeIdx) -> &'a Resources {
         &self.cache.nodes.slot(idx).requested

@@ -8,6 +8,9 @@ use crate::framework::{CycleError, Reason, Rejection};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 
+/// The reason of a node without a less important pod.
+pub(super) const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+
 /// What the dry run on a node came to.
 pub(super) enum Tried<'a> {
     /// The node could take the pod without these.
@@ -25,7 +28,7 @@ pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> 
     let mut lesser: Vec<&PodInfo> =
         snapshot.pods_on(node).filter(|other| other.priority < pod.priority).collect();
     if lesser.is_empty() {
-        return Tried::Hopeless(vec!["No preemption victims found for incoming pod".into()]);
+        return Tried::Hopeless(vec![NO_VICTIMS.into()]);
     }
     let mut world = Without::all(unplaced, node, &lesser);
     match world.rejection() {
