@@ -163,6 +163,23 @@ fn where_the_search_begins_is_drawn_by_seed() {
     assert!(last.iter().any(|&node| node < 100) && last.iter().any(|&node| node > 200), "{last:?}");
 }
 
+/// Upstream takes a pod off its node and puts it back, behind the others, whenever its status changes; and of pods of
+/// one priority that started at once, the last goes first.
+#[test]
+fn a_status_update_does_not_change_who_goes() {
+    let mut world = World::new();
+    let node = world.node_from("a cpu=2");
+    world.add_node(&node);
+    for words in ["first on=a cpu=1 started=7", "second on=a cpu=1 started=7"] {
+        let pod = world.pod_from(words);
+        world.place(&pod);
+    }
+    let newer = world.pod_from("first on=a cpu=1 started=7 said=anything");
+    world.cache.renew_pod(&newer);
+    let pod = world.pod_from("x cpu=1 priority=1");
+    assert!(say(&mut world, &[], &pod).ends_with("a: second\n"));
+}
+
 #[test]
 fn the_lowest_priority_is_that_of_the_pods_that_are_there() {
     let mut world = World::new();
