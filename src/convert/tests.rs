@@ -3,6 +3,7 @@
 mod pods;
 mod requests;
 mod selectors;
+mod volumes;
 
 use crate::api::{Malformed, Pod};
 use serde_json::Value;

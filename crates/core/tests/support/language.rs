@@ -17,9 +17,9 @@
 //!
 //! Selectors: `k=v`, `k:in:a,b`, `k:notin:a`, `k:exists`, `k:absent`, `k:gt:5`, `k:lt:5`, joined by `;`; `*` selects all,
 //! `-` is a selector that was not given. `zone`, `region` and `host` stand for the well-known labels; `@name` in a node
-//! term stands for the node's name.
+//! term stands for the node's name. What there is of storage is in `storage.rs`.
 
-use super::{NodeBuilder, PodBuilder, World};
+use super::{NodeBuilder, PodBuilder, World, storage};
 use std::sync::Arc;
 use supercargo_core::cache::{DisruptionBudget, Service};
 use supercargo_core::intern::{Symbol, Tables};
@@ -55,7 +55,9 @@ pub(crate) fn apply(world: &mut World, line: &str) {
             let (namespace, name, budget) = budget(&mut world.tables, words);
             world.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
         }
-        other => panic!("the cluster language has no {other:?}: {line}"),
+        other => {
+            assert!(storage::apply(world, line), "the cluster language has no {other:?}: {line}");
+        }
     }
 }
 
@@ -79,6 +81,7 @@ pub(crate) fn node(tables: &mut Tables, words: &[&str]) -> Arc<NodeInfo> {
             }
             "unschedulable" => node.unschedulable(),
             "nohost" => node.without_hostname(),
+            "declares" => node.declares(value),
             "image" => {
                 let (name, size) = value.rsplit_once('@').expect("image=name:tag@size");
                 node.image(name, bytes(size))
@@ -97,8 +100,13 @@ pub(crate) fn node(tables: &mut Tables, words: &[&str]) -> Arc<NodeInfo> {
 pub(crate) fn pod(tables: &mut Tables, words: &[&str]) -> Arc<PodInfo> {
     let (name, words) = words.split_first().expect("a pod has a name");
     let mut pod = PodBuilder::new(tables, name);
+    let mut about_storage = Vec::new();
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        if storage::is_of_pod(key) {
+            about_storage.push(*word);
+            continue;
+        }
         pod = match key {
             "on" => pod.on(value),
             "ns" => pod.namespace(value),
@@ -127,7 +135,8 @@ pub(crate) fn pod(tables: &mut Tables, words: &[&str]) -> Arc<PodInfo> {
             _ => affinities(pod, key, value),
         };
     }
-    pod.build()
+    let pod = pod.build();
+    storage::with_storage(tables, pod, &about_storage)
 }
 
 fn affinities<'t>(mut pod: PodBuilder<'t>, key: &str, value: &str) -> PodBuilder<'t> {

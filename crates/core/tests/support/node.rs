@@ -89,13 +89,13 @@ impl<'t> NodeBuilder<'t> {
         self
     }
 
-    /// `name` with its tag, as a node reports it.
     pub(crate) fn declares(mut self, feature: &str) -> Self {
         let feature = self.tables.symbol(feature);
         self.declared_features.push(feature);
         self
     }
 
+    /// `name` with its tag, as a node reports it.
     pub(crate) fn image(mut self, name: &str, bytes: i64) -> Self {
         let name = self.tables.symbol(name);
         self.images.push((name, bytes));

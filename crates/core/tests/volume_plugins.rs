@@ -1,0 +1,80 @@
+//! The plugins that judge pods by their volumes, and by the features their spec presumes: tables, hints, laws, what they
+//! reserve, and what the scheduler makes of that.
+
+mod support;
+
+#[path = "volume_plugins/hints.rs"]
+mod hints;
+#[path = "volume_plugins/laws.rs"]
+mod laws;
+#[path = "volume_plugins/reserve.rs"]
+mod reserve;
+#[path = "volume_plugins/scheduler.rs"]
+mod scheduler;
+
+use supercargo_core::intern::Tables;
+use supercargo_core::plugins::node_declared_features::NodeDeclaredFeatures;
+use supercargo_core::plugins::node_volume_limits::NodeVolumeLimits;
+use supercargo_core::plugins::volume_binding::VolumeBinding;
+use supercargo_core::plugins::volume_restrictions::VolumeRestrictions;
+use supercargo_core::plugins::volume_zone::VolumeZone;
+use support::{Plugins, table};
+
+fn plugins(word: &str, _tables: &mut Tables, to: &mut Plugins) {
+    match word {
+        "NodeDeclaredFeatures" => to.filter(NodeDeclaredFeatures),
+        "NodeVolumeLimits" => to.filter(NodeVolumeLimits),
+        "VolumeBinding" => to.filter(VolumeBinding),
+        "VolumeRestrictions" => to.filter(VolumeRestrictions),
+        "VolumeZone" => to.filter(VolumeZone),
+        other => panic!("no plugin {other:?} here"),
+    }
+}
+
+#[test]
+fn volumes_are_reached_matched_and_made_as_upstream() {
+    table::check_file("volume-binding.txt", &plugins);
+}
+
+#[test]
+fn zones_hold_as_upstream() {
+    table::check_file("volume-zone.txt", &plugins);
+}
+
+#[test]
+fn disks_and_claims_are_kept_apart_as_upstream() {
+    table::check_file("volume-restrictions.txt", &plugins);
+}
+
+#[test]
+fn volumes_are_counted_as_upstream() {
+    table::check_file("node-volume-limits.txt", &plugins);
+}
+
+#[test]
+fn features_are_asked_for_as_upstream() {
+    table::check_file("node-declared-features.txt", &plugins);
+}
+
+/// The row that FIDELITY.md names: pods of a node that share a volume, by one claim or by two, take one place.
+#[test]
+fn a_volume_counts_once_however_many_pods_of_the_node_use_it() {
+    let table = "
+        with NodeVolumeLimits
+        == claims without volumes count by themselves
+        node a
+        csinode a csi.x=1
+        class fast of=csi.x
+        pvc c class=fast
+        pvc d class=fast
+        pod p on=a claim=c
+        schedule same claim=c
+        schedule other claim=d
+        ----
+        same
+        a: fits
+        other
+        a: NodeVolumeLimits Unschedulable: node(s) exceed max volume count
+    ";
+    table::check(table, &plugins);
+}

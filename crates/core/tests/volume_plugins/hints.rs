@@ -1,0 +1,189 @@
+//! Which events wake a pod that one of these plugins rejected (`machinery.md` 1.13).
+
+use crate::support::{World, storage};
+use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
+use supercargo_core::plugins::node_declared_features::NodeDeclaredFeatures;
+use supercargo_core::plugins::node_volume_limits::NodeVolumeLimits;
+use supercargo_core::plugins::volume_binding::VolumeBinding;
+use supercargo_core::plugins::volume_restrictions::VolumeRestrictions;
+use supercargo_core::plugins::volume_zone::VolumeZone;
+
+const NODE_ACTIONS: [NodeAction; 6] = [
+    NodeAction::Add,
+    NodeAction::Delete,
+    NodeAction::UpdateAllocatable,
+    NodeAction::UpdateLabel,
+    NodeAction::UpdateTaint,
+    NodeAction::UpdateDeclaredFeature,
+];
+
+/// A plugin and the pod it rejected.
+struct Case<P>(P, &'static str);
+
+impl<P: FilterPlugin> Case<P> {
+    fn asks(&self, world: &mut World, event: ClusterEvent<'_>) -> bool {
+        let pod = world.pod_from(self.1);
+        self.0.hint(&event, &pod, world.snapshot()) == Hint::Queue
+    }
+
+    /// Of an object that is new: empty text for `old`; that is gone: empty text for `new`.
+    fn storage(&self, old: &str, new: &str) -> bool {
+        let mut world = World::new();
+        let [old, new] = [old, new].map(|line| storage::object(&mut world.tables, line));
+        self.asks(&mut world, ClusterEvent::Storage { old: old.as_ref(), new: new.as_ref() })
+    }
+
+    fn pod_gone(&self, words: &str) -> bool {
+        let mut world = World::new();
+        let gone = world.pod_from(words);
+        let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&gone), new: None };
+        self.asks(&mut world, event)
+    }
+
+    /// The changes of a node that wake the pod.
+    fn node_actions(&self) -> Vec<NodeAction> {
+        let mut world = World::new();
+        let [old, new] = ["a zone=z1", "a zone=z2"].map(|words| world.node_from(words));
+        let wakes = |&action: &NodeAction| {
+            let old = (action != NodeAction::Add).then_some(&*old);
+            let new = (action != NodeAction::Delete).then_some(&*new);
+            self.asks(&mut world, ClusterEvent::Node { action, old, new })
+        };
+        NODE_ACTIONS.into_iter().filter(wakes).collect()
+    }
+}
+
+#[test]
+fn whoever_listens_to_new_nodes_hears_of_taints_too() {
+    let new = [NodeAction::Add, NodeAction::UpdateTaint];
+    let moved = [NodeAction::Add, NodeAction::UpdateLabel, NodeAction::UpdateTaint];
+    assert_eq!(Case(VolumeRestrictions, "x claim=c").node_actions(), new);
+    assert_eq!(Case(VolumeBinding, "x claim=c").node_actions(), moved);
+    assert_eq!(Case(VolumeZone, "x claim=c").node_actions(), moved);
+    assert_eq!(Case(NodeVolumeLimits, "x claim=c").node_actions(), []);
+    assert_eq!(Case(NodeDeclaredFeatures, "x feature=F").node_actions(), [NodeAction::Add]);
+}
+
+#[test]
+fn the_flush_wakes_everything_and_other_objects_nothing() {
+    fn both(plugin: impl FilterPlugin) {
+        let case = Case(plugin, "x claim=c feature=F");
+        assert!(case.asks(&mut World::new(), ClusterEvent::UnschedulableTimeout));
+        assert!(!case.asks(&mut World::new(), ClusterEvent::Other));
+        assert!(!case.storage("pv v", "") && !case.storage("pvc c", "") && !case.storage("", "csidriver d"));
+    }
+    both(VolumeRestrictions);
+    both(VolumeBinding);
+    both(VolumeZone);
+    both(NodeVolumeLimits);
+    both(NodeDeclaredFeatures);
+}
+
+#[test]
+fn a_pod_kept_apart_wakes_when_one_of_its_namespace_with_the_same_disk_or_claim_goes() {
+    let case = Case(VolumeRestrictions, "x claim=c gce=d");
+    assert!(case.pod_gone("p on=a claim=c"));
+    assert!(case.pod_gone("p on=a gce=d:ro"));
+    assert!(!case.pod_gone("p on=a claim=other gce=e"));
+    assert!(!case.pod_gone("p ns=other on=a claim=c gce=d"));
+}
+
+#[test]
+fn a_new_claim_wakes_the_pods_that_name_it() {
+    let restrictions = Case(VolumeRestrictions, "x claim=c ephemeral=e");
+    let limits = Case(NodeVolumeLimits, "x claim=c ephemeral=e");
+    assert!(restrictions.storage("", "pvc c") && limits.storage("", "pvc c"));
+    assert!(!restrictions.storage("", "pvc x-e") && limits.storage("", "pvc x-e"));
+    for wrong in ["pvc other", "pvc c ns=other"] {
+        assert!(!restrictions.storage("", wrong) && !limits.storage("", wrong), "{wrong}");
+    }
+    // One that changed is not new.
+    assert!(!restrictions.storage("pvc c", "pvc c lost") && !limits.storage("pvc c", "pvc c lost"));
+}
+
+#[test]
+fn a_pod_over_a_limit_wakes_when_a_limit_grows_or_volumes_may_have_gone() {
+    let case = Case(NodeVolumeLimits, "x claim=c");
+    assert!(case.storage("", "csinode a d=1"));
+    assert!(case.storage("csinode a d=1", "csinode a d=2"));
+    assert!(case.storage("csinode a d=any", "csinode a d=1"));
+    assert!(case.storage("csinode a", "csinode a d=1"));
+    assert!(!case.storage("csinode a d=2", "csinode a d=1"));
+    assert!(!case.storage("csinode a d=2", "csinode a d=any"));
+    assert!(!case.storage("csinode a d=2", "csinode a d=2 migrated=kubernetes.io/aws-ebs"));
+    for volume in ["claim=any", "ephemeral=e", "ebs=vol-1"] {
+        assert!(case.pod_gone(&format!("p on=a {volume}")), "{volume}");
+    }
+    assert!(!case.pod_gone("p on=a") && !case.pod_gone("p on=a rbd=m/p/i csi=d"));
+}
+
+#[test]
+fn a_volume_that_is_detached_wakes_pods_with_claims_and_those_with_disks_of_its_driver() {
+    let gone = "attachment t on=a by=ebs.csi.aws.com of=v";
+    assert!(Case(NodeVolumeLimits, "x claim=c").storage(gone, ""));
+    assert!(Case(NodeVolumeLimits, "x ebs=vol-1").storage(gone, ""));
+    assert!(!Case(NodeVolumeLimits, "x gce=d").storage(gone, ""));
+    assert!(!Case(NodeVolumeLimits, "x ephemeral=e").storage(gone, ""));
+    assert!(!Case(NodeVolumeLimits, "x claim=c").storage("", gone));
+}
+
+#[test]
+fn a_pod_whose_claims_could_not_be_met_wakes_by_all_that_may_meet_them() {
+    let case = Case(VolumeBinding, "x claim=c ephemeral=e csi=d");
+    for (old, new) in [
+        ("", "pv v"),
+        ("pv v", "pv v version=2"),
+        ("", "pvc c"),
+        ("pvc c", "pvc c bound=v"),
+        ("pvc x-e", "pvc x-e bound=v"),
+        ("", "class f of=d"),
+        ("class f of=d", "class f of=d topology=zone=z1"),
+        ("", "csinode a"),
+        ("csinode a", "csinode a migrated=kubernetes.io/aws-ebs"),
+        ("", "capacity k class=f"),
+        ("capacity k class=f", "capacity k class=f size=1Gi"),
+        ("capacity k class=f size=1Gi", "capacity k class=f size=2Gi"),
+        ("csidriver d tells", "csidriver d"),
+    ] {
+        assert!(case.storage(old, new), "{old} -> {new}");
+    }
+    for (old, new) in [
+        ("", "pvc other"),
+        ("pvc c ns=other", "pvc c ns=other bound=v"),
+        ("class f of=d", "class f of=e"),
+        ("csinode a d=1", "csinode a d=2"),
+        ("capacity k class=f size=2Gi", "capacity k class=f size=1Gi"),
+        ("capacity k class=f size=2Gi", "capacity k class=f"),
+        ("csidriver d", "csidriver d tells"),
+        ("csidriver other tells", "csidriver other"),
+    ] {
+        assert!(!case.storage(old, new), "{old} -> {new}");
+    }
+}
+
+#[test]
+fn a_pod_out_of_its_volumes_zone_wakes_by_volumes_that_are_new_or_moved_and_by_its_claims() {
+    let case = Case(VolumeZone, "x claim=c ephemeral=e");
+    assert!(case.storage("", "pv v") && case.storage("pv v zone=z1", "pv v zone=z1__z2"));
+    assert!(!case.storage("pv v zone=z1", "pv v zone=z1 size=1Gi"));
+    assert!(case.storage("", "pvc c") && case.storage("pvc c", "pvc c bound=v"));
+    assert!(!case.storage("pvc x-e", "pvc x-e bound=v") && !case.storage("", "pvc c ns=other"));
+    assert!(case.storage("", "class f of=d"));
+    assert!(!case.storage("", "class f immediate") && !case.storage("", "class f nomode"));
+    assert!(!case.storage("class f immediate", "class f"));
+}
+
+#[test]
+fn a_pod_that_presumes_features_wakes_when_a_node_declares_others() {
+    let case = Case(NodeDeclaredFeatures, "x feature=F");
+    let mut world = World::new();
+    let [old, new] = ["a", "a declares=F"].map(|words| world.node_from(words));
+    let action = NodeAction::UpdateDeclaredFeature;
+    assert!(case.asks(&mut world, ClusterEvent::Node { action, old: Some(&old), new: Some(&new) }));
+    assert!(!case.asks(&mut world, ClusterEvent::Node { action, old: Some(&new), new: Some(&new) }));
+    let [before, after] = ["x feature=F", "x"].map(|words| world.pod_from(words));
+    let own = ClusterEvent::OwnPod { action: PodAction::Update, old: &before, new: &after };
+    assert!(case.asks(&mut world, own));
+    let own = ClusterEvent::OwnPod { action: PodAction::UpdateLabel, old: &after, new: &after };
+    assert!(!case.asks(&mut world, own));
+}
