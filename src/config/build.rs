@@ -70,10 +70,9 @@ fn added(affinity: &NodeAffinity, tables: &mut Tables) -> NodeAffinityArgs {
             preference: term.preference.to_api(),
         })
         .collect();
-    NodeAffinityArgs {
-        added_required: required,
-        added_preferred: preferred_terms(tables, &preferred).unwrap_or_default(),
-    }
+    let added_preferred =
+        (!preferred.is_empty()).then(|| preferred_terms(tables, &preferred).unwrap_or_default());
+    NodeAffinityArgs { added_required: required, added_preferred }
 }
 
 impl NodeSelectorTerm {

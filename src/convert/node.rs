@@ -2,7 +2,7 @@
 
 use super::{label_set, requests};
 use crate::api::{Malformed, Node};
-use supercargo_core::intern::Tables;
+use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
 
 /// A node as the engine sees it.
@@ -21,8 +21,6 @@ pub fn node(tables: &mut Tables, node: &Node) -> Result<NodeInfo, Malformed> {
     let taints = taints.collect();
     let images = content.status.images.iter();
     let named = images.flat_map(|image| image.names.iter().map(|name| (name, image.size_bytes)));
-    let features: Box<[_]> =
-        content.status.declared_features.iter().map(|feature| tables.symbol(feature)).collect();
     Ok(NodeInfo {
         name: tables.symbol(node.name()),
         labels: label_set(tables, &node.metadata),
@@ -31,8 +29,29 @@ pub fn node(tables: &mut Tables, node: &Node) -> Result<NodeInfo, Malformed> {
         allocatable,
         allocatable_pods,
         images: named.map(|(name, size)| (tables.symbol(name), size)).collect(),
-        declared_features: features,
+        declared_features: declared_features(tables, &content.status.declared_features),
     })
+}
+
+/// The features of the kubelet that upstream knows (`component-helpers/nodedeclaredfeatures/features`), sorted.
+const KNOWN_FEATURES: &[&str] = &[
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+    "UserNamespacesHostNetworkSupport",
+];
+
+/// The known features of a node's list. Upstream goes through that list and its own side by side, as sorted ones, so a
+/// feature that stands behind a later name goes unseen; no API server admits such a list.
+fn declared_features(tables: &mut Tables, list: &[String]) -> Box<[Symbol]> {
+    let mut known = KNOWN_FEATURES.iter().copied().peekable();
+    let mut seen = Vec::new();
+    for feature in list {
+        while known.next_if(|known| *known < feature.as_str()).is_some() {}
+        seen.extend(known.next_if(|known| known == feature).map(|feature| tables.symbol(feature)));
+    }
+    seen.into()
 }
 
 /// The effect of a taint or a toleration.

@@ -74,8 +74,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // A panic of ours is a mismatch and told as one.
-    std::panic::set_hook(Box::new(|_| ()));
+    mismatch::keep_panics_quiet();
     eprintln!("seed {}", args.seed);
     let began = Instant::now();
     let mut run = Run { args, counts: BTreeMap::new(), errors: BTreeMap::new(), shown: Vec::new() };
@@ -156,6 +155,9 @@ impl Run {
         let file = folder.join(format!("{name}.json"));
         std::fs::create_dir_all(&folder).expect("the target folder can be written to");
         std::fs::write(&file, format!("{answer}\n")).expect("the target folder can be written to");
+        if !smallest["config"].is_null() {
+            eprintln!("config: {}", smallest["config"]);
+        }
         for part in ["objects", "pods"] {
             for object in smallest[part].as_array().into_iter().flatten() {
                 eprintln!("{part}: {object}");

@@ -3,7 +3,29 @@
 use crate::compare::{Vector, compare_vector};
 use crate::world::World;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static DECIDING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A panic in a decision of ours is a mismatch and told as one, not when it happens.
+pub(crate) fn keep_panics_quiet() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !DECIDING.get() {
+            tell(panic);
+        }
+    }));
+}
+
+fn caught<T>(decide: impl FnOnce() -> T) -> std::thread::Result<T> {
+    DECIDING.set(true);
+    let result = catch_unwind(AssertUnwindSafe(decide));
+    DECIDING.set(false);
+    result
+}
 
 /// A difference.
 pub(crate) struct Mismatch {
@@ -16,15 +38,16 @@ pub(crate) struct Mismatch {
 /// All differences of an answer of the oracle's. A panic of ours is one.
 pub(crate) fn of(answer: &Value) -> Vec<Mismatch> {
     let vector: Vector = serde_json::from_value(answer.clone()).expect("an answer is a vector");
-    let compared = catch_unwind(AssertUnwindSafe(|| {
+    let compared = caught(|| {
         let mut texts = Vec::new();
         compare_vector(&vector, &mut texts);
         texts
-    }));
+    });
     match compared {
         Ok(texts) => texts.into_iter().map(|text| Mismatch { kind: kind(&text), text }).collect(),
         Err(cause) => {
-            let cause = cause.downcast_ref::<String>().map_or("of unknown cause", String::as_str);
+            let cause = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref().copied());
+            let cause = cause.unwrap_or("of unknown cause");
             vec![Mismatch { kind: "panic".to_owned(), text: format!("panic: {cause}") }]
         }
     }
@@ -43,9 +66,9 @@ fn kind(text: &str) -> String {
 pub(crate) fn ours(scenario: &Value) -> Value {
     let vector = json!({ "scenario": scenario, "decisions": [] });
     let vector: Vector = serde_json::from_value(vector).expect("it has a scenario's parts");
-    let decided = catch_unwind(AssertUnwindSafe(|| {
+    let decided = caught(|| {
         let mut world = World::new(&vector.scenario);
         vector.scenario.pods.iter().map(|pod| world.decide(pod)).collect()
-    }));
+    });
     decided.unwrap_or_else(|_| "a panic".into())
 }

@@ -42,7 +42,7 @@ pub(crate) fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
 /// What PostFilter came to.
 #[derive(Default)]
 struct PostFilter {
-    /// What it adds to the message; `None` in vectors that do not record it.
+    /// What it adds to the message, if only that it adds nothing; `None` in vectors that do not record it.
     text: Option<Value>,
     preemption: Value,
 }
@@ -69,7 +69,7 @@ fn diff_post_filter(expected: &PostFilter, got: &PostFilter, differences: &mut V
         differences.push(format!(" / preemption: expected {expected}, got any of {got}"));
     }
     if let Some(text) = &expected.text {
-        diff(" / postFilter", text, got.text.as_ref().unwrap_or(&Value::Null), differences);
+        diff(" / postFilter", text, got.text.as_ref().unwrap_or(&"".into()), differences);
     }
 }
 

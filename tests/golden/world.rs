@@ -128,6 +128,10 @@ impl World {
         let pod = Arc::new(self.pod(&decode(pod)));
         self.cache.refresh();
         let snapshot = self.cache.snapshot(&self.tables);
+        if snapshot.nodes().is_empty() {
+            // The engine's loop says this before anything is decided.
+            return json!({ "pod": snapshot.pod_key(&pod), "message": "no nodes available to schedule pods" });
+        }
         let options = Options { always_score: true, ignore_own_nomination: true };
         let decision = self.framework.decide(&pod, snapshot, options, &mut NoProbe);
         let mut told = json!({ "pod": snapshot.pod_key(&pod) });

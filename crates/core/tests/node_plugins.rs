@@ -73,7 +73,8 @@ fn affinity_args(args: &[&str], tables: &mut Tables) -> NodeAffinityArgs {
         }
     }
     let added_required = (!required.is_empty()).then(|| required.into());
-    NodeAffinityArgs { added_required, added_preferred: preferred.into() }
+    let added_preferred = (!preferred.is_empty()).then(|| preferred.into());
+    NodeAffinityArgs { added_required, added_preferred }
 }
 
 fn fit_args(args: &[&str]) -> NodeResourcesFitArgs {

@@ -32,12 +32,17 @@ pub(super) fn to_nodes(draw: &mut Draw, mix: Mix, spec: &mut Value) {
     if draw.percent(75) {
         let count = draw.weighted(&[(1, 0), (5, 1), (3, 2), (1, 3)]);
         let terms = draw.list(count, |draw| {
-            let weight = draw.weighted(&[(1, 0), (3, 1), (3, 5), (2, 29), (2, 100)]);
+            let weight = if draw.percent(8) { 0 } else { weight(draw) };
             json!({ "weight": weight, "preference": node_term(draw, mix, 4) })
         });
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = terms.into();
     }
     spec["affinity"]["nodeAffinity"] = affinity;
+}
+
+fn weight(draw: &mut Draw) -> i64 {
+    let any = i64::try_from(draw.between(1, 100)).expect("it is small");
+    draw.weighted(&[(2, 1), (1, 29), (1, 58), (2, 100), (5, any)])
 }
 
 /// A term of node affinity, which names nodes in so many of a hundred cases.
@@ -72,8 +77,9 @@ fn node_requirement(draw: &mut Draw, mix: Mix) -> Value {
         6..8 => json!({ "key": key, "operator": "Exists" }),
         8 => json!({ "key": key, "operator": "DoesNotExist" }),
         _ => {
-            let bounds = &["0", "1", "2", "-4", "007", "9223372036854775806", "9223372036854775807"];
-            json!({ "key": "gen", "operator": draw.pick(&["Gt", "Lt"]), "values": [draw.pick(bounds)] })
+            let bounds = &["0", "1", "2", "3", "007", "9223372036854775806", "9223372036854775807"];
+            let bound = if draw.percent(mix.odd) { "-4" } else { draw.pick(bounds) };
+            json!({ "key": "gen", "operator": draw.pick(&["Gt", "Lt"]), "values": [bound] })
         }
     };
     if draw.percent(mix.odd) {
@@ -111,8 +117,8 @@ pub(super) fn to_pods(draw: &mut Draw, mix: Mix, spec: &mut Value) {
         if draw.percent(50) {
             let count = draw.weighted(&[(1, 0), (5, 1), (3, 2)]);
             let terms = draw.list(count, |draw| {
-                let weight = draw.weighted(&[(3, 1), (3, 10), (2, 29), (2, 100)]);
-                let weight = if draw.percent(mix.odd) { draw.weighted(&[(1, 0), (1, -5)]) } else { weight };
+                let weight =
+                    if draw.percent(mix.odd) { draw.weighted(&[(1, 0), (1, -5)]) } else { weight(draw) };
                 json!({ "weight": weight, "podAffinityTerm": pod_term(draw, mix) })
             });
             affinity["preferredDuringSchedulingIgnoredDuringExecution"] = terms.into();

@@ -24,8 +24,8 @@ const TIGHT_CPU: &[&str] = &["1", "2", "4", "4", "3500m", "1001m", "500m", "16"]
 const TIGHT_MEMORY: &[&str] = &["1Gi", "2Gi", "4Gi", "4Gi", "1e9", "1073741825", "512Mi", "64Gi"];
 
 /// `status.allocatable` of a node.
-pub(super) fn allocatable(draw: &mut Draw, mix: Mix) -> Value {
-    let tight = draw.percent(15 + mix.resources / 2);
+pub(super) fn allocatable(draw: &mut Draw, mix: Mix, contest: bool) -> Value {
+    let tight = contest || draw.percent(15 + mix.resources / 2);
     let mut amounts = Map::new();
     let mut set = |name: &str, amount: &str| drop(amounts.insert(name.to_owned(), amount.into()));
     if draw.percent(98) {

@@ -5,6 +5,8 @@
 
 mod affinity;
 mod amounts;
+mod configuration;
+mod contest;
 mod images;
 mod lookups;
 mod nodes;
@@ -12,6 +14,7 @@ mod pods;
 mod selectors;
 mod spread;
 mod taints;
+mod volumes;
 
 use crate::draw::Draw;
 use serde_json::{Value, json};
@@ -40,6 +43,14 @@ struct Mix {
     nominated: usize,
     /// Running pods that are on their way out, or have ended.
     leaving: usize,
+    /// Pods that mount volumes.
+    volumes: usize,
+    /// Features a node must declare.
+    features: usize,
+    /// Clusters in which pods of higher priority find no room.
+    contest: usize,
+    /// Clusters with a configuration of their own.
+    configuration: usize,
     /// Parts that an API server would refuse.
     odd: usize,
 }
@@ -63,7 +74,26 @@ const LITTLE: Mix = Mix {
     images: 5,
     nominated: 3,
     leaving: 3,
+    volumes: 0,
+    features: 2,
+    contest: 0,
+    configuration: 0,
     odd: 1,
+};
+
+/// Some of everything that most clusters have.
+const MIXED: Mix = Mix {
+    resources: 35,
+    node_affinity: 30,
+    taints: 30,
+    ports: 20,
+    pod_affinity: 30,
+    spread: 30,
+    owners: 30,
+    images: 40,
+    nominated: 15,
+    leaving: 10,
+    ..LITTLE
 };
 
 /// All families.
@@ -78,7 +108,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "spread",
-        mix: Mix { spread: 85, taints: 20, node_affinity: 20, nominated: 10, leaving: 15, odd: 5, ..LITTLE },
+        mix: Mix { spread: 85, taints: 35, node_affinity: 35, nominated: 10, leaving: 15, odd: 5, ..LITTLE },
     },
     Family { name: "spread-default", mix: Mix { owners: 80, leaving: 10, odd: 5, spread: 5, ..LITTLE } },
     Family { name: "images", mix: Mix { images: 95, ..LITTLE } },
@@ -86,21 +116,14 @@ pub(crate) const FAMILIES: &[Family] = &[
         name: "nominated",
         mix: Mix { nominated: 90, pod_affinity: 35, spread: 35, ports: 25, resources: 25, ..LITTLE },
     },
+    Family { name: "mixed", mix: MIXED },
+    Family { name: "volumes", mix: Mix { volumes: 70, odd: 2, ..LITTLE } },
+    Family { name: "configuration", mix: Mix { configuration: 100, ..MIXED } },
+    Family { name: "preemption", mix: Mix { contest: 100, odd: 0, ..LITTLE } },
+    Family { name: "preemption-mix", mix: Mix { contest: 100, ..MIXED } },
     Family {
-        name: "mixed",
-        mix: Mix {
-            resources: 35,
-            node_affinity: 30,
-            taints: 30,
-            ports: 20,
-            pod_affinity: 30,
-            spread: 30,
-            owners: 30,
-            images: 40,
-            nominated: 15,
-            leaving: 10,
-            odd: 1,
-        },
+        name: "everything",
+        mix: Mix { contest: 40, configuration: 40, volumes: 25, features: 10, ..MIXED },
     },
 ];
 
@@ -110,25 +133,45 @@ pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     let family = families[usize::try_from(number % count).expect("it is below a usize")];
     let draw = &mut Draw::new(seed, number);
     let mix = family.mix;
-    let nodes = draw.weighted(&[(1, 1), (2, 2), (3, 3), (3, 4), (3, 5), (2, 6), (2, 8)]);
+    let nodes = draw.weighted(&[(5, 1), (10, 2), (3, 3), (3, 4), (3, 5), (2, 6), (2, 8)]);
+    let contest = draw.percent(mix.contest);
     let mut objects = lookups::namespaces(draw);
-    objects.extend((0..nodes).map(|index| nodes::node(draw, mix, index)));
+    objects.extend((0..nodes).map(|index| nodes::node(draw, mix, index, contest)));
     objects.extend(lookups::services_and_controllers(draw, mix));
-    for index in 0..draw.below(21) {
-        objects.push(pods::running(draw, mix, index, nodes));
+    if mix.volumes > 0 {
+        objects.extend(volumes::objects(draw, mix, nodes));
+    }
+    let running = if contest { draw.between(6, 20) } else { draw.below(21) };
+    let mut pods: Vec<_> = (0..running).map(|index| pods::running(draw, mix, index, nodes)).collect();
+    if contest {
+        pods.iter_mut().for_each(|pod| contest::running(draw, pod));
+        objects.extend(contest::budgets(draw, mix));
     }
     if draw.percent(mix.nominated) {
-        for index in 0..draw.between(1, 3) {
-            objects.push(pods::nominated(draw, mix, index, nodes));
+        let count = draw.between(1, 3);
+        pods.extend((0..count).map(|index| pods::nominated(draw, mix, index, nodes)));
+    }
+    let count = draw.between(1, 6);
+    let mut incoming: Vec<_> = (0..count).map(|index| pods::incoming(draw, mix, index)).collect();
+    if contest {
+        incoming.iter_mut().for_each(|pod| contest::incoming(draw, pod, nodes));
+    }
+    for pod in pods.iter_mut().chain(&mut incoming) {
+        if draw.percent(mix.volumes) {
+            objects.extend(volumes::mount(draw, mix, pod));
         }
     }
-    let pods: Vec<_> = (0..draw.between(1, 6)).map(|index| pods::incoming(draw, mix, index)).collect();
-    json!({
+    objects.extend(pods);
+    let mut scenario = json!({
         "name": format!("{}-{seed}-{number}", family.name),
         "kind": family.name,
         "objects": objects,
-        "pods": pods,
-    })
+        "pods": incoming,
+    });
+    if draw.percent(mix.configuration) {
+        scenario["config"] = configuration::configuration(draw);
+    }
+    scenario
 }
 
 /// The name of a node; seldom of one that is not there.

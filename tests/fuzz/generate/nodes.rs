@@ -5,19 +5,29 @@ use crate::draw::Draw;
 use serde_json::{Map, Value, json};
 
 /// The node with this index.
-pub(super) fn node(draw: &mut Draw, mix: Mix, index: usize) -> Value {
+pub(super) fn node(draw: &mut Draw, mix: Mix, index: usize, contest: bool) -> Value {
     let name = format!("n{index}");
     let mut node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": name, "uid": format!("uid-{name}"), "labels": labels(draw, &name) },
         "spec": {},
-        "status": { "allocatable": amounts::allocatable(draw, mix) },
+        "status": { "allocatable": amounts::allocatable(draw, mix, contest) },
     });
     if draw.percent(mix.taints) {
         node["spec"]["taints"] = taints::taints(draw, mix);
     }
     if draw.percent(mix.taints / 10 + 1) {
         node["spec"]["unschedulable"] = true.into();
+    }
+    if draw.percent(mix.features * 3) {
+        let features =
+            &["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport", "Unknown"];
+        let count = draw.between(0, 2);
+        let mut declared = draw.list(count, |draw| draw.pick(features));
+        if draw.percent(85) {
+            declared.sort_unstable();
+        }
+        node["status"]["declaredFeatures"] = declared.into();
     }
     if draw.percent(mix.images) {
         node["status"]["images"] = images::listed(draw);

@@ -21,6 +21,7 @@ pub(super) fn running(draw: &mut Draw, mix: Mix, index: usize, nodes: usize) -> 
     if draw.percent(mix.resources / 2) {
         resize(draw, mix, &mut pod);
     }
+    without_fractions(&mut pod);
     pod
 }
 
@@ -29,6 +30,7 @@ pub(super) fn nominated(draw: &mut Draw, mix: Mix, index: usize, nodes: usize) -
     let mut pod = pod(draw, mix, &format!("w{index}"));
     pod["status"]["nominatedNodeName"] = node_name(draw, nodes).into();
     pod["spec"]["priority"] = draw.weighted(&[(3, 0), (4, 10), (1, -5)]).into();
+    without_fractions(&mut pod);
     pod
 }
 
@@ -38,6 +40,7 @@ pub(super) fn incoming(draw: &mut Draw, mix: Mix, index: usize) -> Value {
     if draw.percent(mix.resources / 10) {
         resize(draw, mix, &mut pod);
     }
+    without_fractions(&mut pod);
     pod
 }
 
@@ -90,6 +93,9 @@ fn containers(draw: &mut Draw, mix: Mix, spec: &mut Value) {
         });
         spec["initContainers"] = init.collect();
     }
+    if draw.percent(mix.odd) {
+        spec["initContainers"] = json!([container(draw, mix, "c0")]);
+    }
     if draw.percent(mix.resources / 4) {
         spec["overhead"] = amounts::requests(draw, mix);
     }
@@ -99,8 +105,11 @@ fn containers(draw: &mut Draw, mix: Mix, spec: &mut Value) {
     if draw.percent(mix.images / 6) {
         spec["volumes"] = json!([{ "name": "v", "image": { "reference": images::name(draw) } }]);
     }
-    if draw.percent(mix.ports / 4) {
+    if draw.percent(mix.ports / 4 + mix.features) {
         spec["hostNetwork"] = true.into();
+        if draw.percent(mix.features * 5) {
+            spec["hostUsers"] = draw.percent(20).into();
+        }
     }
 }
 
@@ -111,6 +120,11 @@ fn container(draw: &mut Draw, mix: Mix, name: &str) -> Value {
         container["resources"] = json!({ "requests": amounts::requests(draw, mix) });
     } else if draw.percent(30) {
         container["resources"] = json!({ "limits": amounts::requests(draw, mix) });
+    }
+    if draw.percent(mix.features) {
+        let action = draw.pick(&["RestartAllContainers", "Restart"]);
+        container["restartPolicyRules"] =
+            json!([{ "action": action, "exitCodes": { "operator": "In", "values": [1] } }]);
     }
     if draw.percent(mix.ports) {
         let count = draw.between(1, 2);
@@ -152,5 +166,22 @@ fn resize(draw: &mut Draw, mix: Mix, pod: &mut Value) {
     }
     if draw.percent(40) {
         status["allocatedResources"] = amounts::requests(draw, mix);
+    }
+}
+
+/// Writes requests at the pod's level without binary fractions where there is an overhead: such an amount grows by the
+/// overhead whenever upstream adds the pod up (`FIDELITY.md`). An API server stores none.
+fn without_fractions(pod: &mut Value) {
+    if pod["spec"]["overhead"].is_null() {
+        return;
+    }
+    for list in ["/spec/resources/requests", "/status/resources/requests", "/status/allocatedResources"] {
+        for amount in
+            pod.pointer_mut(list).and_then(Value::as_object_mut).into_iter().flat_map(|a| a.values_mut())
+        {
+            if *amount == "1.5Gi" {
+                *amount = "1536Mi".into();
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 pub(super) fn pod_labels(draw: &mut Draw, mix: Mix) -> Value {
     let mut labels = Map::new();
     if draw.percent(90) {
-        labels.insert("app".into(), draw.pick(&["web", "db"]).into());
+        labels.insert("app".into(), draw.pick(&["web", "web", "db"]).into());
     }
     if draw.percent(60) {
         labels.insert("tier".into(), draw.pick(&["fe", "be", ""]).into());

@@ -17,7 +17,8 @@ fn constraint(draw: &mut Draw, mix: Mix) -> Value {
         "topologyKey": draw.weighted(&[(6, ZONE), (5, HOST), (1, REGION), (2, "rack"), (1, "none")]),
         "whenUnsatisfiable": draw.weighted(&[(5, "DoNotSchedule"), (4, "ScheduleAnyway")]),
     });
-    let selector = label_selector(draw, mix);
+    let usual = draw.percent(40);
+    let selector = if usual { json!({ "matchLabels": { "app": "web" } }) } else { label_selector(draw, mix) };
     if !selector.is_null() || draw.percent(50) {
         constraint["labelSelector"] = selector;
     }

@@ -135,11 +135,17 @@ func (c *cycle) score(feasible []fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 
-// preempt tells the nodes upstream nominates and whom it deletes there. Nothing of it stays.
+// preempt tells what PostFilter adds to the message, the nodes it nominates and whom it deletes there. Nothing of it stays.
 func (c *cycle) preempt() {
-	for range preemptionTries {
+	if !c.framework.HasPostFilterPlugins() {
+		return
+	}
+	for try := range preemptionTries {
 		c.takeVictims()
 		result, status := c.framework.RunPostFilterPlugins(c.ctx, c.state, c.pod, c.diagnosis.NodeToStatus)
+		if text := status.Message(); try == 0 {
+			c.told.PostFilter = &text
+		}
 		if !status.IsSuccess() || result == nil || result.NominatingInfo == nil || result.NominatedNodeName == "" {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	configscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 )
 
 // Scenario is a cluster and the pods to place in it, as written: each part is repeated in the answer unread.
@@ -40,13 +41,14 @@ type Decision struct {
 	Totals     map[string]int64            `json:"totals,omitempty"`
 	Selected   string                      `json:"selected,omitempty"`
 	Message    string                      `json:"message,omitempty"`
+	PostFilter *string                     `json:"postFilter,omitempty"`
 	Preemption map[string][]string         `json:"preemption,omitempty"`
 }
 
 // Vector is a scenario with its decisions, or with the reason why there are none.
 type Vector struct {
 	Scenario  Scenario   `json:"scenario"`
-	Decisions []Decision `json:"decisions,omitempty"`
+	Decisions []Decision `json:"decisions"`
 	Error     string     `json:"error,omitempty"`
 }
 
@@ -125,6 +127,9 @@ func (s *Scenario) decodeConfig(c *contents) error {
 	}
 	if len(read.Extenders) > 0 {
 		return errors.New("config: extenders are not asked here")
+	}
+	if err := validation.ValidateKubeSchedulerConfiguration(read); err != nil {
+		return fmt.Errorf("config: %w", err)
 	}
 	c.config = read
 	return nil

@@ -23,15 +23,16 @@ const NAME: PluginName = "NodeAffinity";
 pub struct NodeAffinityArgs {
     /// `addedAffinity.requiredDuringSchedulingIgnoredDuringExecution`.
     pub added_required: Option<Box<[NodeSelectorTerm]>>,
-    /// `addedAffinity.preferredDuringSchedulingIgnoredDuringExecution`.
-    pub added_preferred: Box<[PreferredNodeTerm]>,
+    /// The terms of `addedAffinity.preferredDuringSchedulingIgnoredDuringExecution` that can match. A list of which none
+    /// can has the plugin score all the same; `None` is no list, or an empty one.
+    pub added_preferred: Option<Box<[PreferredNodeTerm]>>,
 }
 
 /// The plugin.
 #[derive(Clone, Debug, Default)]
 pub struct NodeAffinity {
     added_required: Option<Arc<[NodeSelectorTerm]>>,
-    added_preferred: Arc<[PreferredNodeTerm]>,
+    added_preferred: Option<Arc<[PreferredNodeTerm]>>,
 }
 
 impl NodeAffinity {
@@ -39,7 +40,7 @@ impl NodeAffinity {
     pub fn new(args: NodeAffinityArgs) -> Self {
         Self {
             added_required: args.added_required.map(Into::into),
-            added_preferred: args.added_preferred.into(),
+            added_preferred: args.added_preferred.map(Into::into),
         }
     }
 
@@ -180,17 +181,17 @@ impl ScorePlugin for NodeAffinity {
     ) -> Prepared<dyn ScoreRule> {
         let preferred = match &pod.preferred_node_affinity {
             Some(Err(error)) => return Prepared::Failed(CycleError(error.to_string())),
-            None if self.added_preferred.is_empty() => return Prepared::Skip,
+            None if self.added_preferred.is_none() => return Prepared::Skip,
             None => [].into(),
             Some(Ok(terms)) => terms.clone(),
         };
-        let rule = Score { added: Arc::clone(&self.added_preferred), preferred };
+        let rule = Score { added: self.added_preferred.clone(), preferred };
         Prepared::Run { rule: Box::new(rule), only: None }
     }
 }
 
 struct Score {
-    added: Arc<[PreferredNodeTerm]>,
+    added: Option<Arc<[PreferredNodeTerm]>>,
     preferred: Box<[PreferredNodeTerm]>,
 }
 
@@ -200,7 +201,7 @@ impl ScoreRule for Score {
         for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
             let node = snapshot.node_info(node);
             let labels = tables.labels(node.labels);
-            let terms = self.added.iter().chain(&self.preferred);
+            let terms = self.added.as_deref().into_iter().flatten().chain(&self.preferred);
             let matching = terms.filter(|preferred| preferred.term.matches(tables, node.name, labels));
             *cell = matching.map(|preferred| i64::from(preferred.weight)).sum();
         }
