@@ -73,14 +73,14 @@ pub trait FilterRule: Send {
     /// Takes out of `feasible` the nodes that cannot take the pod.
     ///
     /// # Errors
-    /// When the cycle must end, as [`Verdict::Failed`] of any node in the set does.
+    /// When the cycle must end, as [`Verdict::Failed`] of any node in the set does; of several, the first in slot order tells.
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         let mut failed = Ok(());
         feasible.retain(|node| match self.check(&snapshot.node(node)) {
             Verdict::Fits => true,
             Verdict::Rejected(_) => false,
             Verdict::Failed(error) => {
-                failed = Err(error);
+                failed = failed.clone().and(Err(error));
                 false
             }
         });

@@ -3,7 +3,8 @@
 use crate::support::{World, storage};
 use std::sync::Arc;
 use supercargo_core::cache::Overlay;
-use supercargo_core::framework::{FilterPlugin, FilterRule, Prepared, Verdict};
+use supercargo_core::framework::{CycleError, FilterPlugin, FilterRule, Prepared, Verdict};
+use supercargo_core::plugins::node_volume_limits::NodeVolumeLimits;
 use supercargo_core::plugins::volume_binding::VolumeBinding;
 use supercargo_core::plugins::volume_restrictions::VolumeRestrictions;
 use supercargo_core::pod::Uid;
@@ -179,4 +180,24 @@ fn a_claim_for_one_pod_is_free_for_who_would_preempt_its_user_and_counts_by_name
     assert!(!verdict("a", &user, &[&namesake]), "a nominated pod with the claim takes its place");
     // As upstream: the claim of another namespace by the same name stands for it.
     assert!(verdict("b", &namesake, &[]));
+}
+
+#[test]
+fn of_several_nodes_that_end_the_cycle_the_first_one_tells() {
+    let mut world = world(&[
+        "node a",
+        "node b",
+        "csinode a d=1",
+        "csinode b d=1",
+        "class fast of=d",
+        "pvc d class=fast",
+        "pvc p-e class=fast owner=other",
+        "pvc q-e class=fast owner=other",
+        "pod p on=a ephemeral=e",
+        "pod q on=b ephemeral=e",
+    ]);
+    let rule = rule(&mut world, &NodeVolumeLimits, "x claim=d");
+    let mut nodes = world.snapshot().nodes().clone();
+    let CycleError(text) = rule.filter(world.snapshot(), &mut nodes).expect_err("claims of others");
+    assert_eq!(text, "PVC default/p-e was not created for pod default/p (pod is not owner)");
 }

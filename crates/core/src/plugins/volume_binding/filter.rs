@@ -154,7 +154,7 @@ impl FilterRule for Filter {
         feasible.retain(|node| match self.find(&snapshot.node(node)) {
             Ok(found) => found.reasons.is_empty(),
             Err(error) => {
-                failed = Err(error);
+                failed = failed.clone().and(Err(error));
                 false
             }
         });
