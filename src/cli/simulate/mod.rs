@@ -161,7 +161,7 @@ impl Simulation {
             for victim in &decided.evicted {
                 placed.remove(victim);
             }
-            progress.clear();
+            progress.make_way();
             reporter.add(&decided.decision, decided.counts)?;
             progress.step();
         }

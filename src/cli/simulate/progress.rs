@@ -12,13 +12,17 @@ pub(super) struct Progress {
     total: usize,
     done: usize,
     drawn: Option<Instant>,
+    is_there: bool,
     is_seen: bool,
+    /// Whether the report goes to a terminal as well, which is taken to be the same.
+    is_shared: bool,
 }
 
 impl Progress {
     /// A bar of so many steps.
     pub(super) fn new(total: usize) -> Self {
-        Self { total, done: 0, drawn: None, is_seen: std::io::stderr().is_terminal() }
+        let (is_seen, is_shared) = (std::io::stderr().is_terminal(), std::io::stdout().is_terminal());
+        Self { total, done: 0, drawn: None, is_there: false, is_seen, is_shared }
     }
 
     /// One step is done.
@@ -29,13 +33,20 @@ impl Progress {
             let bar: String = (0..WIDTH).map(|at| if at < filled { '#' } else { '.' }).collect();
             // A terminal that takes no more is no reason to stop deciding.
             let _ = write!(std::io::stderr(), "\r[{bar}] {}/{} pods", self.done, self.total);
-            self.drawn = Some(Instant::now());
+            (self.drawn, self.is_there) = (Some(Instant::now()), true);
+        }
+    }
+
+    /// Takes the bar away where a line of the report is to stand.
+    pub(super) fn make_way(&mut self) {
+        if self.is_shared {
+            self.clear();
         }
     }
 
     /// Takes the bar away, so that other lines can be written.
     pub(super) fn clear(&mut self) {
-        if self.drawn.take().is_some() {
+        if std::mem::take(&mut self.is_there) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
