@@ -79,6 +79,18 @@ fn pod_level_requests_replace_sums_except_where_fit_scores() {
 }
 
 #[test]
+fn a_pod_level_request_does_not_grow_by_the_overhead_however_often_it_is_read() {
+    let pod =
+        json!({"spec": {"resources": {"requests": {"memory": "1.5Gi"}}, "overhead": {"memory": "512Mi"}}});
+    let pod: crate::api::Pod = serde_json::from_value(pod).unwrap();
+    for _ in 0..3 {
+        let resources = crate::convert::pod(&mut Tables::new(), &pod).unwrap().resources;
+        assert_eq!((resources.request.memory, resources.placed.memory), (2048 * MI, 2048 * MI));
+        assert_eq!(resources.non_zero_memory, 2048 * MI);
+    }
+}
+
+#[test]
 fn pod_level_requests_of_other_resources_alone_do_not_count() {
     let spec = json!({"resources": {"requests": {"ephemeral-storage": "9Gi"}}, "containers": [{}]});
     let asked = asked_by_spec(&spec);

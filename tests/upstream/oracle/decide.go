@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Upstream settles preemption's last tie by chance: so many tries show the nodes that may be nominated.
-const preemptionTries = 8
+// Upstream settles preemption's last tie by chance. So many tries show whether there is one, and so many which nodes it is between.
+const tries, triesOfTie = 16, 64
 
 // cycle is one decision on its way.
 type cycle struct {
@@ -140,7 +140,7 @@ func (c *cycle) preempt() {
 	if !c.framework.HasPostFilterPlugins() {
 		return
 	}
-	for try := range preemptionTries {
+	for try := 0; try < tries || len(c.told.Preemption) > 1 && try < triesOfTie; try++ {
 		c.takeVictims()
 		result, status := c.framework.RunPostFilterPlugins(c.ctx, c.state, c.pod, c.diagnosis.NodeToStatus)
 		if text := status.Message(); try == 0 {

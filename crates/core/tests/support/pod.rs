@@ -57,9 +57,9 @@ impl<'t> PodBuilder<'t> {
             spread: [].into(),
             images: [].into(),
             containers: 1,
-            unjudged: [].into(),
             volumes: [].into(),
             required_features: [].into(),
+            unjudged: [].into(),
             scheduled: None,
         };
         Self {
