@@ -212,6 +212,9 @@ pub enum Event {
     },
     /// The end is near: nothing more is decided or bound. What is in flight is still settled and told of.
     Halt,
+    /// Whether this scheduler leads, which it does until told otherwise. One that does not decides nothing and sends
+    /// nothing, and keeps its state up to date.
+    Leading(bool),
     /// The outside takes `count` more effects of a lane.
     Credits {
         /// The lane.

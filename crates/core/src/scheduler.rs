@@ -6,6 +6,7 @@
 mod attempt;
 mod binding;
 mod failure;
+mod lead;
 mod objects;
 mod outbox;
 mod relist;
@@ -96,6 +97,7 @@ pub struct Scheduler {
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
     halted: bool,
+    leading: bool,
     volumes_act: bool,
     unknown_binds: u64,
     last_looks_failed: u64,
@@ -123,6 +125,7 @@ impl Scheduler {
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
             halted: false,
+            leading: true,
             volumes_act: config.volumes_act,
             unknown_binds: 0,
             last_looks_failed: 0,
@@ -163,6 +166,7 @@ impl Scheduler {
             Event::BindFinished { uid, outcome } => self.bind_finished(now, &uid, outcome),
             Event::Settled { uid, found } => self.settled(now, &uid, found),
             Event::Halt => self.halt(),
+            Event::Leading(leading) => self.lead(now, leading),
             Event::Credits { lane, count } => self.outbox.grant(lane, count),
             object => self.object(now, object),
         }
@@ -173,6 +177,9 @@ impl Scheduler {
         loop {
             if let Some(report) = self.reports.pop_front() {
                 return Step::Report(Box::new(report));
+            }
+            if !self.leading {
+                return Step::Idle { wake_at: None };
             }
             if let Some(effect) = self.release(now) {
                 return Step::Effect(effect);
@@ -210,9 +217,9 @@ impl Scheduler {
         }
     }
 
-    /// Whether nothing that was decided is still on its way out or unanswered.
+    /// Whether nothing that was decided is still on its way out or unanswered. Without the lead nothing more goes out.
     pub fn is_settled(&self) -> bool {
-        self.bindings.is_empty() && self.outbox.waiting() == [0; 3]
+        self.bindings.is_empty() && (!self.leading || self.outbox.waiting() == [0; 3])
     }
 
     /// The texts of all profiles' names.

@@ -54,6 +54,11 @@ fn room_that_could_be_made_is_told_of() {
     check("preempting.txt");
 }
 
+#[test]
+fn nothing_is_decided_or_sent_without_the_lead() {
+    check("leading.txt");
+}
+
 struct Story {
     scheduler: Scheduler,
     now: Time,
@@ -198,6 +203,8 @@ impl Story {
                 self.handle(Event::Credits { lane, count: rest[1].parse().expect("a number") });
             }
             "halt" => self.handle(Event::Halt),
+            "leads" => self.handle(Event::Leading(true)),
+            "lost-the-lead" => self.handle(Event::Leading(false)),
             "show" => self.show(),
             other => panic!("nobody knows how to {other}"),
         }

@@ -54,6 +54,7 @@ impl World {
             | Event::BindFinished { .. }
             | Event::Settled { .. }
             | Event::Halt
+            | Event::Leading(_)
             | Event::Credits { .. } => unreachable!("an object becomes an event about that object"),
         }
         Ok(())

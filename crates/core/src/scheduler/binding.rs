@@ -12,7 +12,7 @@ use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found};
 use crate::framework::{ClusterEvent, PodAction};
 use crate::intern::Symbol;
-use crate::pod::PodInfo;
+use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::time::Time;
@@ -114,18 +114,31 @@ impl Scheduler {
     /// Gives up the bindings that never left; whoever takes over decides about their pods.
     pub(super) fn halt(&mut self) {
         self.halted = true;
-        let waiting = |binding: &Binding| binding.phase == Phase::Waiting && binding.doubt.is_none();
-        let unsent: Vec<_> = self
-            .bindings
-            .iter()
-            .filter(|(_, binding)| waiting(binding))
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        for uid in unsent {
+        for uid in self.unsent_bindings() {
             self.bindings.remove(&uid);
             if matches!(self.cache.placed(&uid), Some((_, _, PodState::Assumed))) {
                 self.cache.remove_pod(&uid);
             }
+        }
+    }
+
+    /// The pods whose bindings never left, in an order that is the same in every run.
+    pub(super) fn unsent_bindings(&self) -> Vec<Uid> {
+        let never_left = |binding: &Binding| binding.phase == Phase::Waiting && binding.doubt.is_none();
+        let mut unsent: Vec<_> =
+            self.bindings.iter().filter(|(_, it)| never_left(it)).map(|(uid, _)| uid.clone()).collect();
+        unsent.sort_unstable();
+        unsent
+    }
+
+    /// Takes back a decision that never left: the pod is active again, unless it is gone or somebody bound it.
+    pub(super) fn give_back(&mut self, now: Time, uid: &str) {
+        let Some(binding) = self.bindings.remove(uid) else { return };
+        if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
+            self.cache.remove_pod(uid);
+        }
+        if !binding.abandoned && binding.confirmed_on.is_none() {
+            self.queue.activate(now, binding.queued);
         }
     }
 
@@ -168,10 +181,8 @@ impl Scheduler {
 
     /// The node changed under a decision that has not left yet: the pod goes back to the head of the line.
     fn decide_anew(&mut self, now: Time, uid: &str) {
-        let binding = self.bindings.remove(uid).expect("only a known binding is decided anew");
         self.last_looks_failed += 1;
-        self.cache.remove_pod(uid);
-        self.queue.activate(now, binding.queued);
+        self.give_back(now, uid);
     }
 
     fn release_question(&mut self, uid: &str) -> Option<Effect> {
@@ -202,7 +213,7 @@ impl Scheduler {
         self.questions().map(|(at, _)| at).min()
     }
 
-    fn questions(&self) -> impl Iterator<Item = (Time, &crate::pod::Uid)> {
+    fn questions(&self) -> impl Iterator<Item = (Time, &Uid)> {
         self.bindings.iter().filter_map(|(uid, binding)| match binding.phase {
             Phase::Unknown { ask_at } => Some((ask_at, uid)),
             Phase::Waiting | Phase::InFlight | Phase::Asked => None,

@@ -53,6 +53,7 @@ impl Scheduler {
             | Event::BindFinished { .. }
             | Event::Settled { .. }
             | Event::Halt
+            | Event::Leading(_)
             | Event::Credits { .. } => unreachable!("answers and lists are handled before objects"),
         }
     }

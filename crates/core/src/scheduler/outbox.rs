@@ -56,6 +56,11 @@ impl Outbox {
         self.bind.is_empty()
     }
 
+    /// Takes out the binding of a pod that is not to leave.
+    pub(super) fn drop_bind(&mut self, uid: &str) {
+        self.bind.retain(|waiting| !matches!(waiting, Outgoing::Bind(pod) if **pod == *uid));
+    }
+
     pub(super) fn push_bind(&mut self, outgoing: Outgoing) {
         self.bind.push_back(outgoing);
     }
