@@ -188,6 +188,11 @@ impl Framework {
         self.plugins_at(point).contains(&plugin)
     }
 
+    /// Whether the plugin of this name listens to `event`.
+    pub fn hears(&self, plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
+        self.filters.iter().any(|seat| seat.plugin.name() == plugin && seat.plugin.events().contains(event))
+    }
+
     /// Whether `event` may make `pod`, which the plugin of this name rejected, schedulable.
     pub fn hint(
         &self,

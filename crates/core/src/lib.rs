@@ -22,5 +22,6 @@ pub mod resources;
 pub mod rng;
 pub mod scheduler;
 pub mod selector;
+pub mod signature;
 pub mod time;
 pub mod volume;

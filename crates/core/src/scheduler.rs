@@ -7,6 +7,7 @@ mod attempt;
 mod binding;
 mod failure;
 mod lead;
+mod memory;
 mod objects;
 mod outbox;
 mod relist;
@@ -25,6 +26,7 @@ use crate::rng::Seed;
 use crate::time::Time;
 use binding::Binding;
 use failure::SentCondition;
+use memory::Memory;
 use outbox::Outbox;
 use relist::Lists;
 use std::collections::VecDeque;
@@ -80,6 +82,8 @@ pub struct Stats {
     pub unknown_binds: u64,
     /// Bindings that a last look held back, so far.
     pub last_looks_failed: u64,
+    /// Pods found unschedulable without a look at any node, because one like them had just been, so far.
+    pub recalled: u64,
     /// Decisions that panicked, so far.
     pub panics: u64,
 }
@@ -96,6 +100,7 @@ pub struct Scheduler {
     bindings: FixedMap<Uid, Binding>,
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
+    memory: Memory,
     halted: bool,
     leading: bool,
     volumes_act: bool,
@@ -124,6 +129,7 @@ impl Scheduler {
             bindings: FixedMap::default(),
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
+            memory: Memory::default(),
             halted: false,
             leading: true,
             volumes_act: config.volumes_act,
@@ -213,6 +219,7 @@ impl Scheduler {
             bindings: self.bindings.len(),
             unknown_binds: self.unknown_binds,
             last_looks_failed: self.last_looks_failed,
+            recalled: self.memory.hits(),
             panics: self.panics,
         }
     }

@@ -206,6 +206,10 @@ impl Story {
             "leads" => self.handle(Event::Leading(true)),
             "lost-the-lead" => self.handle(Event::Leading(false)),
             "show" => self.show(),
+            "recalled" => {
+                let recalled = self.scheduler.stats().recalled;
+                let _ = writeln!(self.told, "recalled {recalled}");
+            }
             other => panic!("nobody knows how to {other}"),
         }
     }

@@ -54,9 +54,15 @@ pub struct Cache {
     nominated: Nominated,
     lookups: Lookups,
     volumes: Volumes,
+    version: u64,
 }
 
 impl Cache {
+    /// A number that grows with every change a filter may see, and with some that none does.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// A borrow of the whole state for a decision.
     pub fn snapshot<'a>(&'a self, tables: &'a Tables) -> Snapshot<'a> {
         Snapshot::new(self, tables)
@@ -64,6 +70,7 @@ impl Cache {
 
     /// Adds a node or replaces it; what it was before.
     pub fn apply_node(&mut self, node: &Arc<NodeInfo>) -> Option<Arc<NodeInfo>> {
+        self.version += 1;
         let idx = self.nodes.slot_of(node.name);
         let old = self.nodes.set_info(idx, Some(Arc::clone(node)));
         self.images.replace(old.as_deref(), Some(node));
@@ -72,6 +79,7 @@ impl Cache {
 
     /// Takes a node out. Pods on it stay counted, out of every decision's sight, until they go or it comes back.
     pub fn remove_node(&mut self, name: Symbol) -> Option<Arc<NodeInfo>> {
+        self.version += 1;
         let idx = self.nodes.find(name)?;
         let old = self.nodes.set_info(idx, None);
         self.images.replace(old.as_deref(), None);
@@ -84,6 +92,7 @@ impl Cache {
     /// Confirming a pod on another node than it was assumed on moves it: the API server is right. A node that is not
     /// known (yet) is given a slot, so that its pods count as soon as it appears.
     pub fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
+        self.version += 1;
         self.take_off(&pod.uid);
         let idx = self.nodes.slot_of(node);
         let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
@@ -92,13 +101,16 @@ impl Cache {
 
     /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.
     pub fn renew_pod(&mut self, pod: &Arc<PodInfo>) {
+        self.version += 1;
         self.pods.replace(pod);
     }
 
     /// Takes a pod off its node, with all that is assumed for it; what it was.
     pub fn remove_pod(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Symbol, PodState)> {
-        self.volumes.forget(uid);
-        self.take_off(uid)
+        self.forget_volumes(uid);
+        let removed = self.take_off(uid);
+        self.version += u64::from(removed.is_some());
+        removed
     }
 
     fn take_off(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Symbol, PodState)> {
@@ -122,12 +134,18 @@ impl Cache {
 
     /// Remembers that `pod` is to go to the node named `node`, or that it no longer is.
     pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Symbol>) {
-        self.nominated.set(pod, node);
+        if node.is_some() || self.nominated.node_of(&pod.uid).is_some() {
+            self.version += 1;
+            self.nominated.set(pod, node);
+        }
     }
 
     /// Forgets the nomination of a pod, whatever it was.
     pub fn forget_nomination(&mut self, uid: &str) {
-        self.nominated.remove(uid);
+        if self.nominated.node_of(uid).is_some() {
+            self.version += 1;
+            self.nominated.remove(uid);
+        }
     }
 
     /// Where `uid` is nominated.
@@ -137,6 +155,7 @@ impl Cache {
 
     /// Services, controllers and namespaces, to change them.
     pub fn lookups_mut(&mut self) -> &mut Lookups {
+        self.version += 1;
         &mut self.lookups
     }
 
@@ -148,16 +167,20 @@ impl Cache {
     /// Assumes what a placed pod needs of claims and volumes. It lasts until the pod is taken off its node, or the API
     /// server shows newer versions of them.
     pub fn assume_volumes(&mut self, pod: &Uid, reservations: Vec<Reservation>) {
+        self.version += u64::from(!reservations.is_empty());
         self.volumes.assume(pod, reservations);
     }
 
     /// Takes back what was assumed of claims and volumes for a pod; what it was.
     pub fn forget_volumes(&mut self, pod: &str) -> Vec<Reservation> {
-        self.volumes.forget(pod)
+        let forgotten = self.volumes.forget(pod);
+        self.version += u64::from(!forgotten.is_empty());
+        forgotten
     }
 
     /// Objects of storage, to change them.
     pub fn volumes_mut(&mut self) -> &mut Volumes {
+        self.version += 1;
         &mut self.volumes
     }
 

@@ -3,6 +3,7 @@
 //! Names no plugin; only `registry` does. Upstream: `kube-scheduler/framework/interface.go`.
 
 pub mod event;
+pub mod event_set;
 pub mod histogram;
 pub mod plugin;
 pub mod post_filter;
@@ -10,6 +11,7 @@ pub mod registry;
 pub mod status;
 
 pub use event::{ClusterEvent, Hint, NodeAction, PodAction};
+pub use event_set::EventSet;
 pub use plugin::{DependsOn, FilterPlugin, FilterRule, Prepared, ScorePlugin, ScoreRule};
 pub use status::{Code, CycleError, Reason, Rejection, Verdict};
 

@@ -6,6 +6,7 @@
 
 use super::PluginName;
 use super::event::{ClusterEvent, Hint};
+use super::event_set::EventSet;
 use super::status::{CycleError, Rejection, Verdict};
 use crate::cache::{NodeView, Snapshot};
 use crate::node::NodeIdx;
@@ -57,6 +58,10 @@ pub trait FilterPlugin: Send + Sync {
             Prepared::Skip | Prepared::Rejected(_) | Prepared::Failed(_) => None,
         }
     }
+
+    /// EventsToRegister: the events of which [`hint`](Self::hint) may say that they are worth an attempt. Of the others it
+    /// is not asked.
+    fn events(&self) -> EventSet;
 
     /// QueueingHint: whether `event` may make `pod`, which this plugin rejected, schedulable.
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint;

@@ -6,8 +6,8 @@
 use super::normalize::default_normalize_score;
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
-    Rejection, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
+    Prepared, Rejection, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::intern::Tables;
 use crate::node::{NodeIdx, NodeInfo};
@@ -82,6 +82,10 @@ impl FilterPlugin for NodeAffinity {
 
     fn without_pre_filter(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
         Some(Box::new(self.rule(pod)))
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE | EventSet::node(NodeAction::UpdateLabel)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {

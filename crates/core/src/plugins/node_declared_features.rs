@@ -5,8 +5,8 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Rejection,
-    Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, PluginName, Prepared,
+    Rejection, Verdict,
 };
 use crate::intern::Symbol;
 use crate::node::NodeInfo;
@@ -39,6 +39,10 @@ impl FilterPlugin for NodeDeclaredFeatures {
             return Prepared::Skip;
         }
         Prepared::Run { rule: Box::new(Filter { required: pod.required_features.clone() }), only: None }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NODES
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

@@ -4,8 +4,8 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
-    Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
+    Prepared, Rejection, Verdict,
 };
 use crate::intern::Symbol;
 use crate::node_set::NodeSet;
@@ -25,6 +25,10 @@ impl FilterPlugin for NodeName {
             None => Prepared::Skip,
             Some(name) => Prepared::Run { rule: Box::new(Rule { name }), only: None },
         }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

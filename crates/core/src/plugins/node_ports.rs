@@ -5,8 +5,8 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
-    Prepared, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
+    PodAction, Prepared, Rejection, Verdict,
 };
 use crate::intern::known;
 use crate::node_set::NodeSet;
@@ -26,6 +26,10 @@ impl FilterPlugin for NodePorts {
             return Prepared::Skip;
         }
         Prepared::Run { rule: Box::new(Rule { wanted: pod.ports.clone() }), only: None }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE | EventSet::assigned_pod(PodAction::Delete)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

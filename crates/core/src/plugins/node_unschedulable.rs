@@ -5,8 +5,8 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
-    Prepared, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
+    PodAction, Prepared, Rejection, Verdict,
 };
 use crate::intern::known;
 use crate::node::{Taint, TaintEffect};
@@ -30,6 +30,10 @@ impl FilterPlugin for NodeUnschedulable {
             return Prepared::Skip;
         }
         Prepared::Run { rule: Box::new(Rule), only: None }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

@@ -6,12 +6,12 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, PluginName, PodAction, Prepared,
-    Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, PluginName, PodAction,
+    Prepared, Rejection, Verdict,
 };
 use crate::intern::{Symbol, known};
 use crate::pod::{PodInfo, Uid};
-use crate::volume::{ClaimInfo, CsiNodeInfo, PodVolume, StorageObject};
+use crate::volume::{ClaimInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -91,6 +91,13 @@ impl FilterPlugin for NodeVolumeLimits {
         }
         let (name, uid) = (pod.name.clone(), Arc::clone(&pod.uid));
         Some(Box::new(Filter { namespace: pod.namespace, name, uid, volumes }))
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::assigned_pod(PodAction::Delete)
+            | EventSet::storage(StorageKind::CsiNode)
+            | EventSet::storage(StorageKind::PersistentVolumeClaim)
+            | EventSet::storage(StorageKind::VolumeAttachment)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

@@ -3,7 +3,9 @@
 //! To place them by guess could put a pod where its device is not. Each goes when its plugin comes.
 
 use crate::cache::Snapshot;
-use crate::framework::{ClusterEvent, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Rejection};
+use crate::framework::{
+    ClusterEvent, EventSet, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Rejection,
+};
 use crate::pod::PodInfo;
 
 /// A plugin that is not built.
@@ -25,6 +27,10 @@ impl FilterPlugin for NotBuilt {
             Some(need) => Prepared::Rejected(Rejection::unresolvable(need.what.to_string())),
             None => Prepared::Skip,
         }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NONE
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

@@ -7,8 +7,8 @@
 use super::normalize::default_normalize_score;
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
-    Prepared, Rejection, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
+    PodAction, Prepared, Rejection, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::hash::IdMap;
 use crate::intern::TaintSetId;
@@ -29,6 +29,10 @@ impl FilterPlugin for TaintToleration {
 
     fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
         Prepared::Run { rule: Box::new(Filter { tolerations: pod.tolerations.clone() }), only: None }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {

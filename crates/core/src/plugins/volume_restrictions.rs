@@ -6,12 +6,12 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction, Prepared,
-    Rejection, Verdict,
+    ClusterEvent, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
+    Prepared, Rejection, Verdict,
 };
 use crate::intern::{Symbol, known};
 use crate::pod::PodInfo;
-use crate::volume::{ExclusiveDisk, PodVolume, StorageObject};
+use crate::volume::{ExclusiveDisk, PodVolume, StorageKind, StorageObject};
 
 const NAME: PluginName = "VolumeRestrictions";
 const DISK_IN_USE: &str = "node(s) had no available disk";
@@ -61,6 +61,12 @@ impl FilterPlugin for VolumeRestrictions {
         }
         let rule = Filter { disks, claims: claims.into(), conflicts: conflicts as i64 };
         Prepared::Run { rule: Box::new(rule), only: None }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
+            | EventSet::assigned_pod(PodAction::Delete)
+            | EventSet::storage(StorageKind::PersistentVolumeClaim)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

@@ -5,13 +5,13 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
-    Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
+    Prepared, Rejection, Verdict,
 };
 use crate::intern::{Labels, Symbol, known};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
-use crate::volume::{BindingMode, ClaimInfo, PodVolume, StorageObject};
+use crate::volume::{BindingMode, ClaimInfo, PodVolume, StorageKind, StorageObject};
 
 const NAME: PluginName = "VolumeZone";
 const NO_ZONE: &str = "node(s) had no available volume zone";
@@ -46,6 +46,14 @@ impl FilterPlugin for VolumeZone {
             Err(rejection) => Box::new(Nowhere(rejection)),
             Ok(topology) => Box::new(Filter { topology }),
         })
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
+            | EventSet::node(NodeAction::UpdateLabel)
+            | EventSet::storage(StorageKind::PersistentVolume)
+            | EventSet::storage(StorageKind::PersistentVolumeClaim)
+            | EventSet::storage(StorageKind::StorageClass)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

@@ -8,6 +8,7 @@
 mod active;
 mod backoff;
 mod pod;
+mod pool;
 mod stats;
 mod unschedulable;
 
@@ -21,11 +22,12 @@ use crate::time::Time;
 use active::ActiveQueue;
 use backoff::{BackoffOrder, BackoffPolicy, BackoffQueue};
 use pod::ActiveOrder;
+use pool::Pool;
 use stats::Counters;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use unschedulable::Pool;
+use unschedulable::Unschedulable;
 
 /// Labels of what brings pods to a place and is no event of the cluster.
 mod label {
@@ -79,7 +81,7 @@ pub struct SchedulingQueue {
     max_in_unschedulable: Duration,
     active: ActiveQueue,
     backoff: BackoffQueue,
-    unschedulable: Pool,
+    unschedulable: Unschedulable,
     gated: Pool,
     slots: FixedMap<Uid, Slot>,
     next_sequence: u64,
@@ -95,7 +97,7 @@ impl SchedulingQueue {
             max_in_unschedulable: config.max_in_unschedulable,
             active: ActiveQueue::default(),
             backoff: BackoffQueue::default(),
-            unschedulable: Pool::default(),
+            unschedulable: Unschedulable::default(),
             gated: Pool::default(),
             slots: FixedMap::default(),
             next_sequence: 0,
@@ -250,17 +252,19 @@ impl SchedulingQueue {
         self.put_active(now, pod);
     }
 
-    /// Asks the rejecting plugins of each unschedulable pod whether `event` is worth an attempt, and queues those pods
-    /// of which one plugin says so: as active, or with the rest of their backoff. Gated pods are not looked at.
+    /// Asks the rejecting plugins that hear `event` whether it is worth an attempt, once for all unschedulable pods that
+    /// wait for the same, and queues the pods of which one plugin says so: as active, or with the rest of their backoff.
+    /// Gated pods are not looked at.
     pub fn move_all(
         &mut self,
         now: Time,
         event: &ClusterEvent<'_>,
+        hears: &dyn Fn(PluginName) -> bool,
         wakes: &mut dyn FnMut(PluginName, &PodInfo) -> Hint,
     ) {
         let woken = match event {
             ClusterEvent::UnschedulableTimeout => self.unschedulable.take_all(),
-            _ => self.unschedulable.take_woken(wakes),
+            _ => self.unschedulable.take_woken(hears, wakes),
         };
         for pod in woken {
             self.requeue(now, pod, event.label());
@@ -308,6 +312,7 @@ impl SchedulingQueue {
         let pending = Place::ALL.map(|place| (place, self.pending(place)));
         QueueStats {
             pending: pending.into_iter().collect(),
+            groups: self.unschedulable.groups(),
             unschedulable: self.counters.unschedulable.clone(),
             incoming: self.counters.incoming.clone(),
         }

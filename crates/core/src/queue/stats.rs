@@ -38,6 +38,9 @@ impl Place {
 pub struct QueueStats {
     /// Waiting pods by place; every place is there (`scheduler_pending_pods`).
     pub pending: BTreeMap<Place, usize>,
+    /// How many groups the unschedulable pods form: those of a group are alike and wait for the same, and cost an event
+    /// as much as one.
+    pub groups: usize,
     /// Waiting pods by plugin that keeps them so and by profile; those that no pod waits for any more stand at 0
     /// (`scheduler_unschedulable_pods`).
     pub unschedulable: BTreeMap<(PluginName, Symbol), usize>,

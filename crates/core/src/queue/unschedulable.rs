@@ -1,74 +1,156 @@
 //! Pods that wait for an event. Says which of them an event wakes; where they go then is the queue's business.
 //!
-//! Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which keeps gated pods in the same map and looks at
-//! each of them at every event. Here they have a pool of their own that no event walks.
+//! Pods of one signature that the same plugins rejected wait for the same: they are one group, and are asked once.
+//! Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which asks for each pod, the gated ones included.
 
 use super::pod::QueuedPod;
 use crate::framework::{Hint, PluginName};
+use crate::hash::FixedMap;
 use crate::pod::PodInfo;
+use crate::signature::Signature;
 use crate::time::Time;
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Pods by their sequence number, so that who came first is looked at first, and by that also who has waited longest.
-#[derive(Default)]
-pub(super) struct Pool {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupId(u64);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    signature: Signature,
+    rejectors: BTreeSet<PluginName>,
+}
+
+struct Group {
+    key: Arc<Key>,
+    /// By sequence number; never empty.
     pods: BTreeMap<u64, QueuedPod>,
 }
 
-impl Pool {
+/// Groups of pods that wait for the same.
+#[derive(Default)]
+pub(super) struct Unschedulable {
+    groups: BTreeMap<GroupId, Group>,
+    ids: FixedMap<Arc<Key>, GroupId>,
+    by_rejector: BTreeMap<PluginName, BTreeSet<GroupId>>,
+    /// Every pod's group, by sequence number: who came first, and so has waited longest, comes first.
+    group_of: BTreeMap<u64, GroupId>,
+    next: u64,
+}
+
+impl Unschedulable {
     pub(super) fn insert(&mut self, pod: QueuedPod) -> u64 {
         let sequence = pod.sequence;
-        self.pods.insert(sequence, pod);
+        let key = Key { signature: Signature::of(&pod.pod), rejectors: pod.rejectors.clone() };
+        let id = self.ids.get(&key).copied().unwrap_or_else(|| self.found(key));
+        self.group_of.insert(sequence, id);
+        self.groups.get_mut(&id).expect("an id leads to its group").pods.insert(sequence, pod);
         sequence
     }
 
-    /// Takes out the pods of which one rejecting plugin at least wants another attempt.
+    fn found(&mut self, key: Key) -> GroupId {
+        let id = GroupId(self.next);
+        self.next += 1;
+        let key = Arc::new(key);
+        for plugin in &key.rejectors {
+            self.by_rejector.entry(plugin).or_default().insert(id);
+        }
+        self.ids.insert(Arc::clone(&key), id);
+        self.groups.insert(id, Group { key, pods: BTreeMap::new() });
+        id
+    }
+
+    fn disband(&mut self, id: GroupId) -> Option<Group> {
+        let group = self.groups.remove(&id)?;
+        self.ids.remove(&group.key);
+        for plugin in &group.key.rejectors {
+            if let Entry::Occupied(mut ids) = self.by_rejector.entry(plugin) {
+                ids.get_mut().remove(&id);
+                if ids.get().is_empty() {
+                    ids.remove();
+                }
+            }
+        }
+        Some(group)
+    }
+
+    /// Takes out the pods of which one rejecting plugin at least wants another attempt, who came first in front.
     ///
-    /// Every hint of every event is asked for here and nowhere else. An answer depends on nothing but the pod's
-    /// signature and its plugin, so pods that share both can share one answer.
+    /// Plugins that do not hear the event cost nothing, however many pods wait for them.
     pub(super) fn take_woken(
         &mut self,
+        hears: &dyn Fn(PluginName) -> bool,
         wakes: &mut dyn FnMut(PluginName, &PodInfo) -> Hint,
     ) -> Vec<QueuedPod> {
-        let mut is_woken =
-            |pod: &QueuedPod| pod.rejectors.iter().any(|plugin| wakes(plugin, &pod.pod) == Hint::Queue);
-        self.pods.extract_if(.., |_, pod| is_woken(pod)).map(|(_, pod)| pod).collect()
+        let mut woken = BTreeSet::new();
+        for (plugin, ids) in self.by_rejector.iter().filter(|(plugin, _)| hears(plugin)) {
+            for id in ids {
+                let pod = self.groups[id].key.signature.pod();
+                if !woken.contains(id) && wakes(plugin, pod) == Hint::Queue {
+                    woken.insert(*id);
+                }
+            }
+        }
+        let mut pods = BTreeMap::new();
+        for group in woken.into_iter().filter_map(|id| self.disband(id)) {
+            pods.extend(group.pods);
+        }
+        for sequence in pods.keys() {
+            self.group_of.remove(sequence);
+        }
+        pods.into_values().collect()
     }
 
     /// Takes out every pod.
     pub(super) fn take_all(&mut self) -> Vec<QueuedPod> {
-        std::mem::take(&mut self.pods).into_values().collect()
+        let sequences: Vec<u64> = self.group_of.keys().copied().collect();
+        sequences.into_iter().filter_map(|sequence| self.remove(sequence)).collect()
     }
 
     /// Takes out the pods that have waited longer than `limit`.
     pub(super) fn take_overdue(&mut self, now: Time, limit: Duration) -> Vec<QueuedPod> {
-        let mut overdue = Vec::new();
-        while let Some(oldest) = self.pods.first_entry()
-            && now.since(oldest.get().timestamp) > limit
-        {
-            overdue.push(oldest.remove());
-        }
-        overdue
+        let overdue: Vec<u64> = self
+            .group_of
+            .keys()
+            .copied()
+            .take_while(|&sequence| {
+                self.get(sequence).is_some_and(|oldest| now.since(oldest.timestamp) > limit)
+            })
+            .collect();
+        overdue.into_iter().filter_map(|sequence| self.remove(sequence)).collect()
     }
 
     pub(super) fn remove(&mut self, sequence: u64) -> Option<QueuedPod> {
-        self.pods.remove(&sequence)
+        let id = self.group_of.remove(&sequence)?;
+        let group = self.groups.get_mut(&id)?;
+        let pod = group.pods.remove(&sequence);
+        if group.pods.is_empty() {
+            self.disband(id);
+        }
+        pod
     }
 
     pub(super) fn get(&self, sequence: u64) -> Option<&QueuedPod> {
-        self.pods.get(&sequence)
+        self.groups.get(self.group_of.get(&sequence)?)?.pods.get(&sequence)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.pods.values()
+        self.group_of.iter().filter_map(|(sequence, id)| self.groups.get(id)?.pods.get(sequence))
     }
 
+    /// How many pods wait.
     pub(super) fn len(&self) -> usize {
-        self.pods.len()
+        self.group_of.len()
+    }
+
+    /// How many groups they form.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pods.is_empty()
+        self.group_of.is_empty()
     }
 }

@@ -5,12 +5,13 @@ use super::binding::Binding;
 use super::failure::{Failure, Unschedulable};
 use super::outbox::Outgoing;
 use crate::cache::{PodState, Snapshot};
-use crate::cycle::{Decision, Failed, Filtered, Options, PostFilter, Probe};
+use crate::cycle::{Decision, Failed, Filtered, NoProbe, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
 use crate::node::NodeIdx;
 use crate::plugins::volume_binding;
+use crate::pod::PodInfo;
 use crate::preemption;
 use crate::queue::QueuedPod;
 use crate::report::{Outcome, Preemption, Report};
@@ -28,6 +29,8 @@ const NO_VOLUMES: &str = "pod has PersistentVolumeClaims that wait for its node,
 enum Decided {
     Node(Choice),
     Nowhere(Unschedulable),
+    /// The node chosen will not do after all.
+    Refused(Unschedulable),
     Failed(CycleError),
 }
 
@@ -57,12 +60,42 @@ impl Scheduler {
             self.fail(now, queued, now, Failure::NoNodes(NO_NODES.to_owned()));
             return true;
         }
+        if let Some(found) = self.recall(&pod) {
+            debug_assert!(
+                self.still_holds(now, &queued, &found),
+                "what is remembered is not what a look shows"
+            );
+            self.fail(now, queued, now, Failure::Unschedulable(found));
+            return true;
+        }
         match self.decide(now, &queued, probe) {
             Decided::Node(choice) => self.assume(now, queued, choice),
-            Decided::Nowhere(found) => self.fail(now, queued, now, Failure::Unschedulable(found)),
+            Decided::Nowhere(found) => {
+                if self.is_like_others(&pod) {
+                    self.memory.keep(self.cache.version(), &pod, &found);
+                }
+                self.fail(now, queued, now, Failure::Unschedulable(found));
+            }
+            Decided::Refused(found) => self.fail(now, queued, now, Failure::Unschedulable(found)),
             Decided::Failed(CycleError(text)) => self.fail(now, queued, now, Failure::Error(text)),
         }
         true
+    }
+
+    /// What was found of a pod of the same signature since the cluster changed last.
+    fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
+        if self.is_like_others(pod) { self.memory.recall(self.cache.version(), pod) } else { None }
+    }
+
+    /// Whether a fresh look comes to the same.
+    fn still_holds(&mut self, now: Time, queued: &QueuedPod, remembered: &Unschedulable) -> bool {
+        matches!(self.decide(now, queued, &mut NoProbe), Decided::Nowhere(found)
+            if (&found.rejectors, &found.message) == (&remembered.rejectors, &remembered.message))
+    }
+
+    /// Whether the pod's signature says all there is to know of it: a nominated pod does not count for itself.
+    fn is_like_others(&self, pod: &PodInfo) -> bool {
+        self.cache.nomination(&pod.uid).is_none()
     }
 
     /// A panic in a plugin cannot have damaged anything: it saw the state through a shared borrow. It costs that pod
@@ -99,8 +132,8 @@ impl Scheduler {
 
     /// What the pod needs on the node, if it can have it.
     fn reserve(&self, filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
-        let nowhere = |plugin, reason: String| {
-            Decided::Nowhere(Unschedulable {
+        let refused = |plugin, reason: String| {
+            Decided::Refused(Unschedulable {
                 rejectors: [plugin].into(),
                 message: format!("0/{} nodes are available: {reason}.", snapshot.nodes().len()),
                 preemption: Preemption::NotTried,
@@ -110,8 +143,8 @@ impl Scheduler {
             Ok(reservations) if reservations.is_empty() || self.volumes_act => {
                 Decided::Node(Choice { node, feasible: filtered.feasible().len(), reservations })
             }
-            Ok(_) => nowhere(volume_binding::NAME, NO_VOLUMES.to_owned()),
-            Err((plugin, rejection)) => nowhere(plugin, format!("1 {}", rejection.message())),
+            Ok(_) => refused(volume_binding::NAME, NO_VOLUMES.to_owned()),
+            Err((plugin, rejection)) => refused(plugin, format!("1 {}", rejection.message())),
         }
     }
 

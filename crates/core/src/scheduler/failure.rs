@@ -26,6 +26,7 @@ pub(super) enum Failure {
 }
 
 /// What is known of a pod no node can take.
+#[derive(Clone)]
 pub(super) struct Unschedulable {
     /// The plugins to blame.
     pub(super) rejectors: BTreeSet<PluginName>,

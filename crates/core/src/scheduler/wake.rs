@@ -14,6 +14,7 @@ impl Scheduler {
         self.queue.move_all(
             now,
             event,
+            &|plugin| profiles.iter().any(|(_, profile)| profile.framework.hears(plugin, event)),
             &mut |plugin, pod| match profile_named(profiles, pod.scheduler_name) {
                 Some(profile) => profile.framework.hint(plugin, event, pod, snapshot),
                 None => Hint::Skip,

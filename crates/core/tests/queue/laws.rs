@@ -107,7 +107,8 @@ impl World {
                 }
             }
             Op::Move { wakes } => {
-                self.queue.move_all(now, &NODE_ADD, &mut |plugin, _| Hint::queue_if(plugin == wakes));
+                self.queue
+                    .move_all(now, &NODE_ADD, &|_| true, &mut |plugin, _| Hint::queue_if(plugin == wakes));
             }
             Op::Wait { millis } => {
                 self.now = now + Duration::from_millis(millis);
@@ -174,6 +175,9 @@ impl World {
         let mut stats = self.queue.stats();
         stats.unschedulable.retain(|_, count| *count > 0);
         assert_eq!(stats.unschedulable, blamed);
+        let unschedulable = waiting.iter().filter(|(place, _)| *place == Place::Unschedulable);
+        let alike: BTreeSet<_> = unschedulable.map(|(_, pod)| (pod.pod.priority, &pod.rejectors)).collect();
+        assert_eq!(stats.groups, alike.len(), "pods that wait for the same are one group");
         for place in Place::ALL {
             assert_eq!(stats.pending[&place], waiting.iter().filter(|(at, _)| *at == place).count());
         }

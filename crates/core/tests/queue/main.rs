@@ -101,7 +101,7 @@ fn blamed(queue: &SchedulingQueue, plugin: PluginName) -> Option<usize> {
 }
 
 fn move_all(queue: &mut SchedulingQueue, now: Time, event: &ClusterEvent<'_>, hint: Hint) {
-    queue.move_all(now, event, &mut |_, _| hint);
+    queue.move_all(now, event, &|_| true, &mut |_, _| hint);
 }
 
 fn own<'a>(action: PodAction, old: &'a PodInfo, new: &'a PodInfo) -> ClusterEvent<'a> {
@@ -169,7 +169,7 @@ fn only_rejecting_plugins_are_asked_of_a_pod_oldest_first() {
     reject_new(&mut queue, at(0.0), "b", 0, &[FIT]);
     reject_new(&mut queue, at(0.0), "a", 9, &[TAINTS, FIT]);
     let mut asked = Vec::new();
-    queue.move_all(at(1.0), &NODE_ADD, &mut |plugin, pod| {
+    queue.move_all(at(1.0), &NODE_ADD, &|_| true, &mut |plugin, pod| {
         asked.push((plugin, pod.name.to_string()));
         Hint::Skip
     });
@@ -177,11 +177,57 @@ fn only_rejecting_plugins_are_asked_of_a_pod_oldest_first() {
 }
 
 #[test]
+fn pods_that_wait_for_the_same_are_asked_once_and_wake_together_oldest_first() {
+    let mut queue = queue();
+    for number in 0..50 {
+        reject_new(&mut queue, at(0.0), &format!("p{number}"), 0, &[FIT]);
+    }
+    reject_new(&mut queue, at(0.0), "other", 0, &[FIT, TAINTS]);
+    assert_eq!((queue.len(), queue.stats().groups), (51, 2));
+    let mut asked = Vec::new();
+    queue.move_all(at(30.0), &NODE_ADD, &|_| true, &mut |plugin, pod| {
+        asked.push((plugin, pod.name.to_string()));
+        Hint::queue_if(&*pod.name == "p0")
+    });
+    assert_eq!(asked, [(FIT, "p0".into()), (FIT, "other".into()), (TAINTS, "other".into())]);
+    assert_eq!(
+        (place(&queue, "p49"), place(&queue, "other")),
+        (Some(Place::Active), Some(Place::Unschedulable))
+    );
+    assert_eq!(queue.stats().groups, 1);
+    for number in 0..50 {
+        pop(&mut queue, at(30.0), &format!("p{number}"));
+    }
+}
+
+#[test]
+fn a_plugin_that_does_not_hear_an_event_is_not_asked_however_many_wait_for_it() {
+    let mut queue = queue();
+    for priority in 0..50 {
+        reject_new(&mut queue, at(0.0), &format!("p{priority}"), priority, &[FIT]);
+    }
+    assert_eq!(queue.stats().groups, 50);
+    queue.move_all(at(1.0), &NODE_ADD, &|plugin| plugin != FIT, &mut |_, _| unreachable!("nobody hears it"));
+}
+
+#[test]
+fn a_group_outlives_the_pod_that_founded_it_and_goes_with_its_last() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "first", 0, &[FIT]);
+    reject_new(&mut queue, at(0.0), "second", 0, &[FIT]);
+    assert!(queue.remove("first"));
+    assert_eq!(queue.stats().groups, 1);
+    move_all(&mut queue, at(30.0), &NODE_ADD, Hint::Queue);
+    assert_eq!(place(&queue, "second"), Some(Place::Active));
+    assert_eq!(queue.stats().groups, 0);
+}
+
+#[test]
 fn one_plugin_that_says_queue_is_enough() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "both", 0, &[FIT, TAINTS]);
     reject_new(&mut queue, at(0.0), "fit", 0, &[FIT]);
-    queue.move_all(at(30.0), &NODE_TAINT, &mut |plugin, _| Hint::queue_if(plugin == TAINTS));
+    queue.move_all(at(30.0), &NODE_TAINT, &|_| true, &mut |plugin, _| Hint::queue_if(plugin == TAINTS));
     assert_eq!(place(&queue, "both"), Some(Place::Active));
     assert_eq!(place(&queue, "fit"), Some(Place::Unschedulable));
     assert_eq!(incoming(&queue, Place::Active, "NodeUpdateNodeTaint"), 1);
@@ -330,7 +376,7 @@ fn a_pod_that_failed_with_an_error_sits_its_time_out() {
     queue.add(at(0.2), pod("p", 0), None);
     let popped = pop(&mut queue, at(0.2), "p");
     queue.return_error(at(0.2), popped);
-    queue.move_all(at(0.3), &NODE_ADD, &mut |_, _| unreachable!("no event helps after an error"));
+    queue.move_all(at(0.3), &NODE_ADD, &|_| true, &mut |_, _| unreachable!("no event helps after an error"));
     assert!(queue.pop(at(1.999)).is_none());
     assert_eq!(incoming(&queue, Place::Active, "PopFromBackoffQ"), 0);
     pop(&mut queue, at(2.0), "p");
@@ -370,11 +416,11 @@ fn of_a_pod_that_came_anew_while_it_was_tried_the_new_record_stays() {
 #[test]
 fn plugins_are_blamed_until_the_next_attempt_or_until_the_pod_is_gone() {
     let mut queue = queue();
-    for uid in ["tried", "unschedulable", "backoff"] {
-        reject_new(&mut queue, at(0.0), uid, 0, &[FIT]);
+    for (priority, uid) in ["tried", "unschedulable", "backoff"].into_iter().enumerate() {
+        reject_new(&mut queue, at(0.0), uid, priority as i32, &[FIT]);
     }
     assert_eq!(blamed(&queue, FIT), Some(3));
-    queue.move_all(at(30.0), &NODE_ADD, &mut |_, pod| Hint::queue_if(&*pod.uid == "tried"));
+    queue.move_all(at(30.0), &NODE_ADD, &|_| true, &mut |_, pod| Hint::queue_if(&*pod.uid == "tried"));
     assert_eq!(blamed(&queue, FIT), Some(3));
     assert!(pop(&mut queue, at(30.0), "tried").rejectors.is_empty());
     assert_eq!(blamed(&queue, FIT), Some(2));
@@ -393,7 +439,7 @@ fn a_gated_pod_costs_nothing() {
     assert_eq!(place(&queue, "p"), Some(Place::Gated));
     assert_eq!(incoming(&queue, Place::Unschedulable, "UnschedulablePodAdd"), 1);
     assert_eq!(blamed(&queue, GATES), Some(1));
-    queue.move_all(at(1.0), &NODE_ADD, &mut |_, _| unreachable!("no event looks at a gated pod"));
+    queue.move_all(at(1.0), &NODE_ADD, &|_| true, &mut |_, _| unreachable!("no event looks at a gated pod"));
     move_all(&mut queue, at(1.0), &ClusterEvent::UnschedulableTimeout, Hint::Queue);
     assert_eq!(queue.next_wakeup(at(1.0)), None);
     assert!(queue.pop(at(1000.0)).is_none());
@@ -478,7 +524,7 @@ fn an_update_that_helps_nothing_changes_the_object_and_nothing_else() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "unschedulable", 0, &[FIT]);
     reject_new(&mut queue, at(0.0), "backoff", 0, &[TAINTS]);
-    queue.move_all(at(0.5), &NODE_ADD, &mut |plugin, _| Hint::queue_if(plugin == TAINTS));
+    queue.move_all(at(0.5), &NODE_ADD, &|_| true, &mut |plugin, _| Hint::queue_if(plugin == TAINTS));
     queue.add(at(0.5), pod("active", 0), None);
     let before = queue.stats();
     for uid in ["unschedulable", "backoff", "active"] {

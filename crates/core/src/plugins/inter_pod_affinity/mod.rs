@@ -12,8 +12,8 @@ mod terms;
 
 use crate::cache::Snapshot;
 use crate::framework::{
-    ClusterEvent, CycleError, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Rejection, ScorePlugin,
-    ScoreRule,
+    ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
+    Prepared, Rejection, ScorePlugin, ScoreRule,
 };
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -48,6 +48,16 @@ impl FilterPlugin for InterPodAffinity {
             Some(rule) => Prepared::Run { rule: Box::new(rule), only: None },
             None => Prepared::Skip,
         }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
+            | EventSet::node(NodeAction::UpdateLabel)
+            | EventSet::node(NodeAction::Delete)
+            | EventSet::assigned_pod(PodAction::Add)
+            | EventSet::assigned_pod(PodAction::UpdateLabel)
+            | EventSet::assigned_pod(PodAction::Delete)
+            | EventSet::OTHER
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {

@@ -6,8 +6,8 @@ use super::allocation::{Basis, ResourceSpec, ScoringStrategy, Weighing};
 use super::hint::hint;
 use crate::cache::{Columns, NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, Code, CycleError, DependsOn, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Reason,
-    Rejection, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, Code, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction,
+    PluginName, PodAction, Prepared, Reason, Rejection, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::intern::{Symbol, Tables};
 use crate::node_set::NodeSet;
@@ -77,6 +77,13 @@ impl FilterPlugin for NodeResourcesFit {
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
         let demand = Demand::new(&pod.resources.request, &self.args, snapshot.tables());
         Prepared::Run { rule: Box::new(demand), only: None }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
+            | EventSet::node(NodeAction::UpdateAllocatable)
+            | EventSet::assigned_pod(PodAction::Delete)
+            | EventSet::assigned_pod(PodAction::UpdateScaleDown)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {

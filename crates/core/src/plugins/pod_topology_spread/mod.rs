@@ -12,7 +12,8 @@ mod score;
 
 use crate::cache::Snapshot;
 use crate::framework::{
-    ClusterEvent, CycleError, FilterPlugin, FilterRule, Hint, PluginName, Prepared, ScorePlugin, ScoreRule,
+    ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
+    ScorePlugin, ScoreRule,
 };
 use crate::intern::Symbol;
 use crate::node_set::NodeSet;
@@ -68,6 +69,13 @@ impl FilterPlugin for PodTopologySpread {
                 only: None,
             },
         }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
+            | EventSet::node(NodeAction::Delete)
+            | EventSet::node(NodeAction::UpdateLabel)
+            | EventSet::ASSIGNED_PODS
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {

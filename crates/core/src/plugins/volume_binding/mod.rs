@@ -12,8 +12,11 @@ mod matching;
 mod provisioning;
 
 use crate::cache::Snapshot;
-use crate::framework::{ClusterEvent, FilterPlugin, FilterRule, Hint, PluginName, Prepared};
+use crate::framework::{
+    ClusterEvent, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
+};
 use crate::pod::PodInfo;
+use crate::volume::StorageKind;
 
 /// The plugin's name.
 pub const NAME: PluginName = "VolumeBinding";
@@ -36,6 +39,17 @@ impl FilterPlugin for VolumeBinding {
                 Prepared::Run { rule: Box::new(filter::Filter::new(claims, snapshot)), only: None }
             }
         }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::NEW_NODE
+            | EventSet::node(NodeAction::UpdateLabel)
+            | EventSet::storage(StorageKind::PersistentVolume)
+            | EventSet::storage(StorageKind::PersistentVolumeClaim)
+            | EventSet::storage(StorageKind::StorageClass)
+            | EventSet::storage(StorageKind::CsiNode)
+            | EventSet::storage(StorageKind::CsiDriver)
+            | EventSet::storage(StorageKind::CsiStorageCapacity)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

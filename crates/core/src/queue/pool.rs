@@ -1,0 +1,34 @@
+//! Pods that are held back, one by one, until somebody takes them out. No event walks them.
+
+use super::pod::QueuedPod;
+use std::collections::BTreeMap;
+
+/// Pods by their sequence number.
+#[derive(Default)]
+pub(super) struct Pool {
+    pods: BTreeMap<u64, QueuedPod>,
+}
+
+impl Pool {
+    pub(super) fn insert(&mut self, pod: QueuedPod) -> u64 {
+        let sequence = pod.sequence;
+        self.pods.insert(sequence, pod);
+        sequence
+    }
+
+    pub(super) fn remove(&mut self, sequence: u64) -> Option<QueuedPod> {
+        self.pods.remove(&sequence)
+    }
+
+    pub(super) fn get(&self, sequence: u64) -> Option<&QueuedPod> {
+        self.pods.get(&sequence)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.pods.values()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pods.len()
+    }
+}

@@ -1,0 +1,106 @@
+//! What two pods must have in common for a decision to be the same about both.
+//!
+//! Names the pod, and holds nothing of its own: the pod's fields are compared where they are. Upstream's nearest idea is
+//! the signature of opportunistic batching (`pkg/scheduler/framework/runtime/batch.go`), which leaves out most pods.
+
+use crate::pod::PodInfo;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A pod that stands for all that differ from it in nothing a plugin reads.
+///
+/// Equal signatures have equal filters, scores and hints. What tells pods apart beside it: their identity (uid, name,
+/// versions), what is said of them (conditions), and whether they are nominated, which the nominator knows.
+#[derive(Clone, Debug)]
+pub struct Signature(Arc<PodInfo>);
+
+impl Signature {
+    /// The signature of a pod.
+    pub fn of(pod: &Arc<PodInfo>) -> Self {
+        Self(Arc::clone(pod))
+    }
+
+    /// The pod that stands for the others.
+    pub fn pod(&self) -> &PodInfo {
+        &self.0
+    }
+}
+
+impl PartialEq for Signature {
+    fn eq(&self, other: &Self) -> bool {
+        // Destructured, so that a new field of a pod must be put on one side or the other.
+        let PodInfo {
+            uid: _,
+            name: _,
+            resource_version: _,
+            generation: _,
+            start_time: _,
+            preempted: _,
+            scheduled: _,
+            namespace,
+            labels,
+            owner,
+            deleting,
+            scheduler_name,
+            node_name,
+            nominated_node,
+            priority,
+            never_preempts,
+            gates,
+            resources,
+            ports,
+            tolerations,
+            node_affinity,
+            preferred_node_affinity,
+            pod_affinity,
+            spread,
+            images,
+            containers,
+            volumes,
+            required_features,
+            unjudged,
+        } = &*self.0;
+        let it = &*other.0;
+        Arc::ptr_eq(&self.0, &other.0)
+            || *namespace == it.namespace
+                && *labels == it.labels
+                && *owner == it.owner
+                && *deleting == it.deleting
+                && *scheduler_name == it.scheduler_name
+                && *node_name == it.node_name
+                && *nominated_node == it.nominated_node
+                && *priority == it.priority
+                && *never_preempts == it.never_preempts
+                && *gates == it.gates
+                && *resources == it.resources
+                && *ports == it.ports
+                && *tolerations == it.tolerations
+                && *node_affinity == it.node_affinity
+                && *preferred_node_affinity == it.preferred_node_affinity
+                && *pod_affinity == it.pod_affinity
+                && *spread == it.spread
+                && *images == it.images
+                && *containers == it.containers
+                && *volumes == it.volumes
+                && *required_features == it.required_features
+                && *unjudged == it.unjudged
+    }
+}
+
+impl Eq for Signature {}
+
+impl Hash for Signature {
+    /// Reads what is cheap and tells most pods apart; equality has the last word.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let pod = &*self.0;
+        (pod.namespace, pod.labels, pod.scheduler_name, pod.owner).hash(state);
+        (pod.priority, pod.never_preempts, pod.nominated_node).hash(state);
+        pod.resources.hash(state);
+        pod.ports.hash(state);
+        pod.tolerations.hash(state);
+        pod.node_affinity.hash(state);
+        pod.spread.hash(state);
+        pod.images.hash(state);
+        (pod.volumes.len(), pod.required_features.len(), pod.unjudged.len()).hash(state);
+    }
+}

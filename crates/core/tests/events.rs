@@ -1,0 +1,131 @@
+//! What plugins listen to: a hint that says Queue is of an event the plugin has registered.
+
+mod support;
+
+use std::sync::Arc;
+use supercargo_core::cycle::Framework;
+use supercargo_core::framework::registry::ExtensionPoint;
+use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
+use supercargo_core::node::NodeInfo;
+use supercargo_core::pod::PodInfo;
+use supercargo_core::volume::StorageObject;
+use support::{World, storage};
+
+const NODE_ACTIONS: [NodeAction; 6] = [
+    NodeAction::Add,
+    NodeAction::Delete,
+    NodeAction::UpdateAllocatable,
+    NodeAction::UpdateLabel,
+    NodeAction::UpdateTaint,
+    NodeAction::UpdateDeclaredFeature,
+];
+const POD_ACTIONS: [PodAction; 7] = [
+    PodAction::Add,
+    PodAction::Delete,
+    PodAction::UpdateLabel,
+    PodAction::UpdateScaleDown,
+    PodAction::UpdateGatesEliminated,
+    PodAction::UpdateToleration,
+    PodAction::Update,
+];
+
+/// Pods that want something of every plugin.
+const WAITING: [&str; 4] = [
+    "x label:app=web cpu=2 port=80 require=zone:in:z1 spread=zone/1/DoNotSchedule/app=web anti=zone/app=web",
+    "x label:app=db cpu=1 affinity=zone/app=web/nssel=env=prod claim=c ephemeral=e csi=d gce=disk",
+    "x cpu=9 spread=host/1/DoNotSchedule/app=web/honor-taints affinity=host/app=web claim=c ebs=disk",
+    "x tolerate=gpu spread=zone/1/DoNotSchedule/app=web/ignore-affinity",
+];
+const OTHERS: [&str; 4] = [
+    "p on=a label:app=web cpu=2 port=80 claim=c gce=disk anti=zone/app=web",
+    "p on=a label:app=db cpu=1 port=80 claim=c gce=disk ebs=disk",
+    "p on=a label:app=web cpu=2 port=80 claim=c gce=disk anti=zone/app=web deleting",
+    "p on=a",
+];
+const NODES: [&str; 4] = [
+    "a zone=z1 cpu=9 label:disk=ssd",
+    "a zone=z2 cpu=4 taint=gpu:NoSchedule unschedulable",
+    "a cpu=1 declares=Feature",
+    "a zone=z1 cpu=4",
+];
+const STORAGE: [(&str, &str); 7] = [
+    ("pv v class=fast zone=z1", "pv v class=fast zone=z2"),
+    ("pvc c class=fast", "pvc c class=fast bound=v"),
+    ("class fast of=csi.x", "class fast of=csi.x topology=zone:in:z1"),
+    ("csinode a d=1", "csinode a d=9"),
+    ("csidriver d tells", "csidriver d"),
+    ("capacity k class=fast size=1Gi", "capacity k class=fast size=9Gi"),
+    ("attachment t on=a by=d of=v", "attachment t on=a by=d of=w"),
+];
+
+/// Before and after: each with each, and each without the other.
+fn pairs<T: Clone>(all: &[T]) -> Vec<(Option<T>, Option<T>)> {
+    let some: Vec<Option<T>> = all.iter().cloned().map(Some).chain([None]).collect();
+    let each = |old: &Option<T>| some.iter().map(|new| (old.clone(), new.clone())).collect::<Vec<_>>();
+    some.iter().flat_map(each).filter(|(old, new)| old.is_some() || new.is_some()).collect()
+}
+
+struct Listeners {
+    world: World,
+    framework: Framework,
+    plugins: Vec<PluginName>,
+    waiting: Vec<Arc<PodInfo>>,
+    /// Pairs of a plugin and an event it said Queue to.
+    queued: usize,
+}
+
+impl Listeners {
+    fn hear(&mut self, event: &ClusterEvent<'_>) {
+        let snapshot = self.world.snapshot();
+        for plugin in &self.plugins {
+            for pod in &self.waiting {
+                if self.framework.hint(plugin, event, pod, snapshot) == Hint::Queue {
+                    self.queued += 1;
+                    assert!(
+                        self.framework.hears(plugin, event),
+                        "{plugin} would queue {pod:?} on {event:?}, which it does not listen to"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plugin_queues_no_pod_for_an_event_it_does_not_listen_to() {
+    let mut world = World::new();
+    for line in ["node a zone=z1 cpu=4", "node b zone=z2 cpu=4", "pod q on=b label:app=web anti=zone/app=web"]
+    {
+        support::language::apply(&mut world, line);
+    }
+    let waiting = WAITING.map(|words| world.pod_from(words)).to_vec();
+    let nodes: Vec<Arc<NodeInfo>> = NODES.map(|words| world.node_from(words)).to_vec();
+    let pods: Vec<Arc<PodInfo>> = OTHERS.map(|words| world.pod_from(words)).to_vec();
+    let storage: Vec<[StorageObject; 2]> = STORAGE
+        .map(|(old, new)| [old, new].map(|line| storage::object(&mut world.tables, line).expect("storage")))
+        .to_vec();
+    let framework = Framework::default();
+    let mut plugins = framework.plugins_at(ExtensionPoint::PreFilter).to_vec();
+    plugins.extend(framework.plugins_at(ExtensionPoint::Filter));
+    plugins.sort_unstable();
+    plugins.dedup();
+    assert!(plugins.len() > 12, "{plugins:?}");
+    let mut listeners = Listeners { world, framework, plugins, waiting, queued: 0 };
+    for action in NODE_ACTIONS {
+        for (old, new) in pairs(&nodes) {
+            listeners.hear(&ClusterEvent::Node { action, old: old.as_deref(), new: new.as_deref() });
+        }
+    }
+    for action in POD_ACTIONS {
+        for (old, new) in pairs(&pods) {
+            listeners.hear(&ClusterEvent::AssignedPod { action, old: old.as_deref(), new: new.as_deref() });
+        }
+    }
+    for versions in &storage {
+        for (old, new) in pairs(versions) {
+            listeners.hear(&ClusterEvent::Storage { old: old.as_ref(), new: new.as_ref() });
+        }
+    }
+    listeners.hear(&ClusterEvent::Other);
+    assert!(listeners.queued > 500, "the events are worth listening to: {}", listeners.queued);
+}
