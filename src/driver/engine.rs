@@ -6,7 +6,7 @@ use supercargo_core::cycle::Probe;
 use supercargo_core::effect::Effect;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
-use supercargo_core::report::Report;
+use supercargo_core::report::{Notice, Report};
 use supercargo_core::scheduler::{Scheduler, Step};
 use supercargo_core::time::Time;
 
@@ -59,6 +59,9 @@ pub trait Observer: Send + 'static {
 
     /// An attempt, or a binding, came to an end. `took` is how long the step took that tells of it.
     fn report(&mut self, now: Time, report: &Report, took: Duration);
+
+    /// Something happened that a person must know of.
+    fn notice(&mut self, notice: &Notice);
 
     /// An effect was answered.
     fn answer(&mut self, event: &Event);

@@ -151,6 +151,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
                 self.note(&effect);
                 self.outbox.submit(effect);
             }
+            Step::Notice(notice) => self.observer.notice(&notice),
             Step::Report(report) => self.observer.report(self.clock.now(), &report, began.elapsed()),
             // The step itself may have settled what was left.
             Step::Idle { .. } if self.is_done() => {}

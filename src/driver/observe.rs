@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use supercargo_core::cycle::{Point, Probe};
 use supercargo_core::event::{BindOutcome, Event};
-use supercargo_core::report::{Outcome, Preemption, Report};
+use supercargo_core::report::{Notice, Outcome, Preemption, Report};
 use supercargo_core::time::Time;
 
 use super::engine::Observer;
@@ -77,6 +77,10 @@ impl Observer for Accounts {
             Outcome::Skipped => {}
         }
         log(report, attempt_took);
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        tracing::error!(object = %notice.object, "{}", notice.text);
     }
 
     fn answer(&mut self, event: &Event) {

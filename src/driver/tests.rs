@@ -8,7 +8,7 @@ use supercargo_core::cycle::{NoProbe, Probe};
 use supercargo_core::effect::{Effect, Lane, PodRef};
 use supercargo_core::event::{BindOutcome, Event, Kind};
 use supercargo_core::intern::Tables;
-use supercargo_core::report::{Outcome, Report};
+use supercargo_core::report::{Notice, Outcome, Report};
 use supercargo_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
@@ -57,6 +57,7 @@ impl Engine for Scripted {
             match step {
                 Step::Effect(_) => "effect",
                 Step::Report(_) => "report",
+                Step::Notice(_) => "notice",
                 Step::Idle { .. } => "idle",
             }
             .to_owned(),
@@ -91,6 +92,8 @@ impl Observer for Told {
     fn report(&mut self, _now: Time, report: &Report, _took: Duration) {
         self.0.send(report.clone()).expect("the test listens");
     }
+
+    fn notice(&mut self, _notice: &Notice) {}
 
     fn answer(&mut self, _event: &Event) {}
 }

@@ -57,6 +57,6 @@ fn read(engine: &Scheduler) -> CoreStats {
             assumed_pods: stats.cache.assumed_pods as u64,
         },
         pods_rescued_by_flush: 0,
-        poison_objects: 0,
+        poison_objects: stats.poisoned,
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::cache::{DisruptionBudget, Service};
 use crate::effect::Lane;
-use crate::intern::{LabelSetId, Symbol};
+use crate::intern::{LabelSetId, Symbol, Tables};
 use crate::node::NodeInfo;
 use crate::pod::{ControllerKind, PodInfo, Uid};
 use crate::selector::Requirement;
@@ -143,6 +143,32 @@ pub enum ObjectKey {
     Storage(StorageKey),
 }
 
+impl ObjectKey {
+    /// The object in words: kind, namespace and name. A pod's name is known by the pod.
+    pub(crate) fn describe(&self, tables: &Tables, pod: Option<&PodInfo>) -> String {
+        let named = |kind: Kind, namespace: Option<Symbol>, name: Symbol| match namespace {
+            Some(namespace) => format!("{} {}/{}", kind.as_str(), tables.text(namespace), tables.text(name)),
+            None => format!("{} {}", kind.as_str(), tables.text(name)),
+        };
+        match *self {
+            Self::Pod(ref uid) => match pod {
+                Some(pod) => format!("Pod {}/{}", tables.text(pod.namespace), pod.name),
+                None => format!("Pod of uid {uid}"),
+            },
+            Self::Node(name) => named(Kind::Node, None, name),
+            Self::Namespace(name) => named(Kind::Namespace, None, name),
+            Self::Service(namespace, name) => named(Kind::Service, Some(namespace), name),
+            Self::Controller(kind, namespace, name) => {
+                named(Kind::of_controller(kind), Some(namespace), name)
+            }
+            Self::DisruptionBudget(namespace, name) => {
+                named(Kind::PodDisruptionBudget, Some(namespace), name)
+            }
+            Self::Storage(key) => named(Kind::of_storage(key.kind), key.namespace, key.name),
+        }
+    }
+}
+
 /// One thing that happened.
 #[derive(Debug)]
 pub enum Event {
@@ -222,6 +248,36 @@ pub enum Event {
         /// How many more.
         count: usize,
     },
+}
+
+impl Event {
+    /// The object it is about.
+    ///
+    /// # Panics
+    /// Of an event that is about no object.
+    pub(crate) fn key(&self) -> ObjectKey {
+        match self {
+            Self::PodApplied(pod) => ObjectKey::Pod(Uid::clone(&pod.uid)),
+            Self::NodeApplied(node) => ObjectKey::Node(node.name),
+            Self::NamespaceApplied { name, .. } => ObjectKey::Namespace(*name),
+            Self::ServiceApplied { namespace, name, .. } => ObjectKey::Service(*namespace, *name),
+            Self::ControllerApplied { kind, namespace, name, .. } => {
+                ObjectKey::Controller(*kind, *namespace, *name)
+            }
+            Self::DisruptionBudgetApplied { namespace, name, .. } => {
+                ObjectKey::DisruptionBudget(*namespace, *name)
+            }
+            Self::StorageApplied(object) => ObjectKey::Storage(object.key()),
+            Self::Gone(key) | Self::Unreadable(key) => key.clone(),
+            Self::ListBegan(_)
+            | Self::ListEnded(_)
+            | Self::BindFinished { .. }
+            | Self::Settled { .. }
+            | Self::Halt
+            | Self::Leading(_)
+            | Self::Credits { .. } => unreachable!("answers and lists are about no object"),
+        }
+    }
 }
 
 /// What came of a binding.

@@ -78,3 +78,12 @@ pub enum Preemption {
         victims: Vec<PodRef>,
     },
 }
+
+/// Something a person must know of, beside decisions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The object it is about: kind, namespace and name.
+    pub object: String,
+    /// What happened.
+    pub text: String,
+}

@@ -10,6 +10,7 @@ mod lead;
 mod memory;
 mod objects;
 mod outbox;
+mod quarantine;
 mod relist;
 mod wake;
 
@@ -21,13 +22,14 @@ use crate::hash::FixedMap;
 use crate::intern::{Symbol, Tables};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::{QueueConfig, QueueStats, SchedulingQueue};
-use crate::report::Report;
+use crate::report::{Notice, Report};
 use crate::rng::Seed;
 use crate::time::Time;
 use binding::Binding;
 use failure::SentCondition;
 use memory::Memory;
 use outbox::Outbox;
+use quarantine::Quarantine;
 use relist::Lists;
 use std::collections::VecDeque;
 
@@ -58,6 +60,8 @@ pub enum Step {
     Effect(Effect),
     /// An attempt, or a binding, came to an end.
     Report(Box<Report>),
+    /// Something happened that a person must know of.
+    Notice(Notice),
     /// There is nothing to do before an event comes or this time is reached.
     Idle {
         /// When to step again; `None` when only an event can make work.
@@ -84,7 +88,9 @@ pub struct Stats {
     pub last_looks_failed: u64,
     /// Pods found unschedulable without a look at any node, because one like them had just been, so far.
     pub recalled: u64,
-    /// Decisions that panicked, so far.
+    /// Objects that were left out because the engine stumbled over them, so far.
+    pub poisoned: u64,
+    /// Decisions, and answers to the question whether an event helps, that panicked, so far.
     pub panics: u64,
 }
 
@@ -100,13 +106,17 @@ pub struct Scheduler {
     bindings: FixedMap<Uid, Binding>,
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
+    notices: VecDeque<Notice>,
     memory: Memory,
+    quarantine: Quarantine,
     halted: bool,
     leading: bool,
     volumes_act: bool,
     unknown_binds: u64,
     last_looks_failed: u64,
     panics: u64,
+    #[cfg(test)]
+    trap: Option<quarantine::tests::Trap>,
 }
 
 impl Scheduler {
@@ -129,13 +139,17 @@ impl Scheduler {
             bindings: FixedMap::default(),
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
+            notices: VecDeque::new(),
             memory: Memory::default(),
+            quarantine: Quarantine::default(),
             halted: false,
             leading: true,
             volumes_act: config.volumes_act,
             unknown_binds: 0,
             last_looks_failed: 0,
             panics: 0,
+            #[cfg(test)]
+            trap: None,
         }
     }
 
@@ -174,13 +188,16 @@ impl Scheduler {
             Event::Halt => self.halt(),
             Event::Leading(leading) => self.lead(now, leading),
             Event::Credits { lane, count } => self.outbox.grant(lane, count),
-            object => self.object(now, object),
+            object => self.object_with_care(now, object),
         }
     }
 
     /// Does one piece of work: tells of an end, releases an effect against a credit, or decides about a pod.
     pub fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
         loop {
+            if let Some(notice) = self.notices.pop_front() {
+                return Step::Notice(notice);
+            }
             if let Some(report) = self.reports.pop_front() {
                 return Step::Report(Box::new(report));
             }
@@ -220,6 +237,7 @@ impl Scheduler {
             unknown_binds: self.unknown_binds,
             last_looks_failed: self.last_looks_failed,
             recalled: self.memory.hits(),
+            poisoned: self.quarantine.poisoned(),
             panics: self.panics,
         }
     }

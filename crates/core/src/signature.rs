@@ -20,6 +20,11 @@ impl Signature {
         Self(Arc::clone(pod))
     }
 
+    /// Whether it is the signature of this pod too.
+    pub fn is_of(&self, pod: &PodInfo) -> bool {
+        alike(&self.0, pod)
+    }
+
     /// The pod that stands for the others.
     pub fn pod(&self) -> &PodInfo {
         &self.0
@@ -28,62 +33,7 @@ impl Signature {
 
 impl PartialEq for Signature {
     fn eq(&self, other: &Self) -> bool {
-        // Destructured, so that a new field of a pod must be put on one side or the other.
-        let PodInfo {
-            uid: _,
-            name: _,
-            resource_version: _,
-            generation: _,
-            start_time: _,
-            preempted: _,
-            scheduled: _,
-            namespace,
-            labels,
-            owner,
-            deleting,
-            scheduler_name,
-            node_name,
-            nominated_node,
-            priority,
-            never_preempts,
-            gates,
-            resources,
-            ports,
-            tolerations,
-            node_affinity,
-            preferred_node_affinity,
-            pod_affinity,
-            spread,
-            images,
-            containers,
-            volumes,
-            required_features,
-            unjudged,
-        } = &*self.0;
-        let it = &*other.0;
-        Arc::ptr_eq(&self.0, &other.0)
-            || *namespace == it.namespace
-                && *labels == it.labels
-                && *owner == it.owner
-                && *deleting == it.deleting
-                && *scheduler_name == it.scheduler_name
-                && *node_name == it.node_name
-                && *nominated_node == it.nominated_node
-                && *priority == it.priority
-                && *never_preempts == it.never_preempts
-                && *gates == it.gates
-                && *resources == it.resources
-                && *ports == it.ports
-                && *tolerations == it.tolerations
-                && *node_affinity == it.node_affinity
-                && *preferred_node_affinity == it.preferred_node_affinity
-                && *pod_affinity == it.pod_affinity
-                && *spread == it.spread
-                && *images == it.images
-                && *containers == it.containers
-                && *volumes == it.volumes
-                && *required_features == it.required_features
-                && *unjudged == it.unjudged
+        Arc::ptr_eq(&self.0, &other.0) || alike(&self.0, &other.0)
     }
 }
 
@@ -103,4 +53,62 @@ impl Hash for Signature {
         pod.images.hash(state);
         (pod.volumes.len(), pod.required_features.len(), pod.unjudged.len()).hash(state);
     }
+}
+
+/// Whether two pods differ in nothing a plugin reads.
+fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
+    // Destructured, so that a new field of a pod must be put on one side or the other.
+    let PodInfo {
+        uid: _,
+        name: _,
+        resource_version: _,
+        generation: _,
+        start_time: _,
+        preempted: _,
+        scheduled: _,
+        namespace,
+        labels,
+        owner,
+        deleting,
+        scheduler_name,
+        node_name,
+        nominated_node,
+        priority,
+        never_preempts,
+        gates,
+        resources,
+        ports,
+        tolerations,
+        node_affinity,
+        preferred_node_affinity,
+        pod_affinity,
+        spread,
+        images,
+        containers,
+        volumes,
+        required_features,
+        unjudged,
+    } = pod;
+    *namespace == it.namespace
+        && *labels == it.labels
+        && *owner == it.owner
+        && *deleting == it.deleting
+        && *scheduler_name == it.scheduler_name
+        && *node_name == it.node_name
+        && *nominated_node == it.nominated_node
+        && *priority == it.priority
+        && *never_preempts == it.never_preempts
+        && *gates == it.gates
+        && *resources == it.resources
+        && *ports == it.ports
+        && *tolerations == it.tolerations
+        && *node_affinity == it.node_affinity
+        && *preferred_node_affinity == it.preferred_node_affinity
+        && *pod_affinity == it.pod_affinity
+        && *spread == it.spread
+        && *images == it.images
+        && *containers == it.containers
+        && *volumes == it.volumes
+        && *required_features == it.required_features
+        && *unjudged == it.unjudged
 }

@@ -97,6 +97,9 @@ impl Story {
             match self.scheduler.step(self.now, &mut NoProbe) {
                 Step::Idle { .. } => return,
                 Step::Effect(effect) => self.tell_effect(&effect),
+                Step::Notice(notice) => {
+                    let _ = writeln!(self.told, "notice {}: {}", notice.object, notice.text);
+                }
                 Step::Report(report) => {
                     let pod = format!("{}/{}", report.pod.namespace, report.pod.name);
                     let line = match &report.outcome {

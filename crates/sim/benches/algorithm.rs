@@ -189,7 +189,7 @@ fn measure(args: &Args, workload: Workload) -> Measured {
                     let outcome = BindOutcome::Accepted;
                     scheduler.handle(now, Event::BindFinished { uid: pod.uid, outcome });
                 }
-                Step::Effect(_) => {}
+                Step::Effect(_) | Step::Notice(_) => {}
                 Step::Idle { .. } => break,
             }
         }

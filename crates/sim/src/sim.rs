@@ -243,6 +243,9 @@ impl Sim {
         for steps in 0..STEPS_MAX {
             match self.process.scheduler.step(self.now, &mut NoProbe) {
                 Step::Effect(effect) => self.carry_out(effect)?,
+                Step::Notice(notice) => {
+                    return Err(broken("no object is poison", format!("{}: {}", notice.object, notice.text)));
+                }
                 Step::Report(report) => {
                     let what = tell_outcome(&report.outcome);
                     self.say("report", &report.pod.uid, format_args!("{what}"));

@@ -8,6 +8,7 @@ mod lookups;
 mod nodes;
 mod nominated;
 mod pods;
+mod rebuild;
 mod snapshot;
 mod view;
 mod volumes;

@@ -156,6 +156,11 @@ impl Nodes {
         &self.columns
     }
 
+    /// The nodes that exist, in slot order.
+    pub(super) fn infos(&self) -> impl Iterator<Item = &Arc<NodeInfo>> {
+        self.present.iter().filter_map(|idx| self.slots[idx.index()].info.as_ref())
+    }
+
     pub(super) fn present(&self) -> &NodeSet {
         &self.present
     }

@@ -38,6 +38,13 @@ impl Nominated {
         self.by_node.get(&node).map_or(&[], Vec::as_slice)
     }
 
+    /// All of them, by node and then in the order in which they came.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<PodInfo>, Symbol)> {
+        let mut nodes: Vec<Symbol> = self.nodes().collect();
+        nodes.sort_unstable();
+        nodes.into_iter().flat_map(|node| self.on(node).iter().map(move |pod| (pod, node)))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.node_of.is_empty()
     }

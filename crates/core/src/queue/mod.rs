@@ -9,6 +9,7 @@ mod active;
 mod backoff;
 mod pod;
 mod pool;
+mod rebuild;
 mod stats;
 mod unschedulable;
 

@@ -25,6 +25,8 @@ pub struct QueuedPod {
     pub unschedulable_count: u32,
     /// How many attempts since the last rejection ended with an error.
     pub consecutive_errors: u32,
+    /// How many of its attempts panicked; the caller's count.
+    pub panics: u32,
     /// The plugins that keep it waiting: those that rejected the last attempt, and the one that gates it. Empty once
     /// it is popped.
     pub rejectors: BTreeSet<PluginName>,
@@ -46,6 +48,7 @@ impl QueuedPod {
             initial_attempt: None,
             unschedulable_count: 0,
             consecutive_errors: 0,
+            panics: 0,
             rejectors: gate.into_iter().collect(),
             gate,
             was_flushed: false,

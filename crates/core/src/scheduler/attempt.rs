@@ -4,6 +4,7 @@ use super::Scheduler;
 use super::binding::Binding;
 use super::failure::{Failure, Unschedulable};
 use super::outbox::Outgoing;
+use super::quarantine::{PANICS_MAX, panic_text};
 use crate::cache::{PodState, Snapshot};
 use crate::cycle::{Decision, Failed, Filtered, NoProbe, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
@@ -32,6 +33,8 @@ enum Decided {
     /// The node chosen will not do after all.
     Refused(Unschedulable),
     Failed(CycleError),
+    /// A plugin panicked, with this text.
+    Panicked(String),
 }
 
 /// The node chosen for a pod.
@@ -78,6 +81,7 @@ impl Scheduler {
             }
             Decided::Refused(found) => self.fail(now, queued, now, Failure::Unschedulable(found)),
             Decided::Failed(CycleError(text)) => self.fail(now, queued, now, Failure::Error(text)),
+            Decided::Panicked(text) => self.panicked(now, queued, &text),
         }
         true
     }
@@ -106,6 +110,8 @@ impl Scheduler {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
         };
         let decided = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(test)]
+            super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
             match profile.framework.decide(&queued.pod, snapshot, Options::default(), probe) {
                 Ok(Decision::Feasible(feasible)) => {
                     let node = feasible.choose(self.seed, &queued.pod, queued.attempts);
@@ -122,12 +128,21 @@ impl Scheduler {
                 Err(error) => Decided::Failed(error),
             }
         }));
-        decided.unwrap_or_else(|panic| {
-            self.panics += 1;
-            let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            Decided::Failed(CycleError(format!("the decision panicked: {text}")))
-        })
+        decided.unwrap_or_else(|panic| Decided::Panicked(panic_text(panic.as_ref())))
+    }
+
+    /// A panic costs the pod its attempt; one too many, and it waits until it changes.
+    fn panicked(&mut self, now: Time, mut queued: QueuedPod, text: &str) {
+        self.panics += 1;
+        queued.panics += 1;
+        let text = format!("the decision panicked: {text}");
+        if queued.panics < PANICS_MAX {
+            return self.fail(now, queued, now, Failure::Error(text));
+        }
+        self.quarantine.hold(&queued.pod);
+        queued.panics = 0;
+        let text = format!("{text}; it did so {PANICS_MAX} times, and the pod waits until it changes");
+        self.fail(now, queued, now, Failure::HeldBack(text));
     }
 
     /// What the pod needs on the node, if it can have it.

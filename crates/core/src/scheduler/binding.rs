@@ -179,6 +179,13 @@ impl Scheduler {
         fits
     }
 
+    /// Has every binding that has not left looked at once more when it does: nodes were counted anew.
+    pub(super) fn doubt_all_stamps(&mut self) {
+        for binding in self.bindings.values_mut() {
+            binding.stamp = u64::MAX;
+        }
+    }
+
     /// The node changed under a decision that has not left yet: the pod goes back to the head of the line.
     fn decide_anew(&mut self, now: Time, uid: &str) {
         self.last_looks_failed += 1;

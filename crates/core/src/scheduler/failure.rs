@@ -2,7 +2,7 @@
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go#handleSchedulingFailure`.
 
-use super::Scheduler;
+use super::{Scheduler, quarantine};
 use crate::effect::{Record, Severity, StatusPatch, Unscheduled};
 use crate::framework::PluginName;
 use crate::pod::PodInfo;
@@ -21,6 +21,8 @@ pub(super) enum Failure {
     NoNodes(String),
     /// The attempt failed.
     Error(String),
+    /// The attempt failed, as those before, and there will be no other until the pod changes.
+    HeldBack(String),
     /// The binding was not carried out.
     Binding(String),
 }
@@ -68,7 +70,7 @@ impl Scheduler {
                 self.report(&queued, began, outcome);
                 ("Unschedulable", message, Default::default())
             }
-            Failure::Error(message) => {
+            Failure::Error(message) | Failure::HeldBack(message) => {
                 self.report(&queued, began, Outcome::Error { message: message.clone() });
                 ("SchedulerError", message, Default::default())
             }
@@ -77,10 +79,10 @@ impl Scheduler {
                 ("SchedulerError", message, Default::default())
             }
         };
-        if rejectors.is_empty() {
+        let gate = self.gate(&pod);
+        if rejectors.is_empty() && gate != Some(quarantine::GATE) {
             self.queue.return_error(now, queued);
         } else {
-            let gate = self.gate(&pod);
             self.queue.return_unschedulable(now, queued, rejectors, gate);
         }
         self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());

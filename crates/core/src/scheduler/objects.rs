@@ -2,11 +2,11 @@
 //!
 //! Upstream: `pkg/scheduler/eventhandlers.go`.
 
-use super::wake::{node_actions, pod_actions};
-use super::{Scheduler, profile_named};
+use super::Scheduler;
+use super::wake::{hint, node_actions, pod_actions};
 use crate::cache::PodState;
 use crate::event::{Event, ObjectKey};
-use crate::framework::{ClusterEvent, NodeAction, PluginName, PodAction};
+use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
@@ -16,10 +16,7 @@ use std::sync::Arc;
 impl Scheduler {
     pub(super) fn object(&mut self, now: Time, event: Event) {
         match event {
-            Event::PodApplied(pod) => {
-                self.lists.see(&ObjectKey::Pod(Arc::clone(&pod.uid)));
-                self.pod_applied(now, Arc::new(*pod));
-            }
+            Event::PodApplied(pod) => self.listed_pod(now, Arc::new(*pod)),
             Event::NodeApplied(node) => {
                 self.lists.see(&ObjectKey::Node(node.name));
                 self.node_applied(now, &Arc::new(*node));
@@ -56,6 +53,11 @@ impl Scheduler {
             | Event::Leading(_)
             | Event::Credits { .. } => unreachable!("answers and lists are handled before objects"),
         }
+    }
+
+    pub(super) fn listed_pod(&mut self, now: Time, pod: Arc<PodInfo>) {
+        self.lists.see(&ObjectKey::Pod(Arc::clone(&pod.uid)));
+        self.pod_applied(now, pod);
     }
 
     pub(super) fn gone(&mut self, now: Time, key: &ObjectKey) {
@@ -171,6 +173,8 @@ impl Scheduler {
     }
 
     fn queue_pod(&mut self, now: Time, pod: Arc<PodInfo>) {
+        #[cfg(test)]
+        super::quarantine::tests::Trap::TakingIn.spring(self.trap, &pod);
         let gate = self.gate(&pod);
         self.cache.nominate(&pod, pod.nominated_node);
         let Some(old) = self.queue.get(&pod.uid).map(|queued| Arc::clone(&queued.pod)) else {
@@ -181,30 +185,27 @@ impl Scheduler {
             return;
         }
         let snapshot = self.cache.snapshot(&self.tables);
-        let profiles = &self.profiles;
+        let (profiles, panics) = (&self.profiles, &mut self.panics);
         let events: Vec<ClusterEvent<'_>> = pod_actions(&old, &pod)
             .into_iter()
             .map(|action| ClusterEvent::OwnPod { action, old: &old, new: &pod })
             .collect();
-        self.queue.update(
-            now,
-            Arc::clone(&pod),
-            gate,
-            &events,
-            &mut |event, plugin, pod| match profile_named(profiles, pod.scheduler_name) {
-                Some(profile) => profile.framework.hint(plugin, event, pod, snapshot),
-                None => crate::framework::Hint::Skip,
-            },
-        );
+        self.queue.update(now, Arc::clone(&pod), gate, &events, &mut |event, plugin, pod| {
+            hint(profiles, plugin, event, pod, snapshot).unwrap_or_else(|| {
+                *panics += 1;
+                Hint::Queue
+            })
+        });
     }
 
     /// PreEnqueue: the plugin that keeps the pod out of the active queue.
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
-        self.profile_of(pod)?.framework.gate(pod, &self.tables)
+        self.quarantine.gate(pod).or_else(|| self.profile_of(pod)?.framework.gate(pod, &self.tables))
     }
 
     fn pod_gone(&mut self, now: Time, uid: &Uid) {
         self.sent_conditions.remove(uid);
+        self.quarantine.forget(uid);
         self.outbox.cancel_patch(uid);
         self.binding_abandoned(uid);
         let nominated = self.cache.nomination(uid).is_some();

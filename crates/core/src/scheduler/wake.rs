@@ -1,26 +1,47 @@
 //! From what changed in the cluster to the pods that are worth another attempt.
 
-use super::{Scheduler, profile_named};
-use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
+use super::{Profile, Scheduler, profile_named};
+use crate::cache::Snapshot;
+use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
+use crate::intern::Symbol;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::time::Time;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Scheduler {
-    /// Asks the plugins that rejected each waiting pod whether `event` may help it.
+    /// Asks the plugins that rejected each waiting pod whether `event` may help it. One that panics may mean yes.
     pub(super) fn wake(&mut self, now: Time, event: &ClusterEvent<'_>) {
         let snapshot = self.cache.snapshot(&self.tables);
-        let profiles = &self.profiles;
+        let (profiles, panics) = (&self.profiles, &mut self.panics);
         self.queue.move_all(
             now,
             event,
             &|plugin| profiles.iter().any(|(_, profile)| profile.framework.hears(plugin, event)),
-            &mut |plugin, pod| match profile_named(profiles, pod.scheduler_name) {
-                Some(profile) => profile.framework.hint(plugin, event, pod, snapshot),
-                None => Hint::Skip,
+            &mut |plugin, pod| {
+                hint(profiles, plugin, event, pod, snapshot).unwrap_or_else(|| {
+                    *panics += 1;
+                    Hint::Queue
+                })
             },
         );
     }
+}
+
+/// What the plugin of the pod's profile says of the event; nothing where it panics. It sees the state through a shared borrow, so that a panic
+/// cannot have damaged it.
+pub(super) fn hint(
+    profiles: &[(Symbol, Profile)],
+    plugin: PluginName,
+    event: &ClusterEvent<'_>,
+    pod: &PodInfo,
+    snapshot: Snapshot<'_>,
+) -> Option<Hint> {
+    let hint = catch_unwind(AssertUnwindSafe(|| match profile_named(profiles, pod.scheduler_name) {
+        Some(profile) => profile.framework.hint(plugin, event, pod, snapshot),
+        None => Hint::Skip,
+    }));
+    hint.ok()
 }
 
 /// What changed between two versions of a node, in upstream's order (`pkg/scheduler/framework/events.go`).

@@ -66,7 +66,7 @@ impl Run {
                 Step::Idle { .. } => return told,
                 Step::Report(report) => told.extend(outcome(*report)),
                 Step::Effect(Effect::Bind { pod, node }) => told.push(format!("bind {} {node}", pod.name)),
-                Step::Effect(_) => {}
+                Step::Effect(_) | Step::Notice(_) => {}
             }
         }
     }

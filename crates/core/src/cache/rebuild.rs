@@ -1,0 +1,38 @@
+//! The cache built anew from what it holds, for when it may have been left half changed.
+
+use super::Cache;
+use crate::event::ObjectKey;
+
+impl Cache {
+    /// The same cluster counted from nothing, without the object of this key.
+    ///
+    /// Nodes, pods and nominations are counted anew. What is looked up by name has no sums to go wrong and is taken over.
+    pub(crate) fn rebuilt(self, without: &ObjectKey) -> Self {
+        let Self { nodes, pods, images: _, nominated, mut lookups, mut volumes, version } = self;
+        match *without {
+            ObjectKey::Pod(_) | ObjectKey::Node(_) => {}
+            ObjectKey::Namespace(name) => lookups.remove_namespace(name),
+            ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
+            ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
+            ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
+            ObjectKey::Storage(key) => {
+                volumes.remove(key);
+            }
+        }
+        if let ObjectKey::Pod(uid) = without {
+            volumes.forget(uid);
+        }
+        let mut cache = Self { lookups, volumes, version, ..Self::default() };
+        let is_out = |uid: &str| matches!(without, ObjectKey::Pod(out) if **out == *uid);
+        for node in nodes.infos().filter(|node| *without != ObjectKey::Node(node.name)) {
+            cache.apply_node(node);
+        }
+        for entry in pods.iter().filter(|entry| !is_out(&entry.info.uid)) {
+            cache.place(&entry.info, nodes.name(entry.node), entry.state);
+        }
+        for (pod, node) in nominated.iter().filter(|(pod, _)| !is_out(&pod.uid)) {
+            cache.nominate(pod, Some(node));
+        }
+        cache
+    }
+}

@@ -1,0 +1,335 @@
+//! Poison: objects the engine stumbles over, and pods whose decisions panic again and again.
+//!
+//! A panic while an object is taken in may leave cache and queue half changed. Both are built anew from what they hold,
+//! without that object, which stays out for a while. A second panic while that is done ends the process: there is
+//! nothing sound to go on with.
+
+use super::Scheduler;
+use crate::effect::Severity;
+use crate::event::{Event, ObjectKey};
+use crate::framework::PluginName;
+use crate::hash::FixedMap;
+use crate::pod::{PodInfo, Uid};
+use crate::report::Notice;
+use crate::signature::Signature;
+use crate::time::Time;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an object stays out before it is looked at again, should it change by then.
+const QUARANTINE: Duration = Duration::from_secs(300);
+/// Objects kept out at most; the one that came first is let go for another.
+const OBJECTS_MAX: usize = 1_024;
+/// How often a pod's decision may panic before the pod waits until it changes.
+pub(super) const PANICS_MAX: u32 = 3;
+/// In whose name such a pod is held back, in `scheduler_unschedulable_pods`.
+pub(super) const GATE: PluginName = "Quarantine";
+
+/// What is kept out.
+#[derive(Default)]
+pub(super) struct Quarantine {
+    /// In the order in which they came, with the time until which they stay.
+    objects: Vec<(ObjectKey, Time)>,
+    /// Pods whose decisions panicked too often, as they were then.
+    crashers: FixedMap<Uid, Signature>,
+    poisoned: u64,
+}
+
+impl Quarantine {
+    fn holds(&self, key: &ObjectKey, now: Time) -> bool {
+        self.objects.iter().any(|(held, until)| held == key && now < *until)
+    }
+
+    fn release(&mut self, key: &ObjectKey) {
+        self.objects.retain(|(held, _)| held != key);
+    }
+
+    fn take_in(&mut self, key: ObjectKey, now: Time) {
+        self.release(&key);
+        if self.objects.len() == OBJECTS_MAX {
+            self.objects.remove(0);
+        }
+        self.objects.push((key, now + QUARANTINE));
+        self.poisoned += 1;
+    }
+
+    /// Holds back a pod until it changes.
+    pub(super) fn hold(&mut self, pod: &Arc<PodInfo>) {
+        self.crashers.insert(Arc::clone(&pod.uid), Signature::of(pod));
+    }
+
+    /// The gate of a pod that is held back, as long as it is what it was then.
+    pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
+        self.crashers.get(&pod.uid).filter(|held| held.is_of(pod)).map(|_| GATE)
+    }
+
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.crashers.remove(uid);
+    }
+
+    /// Objects that were poison, so far.
+    pub(super) fn poisoned(&self) -> u64 {
+        self.poisoned
+    }
+}
+
+/// The text of a panic that was caught.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+impl Scheduler {
+    /// Takes in an object, or what is said of one, and survives if it is poison.
+    pub(super) fn object_with_care(&mut self, now: Time, event: Event) {
+        let (key, pod) = match event {
+            Event::PodApplied(pod) => {
+                let pod = Arc::new(*pod);
+                (ObjectKey::Pod(Arc::clone(&pod.uid)), Ok(pod))
+            }
+            other => (other.key(), Err(other)),
+        };
+        if !self.quarantine.objects.is_empty() && self.quarantine.holds(&key, now) {
+            self.lists.see(&key);
+            if matches!(pod, Err(Event::Gone(_))) {
+                self.quarantine.release(&key);
+            }
+            return;
+        }
+        let known = pod.as_ref().ok().map(Arc::clone);
+        let taken = catch_unwind(AssertUnwindSafe(|| match pod {
+            Ok(pod) => self.listed_pod(now, pod),
+            Err(event) => self.object(now, event),
+        }));
+        if let Err(panic) = taken {
+            self.keep_out(now, key, known, &panic_text(panic.as_ref()));
+        }
+    }
+
+    fn keep_out(&mut self, now: Time, key: ObjectKey, pod: Option<Arc<PodInfo>>, why: &str) {
+        let text = format!("this version of supercargo stumbles over it and leaves it out: {why}");
+        self.notices
+            .push_back(Notice { object: key.describe(&self.tables, pod.as_deref()), text: text.clone() });
+        self.rebuild(now, &key);
+        self.quarantine.take_in(key, now);
+        if let Some(pod) = pod.filter(|pod| !pod.is_assigned() && self.is_ours(pod)) {
+            self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", text);
+        }
+    }
+
+    /// Builds cache and queue anew from what they hold, without an object.
+    fn rebuild(&mut self, now: Time, without: &ObjectKey) {
+        let cache = std::mem::take(&mut self.cache);
+        self.cache = cache.rebuilt(without);
+        let uid = if let ObjectKey::Pod(uid) = without { Some(&**uid) } else { None };
+        self.queue.rebuild(now, uid);
+        self.doubt_all_stamps();
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::cycle::{Framework, NoProbe};
+    use crate::effect::Lane;
+    use crate::event::Kind;
+    use crate::intern::{Symbol, Tables};
+    use crate::node::NodeInfo;
+    use crate::queue::QueueConfig;
+    use crate::resources::{PodResources, Resources};
+    use crate::rng::Seed;
+    use crate::scheduler::{Config, Profile, Step};
+    use crate::selector::RequiredNodeAffinity;
+
+    /// A place to stumble at.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(in crate::scheduler) enum Trap {
+        /// As the pod is taken in, with the queue half changed.
+        TakingIn,
+        /// In the decision.
+        Deciding,
+    }
+
+    impl Trap {
+        /// Panics if it is set here and the pod is the one named `poison`.
+        pub(in crate::scheduler) fn spring(self, set: Option<Self>, pod: &PodInfo) {
+            assert!(set != Some(self) || &*pod.name != "poison", "a trap at {self:?}");
+        }
+    }
+
+    fn pod(tables: &mut Tables, name: &str, cpu_milli: i64, on: Option<&str>) -> Box<PodInfo> {
+        let request = Resources { cpu_milli, ..Resources::default() };
+        Box::new(PodInfo {
+            uid: name.into(),
+            name: name.into(),
+            namespace: tables.symbol("default"),
+            resource_version: "1".into(),
+            generation: 1,
+            labels: tables.label_set(Vec::new()),
+            owner: None,
+            deleting: false,
+            scheduler_name: tables.symbol("default-scheduler"),
+            node_name: on.map(|node| tables.symbol(node)),
+            nominated_node: None,
+            priority: 0,
+            never_preempts: false,
+            start_time: None,
+            preempted: false,
+            gates: [].into(),
+            resources: PodResources { request: request.clone(), placed: request, ..PodResources::default() },
+            ports: [].into(),
+            tolerations: [].into(),
+            node_affinity: RequiredNodeAffinity::default(),
+            preferred_node_affinity: None,
+            pod_affinity: None,
+            spread: [].into(),
+            images: [].into(),
+            containers: 1,
+            volumes: [].into(),
+            required_features: [].into(),
+            unjudged: [].into(),
+            scheduled: None,
+        })
+    }
+
+    fn node(tables: &mut Tables, name: &str) -> Box<NodeInfo> {
+        Box::new(NodeInfo {
+            name: tables.symbol(name),
+            labels: tables.label_set(Vec::new()),
+            taints: tables.taint_set(Vec::new()),
+            unschedulable: false,
+            allocatable: Resources { cpu_milli: 4_000, ..Resources::default() },
+            allocatable_pods: 110,
+            images: [].into(),
+            declared_features: [].into(),
+        })
+    }
+
+    struct World {
+        scheduler: Scheduler,
+        now: Time,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let now = Time::from_secs(100);
+            let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+            let config = Config {
+                seed: Seed(1),
+                profiles: vec![profile],
+                queue: QueueConfig::default(),
+                volumes_act: false,
+            };
+            let mut world = Self { scheduler: Scheduler::new(config, now), now };
+            for kind in Kind::ALL {
+                world.handle(Event::ListBegan(kind));
+                world.handle(Event::ListEnded(kind));
+            }
+            world.handle(Event::Credits { lane: Lane::Bind, count: 9 });
+            let a = node(world.scheduler.tables(), "a");
+            world.handle(Event::NodeApplied(a));
+            world
+        }
+
+        fn handle(&mut self, event: Event) {
+            self.scheduler.handle(self.now, event);
+        }
+
+        fn pod(&mut self, name: &str, cpu_milli: i64, on: Option<&str>) {
+            let pod = pod(self.scheduler.tables(), name, cpu_milli, on);
+            self.handle(Event::PodApplied(pod));
+        }
+
+        /// What is told until there is nothing to do.
+        fn run(&mut self) -> Vec<String> {
+            let mut told = Vec::new();
+            loop {
+                match self.scheduler.step(self.now, &mut NoProbe) {
+                    Step::Idle { .. } => return told,
+                    Step::Notice(notice) => told.push(format!("{}: {}", notice.object, notice.text)),
+                    Step::Report(report) => told.push(format!("{}: {:?}", report.pod.name, report.outcome)),
+                    Step::Effect(effect) => told.push(format!("{effect:?}")),
+                }
+            }
+        }
+
+        fn name(&mut self, name: &str) -> Symbol {
+            self.scheduler.tables().symbol(name)
+        }
+    }
+
+    #[test]
+    fn an_object_the_engine_stumbles_over_is_left_out_and_the_rest_goes_on() {
+        let mut world = World::new();
+        world.pod("first", 3_000, Some("a"));
+        world.pod("large", 9_000, None);
+        world.run();
+        world.scheduler.trap = Some(Trap::TakingIn);
+        world.pod("poison", 500, None);
+        world.pod("poison", 500, None);
+        world.scheduler.trap = None;
+        let told = world.run();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("Pod default/poison: "), "{told:?}");
+        assert_eq!(world.scheduler.stats().poisoned, 1);
+        assert!(!world.scheduler.queue().contains("poison"));
+        assert!(world.scheduler.queue().contains("large"), "who waited still waits");
+        world.pod("small", 1_000, None);
+        let told = world.run();
+        assert!(told.iter().any(|line| line.starts_with("small: Placed")), "{told:?}");
+        world.pod("other", 1_000, None);
+        let told = world.run();
+        assert!(told.iter().any(|line| line.contains("Insufficient cpu")), "all pods still count: {told:?}");
+    }
+
+    #[test]
+    fn what_was_left_out_is_looked_at_again_when_it_changes_after_five_minutes_or_comes_anew() {
+        let mut world = World::new();
+        world.scheduler.trap = Some(Trap::TakingIn);
+        world.pod("poison", 500, None);
+        world.scheduler.trap = None;
+        world.run();
+        world.pod("poison", 500, None);
+        assert!(!world.scheduler.queue().contains("poison"));
+        world.now = world.now + QUARANTINE;
+        world.pod("poison", 500, None);
+        assert!(world.scheduler.queue().contains("poison"));
+        world.scheduler.trap = Some(Trap::TakingIn);
+        world.pod("poison", 500, Some("a"));
+        world.scheduler.trap = None;
+        world.handle(Event::Gone(ObjectKey::Pod("poison".into())));
+        world.pod("poison", 500, None);
+        assert!(world.scheduler.queue().contains("poison"));
+    }
+
+    #[test]
+    fn a_pod_whose_decision_panics_three_times_waits_until_it_changes() {
+        let mut world = World::new();
+        world.scheduler.trap = Some(Trap::Deciding);
+        world.pod("poison", 500, None);
+        let mut told = world.run();
+        for _ in 0..60 {
+            world.now = world.now + Duration::from_secs(10);
+            told.extend(world.run());
+        }
+        let attempts = told.iter().filter(|line| line.contains("the decision panicked")).count();
+        assert_eq!(attempts, 3, "{told:?}");
+        assert!(told[2].contains("waits until it changes"), "{told:?}");
+        world.scheduler.trap = None;
+        let mut same = pod(world.scheduler.tables(), "poison", 500, None);
+        same.resource_version = "2".into();
+        world.handle(Event::PodApplied(same));
+        assert!(world.run().is_empty(), "another version of the same is no change");
+        let mut changed = pod(world.scheduler.tables(), "poison", 500, None);
+        changed.labels = {
+            let pair = (world.name("app"), world.name("web"));
+            world.scheduler.tables().label_set(vec![pair])
+        };
+        world.handle(Event::PodApplied(changed));
+        let told = world.run();
+        assert!(told[0].starts_with("poison: Placed"), "{told:?}");
+        assert_eq!(world.scheduler.stats().panics, 3);
+    }
+}
