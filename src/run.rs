@@ -3,6 +3,7 @@
 //! Order of the end: nothing new is decided; bindings in flight are answered; what is to be told is told; the port
 //! closes. Holds no logic beyond that order.
 
+mod dump;
 mod stats;
 
 use crate::args::Args;
@@ -116,11 +117,13 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
 
     let checks = Checks::new().with_ready(ready_check(&watches));
     let exposition = Exposition::new(metrics)
-        .with_core(stats::source(inbox.clone(), rescued))
+        .with_core(stats::source(inbox.clone(), clock, rescued))
         .with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let (stop_serving, serving) = serve(&args, Routes::new(Arc::new(checks), exposition, gate)).await?;
+
+    let dumps = tokio::spawn(dump::on_signal(inbox.clone()));
 
     let ended_early = tokio::select! {
         name = told_to_stop() => {
@@ -135,6 +138,7 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
         None => stop(&inbox, end, &dispatcher).await,
     };
     drop(watches);
+    dumps.abort();
     // It ends by itself where nobody listens any more.
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;

@@ -33,7 +33,17 @@ pub type Service = Received<ServiceKind>;
 /// `v1 ReplicationController`.
 pub type ReplicationController = Received<ReplicationControllerKind>;
 
+/// How the message of a pod that a kubelet did not admit begins (`pkg/kubelet/kubelet.go#rejectPod`).
+const NOT_ADMITTED: &str = "Pod was rejected: ";
+
 impl Pod {
+    /// The kubelet's reason, if the pod ended because it was not admitted to its node.
+    pub fn kubelets_refusal(&self) -> Option<&str> {
+        let status = &self.content().ok()?.status;
+        let is_refused = status.phase == "Failed" && status.message.starts_with(NOT_ADMITTED);
+        is_refused.then_some(status.reason.as_str())
+    }
+
     /// Whether the pod has ended, and holds nothing any more. Upstream's watch leaves such pods out.
     pub fn has_ended(&self) -> bool {
         self.content().is_ok_and(|content| matches!(content.status.phase.as_str(), "Succeeded" | "Failed"))
@@ -334,6 +344,10 @@ pub struct TopologySpreadConstraint {
 pub struct PodStatus {
     #[serde(deserialize_with = "nulls::or_default")]
     pub phase: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub reason: String,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub message: String,
     #[serde(deserialize_with = "nulls::or_default")]
     pub nominated_node_name: String,
     pub start_time: Option<Time>,

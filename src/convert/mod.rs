@@ -40,6 +40,11 @@ pub trait Watched {
     /// When upstream's decoder would refuse the object.
     fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed>;
 
+    /// The event that the object is gone; this is how it was last.
+    fn gone(&self, tables: &mut Tables) -> Event {
+        Event::Gone(self.key(tables))
+    }
+
     /// Its identity, which a malformed object has too.
     fn key(&self, tables: &mut Tables) -> ObjectKey;
 }
@@ -49,9 +54,16 @@ impl Watched for Pod {
 
     fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
         if self.has_ended() {
-            return Ok(Event::Gone(self.key(tables)));
+            return Ok(self.gone(tables));
         }
         Ok(Event::PodApplied(Box::new(pod(tables, self)?)))
+    }
+
+    fn gone(&self, tables: &mut Tables) -> Event {
+        match self.kubelets_refusal() {
+            Some(reason) => Event::NotAdmitted { uid: uid(self), reason: reason.into() },
+            None => Event::Gone(self.key(tables)),
+        }
     }
 
     fn key(&self, _tables: &mut Tables) -> ObjectKey {

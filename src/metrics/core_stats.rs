@@ -3,6 +3,7 @@
 //! Plain numbers only: the core counts, the shell names. Nothing here asks the core; see [`super::Exposition`].
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use prometheus::proto::MetricFamily;
@@ -34,6 +35,16 @@ pub struct CoreStats {
     pub pods_rescued_by_flush: u64,
     /// Objects quarantined since the start, because handling them panicked.
     pub poison_objects: u64,
+    /// Decisions and hints that panicked.
+    pub panics: u64,
+    /// Groups of unschedulable pods that wait for the same.
+    pub unschedulable_groups: u64,
+    /// Decisions answered from memory.
+    pub recalled_decisions: u64,
+    /// How long the oldest pod of each queue has waited.
+    pub oldest_pending: Vec<(&'static str, Duration)>,
+    /// Pods that kubelets did not admit, by reason.
+    pub kubelet_rejections: Vec<(String, u64)>,
 }
 
 /// Number of pods in each queue; a pod being decided is in none.
@@ -114,6 +125,27 @@ impl CoreStats {
             plain_family(&families::POD_SCHEDULED_AFTER_FLUSH, Plain::Counter, [([], rescued)]),
             plain_family(&families::PODS_RESCUED_BY_FLUSH, Plain::Counter, [([], rescued)]),
             plain_family(&families::POISON_OBJECTS, Plain::Counter, [([], self.poison_objects as f64)]),
+            plain_family(&families::PANICS, Plain::Counter, [([], self.panics as f64)]),
+            plain_family(
+                &families::UNSCHEDULABLE_GROUPS,
+                Plain::Gauge,
+                [([], self.unschedulable_groups as f64)],
+            ),
+            plain_family(
+                &families::RECALLED_DECISIONS,
+                Plain::Counter,
+                [([], self.recalled_decisions as f64)],
+            ),
+            plain_family(
+                &families::OLDEST_PENDING,
+                Plain::Gauge,
+                self.oldest_pending.iter().map(|(queue, waited)| ([*queue], waited.as_secs_f64())),
+            ),
+            plain_family(
+                &families::KUBELET_REJECTIONS,
+                Plain::Counter,
+                self.kubelet_rejections.iter().map(|(reason, pods)| ([&**reason], *pods as f64)),
+            ),
         ]
     }
 }

@@ -263,6 +263,31 @@ pub(super) const PODS_RESCUED_BY_FLUSH: Family = Family::new(
     "[ALPHA] Number of pods that no event woke and that were scheduled after the periodic flush of unschedulable pods.",
     &[],
 );
+pub(super) const KUBELET_REJECTIONS: Family = Family::new(
+    "supercargo_kubelet_rejections_total",
+    "[ALPHA] Number of pods of ours that the kubelet of their node did not admit, by its reason (OutOfcpu, OutOfpods, ...).",
+    &["reason"],
+);
+pub(super) const UNSCHEDULABLE_GROUPS: Family = Family::new(
+    "supercargo_unschedulable_groups",
+    "[ALPHA] Number of groups of unschedulable pods that are alike and wait for the same; an event costs as much as there are groups that wait for it.",
+    &[],
+);
+pub(super) const RECALLED_DECISIONS: Family = Family::new(
+    "supercargo_recalled_decisions_total",
+    "[ALPHA] Number of pods found unschedulable without a look at any node, because one like them had just been in the same cluster.",
+    &[],
+);
+pub(super) const OLDEST_PENDING: Family = Family::new(
+    "supercargo_oldest_pending_pod_seconds",
+    "[ALPHA] How long the pod has waited that came to each queue first, since it was added or last came back from an attempt.",
+    &["queue"],
+);
+pub(super) const PANICS: Family = Family::new(
+    "supercargo_panics_total",
+    "[ALPHA] Number of decisions and queueing hints that panicked and were survived.",
+    &[],
+);
 pub(super) const POISON_OBJECTS: Family = Family::new(
     "supercargo_poison_objects_total",
     "[ALPHA] Number of objects put into quarantine because handling them panicked.",

@@ -56,6 +56,11 @@ fn some_stats() -> CoreStats {
         cache: CacheSizes { nodes: 8, pods: 32, assumed_pods: 1 },
         pods_rescued_by_flush: 4,
         poison_objects: 0,
+        panics: 2,
+        unschedulable_groups: 5,
+        recalled_decisions: 11,
+        oldest_pending: vec![("active", Duration::ZERO), ("unschedulable", Duration::from_secs(90))],
+        kubelet_rejections: vec![("OutOfcpu".to_owned(), 3)],
     }
 }
 
@@ -107,6 +112,11 @@ async fn the_core_is_shown_as_it_is_now() {
         "scheduler_pod_scheduled_after_flush_total 4",
         "supercargo_pods_rescued_by_flush_total 4",
         "supercargo_poison_objects_total 0",
+        "supercargo_panics_total 2",
+        "supercargo_unschedulable_groups 5",
+        "supercargo_recalled_decisions_total 11",
+        "supercargo_oldest_pending_pod_seconds{queue=\"unschedulable\"} 90",
+        "supercargo_kubelet_rejections_total{reason=\"OutOfcpu\"} 3",
         "supercargo_event_channel_length 7",
         "supercargo_event_channel_capacity 1024",
         "supercargo_core_scrape_failures_total 0",

@@ -1,25 +1,27 @@
 //! The engine's numbers, under the names metrics use.
 
-use crate::driver::Inbox;
+use crate::driver::{Clock, Inbox};
 use crate::metrics::{CacheSizes, CoreSource, CoreStats, IncomingPods, PendingPods, UnschedulablePods};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use supercargo_core::queue::Place;
 use supercargo_core::scheduler::Scheduler;
+use supercargo_core::time::Time;
 
 /// Asks the engine between two decisions.
-pub(super) fn source(inbox: Inbox<Scheduler>, rescued_by_flush: Arc<AtomicU64>) -> CoreSource {
+pub(super) fn source(inbox: Inbox<Scheduler>, clock: Clock, rescued_by_flush: Arc<AtomicU64>) -> CoreSource {
     Box::new(move || {
         let (inbox, rescued) = (inbox.clone(), Arc::clone(&rescued_by_flush));
         Box::pin(async move {
-            let mut stats = inbox.ask(read).await.ok()?;
+            let mut stats = inbox.ask(move |engine| read(engine, clock.now())).await.ok()?;
             stats.pods_rescued_by_flush = rescued.load(Ordering::Relaxed);
             Some(stats)
         })
     })
 }
 
-fn read(engine: &Scheduler) -> CoreStats {
+fn read(engine: &Scheduler, now: Time) -> CoreStats {
     let stats = engine.stats();
     let snapshot = engine.snapshot();
     let pending = |place: Place| stats.queue.pending.get(&place).map_or(0, |&n| n as u64);
@@ -58,5 +60,21 @@ fn read(engine: &Scheduler) -> CoreStats {
         },
         pods_rescued_by_flush: 0,
         poison_objects: stats.poisoned,
+        panics: stats.panics,
+        unschedulable_groups: stats.queue.groups as u64,
+        recalled_decisions: stats.recalled,
+        oldest_pending: oldest(engine, now),
+        kubelet_rejections: stats.kubelet_rejections.into_iter().collect(),
     }
+}
+
+/// How long the pod has waited that has waited longest, per queue; 0 where none waits.
+fn oldest(engine: &Scheduler, now: Time) -> Vec<(&'static str, Duration)> {
+    let mut since = Place::ALL.map(|place| (place, now));
+    for (place, queued) in engine.queue().waiting() {
+        for (_, first) in since.iter_mut().filter(|(at, _)| *at == place) {
+            *first = queued.timestamp.min(*first);
+        }
+    }
+    since.map(|(place, first)| (place.as_str(), now.since(first))).into()
 }

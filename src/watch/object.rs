@@ -73,7 +73,7 @@ pub(super) fn applied<K: Object>(object: K, flaws: &Arc<Flaws>) -> Convert {
 
 /// The object is gone.
 pub(super) fn gone<K: Object>(object: K) -> Convert {
-    Box::new(move |tables| Event::Gone(object.key(tables)))
+    Box::new(move |tables| object.gone(tables))
 }
 
 /// The object's version; nothing when it has none, as no object of a watch may.

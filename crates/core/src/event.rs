@@ -220,6 +220,13 @@ pub enum Event {
     StorageApplied(StorageObject),
     /// An object is gone. For pods also: has ended.
     Gone(ObjectKey),
+    /// A pod has ended because the kubelet of its node did not admit it.
+    NotAdmitted {
+        /// The pod.
+        uid: Uid,
+        /// The kubelet's reason, for example `OutOfcpu`.
+        reason: Box<str>,
+    },
     /// An object of this identity is listed, and cannot be read: what was known of it stays, and the list names it.
     Unreadable(ObjectKey),
     /// A binding was answered, or not.
@@ -269,6 +276,7 @@ impl Event {
             }
             Self::StorageApplied(object) => ObjectKey::Storage(object.key()),
             Self::Gone(key) | Self::Unreadable(key) => key.clone(),
+            Self::NotAdmitted { uid, .. } => ObjectKey::Pod(Uid::clone(uid)),
             Self::ListBegan(_)
             | Self::ListEnded(_)
             | Self::BindFinished { .. }

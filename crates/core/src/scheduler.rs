@@ -5,12 +5,14 @@
 
 mod attempt;
 mod binding;
+mod budget;
 mod failure;
 mod lead;
 mod memory;
 mod objects;
 mod outbox;
 mod quarantine;
+mod rejected;
 mod relist;
 mod wake;
 
@@ -31,7 +33,7 @@ use memory::Memory;
 use outbox::Outbox;
 use quarantine::Quarantine;
 use relist::Lists;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A profile: a name pods choose, and the plugins that decide about them.
 pub struct Profile {
@@ -86,6 +88,8 @@ pub struct Stats {
     pub unknown_binds: u64,
     /// Bindings that a last look held back, so far.
     pub last_looks_failed: u64,
+    /// Pods of ours that the kubelet of their node did not admit, by its reason, so far.
+    pub kubelet_rejections: BTreeMap<String, u64>,
     /// Pods found unschedulable without a look at any node, because one like them had just been, so far.
     pub recalled: u64,
     /// Objects that were left out because the engine stumbled over them, so far.
@@ -115,6 +119,7 @@ pub struct Scheduler {
     unknown_binds: u64,
     last_looks_failed: u64,
     panics: u64,
+    kubelet_rejections: BTreeMap<String, u64>,
     #[cfg(test)]
     trap: Option<quarantine::tests::Trap>,
 }
@@ -148,6 +153,7 @@ impl Scheduler {
             unknown_binds: 0,
             last_looks_failed: 0,
             panics: 0,
+            kubelet_rejections: BTreeMap::new(),
             #[cfg(test)]
             trap: None,
         }
@@ -236,6 +242,7 @@ impl Scheduler {
             bindings: self.bindings.len(),
             unknown_binds: self.unknown_binds,
             last_looks_failed: self.last_looks_failed,
+            kubelet_rejections: self.kubelet_rejections.clone(),
             recalled: self.memory.hits(),
             poisoned: self.quarantine.poisoned(),
             panics: self.panics,

@@ -181,6 +181,9 @@ impl Story {
                 let key = self.key(rest[0], rest[1]);
                 self.handle(Event::Unreadable(key));
             }
+            "not-admitted" => {
+                self.handle(Event::NotAdmitted { uid: rest[0].into(), reason: text().into() });
+            }
             "accepted" => self.answer(rest[0], BindOutcome::Accepted),
             "refused" => self.answer(rest[0], BindOutcome::Refused { message: text() }),
             "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),

@@ -47,7 +47,7 @@ impl World {
             }
             Event::StorageApplied(object) => drop(cache.volumes_mut().apply(object)),
             // A pod that has ended.
-            Event::Gone(_) => {}
+            Event::Gone(_) | Event::NotAdmitted { .. } => {}
             Event::ListBegan(_)
             | Event::ListEnded(_)
             | Event::Unreadable(_)

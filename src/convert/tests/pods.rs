@@ -308,3 +308,25 @@ fn features_a_spec_presumes_are_required() {
         assert!(required(&json!({ place: rules("Restart") })).is_empty());
     }
 }
+
+#[test]
+fn a_pod_that_its_kubelet_did_not_admit_says_why_and_one_that_was_evicted_is_gone() {
+    let mut tables = Tables::new();
+    let mut event = |reason: &str, message: &str| {
+        let status = json!({"phase": "Failed", "reason": reason, "message": message});
+        let pod: crate::api::Pod =
+            decode(json!({"metadata": {"name": "p", "uid": "u"}, "spec": {}, "status": status}));
+        (pod.applied(&mut tables).unwrap(), pod.gone(&mut tables))
+    };
+    // `Pod was rejected: ` is how pkg/kubelet/kubelet.go#rejectPod begins.
+    let (applied, gone) =
+        event("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 1");
+    for event in [applied, gone] {
+        assert!(
+            matches!(&event, Event::NotAdmitted { uid, reason } if &**uid == "u" && &**reason == "OutOfcpu"),
+            "{event:?}"
+        );
+    }
+    let (applied, gone) = event("Evicted", "The node was low on resource: memory.");
+    assert!(matches!(applied, Event::Gone(_)) && matches!(gone, Event::Gone(_)));
+}

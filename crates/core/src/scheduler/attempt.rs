@@ -63,6 +63,10 @@ impl Scheduler {
             self.fail(now, queued, now, Failure::NoNodes(NO_NODES.to_owned()));
             return true;
         }
+        if let Some(text) = self.too_much_work(&pod) {
+            self.fail(now, queued, now, Failure::Error(text));
+            return true;
+        }
         if let Some(found) = self.recall(&pod) {
             debug_assert!(
                 self.still_holds(now, &queued, &found),

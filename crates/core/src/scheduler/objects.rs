@@ -45,6 +45,7 @@ impl Scheduler {
             }
             Event::Unreadable(key) => self.lists.see(&key),
             Event::Gone(key) => self.gone(now, &key),
+            Event::NotAdmitted { uid, reason } => self.not_admitted(now, &uid, &reason),
             Event::ListBegan(_)
             | Event::ListEnded(_)
             | Event::BindFinished { .. }

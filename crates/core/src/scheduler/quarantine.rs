@@ -93,7 +93,7 @@ impl Scheduler {
         };
         if !self.quarantine.objects.is_empty() && self.quarantine.holds(&key, now) {
             self.lists.see(&key);
-            if matches!(pod, Err(Event::Gone(_))) {
+            if matches!(pod, Err(Event::Gone(_) | Event::NotAdmitted { .. })) {
                 self.quarantine.release(&key);
             }
             return;

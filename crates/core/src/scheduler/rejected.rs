@@ -1,0 +1,34 @@
+//! Pods of ours that a kubelet did not admit (`OutOfcpu`, `OutOfpods`, ...): the node had less room than it seemed to have,
+//! as a rule because somebody else places pods there too. Such a pod has ended, and is not tried again.
+
+use super::Scheduler;
+use crate::effect::Severity;
+use crate::event::ObjectKey;
+use crate::pod::Uid;
+use crate::report::Notice;
+use crate::time::Time;
+use std::sync::Arc;
+
+/// Reasons that are counted by name; more than any kubelet has.
+const REASONS_MAX: usize = 64;
+
+impl Scheduler {
+    pub(super) fn not_admitted(&mut self, now: Time, uid: &Uid, reason: &str) {
+        if let Some((pod, node, _)) = self.cache.placed(uid)
+            && self.is_ours(pod)
+        {
+            let (pod, node) = (Arc::clone(pod), self.tables.text(node).to_owned());
+            let counted = self.kubelet_rejections.contains_key(reason);
+            let name = if counted || self.kubelet_rejections.len() < REASONS_MAX { reason } else { "Other" };
+            *self.kubelet_rejections.entry(name.to_owned()).or_default() += 1;
+            let text = format!(
+                "the kubelet of node {node} did not admit the pod ({reason}): the node had less room than its state and the \
+                 pods known to be there showed; does anybody else place pods on it?"
+            );
+            let object = ObjectKey::Pod(Uid::clone(uid)).describe(&self.tables, Some(&pod));
+            self.notices.push_back(Notice { object, text: text.clone() });
+            self.record(&pod, Severity::Warning, "NotAdmitted", "Binding", text);
+        }
+        self.gone(now, &ObjectKey::Pod(Uid::clone(uid)));
+    }
+}

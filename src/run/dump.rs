@@ -1,0 +1,179 @@
+//! What the engine holds, in words, for the log: asked for by SIGUSR2. Changes nothing.
+//!
+//! Upstream: `pkg/scheduler/backend/cache/debugger`. The headings are its; of each pending pod ours says besides where it
+//! waits, for what and since when.
+
+use crate::driver::Inbox;
+use std::fmt::Write as _;
+use supercargo_core::pod::PodInfo;
+use supercargo_core::queue::{Place, QueuedPod};
+use supercargo_core::scheduler::Scheduler;
+use supercargo_core::time::Time;
+
+/// Nodes and queue as texts of many lines.
+#[derive(Debug)]
+struct Dump {
+    nodes: String,
+    summary: String,
+    pods: String,
+}
+
+/// Writes a dump into the log whenever SIGUSR2 comes, until the engine has ended.
+pub(super) async fn on_signal(inbox: Inbox<Scheduler>) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut asked = signal(SignalKind::user_defined2())?;
+    while asked.recv().await.is_some() {
+        let Ok(dump) = inbox.ask(dump).await else { break };
+        tracing::info!(nodes = %dump.nodes, "Dump of cached NodeInfo");
+        tracing::info!(summary = %dump.summary, pods = %dump.pods, "Dump of scheduling queue");
+    }
+    Ok(())
+}
+
+fn dump(engine: &Scheduler) -> Dump {
+    let stats = engine.stats();
+    let count = |place: Place| stats.queue.pending.get(&place).copied().unwrap_or(0);
+    let summary = format!(
+        "activeQ:{}; backoffQ:{}; unschedulablePods:{}",
+        count(Place::Active),
+        count(Place::Backoff),
+        count(Place::Unschedulable) + count(Place::Gated)
+    );
+    let mut pods = String::new();
+    for (place, queued) in engine.queue().waiting() {
+        write_pending(&mut pods, engine, place, queued);
+    }
+    Dump { nodes: nodes(engine), summary, pods }
+}
+
+fn nodes(engine: &Scheduler) -> String {
+    let (mut text, snapshot) = (String::new(), engine.snapshot());
+    for idx in snapshot.nodes().iter() {
+        let (info, requested) = (snapshot.node_info(idx), snapshot.requested(idx));
+        let _ = writeln!(text, "Node name: {}", snapshot.text(info.name));
+        for (what, resources, pods) in [
+            ("Requested Resources", requested, snapshot.pods_on(idx).count() as i64),
+            ("Allocatable Resources", &info.allocatable, info.allocatable_pods),
+        ] {
+            let _ = write!(
+                text,
+                "{what}: cpu {}m, memory {}, ephemeral-storage {}, pods {pods}",
+                resources.cpu_milli, resources.memory, resources.ephemeral_storage
+            );
+            for &(name, amount) in &resources.scalar {
+                let _ = write!(text, ", {} {amount}", snapshot.text(name));
+            }
+            text.push('\n');
+        }
+        let _ = writeln!(text, "Scheduled Pods(number: {}):", snapshot.pods_on(idx).count());
+        for pod in snapshot.pods_on(idx) {
+            write_pod(&mut text, engine, pod);
+            text.push('\n');
+        }
+        let nominated = snapshot.nominated_on(idx);
+        if !nominated.is_empty() {
+            let _ = writeln!(text, "Nominated Pods(number: {}):", nominated.len());
+            for pod in nominated {
+                write_pod(&mut text, engine, pod);
+                text.push('\n');
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn write_pod(text: &mut String, engine: &Scheduler, pod: &PodInfo) {
+    let snapshot = engine.snapshot();
+    let nominated = pod.nominated_node.map_or("", |node| snapshot.text(node));
+    let namespace = snapshot.text(pod.namespace);
+    let _ = write!(
+        text,
+        "name: {}, namespace: {namespace}, uid: {}, nominated node: {nominated}",
+        pod.name, pod.uid
+    );
+}
+
+fn write_pending(text: &mut String, engine: &Scheduler, place: Place, queued: &QueuedPod) {
+    write_pod(text, engine, &queued.pod);
+    let waits_for = match (place, queued.gate) {
+        (Place::Active, _) => "its turn".to_owned(),
+        (Place::Backoff, _) => "the end of its backoff".to_owned(),
+        (Place::Gated, gate) => format!("the gate {}", gate.unwrap_or("of another plugin")),
+        (Place::Unschedulable, _) => {
+            let plugins: Vec<_> = queued.rejectors.iter().copied().collect();
+            format!("events that concern {}", plugins.join(", "))
+        }
+    };
+    let (place, since, attempts) = (place.as_str(), moment(queued.timestamp), queued.attempts);
+    let _ = writeln!(text, ", queue: {place}, waits for: {waits_for}, since: {since}, attempts: {attempts}");
+}
+
+/// A time as the API writes it.
+fn moment(time: Time) -> String {
+    let nanos = i128::from(time.as_nanos());
+    jiff::Timestamp::from_nanosecond(nanos).map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use supercargo_core::cycle::Framework;
+    use supercargo_core::cycle::NoProbe;
+    use supercargo_core::event::{Event, Kind};
+    use supercargo_core::queue::QueueConfig;
+    use supercargo_core::rng::Seed;
+    use supercargo_core::scheduler::{Config, Profile, Step};
+
+    fn applied<K: crate::convert::Watched>(engine: &mut Scheduler, object: &K) {
+        let event = object.applied(engine.tables()).expect("the object is well formed");
+        engine.handle(Time::from_secs(1_800_000_000), event);
+    }
+
+    #[test]
+    fn a_dump_says_of_each_pending_pod_where_it_waits_for_what_and_since_when() {
+        let now = Time::from_secs(1_800_000_000);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let (queue, seed) = (QueueConfig::default(), Seed(1));
+        let mut engine =
+            Scheduler::new(Config { seed, profiles: vec![profile], queue, volumes_act: false }, now);
+        for kind in Kind::ALL {
+            engine.handle(now, Event::ListBegan(kind));
+            engine.handle(now, Event::ListEnded(kind));
+        }
+        let node: crate::api::Node = serde_json::from_str(
+            r#"{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#,
+        )
+        .unwrap();
+        applied(&mut engine, &node);
+        let pod = |name: &str, spec: &str| -> crate::api::Pod {
+            let text = format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"team","uid":"u-{name}"}},
+                    "spec":{{"schedulerName":"default-scheduler","containers":[{{"name":"c","resources":{{"requests":
+                    {{"cpu":"3"}}}}}}]{spec}}}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        applied(&mut engine, &pod("there", r#","nodeName":"n1""#));
+        applied(&mut engine, &pod("large", ""));
+        while !matches!(engine.step(now, &mut NoProbe), Step::Idle { .. }) {}
+        applied(&mut engine, &pod("held", r#","schedulingGates":[{"name":"g"}]"#));
+        let dump = dump(&engine);
+        assert_eq!(dump.summary, "activeQ:0; backoffQ:0; unschedulablePods:2");
+        assert_eq!(
+            dump.pods,
+            "name: large, namespace: team, uid: u-large, nominated node: , queue: unschedulable, waits for: events that \
+             concern NodeResourcesFit, since: 2027-01-15T08:00:00Z, attempts: 1\n\
+             name: held, namespace: team, uid: u-held, nominated node: , queue: gated, waits for: the gate SchedulingGates, \
+             since: 2027-01-15T08:00:00Z, attempts: 0\n"
+        );
+        assert_eq!(
+            dump.nodes,
+            "Node name: n1\n\
+             Requested Resources: cpu 3000m, memory 0, ephemeral-storage 0, pods 1\n\
+             Allocatable Resources: cpu 4000m, memory 8589934592, ephemeral-storage 0, pods 10\n\
+             Scheduled Pods(number: 1):\n\
+             name: there, namespace: team, uid: u-there, nominated node: \n\n"
+        );
+    }
+}
