@@ -11,7 +11,7 @@ use crate::framework::{
 };
 use crate::intern::{Symbol, known};
 use crate::pod::{PodInfo, Uid};
-use crate::volume::{ClaimInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject};
+use crate::volume::{ClaimInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject, VolumeAttachmentInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -97,40 +97,47 @@ impl FilterPlugin for NodeVolumeLimits {
         EventSet::assigned_pod(PodAction::Delete)
             | EventSet::storage(StorageKind::CsiNode)
             | EventSet::storage(StorageKind::PersistentVolumeClaim)
+            | EventSet::storage(StorageKind::PersistentVolume)
+            | EventSet::storage(StorageKind::StorageClass)
             | EventSet::storage(StorageKind::VolumeAttachment)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
-        use StorageObject::{Attachment, Claim, CsiNode};
+        use StorageObject::{Attachment, Claim, Class, CsiNode, Volume};
         match event {
             ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(gone), .. } => {
                 Hint::queue_if(gone.volumes.iter().any(counts))
             }
-            ClusterEvent::Storage { old: None, new: Some(CsiNode(_)) }
-            | ClusterEvent::UnschedulableTimeout => Hint::Queue,
-            ClusterEvent::Storage { old: Some(CsiNode(old)), new: Some(CsiNode(new)) } => {
-                Hint::queue_if(takes_more(old, new))
-            }
-            ClusterEvent::Storage { old: None, new: Some(Claim(claim)) } => Hint::queue_if(uses(pod, claim)),
-            ClusterEvent::Storage { old: Some(Attachment(gone)), new: None } => {
-                Hint::queue_if(pod.volumes.iter().any(|volume| {
-                    let migrated = volume.migratable();
-                    volume.named_claim().is_some()
-                        || migrated.is_some_and(|disk| disk.handle.is_err() || disk.driver == gone.attacher)
-                }))
-            }
+            ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            ClusterEvent::Storage { old, new } => Hint::queue_if(match (old, new) {
+                (None, Some(CsiNode(_))) => true,
+                (Some(CsiNode(old)), Some(CsiNode(new))) => takes_more(old, new),
+                (None, Some(Claim(claim))) => uses(pod, claim),
+                (Some(Attachment(gone)), None) => waits_for(pod, gone),
+                // Upstream lets pods wait here. What a claim, of whichever pod, stands for may come to count no more.
+                (Some(CsiNode(_) | Class(_)), None) | (Some(Claim(_)), _) => true,
+                (old, new) => old.or(*new).is_some_and(|object| matches!(object, Volume(_))),
+            }),
             _ => Hint::Skip,
         }
     }
 }
 
-/// Whether some driver's limit grew; a driver without a limit counts as one that takes nothing.
+/// Whether some driver's limit grew, or is gone; a new one counts as grown from nothing, as upstream has it.
 fn takes_more(old: &CsiNodeInfo, new: &CsiNodeInfo) -> bool {
-    let before = |driver: Symbol| {
-        let known = old.limits.iter().rev().find(|&&(name, _)| name == driver);
-        known.and_then(|&(_, limit)| limit).unwrap_or(0)
-    };
-    new.limits.iter().any(|&(driver, limit)| limit.unwrap_or(0) > before(driver))
+    let grew = |&(driver, limit): &(Symbol, Option<i32>)| limit.unwrap_or(0) > old.limit(driver).unwrap_or(0);
+    let is_gone = |&(driver, limit): &(Symbol, Option<i32>)| limit.is_some() && new.limit(driver).is_none();
+    let migrates = old.migrated_plugins != new.migrated_plugins;
+    migrates || new.limits.iter().any(grew) || old.limits.iter().any(is_gone)
+}
+
+/// Whether a volume of the pod may be of the driver whose attachment is gone.
+fn waits_for(pod: &PodInfo, gone: &VolumeAttachmentInfo) -> bool {
+    pod.volumes.iter().any(|volume| {
+        let migrated = volume.migratable();
+        volume.claim().is_some()
+            || migrated.is_some_and(|disk| disk.handle.is_err() || disk.driver == gone.attacher)
+    })
 }
 
 fn uses(pod: &PodInfo, claim: &ClaimInfo) -> bool {

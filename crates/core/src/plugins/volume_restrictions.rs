@@ -65,6 +65,7 @@ impl FilterPlugin for VolumeRestrictions {
 
     fn events(&self) -> EventSet {
         EventSet::NEW_NODE
+            | EventSet::node(NodeAction::Delete)
             | EventSet::assigned_pod(PodAction::Delete)
             | EventSet::storage(StorageKind::PersistentVolumeClaim)
     }
@@ -74,11 +75,17 @@ impl FilterPlugin for VolumeRestrictions {
             ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(gone), .. } => {
                 let shared = || disks(pod).any(|new| disks(gone).any(|old| new.conflicts_with(old)));
                 let claimed = || named_claims(gone).any(|claim| named_claims(pod).any(|own| own == claim));
-                Hint::queue_if(gone.namespace == pod.namespace && (shared() || claimed()))
+                // Upstream lets a pod wait whose disk was kept by a pod of another namespace.
+                Hint::queue_if(shared() || gone.namespace == pod.namespace && claimed())
             }
-            ClusterEvent::Storage { old: None, new: Some(StorageObject::Claim(claim)) } => Hint::queue_if(
+            // A list may show a claim that was made anew as one that changed.
+            ClusterEvent::Storage { new: Some(StorageObject::Claim(claim)), .. } => Hint::queue_if(
                 claim.namespace == pod.namespace && named_claims(pod).any(|name| name == claim.name),
             ),
+            // Pods of a node that is gone use no claims. Upstream lets pods wait until they are collected.
+            ClusterEvent::Node { action: NodeAction::Delete, .. } => {
+                Hint::queue_if(named_claims(pod).next().is_some())
+            }
             ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, .. }
             | ClusterEvent::UnschedulableTimeout => Hint::Queue,
             _ => Hint::Skip,

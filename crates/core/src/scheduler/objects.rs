@@ -10,7 +10,7 @@ use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
-use crate::volume::{StorageKey, StorageKind, StorageObject};
+use crate::volume::{StorageKey, StorageObject};
 use std::sync::Arc;
 
 impl Scheduler {
@@ -76,20 +76,14 @@ impl Scheduler {
 
     fn storage_applied(&mut self, now: Time, object: &StorageObject) {
         let old = self.cache.volumes_mut().apply(object.clone());
-        // Upstream listens to new and changed objects, but of drivers to changed ones only, and of attachments to neither.
-        let is_heard = match object.kind() {
-            StorageKind::CsiDriver => old.is_some(),
-            StorageKind::VolumeAttachment => false,
-            _ => true,
-        };
-        if is_heard && old.as_ref() != Some(object) {
+        if old.as_ref() != Some(object) {
             self.wake(now, &ClusterEvent::Storage { old: old.as_ref(), new: Some(object) });
         }
     }
 
     fn storage_gone(&mut self, now: Time, key: StorageKey) {
         let old = self.cache.volumes_mut().remove(key);
-        if old.is_some() && key.kind == StorageKind::VolumeAttachment {
+        if old.is_some() {
             self.wake(now, &ClusterEvent::Storage { old: old.as_ref(), new: None });
         }
     }

@@ -57,7 +57,9 @@ impl<P: FilterPlugin> Case<P> {
 fn whoever_listens_to_new_nodes_hears_of_taints_too() {
     let new = [NodeAction::Add, NodeAction::UpdateTaint];
     let moved = [NodeAction::Add, NodeAction::UpdateLabel, NodeAction::UpdateTaint];
-    assert_eq!(Case(VolumeRestrictions, "x claim=c").node_actions(), new);
+    let goes = [NodeAction::Add, NodeAction::Delete, NodeAction::UpdateTaint];
+    assert_eq!(Case(VolumeRestrictions, "x claim=c").node_actions(), goes);
+    assert_eq!(Case(VolumeRestrictions, "x gce=d").node_actions(), new);
     assert_eq!(Case(VolumeBinding, "x claim=c").node_actions(), moved);
     assert_eq!(Case(VolumeZone, "x claim=c").node_actions(), moved);
     assert_eq!(Case(NodeVolumeLimits, "x claim=c").node_actions(), []);
@@ -70,7 +72,7 @@ fn the_flush_wakes_everything_and_other_objects_nothing() {
         let case = Case(plugin, "x claim=c feature=F");
         assert!(case.asks(&mut World::new(), ClusterEvent::UnschedulableTimeout));
         assert!(!case.asks(&mut World::new(), ClusterEvent::Other));
-        assert!(!case.storage("pv v", "") && !case.storage("pvc c", "") && !case.storage("", "csidriver d"));
+        assert!(!case.storage("capacity k", "") && !case.storage("", "csidriver d"));
     }
     both(VolumeRestrictions);
     both(VolumeBinding);
@@ -80,12 +82,13 @@ fn the_flush_wakes_everything_and_other_objects_nothing() {
 }
 
 #[test]
-fn a_pod_kept_apart_wakes_when_one_of_its_namespace_with_the_same_disk_or_claim_goes() {
+fn a_pod_kept_apart_wakes_when_one_with_the_same_disk_goes_or_one_of_its_namespace_with_the_same_claim() {
     let case = Case(VolumeRestrictions, "x claim=c gce=d");
     assert!(case.pod_gone("p on=a claim=c"));
     assert!(case.pod_gone("p on=a gce=d:ro"));
     assert!(!case.pod_gone("p on=a claim=other gce=e"));
-    assert!(!case.pod_gone("p ns=other on=a claim=c gce=d"));
+    assert!(case.pod_gone("p ns=other on=a gce=d"), "a disk knows no namespaces");
+    assert!(!case.pod_gone("p ns=other on=a claim=c"));
 }
 
 #[test]
@@ -97,8 +100,9 @@ fn a_new_claim_wakes_the_pods_that_name_it() {
     for wrong in ["pvc other", "pvc c ns=other"] {
         assert!(!restrictions.storage("", wrong) && !limits.storage("", wrong), "{wrong}");
     }
-    // One that changed is not new.
-    assert!(!restrictions.storage("pvc c", "pvc c lost") && !limits.storage("pvc c", "pvc c lost"));
+    // A list may show one that was made anew as one that changed.
+    assert!(restrictions.storage("pvc c", "pvc c uid=other") && limits.storage("pvc c", "pvc c uid=other"));
+    assert!(!restrictions.storage("pvc c", ""));
 }
 
 #[test]
@@ -109,8 +113,20 @@ fn a_pod_over_a_limit_wakes_when_a_limit_grows_or_volumes_may_have_gone() {
     assert!(case.storage("csinode a d=any", "csinode a d=1"));
     assert!(case.storage("csinode a", "csinode a d=1"));
     assert!(!case.storage("csinode a d=2", "csinode a d=1"));
-    assert!(!case.storage("csinode a d=2", "csinode a d=any"));
-    assert!(!case.storage("csinode a d=2", "csinode a d=2 migrated=kubernetes.io/aws-ebs"));
+    assert!(!case.storage("csinode a d=2", "csinode a d=2"));
+    assert!(case.storage("csinode a d=2", "csinode a d=any") && case.storage("csinode a d=2", "csinode a"));
+    assert!(case.storage("csinode a d=2", ""));
+    assert!(case.storage("csinode a d=2", "csinode a d=2 migrated=kubernetes.io/aws-ebs"));
+    for (old, new) in [
+        ("pvc other", "pvc other bound=v"),
+        ("pvc other", ""),
+        ("", "pv v"),
+        ("pv v", ""),
+        ("class f of=d", ""),
+    ] {
+        assert!(case.storage(old, new), "what counts may be less: {old} -> {new}");
+    }
+    assert!(!case.storage("", "class f of=d"));
     for volume in ["claim=any", "ephemeral=e", "ebs=vol-1"] {
         assert!(case.pod_gone(&format!("p on=a {volume}")), "{volume}");
     }
@@ -123,8 +139,9 @@ fn a_volume_that_is_detached_wakes_pods_with_claims_and_those_with_disks_of_its_
     assert!(Case(NodeVolumeLimits, "x claim=c").storage(gone, ""));
     assert!(Case(NodeVolumeLimits, "x ebs=vol-1").storage(gone, ""));
     assert!(!Case(NodeVolumeLimits, "x gce=d").storage(gone, ""));
-    assert!(!Case(NodeVolumeLimits, "x ephemeral=e").storage(gone, ""));
+    assert!(Case(NodeVolumeLimits, "x ephemeral=e").storage(gone, ""));
     assert!(!Case(NodeVolumeLimits, "x claim=c").storage("", gone));
+    assert!(!Case(NodeVolumeLimits, "x").storage(gone, ""));
 }
 
 #[test]
@@ -144,6 +161,7 @@ fn a_pod_whose_claims_could_not_be_met_wakes_by_all_that_may_meet_them() {
         ("capacity k class=f", "capacity k class=f size=1Gi"),
         ("capacity k class=f size=1Gi", "capacity k class=f size=2Gi"),
         ("csidriver d tells", "csidriver d"),
+        ("csidriver d tells", ""),
     ] {
         assert!(case.storage(old, new), "{old} -> {new}");
     }

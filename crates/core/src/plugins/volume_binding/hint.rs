@@ -14,6 +14,10 @@ pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo) -> Hint {
         }
         | ClusterEvent::UnschedulableTimeout => Hint::Queue,
         ClusterEvent::Storage { old, new: Some(new) } => Hint::queue_if(helps(pod, *old, new)),
+        // Where nobody tells of room any more, none is asked for. Upstream lets pods wait.
+        ClusterEvent::Storage { old: Some(StorageObject::CsiDriver(gone)), new: None } => {
+            Hint::queue_if(gone.storage_capacity)
+        }
         _ => Hint::Skip,
     }
 }

@@ -1,0 +1,51 @@
+//! Unschedulable pods that are alike and wait for the same: what an event costs.
+
+use super::{FIT, NODE_ADD, TAINTS, at, move_all, place, pop, queue, reject_new};
+use supercargo_core::framework::Hint;
+use supercargo_core::queue::Place;
+
+#[test]
+fn pods_that_wait_for_the_same_are_asked_once_and_wake_together_oldest_first() {
+    let mut queue = queue();
+    for number in 0..50 {
+        reject_new(&mut queue, at(0.0), &format!("p{number}"), 0, &[FIT]);
+    }
+    reject_new(&mut queue, at(0.0), "other", 0, &[FIT, TAINTS]);
+    assert_eq!((queue.len(), queue.stats().groups), (51, 2));
+    let mut asked = Vec::new();
+    queue.move_all(at(30.0), &NODE_ADD, &|_| true, &mut |plugin, pod| {
+        asked.push((plugin, pod.name.to_string()));
+        Hint::queue_if(&*pod.name == "p0")
+    });
+    assert_eq!(asked, [(FIT, "p0".into()), (FIT, "other".into()), (TAINTS, "other".into())]);
+    assert_eq!(
+        (place(&queue, "p49"), place(&queue, "other")),
+        (Some(Place::Active), Some(Place::Unschedulable))
+    );
+    assert_eq!(queue.stats().groups, 1);
+    for number in 0..50 {
+        pop(&mut queue, at(30.0), &format!("p{number}"));
+    }
+}
+
+#[test]
+fn a_plugin_that_does_not_hear_an_event_is_not_asked_however_many_wait_for_it() {
+    let mut queue = queue();
+    for priority in 0..50 {
+        reject_new(&mut queue, at(0.0), &format!("p{priority}"), priority, &[FIT]);
+    }
+    assert_eq!(queue.stats().groups, 50);
+    queue.move_all(at(1.0), &NODE_ADD, &|plugin| plugin != FIT, &mut |_, _| unreachable!("nobody hears it"));
+}
+
+#[test]
+fn a_group_outlives_the_pod_that_founded_it_and_goes_with_its_last() {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "first", 0, &[FIT]);
+    reject_new(&mut queue, at(0.0), "second", 0, &[FIT]);
+    assert!(queue.remove("first"));
+    assert_eq!(queue.stats().groups, 1);
+    move_all(&mut queue, at(30.0), &NODE_ADD, Hint::Queue);
+    assert_eq!(place(&queue, "second"), Some(Place::Active));
+    assert_eq!(queue.stats().groups, 0);
+}

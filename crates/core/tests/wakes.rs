@@ -1,0 +1,372 @@
+//! The law of wake-ups: when an event makes a node feasible for a waiting pod, the pod is tried again, without the flush.
+//!
+//! Random clusters of all kinds of objects change one object at a time. After each change, and after everything it set
+//! off, no pod may wait for an event that a decision, made afresh, finds a place for.
+
+mod support;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
+use supercargo_core::effect::{Effect, Lane};
+use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey};
+use supercargo_core::pod::PodInfo;
+use supercargo_core::queue::{Place, QueueConfig};
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::time::Time;
+use supercargo_core::volume::StorageKey;
+use support::{language, storage};
+
+/// What a node may be.
+const NODES: [&str; 14] = [
+    "zone=z1 cpu=4",
+    "zone=z2 cpu=4",
+    "zone=z1 cpu=1",
+    "zone=z2 cpu=1 pods=1",
+    "zone=z3 cpu=4",
+    "cpu=4",
+    "zone=z1 cpu=4 label:disk=ssd",
+    "zone=z2 cpu=4 taint=gpu:NoSchedule",
+    "zone=z1 cpu=4 taint=gpu:NoExecute label:disk=hdd",
+    "zone=z1 cpu=4 unschedulable",
+    "zone=z2 cpu=4 res:example.com/gpu=2",
+    "zone=z1 cpu=4 declares=F",
+    "nohost cpu=4 zone=z1",
+    "zone=z2 cpu=4 label:disk=ssd taint=spot:NoSchedule",
+];
+
+/// What a pod may want, beside its labels and its volumes.
+const WISHES: [&str; 26] = [
+    "cpu=1",
+    "cpu=3",
+    "cpu=9",
+    "cpu=1 res:example.com/gpu=1",
+    "port=80",
+    "port=UDP/:80",
+    "tolerate=gpu",
+    "select:disk=ssd",
+    "require=zone:in:z1",
+    "require=disk:absent",
+    "require=@name:in:b",
+    "spread=zone/1/DoNotSchedule/app=web",
+    "spread=host/1/DoNotSchedule/app=web",
+    "spread=zone/1/DoNotSchedule/app=web/min=3",
+    "spread=zone/1/DoNotSchedule/app=web/honor-taints",
+    "spread=zone/1/DoNotSchedule/app=db/ignore-affinity require=zone:in:z1",
+    "spread=zone/1/DoNotSchedule/app=web spread=host/2/DoNotSchedule/app=web",
+    "affinity=zone/app=web",
+    "affinity=host/app=db affinity=zone/app=web",
+    "affinity=zone/app=web/nssel=env=prod",
+    "anti=zone/app=web",
+    "anti=host/app=db anti=zone/app=web",
+    "anti=host/app=web/nssel=env=prod",
+    "cpu=2 anti=host/app=web",
+    "feature=F",
+    "spread=disk/1/DoNotSchedule/app=web",
+];
+
+const LABELS: [&str; 4] = ["label:app=web", "label:app=db", "", "label:app=web label:tier=front"];
+const MOUNTS: [&str; 9] =
+    ["", "", "", "claim=c", "claim=d", "claim=c claim=d", "gce=disk", "ebs=disk", "ephemeral=e"];
+const NAMESPACES: [&str; 3] = ["", "", "ns=other"];
+
+/// Lines about storage; each is what its object may be.
+const STORAGE: [&str; 32] = [
+    "attachment t on=a by=csi.x of=v",
+    "attachment t on=b by=csi.x of=v",
+    "attachment u on=a by=csi.x of=w",
+    "pvc p1-e class=fast size=1Gi owner=p1",
+    "pvc p1-e class=fast size=1Gi bound=w owner=p1",
+    "pvc p2-e class=fast size=1Gi bound=v owner=p2",
+    "pv w class=slow size=5Gi csi=csi.x/k",
+    "pv v class=fast size=5Gi zone=z1",
+    "pv v class=fast size=5Gi zone=z2",
+    "pv v class=fast size=5Gi at=zone:in:z1 csi=csi.x/h",
+    "pv v class=fast size=5Gi at=zone:in:z2 csi=csi.x/h for=default/c",
+    "pv w class=slow size=5Gi at=zone:in:z1",
+    "pv w class=slow size=1Gi",
+    "pvc c class=fast size=1Gi bound=v",
+    "pvc c class=fast size=1Gi",
+    "pvc c class=slow size=1Gi",
+    "pvc c class=fast bound=v modes=RWOP",
+    "pvc c class=fast bound=v deleting",
+    "pvc c class=fast bound=v lost",
+    "pvc d class=slow size=2Gi",
+    "pvc d class=slow size=2Gi bound=w",
+    "class fast of=csi.x immediate",
+    "class fast of=csi.x",
+    "class slow of=csi.x topology=zone:in:z1",
+    "class slow of=csi.x topology=zone:in:z1,z2",
+    "csinode a csi.x=1",
+    "csinode a csi.x=3",
+    "csinode b csi.x=0",
+    "csidriver csi.x tells",
+    "csidriver csi.x",
+    "capacity k class=slow size=1Gi",
+    "capacity k class=slow size=9Gi",
+];
+
+const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
+const PEERS: [&str; 4] = ["q1", "q2", "q3", "q4"];
+const WAITERS: [&str; 4] = ["p1", "p2", "p3", "p4"];
+
+/// One change.
+#[derive(Clone, Debug)]
+enum Change {
+    Node(usize, usize),
+    NodeGone(usize),
+    Peer {
+        name: usize,
+        node: usize,
+        labels: usize,
+        wish: usize,
+        mount: usize,
+        namespace: usize,
+        deleting: bool,
+    },
+    PodGone(bool, usize),
+    Waiter {
+        name: usize,
+        labels: usize,
+        wish: usize,
+        other: usize,
+        mount: usize,
+        namespace: usize,
+        tolerates: bool,
+    },
+    Storage(usize),
+    StorageGone(usize),
+    Namespace(usize, bool),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let (labels, mounts, namespaces) = (0..LABELS.len(), 0..MOUNTS.len(), 0..NAMESPACES.len());
+    prop_oneof![
+        5 => (0..NODE_NAMES.len(), 0..NODES.len()).prop_map(|(name, what)| Change::Node(name, what)),
+        1 => (0..NODE_NAMES.len()).prop_map(Change::NodeGone),
+        4 => (0..PEERS.len(), 0..NODE_NAMES.len(), labels.clone(), 0..WISHES.len(), mounts.clone(), namespaces.clone(),
+              prop::bool::weighted(0.15))
+            .prop_map(|(name, node, labels, wish, mount, namespace, deleting)| Change::Peer {
+                name, node, labels, wish, mount, namespace, deleting
+            }),
+        3 => (any::<bool>(), 0..PEERS.len()).prop_map(|(peer, name)| Change::PodGone(peer, name)),
+        4 => (0..WAITERS.len(), labels, 0..WISHES.len(), 0..WISHES.len(), mounts, namespaces,
+              prop::bool::weighted(0.2))
+            .prop_map(|(name, labels, wish, other, mount, namespace, tolerates)| Change::Waiter {
+                name, labels, wish, other, mount, namespace, tolerates
+            }),
+        4 => (0..STORAGE.len()).prop_map(Change::Storage),
+        1 => (0..STORAGE.len()).prop_map(Change::StorageGone),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(name, prod)| Change::Namespace(name, prod)),
+    ]
+}
+
+struct World {
+    scheduler: Scheduler,
+    framework: Framework,
+    now: Time,
+    /// What each pod that is there wants, beside its labels.
+    specs: BTreeMap<&'static str, String>,
+    /// What happened, for a reader of a failure.
+    told: String,
+    /// Pods that got a place only because an event woke them.
+    woken: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Time::from_secs(1_000);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        // No flush: who is not woken is lost.
+        let queue =
+            QueueConfig { max_in_unschedulable: Duration::from_secs(1 << 40), ..QueueConfig::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue, volumes_act: false };
+        let scheduler = Scheduler::new(config, now);
+        let mut world = Self {
+            scheduler,
+            framework: Framework::default(),
+            now,
+            specs: BTreeMap::new(),
+            told: String::new(),
+            woken: 0,
+        };
+        for kind in Kind::ALL {
+            world.handle(Event::ListBegan(kind));
+            world.handle(Event::ListEnded(kind));
+        }
+        for lane in Lane::ALL {
+            world.handle(Event::Credits { lane, count: 1_000_000 });
+        }
+        world
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+    }
+
+    fn line(&mut self, line: &str) {
+        let _ = writeln!(self.told, "{line}");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let tables = self.scheduler.tables();
+        let event = match words[0] {
+            "node" => Event::NodeApplied(Box::new(Arc::unwrap_or_clone(language::node(tables, &words[1..])))),
+            "pod" => Event::PodApplied(Box::new(Arc::unwrap_or_clone(language::pod(tables, &words[1..])))),
+            _ => Event::StorageApplied(storage::object(tables, line).expect("a line about storage")),
+        };
+        self.handle(event);
+    }
+
+    fn gone(&mut self, what: &str, key: ObjectKey) {
+        let _ = writeln!(self.told, "gone {what}");
+        self.handle(Event::Gone(key));
+    }
+
+    fn apply(&mut self, change: &Change) {
+        match *change {
+            Change::Node(name, what) => self.line(&format!("node {} {}", NODE_NAMES[name], NODES[what])),
+            Change::NodeGone(name) => {
+                let key = ObjectKey::Node(self.scheduler.tables().symbol(NODE_NAMES[name]));
+                self.gone(NODE_NAMES[name], key);
+            }
+            Change::Peer { name, node, labels, wish, mount, namespace, deleting } => {
+                let rest = [WISHES[wish], MOUNTS[mount], NAMESPACES[namespace]].join(" ");
+                let on = format!("on={} {rest}", NODE_NAMES[node]);
+                // What is there keeps its place and its wishes; its labels may change, and it may begin to go.
+                let on = self.specs.entry(PEERS[name]).or_insert(on).clone();
+                let deleting = if deleting { " deleting" } else { "" };
+                self.line(&format!("pod {} {} {on}{deleting}", PEERS[name], LABELS[labels]));
+            }
+            Change::PodGone(peer, name) => {
+                let name = if peer { PEERS[name] } else { WAITERS[name] };
+                self.specs.remove(name);
+                self.gone(name, ObjectKey::Pod(name.into()));
+            }
+            Change::Waiter { name, labels, wish, other, mount, namespace, tolerates } => {
+                let name = WAITERS[name];
+                // A pod that is bound does not come back as one that waits.
+                if self.scheduler.snapshot().nodes().iter().any(|node| self.holds(node, name)) {
+                    return;
+                }
+                let rest = [WISHES[wish], WISHES[other], MOUNTS[mount], NAMESPACES[namespace]].join(" ");
+                let spec = self.specs.entry(name).or_insert(rest);
+                // Of what a waiting pod wants, more tolerations are all that may change.
+                if tolerates {
+                    spec.push_str(" tolerate=gpu");
+                }
+                let line = format!("pod {name} {} {spec}", LABELS[labels]);
+                self.line(&line);
+            }
+            Change::Storage(what) => self.line(STORAGE[what]),
+            Change::StorageGone(what) => {
+                let object = storage::object(self.scheduler.tables(), STORAGE[what]).expect("storage");
+                let key: StorageKey = object.key();
+                self.gone(STORAGE[what], ObjectKey::Storage(key));
+            }
+            Change::Namespace(name, prod) => {
+                let tables = self.scheduler.tables();
+                let name = tables.symbol(["default", "other"][name]);
+                let pair = (tables.symbol("env"), tables.symbol(if prod { "prod" } else { "test" }));
+                let labels = tables.label_set(vec![pair]);
+                let _ = writeln!(self.told, "namespace {name:?} prod={prod}");
+                self.handle(Event::NamespaceApplied { name, labels });
+            }
+        }
+    }
+
+    fn holds(&self, node: supercargo_core::node::NodeIdx, pod: &str) -> bool {
+        self.scheduler.snapshot().pods_on(node).any(|there| &*there.name == pod)
+    }
+
+    /// Lets the engine do all it wants to; bindings are carried out, and seen, at once.
+    fn run(&mut self) {
+        loop {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { .. } => return,
+                Step::Effect(Effect::Bind { pod, node }) => {
+                    let _ = writeln!(self.told, "  {} is bound to {node}", pod.name);
+                    let bound = self.bound(&pod.uid, &node);
+                    self.handle(Event::PodApplied(Box::new(bound)));
+                    self.handle(Event::BindFinished { uid: pod.uid, outcome: BindOutcome::Accepted });
+                }
+                Step::Report(report) => {
+                    let bound = matches!(report.outcome, supercargo_core::report::Outcome::Bound { .. });
+                    self.woken += usize::from(bound && report.attempt > 1);
+                }
+                Step::Effect(_) => {}
+                Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.told),
+            }
+        }
+    }
+
+    fn bound(&mut self, uid: &str, node: &str) -> PodInfo {
+        let snapshot = self.scheduler.snapshot();
+        let assumed =
+            snapshot.nodes().iter().flat_map(|idx| snapshot.pods_on(idx)).find(|pod| *pod.uid == *uid);
+        let mut pod = assumed.expect("a pod that is bound is assumed").clone();
+        pod.node_name = Some(self.scheduler.tables().symbol(node));
+        pod
+    }
+
+    /// No pod waits that a decision finds a place for.
+    fn check(&self) {
+        let snapshot = self.scheduler.snapshot();
+        for (place, queued) in self.scheduler.queue().waiting() {
+            if place != Place::Unschedulable || queued.pod.deleting {
+                continue;
+            }
+            let decided = self.framework.decide(&queued.pod, snapshot, Options::default(), &mut NoProbe);
+            let Ok(Decision::Feasible(found)) = decided else { continue };
+            let node = found.winners()[0];
+            // Whoever is to have volumes bound waits as long as nothing here binds them.
+            let needs_volumes = found.filtered.reserve(snapshot, node).is_ok_and(|needs| !needs.is_empty());
+            assert!(
+                needs_volumes,
+                "{} fits on {} and waits for {:?}:\n{}",
+                queued.pod.name,
+                snapshot.text(snapshot.node_info(node).name),
+                queued.rejectors,
+                self.told
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn hint_never_skips_a_rescue(changes in prop::collection::vec(change(), 1..60)) {
+        let mut world = World::new();
+        for change in &changes {
+            world.apply(change);
+            world.run();
+            world.check();
+            world.now = world.now + Duration::from_secs(30);
+            world.run();
+            world.check();
+        }
+    }
+}
+
+#[test]
+fn the_random_clusters_wake_pods_often_enough_to_say_something() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let strategy = prop::collection::vec(change(), 60);
+    let mut woken = 0;
+    for _ in 0..40 {
+        let changes = strategy.new_tree(&mut runner).expect("changes are drawn").current();
+        let mut world = World::new();
+        for change in &changes {
+            world.apply(change);
+            world.now = world.now + Duration::from_secs(30);
+            world.run();
+        }
+        woken += world.woken;
+    }
+    assert!(woken > 20, "{woken}");
+}
