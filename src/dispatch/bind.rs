@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use supercargo_core::effect::PodRef;
-use supercargo_core::event::BindOutcome;
+use supercargo_core::event::{BindOutcome, Found};
 
 use super::Limits;
 use super::request::{Answer, Call, JSON, Outcome, Transport};
@@ -49,9 +49,11 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome, node: &str) -> BindOutcom
         Answer::Status { code: 409, message, .. } => match assigned_node(&message) {
             // An earlier request of ours got there, and its answer did not get back.
             Some(assigned) if assigned == node => BindOutcome::Accepted,
-            Some(_) => BindOutcome::Refused { message },
+            // Whoever bound it: to say that it is not scheduled would be untrue.
+            Some(assigned) => BindOutcome::Moot(Found::Bound(assigned.to_owned())),
             None => refused(message, earlier_unknown),
         },
+        Answer::Status { code: 404, message, .. } if is_of_no_pod(&message) => BindOutcome::Moot(Found::Gone),
         Answer::Status { code: 408 | 500.., message, .. } | Answer::Lost(message) => {
             BindOutcome::Unknown { message }
         }
@@ -68,4 +70,9 @@ fn refused(message: String, earlier_unknown: bool) -> BindOutcome {
 fn assigned_node(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once(" is already assigned to node \"")?;
     Some(rest.split_once('"')?.0)
+}
+
+/// Whether a 404 is the pod's. The namespace's, or one of a proxy on the way, says nothing of the pod.
+fn is_of_no_pod(message: &str) -> bool {
+    message.starts_with("pods \"") && message.ends_with("\" not found")
 }

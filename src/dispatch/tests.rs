@@ -223,12 +223,21 @@ async fn a_conflict_with_our_own_binding_is_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_somebody_else_bound_or_that_is_gone_leaves_nothing_to_bind() {
+    for node in ["n2", "n10"] {
+        let mut fixture = Fixture::new([status(409, "Conflict", &assigned_to(node))]);
+        assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Bound(node.to_owned())));
+    }
+    let mut fixture = Fixture::new([status(404, "NotFound", "pods \"plain0\" not found")]);
+    assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Gone));
+}
+
+#[tokio::test(start_paused = true)]
 async fn refusals_keep_the_text_of_the_api_server() {
     let table = [
-        (409, "Conflict", assigned_to("n2")),
-        (409, "Conflict", assigned_to("n10")),
         (409, "Conflict", "Operation cannot be fulfilled on pods/binding \"plain0\": pod plain0 is being deleted, cannot be assigned to a host".to_owned()),
-        (404, "NotFound", "pods \"plain0\" not found".to_owned()),
+        (404, "NotFound", "namespaces \"default\" not found".to_owned()),
+        (404, "NotFound", "the server could not find the requested resource".to_owned()),
         (403, "Forbidden", "pods \"plain0\" is forbidden: User \"x\" cannot create resource \"pods/binding\" in API group \"\" in the namespace \"default\"".to_owned()),
         (422, "Invalid", "Binding \"plain0\" is invalid".to_owned()),
         (400, "BadRequest", "bad".to_owned()),
@@ -302,7 +311,7 @@ async fn a_refusal_after_an_unknown_try_is_unknown() {
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n1"))]);
     assert_eq!(fixture.bind().await, BindOutcome::Accepted);
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n2"))]);
-    assert_eq!(fixture.bind().await, refused(&assigned_to("n2")));
+    assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Bound("n2".to_owned())));
 }
 
 #[tokio::test]

@@ -298,6 +298,8 @@ pub enum BindOutcome {
         /// The error's text, as upstream's client gives it.
         message: String,
     },
+    /// There was nothing to bind: the pod is bound by somebody else, or gone. This is what the API server has of it.
+    Moot(Found),
     /// It may or may not have been carried out: a deadline passed, or the connection broke.
     Unknown {
         /// What was seen.

@@ -187,15 +187,8 @@ impl Story {
             "accepted" => self.answer(rest[0], BindOutcome::Accepted),
             "refused" => self.answer(rest[0], BindOutcome::Refused { message: text() }),
             "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),
-            "found" => {
-                let found = match rest[1] {
-                    "unbound" => Found::Unbound,
-                    "gone" => Found::Gone,
-                    "no-answer" => Found::NoAnswer,
-                    node => Found::Bound(node.to_owned()),
-                };
-                self.handle(Event::Settled { uid: rest[0].into(), found });
-            }
+            "found" => self.handle(Event::Settled { uid: rest[0].into(), found: found(rest[1]) }),
+            "moot" => self.answer(rest[0], BindOutcome::Moot(found(rest[1]))),
             "list" => self.handle(Event::ListBegan(kind(rest[0]))),
             "listed" => self.handle(Event::ListEnded(kind(rest[0]))),
             "list-all" => {
@@ -246,6 +239,15 @@ impl Story {
             "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}",
             stats.cache.pods, stats.cache.assumed_pods, stats.bindings
         );
+    }
+}
+
+fn found(word: &str) -> Found {
+    match word {
+        "unbound" => Found::Unbound,
+        "gone" => Found::Gone,
+        "no-answer" => Found::NoAnswer,
+        node => Found::Bound(node.to_owned()),
     }
 }
 

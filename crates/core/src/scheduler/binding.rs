@@ -305,6 +305,7 @@ impl Scheduler {
                 self.bound(&binding);
             }
             BindOutcome::Refused { message } => self.bind_refused(now, uid, message),
+            BindOutcome::Moot(found) => self.found(now, uid, found),
             BindOutcome::Unknown { message } => {
                 self.unknown_binds += 1;
                 if let Some(node) = binding.confirmed_on {
@@ -341,16 +342,26 @@ impl Scheduler {
     }
 
     pub(super) fn settled(&mut self, now: Time, uid: &str, found: Found) {
+        if self.bindings.get(uid).is_some_and(|binding| binding.phase == Phase::Asked) {
+            self.found(now, uid, found);
+        }
+    }
+
+    /// The API server says where the pod of a binding is.
+    fn found(&mut self, now: Time, uid: &str, found: Found) {
         let Some(binding) = self.bindings.get_mut(uid) else { return };
-        let (Phase::Asked, Some(doubt)) = (binding.phase, &mut binding.doubt) else { return };
-        match found {
-            Found::NoAnswer => binding.phase = doubt.next_question(now),
-            Found::Unbound => self.still_unbound(now, uid),
-            Found::Gone => {
+        match (found, &mut binding.doubt) {
+            (Found::NoAnswer, Some(doubt)) => binding.phase = doubt.next_question(now),
+            (Found::Unbound, Some(_)) => self.still_unbound(now, uid),
+            // Nobody asked, and so nothing is in doubt: it was not carried out.
+            (Found::NoAnswer | Found::Unbound, None) => {
+                self.bind_refused(now, uid, "the pod is not bound".to_owned());
+            }
+            (Found::Gone, _) => {
                 self.bindings.remove(uid);
                 self.free(now, uid);
             }
-            Found::Bound(name) => {
+            (Found::Bound(name), _) => {
                 let binding = self.bindings.remove(uid).expect("it was there a moment ago");
                 let node = self.tables.symbol(&name);
                 if node == binding.node {
