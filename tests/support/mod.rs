@@ -20,6 +20,7 @@ pub(crate) mod pki;
 pub(crate) mod plane;
 pub(crate) mod ports;
 pub(crate) mod process;
+pub(crate) mod proxy;
 pub(crate) mod steps;
 pub(crate) mod supercargo;
 pub(crate) mod wait;

@@ -245,6 +245,21 @@ impl Supercargo {
         self.process.wait(END)
     }
 
+    /// Stops it in its tracks, as a machine that hangs would.
+    pub(crate) fn pause(&mut self) -> Result<()> {
+        self.process.pause()
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        self.process.resume()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
     /// Starts one that has ended again, with the same flags.
     pub(crate) fn start_again(&mut self, plane: &ControlPlane) -> Result<()> {
         self.process = plane.launch(&self.program)?;

@@ -1,0 +1,252 @@
+//! Everything at once: two thousand pods come and go while watches are cut, the API server is killed, and supercargo hangs for a minute and is
+//! killed. Afterwards every pod is where it was put, once, and supercargo knows of the cluster what the API server says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::support::objects::node_of;
+use crate::support::proxy::Proxy;
+use crate::support::supercargo::{self, Setup};
+use crate::support::{Component, ControlPlane, nodes, wait_for};
+use crate::world::{World, play_on, requested_cpu_milli, requesting, sample};
+
+const PODS: usize = 2_000;
+/// Each pod of so many is deleted once it is bound, so that others may have its place.
+const CHURN: usize = 4;
+/// Too few places for all pods at once, and enough for those that stay.
+const NODES: usize = 20;
+const NODE_MILLI: u64 = 8_000;
+const POD_MILLI: u64 = 100;
+/// How long supercargo hangs: longer than a watch lives.
+const HANG: Duration = Duration::from_secs(60);
+/// How long all of it may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+#[tokio::test]
+async fn through_chaos_every_pod_is_bound_once_and_the_cache_equals_a_fresh_list() -> Result<()> {
+    let parts = [Component::ControllerManager, Component::Kwok];
+    let plane = ControlPlane::builder().with(parts).start().await?;
+    supercargo::install(&plane).await?;
+    play_on(&plane, "chaos", async |world| {
+        let proxy = Proxy::to(plane.port(Component::ApiServer)).await?;
+        world.supercargo.terminate()?;
+        let setup = Setup { server: Some(proxy.server()), ..Setup::called(&world.name) };
+        world.supercargo = setup.launch(&plane).await?;
+        world.supercargo.wait_until_ready().await?;
+        let began = Instant::now();
+        let crowd = Crowd::new(world).await?;
+        let creating = tokio::spawn(crowd.clone().create(world)?);
+        let deleting = tokio::spawn(crowd.clone().churn(world.pods()));
+        let watching = tokio::spawn(crowd.clone().watch(world.pods()));
+
+        crowd.bound_at_least(200).await?;
+        proxy.cut();
+        crowd.bound_at_least(400).await?;
+        plane.kill(Component::ApiServer)?;
+        plane.start(Component::ApiServer).await?;
+        world.supercargo.forgive_refusals()?;
+        crowd.bound_at_least(600).await?;
+        world.supercargo.pause()?;
+        tokio::time::sleep(HANG).await;
+        world.supercargo.resume()?;
+        crowd.bound_at_least(900).await?;
+        world.supercargo.kill()?;
+        world.supercargo.start_again(&plane)?;
+        crowd.bound_at_least(1_200).await?;
+        proxy.cut();
+
+        creating.await??;
+        crowd.bound_at_least(PODS).await?;
+        deleting.await??;
+        crowd.check(world).await?;
+        cache_equals_a_fresh_list(world).await?;
+        let rescued = sample(&world.metrics().await?, "supercargo_pods_rescued_by_flush_total");
+        assert_eq!(rescued, Some(0.0), "nobody had to be fetched by the flush");
+        watching.abort();
+        eprintln!("chaos: {PODS} pods, {} deleted, {:?}", PODS / CHURN, began.elapsed());
+        Ok(())
+    })
+    .await
+}
+
+/// The pods, and each one's nodes in the order in which a watch saw them.
+#[derive(Clone, Default)]
+struct Crowd {
+    seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
+}
+
+fn name(number: usize) -> String {
+    format!("p{number:04}")
+}
+
+impl Crowd {
+    async fn new(world: &World<'_>) -> Result<Self> {
+        let fleet: Vec<_> = (0..NODES)
+            .map(|number| world.node(&format!("n{number}")).allocatable("cpu", &format!("{NODE_MILLI}m")))
+            .collect();
+        nodes::create_all(&world.client, &fleet).await?;
+        Ok(Self::default())
+    }
+
+    /// Creates the pods, each again and again until the API server has it.
+    fn create(self, world: &World<'_>) -> Result<impl Future<Output = Result<()>> + Send + use<>> {
+        let spec = requesting(&json!({"cpu": format!("{POD_MILLI}m")}));
+        let wanted: Vec<Pod> =
+            (0..PODS).map(|number| world.pod(&name(number), &spec)).collect::<Result<_>>()?;
+        let pods = world.pods();
+        Ok(async move {
+            let creating = wanted.into_iter().map(|pod| create(pods.clone(), pod));
+            stream::iter(creating).buffer_unordered(4).try_collect().await
+        })
+    }
+
+    /// Deletes every fourth pod once it is bound.
+    async fn churn(self, pods: Api<Pod>) -> Result<()> {
+        for number in (0..PODS).step_by(CHURN) {
+            let name = name(number);
+            wait_for(&format!("pod {name} to be bound and deleted"), PATIENCE, || async {
+                ensure!(self.seen().contains_key(&name), "it is not bound");
+                match pods.delete(&name, &DeleteParams::default().grace_period(0)).await {
+                    Ok(_) => Ok(()),
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                    Err(error) => Err(error.into()),
+                }
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Writes down every node a pod is seen on.
+    async fn watch(self, pods: Api<Pod>) {
+        let mut changes = pin!(watcher(pods, watcher::Config::default()).default_backoff().applied_objects());
+        while let Some(change) = changes.next().await {
+            // An API server that is away is part of the test; the watch comes back by itself.
+            let Ok(pod) = change else { continue };
+            if let Some(node) = node_of(&pod) {
+                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let nodes = seen.entry(pod.name_any()).or_default();
+                if nodes.last().is_none_or(|last| last != node) {
+                    nodes.push(node.to_owned());
+                }
+            }
+        }
+    }
+
+    fn seen(&self) -> BTreeMap<String, Vec<String>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn bound_at_least(&self, wanted: usize) -> Result<()> {
+        wait_for(&format!("{wanted} pods to be seen bound"), PATIENCE, || async {
+            let bound = self.seen().len();
+            ensure!(bound >= wanted, "{bound} are");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Those that stay are bound, nobody ever moved, and no node is filled beyond its brim.
+    async fn check(&self, world: &World<'_>) -> Result<()> {
+        let pods = world.pods().list(&ListParams::default()).await?.items;
+        let unbound: Vec<_> =
+            pods.iter().filter(|pod| node_of(pod).is_none()).map(ResourceExt::name_any).collect();
+        assert_eq!(unbound, [""; 0], "all that are there are bound");
+        assert_eq!(pods.len(), PODS - PODS / CHURN);
+        let seen = self.seen();
+        let moved: Vec<_> = seen.iter().filter(|(_, nodes)| nodes.len() > 1).collect();
+        assert!(moved.is_empty(), "bound more than once: {moved:?}");
+        for (node, milli) in requested_cpu_milli(&pods)? {
+            assert!(milli <= NODE_MILLI, "{node} has {milli}m of {NODE_MILLI}m");
+        }
+        Ok(())
+    }
+}
+
+async fn create(pods: Api<Pod>, pod: Pod) -> Result<()> {
+    let name = pod.name_any();
+    wait_for(&format!("pod {name} to be created"), PATIENCE, || async {
+        match pods.create(&PostParams::default(), &pod).await {
+            Ok(_) => Ok(()),
+            // The answer to an earlier attempt was lost.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await
+}
+
+/// Which pods are on which node.
+type Placement = BTreeMap<String, BTreeSet<String>>;
+
+/// What supercargo dumps of its cache is what the API server lists.
+async fn cache_equals_a_fresh_list(world: &mut World<'_>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let before = world.supercargo.log()?.len();
+        world.supercargo.signal(Signal::SIGUSR2)?;
+        let dump = wait_for("the dump to be in the log", PATIENCE, || async {
+            let log = world.supercargo.log()?;
+            let (nodes, queue) = log[before..].split_once("Dump of scheduling queue").context("it is not")?;
+            ensure!(queue.contains("activeQ:") && queue.ends_with('\n'), "it is not complete");
+            Ok(nodes.to_owned())
+        })
+        .await?;
+        let (cached, listed) = (placement_of(&dump), listed(world).await?);
+        if cached == listed {
+            return Ok(());
+        }
+        // What happens at this moment is known to one of them first.
+        ensure!(Instant::now() < deadline, "the cache holds {cached:?}\nand the API server {listed:?}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+fn placement_of(dump: &str) -> Placement {
+    let (mut placement, mut node) = (Placement::new(), None);
+    for line in dump.lines() {
+        if let Some((_, name)) = line.split_once("Node name: ") {
+            placement.insert(name.to_owned(), BTreeSet::new());
+            node = placement.get_mut(name);
+        } else if let Some(pod) = line.strip_prefix("name: ")
+            && let Some(node) = &mut node
+        {
+            let name = pod.split(',').next().unwrap_or_default();
+            let namespace = pod.split("namespace: ").nth(1).and_then(|rest| rest.split(',').next());
+            node.insert(format!("{}/{name}", namespace.unwrap_or_default()));
+        }
+    }
+    placement
+}
+
+async fn listed(world: &World<'_>) -> Result<Placement> {
+    let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(world.client.clone());
+    let mut placement: Placement = nodes
+        .list(&ListParams::default())
+        .await?
+        .items
+        .iter()
+        .map(|node| (node.name_any(), BTreeSet::new()))
+        .collect();
+    for pod in Api::<Pod>::all(world.client.clone()).list(&ListParams::default()).await?.items {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        if let Some(node) = node_of(&pod)
+            && !matches!(phase, Some("Succeeded" | "Failed"))
+        {
+            let pod = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+            placement.entry(node.to_owned()).or_default().insert(pod);
+        }
+    }
+    Ok(placement)
+}
