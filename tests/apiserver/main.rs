@@ -10,6 +10,7 @@ mod support;
 mod cluster_state;
 
 mod bad_input;
+mod beside;
 mod chaos;
 mod control_plane;
 mod examples;
