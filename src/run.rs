@@ -186,7 +186,6 @@ fn engine(args: &Args, settings: &Settings, now: Time) -> Scheduler {
             max_backoff: settings.max_backoff,
             max_in_unschedulable: args.pod_max_in_unschedulable_pods_duration,
         },
-        volumes_act: false,
     };
     Scheduler::with_tables(config, tables, now)
 }

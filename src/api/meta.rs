@@ -85,26 +85,27 @@ pub mod annotation {
         [CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
 }
 
-/// The annotations that are read; the others, which may be large, are passed over. `None` where there is none.
+/// The annotations that are read; the others, which may be large, are passed over. `None` where there are none at all.
 fn known_annotations<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<BTreeMap<String, String>>, D::Error> {
     struct Known;
 
     impl<'de> Visitor<'de> for Known {
-        type Value = BTreeMap<String, String>;
+        type Value = Option<BTreeMap<String, String>>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a map")
         }
 
         fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
-            Ok(BTreeMap::new())
+            Ok(None)
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut known = BTreeMap::new();
+            let (mut known, mut is_empty) = (BTreeMap::new(), true);
             while let Some(key) = map.next_key::<KnownText>()? {
+                is_empty = false;
                 match key.0 {
                     Some(key) => {
                         let value: Option<String> = map.next_value()?;
@@ -116,12 +117,11 @@ fn known_annotations<'de, D: Deserializer<'de>>(
                     }
                 }
             }
-            Ok(known)
+            Ok((!is_empty).then_some(known))
         }
     }
 
-    let known = from.deserialize_any(Known)?;
-    Ok((!known.is_empty()).then_some(known))
+    from.deserialize_any(Known)
 }
 
 /// Any text, kept if it is the name of an annotation that is read.

@@ -166,6 +166,7 @@ pub fn claim(tables: &mut Tables, claim: &PersistentVolumeClaim) -> Result<Claim
         volume: given(tables, &spec.volume_name),
         bind_completed: annotated(claim, annotation::BIND_COMPLETED).is_some(),
         selected_node: annotated(claim, annotation::SELECTED_NODE).map(|node| tables.symbol(node)),
+        annotated: claim.metadata.annotations.is_some(),
         access_modes: spec.access_modes.iter().map(|mode| tables.symbol(mode)).collect(),
         request: storage(claim, "spec.resources.requests", spec.resources.requests.get("storage"))?,
         selector,

@@ -1,4 +1,4 @@
-//! Carries out effects: bindings, status patches, events. Bounded by the credits it grants, each kind in a lane of its
+//! Carries out effects: bindings, writes of volumes, status patches, events. Bounded by the credits it grants, each kind in a lane of its
 //! own, so that a slow kind holds up nobody else.
 //!
 //! Decides nothing and remembers nothing about scheduling: what came of an effect goes back to the engine as an event.
@@ -11,6 +11,7 @@ mod series;
 mod settle;
 mod status;
 mod turns;
+mod volumes;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -19,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use supercargo_core::effect::{Effect, Lane, PodRef, Record, StatusPatch};
-use supercargo_core::event::{BindOutcome, Event, Found};
+use supercargo_core::effect::{Effect, Lane, PodRef, Record, StatusPatch, VolumeWrite};
+use supercargo_core::event::{BindOutcome, Event, Found, WriteOutcome};
 use supercargo_core::pod::Uid;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -42,6 +43,8 @@ pub struct Limits {
     /// Bindings in flight. The client speaks HTTP/1.1, so each takes a connection of its own; a hundred of them at some
     /// milliseconds each are many times what an API server writes.
     pub bindings: usize,
+    /// Writes of volumes and claims in flight.
+    pub volumes: usize,
     /// Status patches in flight.
     pub patches: usize,
     /// Events in flight.
@@ -58,6 +61,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             bindings: 100,
+            volumes: 16,
             patches: 16,
             records: 16,
             bind_deadline: Duration::from_secs(10),
@@ -81,6 +85,8 @@ pub struct Identity {
 pub struct Pending {
     /// Bindings and questions about them.
     pub bindings: usize,
+    /// Writes of volumes and claims.
+    pub volumes: usize,
     /// Status patches.
     pub patches: usize,
     /// Events.
@@ -111,7 +117,7 @@ struct Shared {
     recorder: Arc<Recorder>,
     refused_patches: Throttle,
     unanswered: Throttle,
-    pending: [AtomicUsize; 3],
+    pending: [AtomicUsize; Lane::ALL.len()],
     ended: Notify,
     keeper: JoinHandle<()>,
 }
@@ -153,9 +159,13 @@ impl Dispatcher {
 
     /// Requests that have not ended.
     pub fn pending(&self) -> Pending {
-        let [bindings, patches, records] =
-            Lane::ALL.map(|lane| self.shared.pending(lane).load(Ordering::SeqCst));
-        Pending { bindings, patches, records }
+        let of = |lane| self.shared.pending(lane).load(Ordering::SeqCst);
+        Pending {
+            bindings: of(Lane::Bind),
+            volumes: of(Lane::Volume),
+            patches: of(Lane::Status),
+            records: of(Lane::Record),
+        }
     }
 
     /// Waits until all requests have ended, but no longer than `within`; gives what had not.
@@ -225,6 +235,15 @@ impl Dispatcher {
         self.spawn(Lane::Bind, "settle", work, move |_| settled(uid, Found::NoAnswer));
     }
 
+    fn write_volume(&self, write: VolumeWrite) {
+        let shared = Arc::clone(&self.shared);
+        let (uid, number) = (Uid::clone(&write.pod.uid), write.write);
+        let written = move |outcome| Some(Event::VolumeWritten { uid, write: number, outcome });
+        let answer = written.clone();
+        let work = async move { answer(volumes::write(&shared.transport, &shared.limits, &write).await) };
+        self.spawn(Lane::Volume, "volume", work, move |message| written(WriteOutcome::Unknown { message }));
+    }
+
     fn patch(&self, patch: StatusPatch) {
         let shared = Arc::clone(&self.shared);
         let mut turn = shared.turns.queue(&patch.pod.uid);
@@ -258,15 +277,20 @@ impl Shared {
 impl Outbox for Dispatcher {
     fn credits(&self) -> Vec<Event> {
         let limits = &self.shared.limits;
-        let lanes =
-            [(Lane::Bind, limits.bindings), (Lane::Status, limits.patches), (Lane::Record, limits.records)];
-        lanes.map(|(lane, count)| Event::Credits { lane, count }).into()
+        let count = |lane| match lane {
+            Lane::Bind => limits.bindings,
+            Lane::Volume => limits.volumes,
+            Lane::Status => limits.patches,
+            Lane::Record => limits.records,
+        };
+        Lane::ALL.map(|lane| Event::Credits { lane, count: count(lane) }).into()
     }
 
     fn submit(&mut self, effect: Effect) {
         match effect {
             Effect::Bind { pod, node } => self.bind(pod, node),
             Effect::Settle { pod } => self.settle(pod),
+            Effect::WriteVolume(write) => self.write_volume(write),
             Effect::Patch(patch) => self.patch(patch),
             Effect::Record(record) => self.record(&record),
         }

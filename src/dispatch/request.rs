@@ -24,6 +24,9 @@ pub(super) const JSON: &str = "application/json";
 /// The patch format that merges lists by their keys.
 pub(super) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
+/// The patch format in which what is given takes the place of what is there, field by field.
+pub(super) const MERGE: &str = "application/merge-patch+json";
+
 /// A request to the API server.
 #[derive(Clone, Debug)]
 pub(super) struct Call {

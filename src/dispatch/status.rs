@@ -1,4 +1,4 @@
-//! The condition PodScheduled=False, patched into a pod's status.
+//! The condition PodScheduled=False and the node a pod is nominated to, patched into a pod's status.
 //!
 //! Upstream: `pkg/scheduler/util/utils.go#PatchPodStatus`. Ours names the pod's uid, so that it cannot land on a pod made
 //! anew under the same name, and is dropped when something newer about the pod waits to be written.
@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::json;
-use supercargo_core::effect::{StatusPatch, Unscheduled};
+use serde_json::{Value, json};
+use supercargo_core::effect::{Nomination, StatusPatch, Unscheduled};
 
 use super::Limits;
 use super::pause::{Throttle, jittered};
@@ -34,7 +34,8 @@ pub(super) async fn write(
     let call = call(patch, Timestamp::now());
     let mut pause = FIRST_PAUSE;
     for tried in 1..=TRIES_MAX {
-        if turn.is_overtaken() {
+        // What is to be taken away is said by nothing newer.
+        if turn.is_overtaken() && patch.nomination != Nomination::Clear {
             return;
         }
         let answer = transport.send(&call, limits.deadline, PATIENCE).await.answer;
@@ -51,10 +52,16 @@ pub(super) async fn write(
 
 fn call(patch: &StatusPatch, now: Timestamp) -> Call {
     let pod = &patch.pod;
-    let body = json!({
-        "metadata": { "uid": *pod.uid },
-        "status": { "conditions": [condition(&patch.condition, now)] },
-    });
+    let mut status = json!({});
+    if let Some(unscheduled) = &patch.condition {
+        status["conditions"] = json!([condition(unscheduled, now)]);
+    }
+    match &patch.nomination {
+        Nomination::Keep => {}
+        Nomination::Clear => status["nominatedNodeName"] = Value::Null,
+        Nomination::Set(node) => status["nominatedNodeName"] = json!(node),
+    }
+    let body = json!({ "metadata": { "uid": *pod.uid }, "status": status });
     Call {
         method: http::Method::PATCH,
         path: format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name),
@@ -65,7 +72,7 @@ fn call(patch: &StatusPatch, now: Timestamp) -> Call {
     }
 }
 
-fn condition(unscheduled: &Unscheduled, now: Timestamp) -> serde_json::Value {
+fn condition(unscheduled: &Unscheduled, now: Timestamp) -> Value {
     let since = unscheduled.since.clone().unwrap_or_else(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut condition = json!({
         "lastProbeTime": null,
@@ -102,7 +109,7 @@ fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
     match answer {
         Answer::Done(_) => {}
         Answer::Status { code: 404, message, .. } => {
-            tracing::debug!(%pod, %message, "the pod went before its condition could be written");
+            tracing::debug!(%pod, %message, "the pod went before its status could be written");
         }
         Answer::Status { message, .. } if is_another_pod(&message) => {
             tracing::debug!(%pod, %message, "another pod has the name by now");
@@ -111,12 +118,13 @@ fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
             if let Some(withheld) = refusals.admit() {
                 tracing::error!(
                     %pod, %message, withheld,
-                    "may not write the condition of a pod that cannot be scheduled: grant patch on pods/status, as manifests/ does"
+                    "may not write the status of a pod: grant patch on pods/status, as manifests/ does"
                 );
             }
         }
         Answer::Status { message, .. } | Answer::NotSent(message) | Answer::Lost(message) => {
-            tracing::warn!(%pod, %message, "error updating pod");
+            let nomination = &patch.nomination;
+            tracing::warn!(%pod, %message, ?nomination, "error updating pod");
         }
     }
 }

@@ -7,10 +7,13 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
-use supercargo_core::effect::{Severity, Unscheduled};
+use supercargo_core::effect::{Nomination, Severity, Unscheduled};
 use tokio::sync::mpsc;
 
 use super::*;
+
+mod nominations;
+mod volumes;
 
 /// What the API server does with a request.
 enum Reply {
@@ -158,7 +161,7 @@ fn unscheduled(message: &str, since: Option<&str>) -> StatusPatch {
         observed_generation: 1,
         since: since.map(str::to_owned),
     };
-    StatusPatch { pod: pod(), condition }
+    StatusPatch { pod: pod(), condition: Some(condition), nomination: Nomination::Keep }
 }
 
 fn failed(note: &str) -> Record {
@@ -519,5 +522,5 @@ async fn each_lane_grants_as_much_as_it_carries_out_at_once() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(credits, [(Lane::Bind, 100), (Lane::Status, 16), (Lane::Record, 16)]);
+    assert_eq!(credits, [(Lane::Bind, 100), (Lane::Volume, 16), (Lane::Status, 16), (Lane::Record, 16)]);
 }

@@ -164,7 +164,8 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
             Effect::Bind { pod, .. } | Effect::Settle { pod } => {
                 self.unanswered.insert(pod.uid.clone(), pod.clone());
             }
-            Effect::Patch(_) | Effect::Record(_) => {}
+            // Whoever takes over finds in the API server what was written of volumes.
+            Effect::WriteVolume(_) | Effect::Patch(_) | Effect::Record(_) => {}
         }
     }
 

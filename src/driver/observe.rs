@@ -68,6 +68,10 @@ impl Observer for Accounts {
                 profile.attempt(AttemptResult::Error, attempt_took);
                 self.metrics.algorithm(took);
             }
+            Outcome::PreBound { succeeded, took } => {
+                let status = if *succeeded { StatusCode::Success } else { StatusCode::Error };
+                profile.extension_point(ExtensionPoint::PreBind, status, *took);
+            }
             Outcome::BindFailed { .. } => profile.attempt(AttemptResult::Error, attempt_took),
             Outcome::Bound { .. } => {
                 profile.attempt(AttemptResult::Scheduled, attempt_took);
@@ -95,6 +99,9 @@ fn log(report: &Report, took: Duration) {
     match &report.outcome {
         Outcome::Placed { node, nodes, feasible } => {
             tracing::debug!(%pod, %node, nodes, feasible, attempt, "attempting to bind pod to node");
+        }
+        Outcome::PreBound { succeeded, took } => {
+            tracing::debug!(%pod, attempt, succeeded, ?took, "waited for the volumes of the pod");
         }
         Outcome::Bound { node } => {
             tracing::info!(%pod, %node, attempt, ?took, "successfully bound pod to node");
@@ -200,6 +207,20 @@ mod tests {
         shows(&text, "scheduler_scheduling_algorithm_duration_seconds_count 1");
         shows(&text, "scheduler_pod_scheduling_attempts_sum 2");
         shows(&text, "scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=\"2\"} 5");
+    }
+
+    #[tokio::test]
+    async fn what_goes_before_a_binding_is_timed_as_upstreams_pre_bind() {
+        let pre_bound = |succeeded| Outcome::PreBound { succeeded, took: Duration::from_millis(2_500) };
+        let text = counted([pre_bound(true), pre_bound(false)]).await;
+        for status in ["Success", "Error"] {
+            let labels = format!("extension_point=\"PreBind\",profile=\"supercargo\",status=\"{status}\"");
+            shows(
+                &text,
+                &format!("scheduler_framework_extension_point_duration_seconds_sum{{{labels}}} 2.5"),
+            );
+        }
+        shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"error\"} 0");
     }
 
     #[tokio::test]

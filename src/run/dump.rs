@@ -43,6 +43,15 @@ fn dump(engine: &Scheduler) -> Dump {
     for (place, queued) in engine.queue().waiting() {
         write_pending(&mut pods, engine, place, queued);
     }
+    for (queued, node, since) in engine.waiting_for_volumes() {
+        write_pod(&mut pods, engine, &queued.pod);
+        let node = engine.snapshot().text(node);
+        let (since, attempts) = (moment(since), queued.attempts);
+        let _ = writeln!(
+            pods,
+            ", queue: none, waits for: its volumes on node {node}, since: {since}, attempts: {attempts}"
+        );
+    }
     Dump { nodes: nodes(engine), summary, pods }
 }
 
@@ -135,8 +144,7 @@ mod tests {
         let now = Time::from_secs(1_800_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let (queue, seed) = (QueueConfig::default(), Seed(1));
-        let mut engine =
-            Scheduler::new(Config { seed, profiles: vec![profile], queue, volumes_act: false }, now);
+        let mut engine = Scheduler::new(Config { seed, profiles: vec![profile], queue }, now);
         for kind in Kind::ALL {
             engine.handle(now, Event::ListBegan(kind));
             engine.handle(now, Event::ListEnded(kind));
@@ -158,6 +166,23 @@ mod tests {
         applied(&mut engine, &pod("large", ""));
         while !matches!(engine.step(now, &mut NoProbe), Step::Idle { .. }) {}
         applied(&mut engine, &pod("held", r#","schedulingGates":[{"name":"g"}]"#));
+        let class: crate::api::StorageClass = serde_json::from_str(
+            r#"{"metadata":{"name":"fast"},"provisioner":"p","volumeBindingMode":"WaitForFirstConsumer"}"#,
+        )
+        .unwrap();
+        applied(&mut engine, &class);
+        let claim: crate::api::PersistentVolumeClaim = serde_json::from_str(
+            r#"{"metadata":{"name":"c","namespace":"team","uid":"u-c"},"spec":{"storageClassName":"fast"}}"#,
+        )
+        .unwrap();
+        applied(&mut engine, &claim);
+        let slow: crate::api::Pod = serde_json::from_str(
+            r#"{"metadata":{"name":"slow","namespace":"team","uid":"u-slow"},"spec":{"schedulerName":"default-scheduler",
+                "containers":[{"name":"c"}],"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]}}"#,
+        )
+        .unwrap();
+        applied(&mut engine, &slow);
+        while !matches!(engine.step(now, &mut NoProbe), Step::Idle { .. }) {}
         let dump = dump(&engine);
         assert_eq!(dump.summary, "activeQ:0; backoffQ:0; unschedulablePods:2");
         assert_eq!(
@@ -165,15 +190,18 @@ mod tests {
             "name: large, namespace: team, uid: u-large, nominated node: , queue: unschedulable, waits for: events that \
              concern NodeResourcesFit, since: 2027-01-15T08:00:00Z, attempts: 1\n\
              name: held, namespace: team, uid: u-held, nominated node: , queue: gated, waits for: the gate SchedulingGates, \
-             since: 2027-01-15T08:00:00Z, attempts: 0\n"
+             since: 2027-01-15T08:00:00Z, attempts: 0\n\
+             name: slow, namespace: team, uid: u-slow, nominated node: , queue: none, waits for: its volumes on node n1, \
+             since: 2027-01-15T08:00:00Z, attempts: 1\n"
         );
         assert_eq!(
             dump.nodes,
             "Node name: n1\n\
-             Requested Resources: cpu 3000m, memory 0, ephemeral-storage 0, pods 1\n\
+             Requested Resources: cpu 3000m, memory 0, ephemeral-storage 0, pods 2\n\
              Allocatable Resources: cpu 4000m, memory 8589934592, ephemeral-storage 0, pods 10\n\
-             Scheduled Pods(number: 1):\n\
-             name: there, namespace: team, uid: u-there, nominated node: \n\n"
+             Scheduled Pods(number: 2):\n\
+             name: there, namespace: team, uid: u-there, nominated node: \n\
+             name: slow, namespace: team, uid: u-slow, nominated node: \n\n"
         );
     }
 }

@@ -24,6 +24,7 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The plugins of a profile (upstream `framework.Framework`).
 pub struct Framework {
@@ -33,6 +34,8 @@ pub struct Framework {
     pub(crate) scores: Vec<ScoreSeat>,
     /// Plugins with PostFilter, in order.
     pub(crate) post_filters: Vec<Box<dyn PostFilterPlugin>>,
+    /// How long the volumes of a pod may take to be bound.
+    pub(crate) bind_timeout: Duration,
     /// The names of the plugins that run at each point, in order.
     pub(crate) points: BTreeMap<ExtensionPoint, Vec<PluginName>>,
 }

@@ -41,6 +41,9 @@ pub enum Effect {
         /// The pod.
         pod: PodRef,
     },
+    /// PATCH a PersistentVolume or a claim, so that a pod gets its volume. Answered by
+    /// [`crate::event::Event::VolumeWritten`].
+    WriteVolume(VolumeWrite),
     /// PATCH the pod's status. Not answered: the watch shows it.
     Patch(StatusPatch),
     /// Create or count an Event of events.k8s.io/v1. Not answered.
@@ -52,6 +55,8 @@ pub enum Effect {
 pub enum Lane {
     /// Bindings, and questions about them.
     Bind,
+    /// Changes of volumes and claims.
+    Volume,
     /// Changes of pods' status.
     Status,
     /// Events.
@@ -60,12 +65,13 @@ pub enum Lane {
 
 impl Lane {
     /// All lanes, the most urgent first.
-    pub const ALL: [Self; 3] = [Self::Bind, Self::Status, Self::Record];
+    pub const ALL: [Self; 4] = [Self::Bind, Self::Volume, Self::Status, Self::Record];
 
     /// The lane's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bind => "bind",
+            Self::Volume => "volume",
             Self::Status => "status",
             Self::Record => "record",
         }
@@ -77,19 +83,95 @@ impl Effect {
     pub fn lane(&self) -> Lane {
         match self {
             Self::Bind { .. } | Self::Settle { .. } => Lane::Bind,
+            Self::WriteVolume(_) => Lane::Volume,
             Self::Patch(_) => Lane::Status,
             Self::Record(_) => Lane::Record,
         }
     }
 }
 
-/// A change of a pod's status.
+/// A change of a volume or a claim for a pod that was decided about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeWrite {
+    /// Tells the answer to this write from those to others.
+    pub write: u64,
+    /// The pod it is for.
+    pub pod: PodRef,
+    /// What is written, and where.
+    pub change: VolumeChange,
+}
+
+/// What is written of a volume or a claim. It is refused where the object is not of the version given any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumeChange {
+    /// The volume is for this claim: `spec.claimRef`.
+    Bind {
+        /// The name of the PersistentVolume.
+        volume: String,
+        /// Its `metadata.resourceVersion`.
+        version: String,
+        /// The claim.
+        claim: ClaimName,
+        /// Whether to write the annotation `pv.kubernetes.io/bound-by-controller`, too.
+        by_controller: bool,
+    },
+    /// The claim's volume is to be made for this node: the annotation `volume.kubernetes.io/selected-node`.
+    SelectNode {
+        /// The claim's namespace.
+        namespace: String,
+        /// The claim's name.
+        name: String,
+        /// Its `metadata.resourceVersion`.
+        version: String,
+        /// The node's name.
+        node: String,
+    },
+}
+
+/// A claim, as a volume's `spec.claimRef` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimName {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub version: String,
+}
+
+/// A change of a pod's status; at least one of the two is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPatch {
     /// The pod.
     pub pod: PodRef,
-    /// PodScheduled=False, and why.
-    pub condition: Unscheduled,
+    /// PodScheduled=False, and why; `None` leaves the condition as it is.
+    pub condition: Option<Unscheduled>,
+    /// What becomes of `nominatedNodeName`.
+    pub nomination: Nomination,
+}
+
+impl StatusPatch {
+    /// This patch, with what it leaves open taken from one that was to leave before it.
+    pub(crate) fn over(mut self, earlier: Self) -> Self {
+        self.condition = self.condition.or(earlier.condition);
+        if self.nomination == Nomination::Keep {
+            self.nomination = earlier.nomination;
+        }
+        self
+    }
+}
+
+/// What becomes of `status.nominatedNodeName` (upstream `framework.NominatingInfo`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nomination {
+    /// It stays as it is.
+    Keep,
+    /// It is taken away.
+    Clear,
+    /// It becomes the node of this name.
+    Set(String),
 }
 
 /// The condition PodScheduled=False.

@@ -243,6 +243,15 @@ pub enum Event {
         /// What it said.
         found: Found,
     },
+    /// A change of a volume or a claim was answered, or not.
+    VolumeWritten {
+        /// The pod it was for.
+        uid: Uid,
+        /// Which write it was.
+        write: u64,
+        /// What came of it.
+        outcome: WriteOutcome,
+    },
     /// The end is near: nothing more is decided or bound. What is in flight is still settled and told of.
     Halt,
     /// Whether this scheduler leads, which it does until told otherwise. One that does not decides nothing and sends
@@ -281,6 +290,7 @@ impl Event {
             | Self::ListEnded(_)
             | Self::BindFinished { .. }
             | Self::Settled { .. }
+            | Self::VolumeWritten { .. }
             | Self::Halt
             | Self::Leading(_)
             | Self::Credits { .. } => unreachable!("answers and lists are about no object"),
@@ -300,6 +310,23 @@ pub enum BindOutcome {
     },
     /// There was nothing to bind: the pod is bound by somebody else, or gone. This is what the API server has of it.
     Moot(Found),
+    /// It may or may not have been carried out: a deadline passed, or the connection broke.
+    Unknown {
+        /// What was seen.
+        message: String,
+    },
+}
+
+/// What came of a change of a volume or a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// It was carried out.
+    Done,
+    /// The API server refused it, or it surely never got there.
+    Refused {
+        /// The error's text, as upstream's client gives it.
+        message: String,
+    },
     /// It may or may not have been carried out: a deadline passed, or the connection broke.
     Unknown {
         /// What was seen.

@@ -3,6 +3,7 @@
 use crate::effect::PodRef;
 use crate::framework::PluginName;
 use crate::time::Time;
+use std::time::Duration;
 
 /// The account of one attempt to schedule a pod, or of the end of its binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,14 @@ pub enum Outcome {
     },
     /// There was nothing to decide: the pod is being deleted.
     Skipped,
+    /// What a pod with an earlier [`Outcome::Placed`] needed before its binding came to an end; the binding, or
+    /// [`Outcome::BindFailed`], follows.
+    PreBound {
+        /// Whether it is there now.
+        succeeded: bool,
+        /// How long it took.
+        took: Duration,
+    },
     /// The binding of an earlier [`Outcome::Placed`] was carried out.
     Bound {
         /// The node's name.

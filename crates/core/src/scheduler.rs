@@ -11,6 +11,7 @@ mod lead;
 mod memory;
 mod objects;
 mod outbox;
+mod pre_bind;
 mod quarantine;
 mod rejected;
 mod relist;
@@ -18,12 +19,12 @@ mod wake;
 
 use crate::cache::{Cache, CacheSize, Snapshot};
 use crate::cycle::{Framework, Probe};
-use crate::effect::{Effect, PodRef};
+use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
 use crate::hash::FixedMap;
 use crate::intern::{Symbol, Tables};
 use crate::pod::{PodInfo, Uid};
-use crate::queue::{QueueConfig, QueueStats, SchedulingQueue};
+use crate::queue::{QueueConfig, QueueStats, QueuedPod, SchedulingQueue};
 use crate::report::{Notice, Report};
 use crate::rng::Seed;
 use crate::time::Time;
@@ -31,6 +32,7 @@ use binding::Binding;
 use failure::SentCondition;
 use memory::Memory;
 use outbox::Outbox;
+use pre_bind::PreBinds;
 use quarantine::Quarantine;
 use relist::Lists;
 use std::collections::{BTreeMap, VecDeque};
@@ -51,8 +53,6 @@ pub struct Config {
     pub profiles: Vec<Profile>,
     /// Backoff and the limit of the unschedulable pool.
     pub queue: QueueConfig,
-    /// Whether volumes are bound and asked for, as placed pods need it. If not, pods that need it are not placed.
-    pub volumes_act: bool,
 }
 
 /// What one call of [`Scheduler::step`] came to.
@@ -79,9 +79,11 @@ pub struct Stats {
     /// What the cache holds.
     pub cache: CacheSize,
     /// Effects that wait for credit, per lane in the order of `Lane::ALL`.
-    pub outgoing: [usize; 3],
+    pub outgoing: [usize; Lane::ALL.len()],
     /// Events about pods that were dropped because too many waited.
     pub dropped_records: u64,
+    /// Pods with a node whose volumes are being bound or made.
+    pub pre_binds: usize,
     /// Bindings in flight or of unknown outcome.
     pub bindings: usize,
     /// Bindings whose answer was lost, so far.
@@ -107,6 +109,7 @@ pub struct Scheduler {
     profiles: Vec<(Symbol, Profile)>,
     lists: Lists,
     outbox: Outbox,
+    pre_binds: PreBinds,
     bindings: FixedMap<Uid, Binding>,
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
@@ -115,7 +118,6 @@ pub struct Scheduler {
     quarantine: Quarantine,
     halted: bool,
     leading: bool,
-    volumes_act: bool,
     unknown_binds: u64,
     last_looks_failed: u64,
     panics: u64,
@@ -141,6 +143,7 @@ impl Scheduler {
             profiles,
             lists: Lists::default(),
             outbox: Outbox::default(),
+            pre_binds: PreBinds::default(),
             bindings: FixedMap::default(),
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
@@ -149,7 +152,6 @@ impl Scheduler {
             quarantine: Quarantine::default(),
             halted: false,
             leading: true,
-            volumes_act: config.volumes_act,
             unknown_binds: 0,
             last_looks_failed: 0,
             panics: 0,
@@ -174,6 +176,11 @@ impl Scheduler {
         &self.queue
     }
 
+    /// The pods that have a node and wait for their volumes, each with that node and when it was found, by uid.
+    pub fn waiting_for_volumes(&self) -> impl Iterator<Item = (&QueuedPod, Symbol, Time)> {
+        self.pre_binds.iter()
+    }
+
     /// The kinds whose first list has not come yet; nothing is decided while there is one.
     pub fn awaited_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         self.lists.awaited()
@@ -191,6 +198,7 @@ impl Scheduler {
             }
             Event::BindFinished { uid, outcome } => self.bind_finished(now, &uid, outcome),
             Event::Settled { uid, found } => self.settled(now, &uid, found),
+            Event::VolumeWritten { uid, write, outcome } => self.volume_written(now, &uid, write, outcome),
             Event::Halt => self.halt(),
             Event::Leading(leading) => self.lead(now, leading),
             Event::Credits { lane, count } => self.outbox.grant(lane, count),
@@ -213,7 +221,7 @@ impl Scheduler {
             if let Some(effect) = self.release(now) {
                 return Step::Effect(effect);
             }
-            if self.ask_again(now) {
+            if self.ask_again(now) || self.pre_bind_times(now) {
                 continue;
             }
             if self.lists.awaited().next().is_some() {
@@ -227,8 +235,8 @@ impl Scheduler {
             if self.outbox.has_room() && self.attempt(now, probe) {
                 continue;
             }
-            let wake_at = [self.queue.next_wakeup(now), self.next_question()].into_iter().flatten().min();
-            return Step::Idle { wake_at };
+            let times = [self.queue.next_wakeup(now), self.next_question(), self.pre_binds.next_time()];
+            return Step::Idle { wake_at: times.into_iter().flatten().min() };
         }
     }
 
@@ -239,6 +247,7 @@ impl Scheduler {
             cache: self.cache.size(),
             outgoing: self.outbox.waiting(),
             dropped_records: self.outbox.dropped_records(),
+            pre_binds: self.pre_binds.len(),
             bindings: self.bindings.len(),
             unknown_binds: self.unknown_binds,
             last_looks_failed: self.last_looks_failed,
@@ -251,7 +260,8 @@ impl Scheduler {
 
     /// Whether nothing that was decided is still on its way out or unanswered. Without the lead nothing more goes out.
     pub fn is_settled(&self) -> bool {
-        self.bindings.is_empty() && (!self.leading || self.outbox.waiting() == [0; 3])
+        let nothing_waits = || self.outbox.waiting() == [0; Lane::ALL.len()];
+        self.pre_binds.is_empty() && self.bindings.is_empty() && (!self.leading || nothing_waits())
     }
 
     /// The texts of all profiles' names.

@@ -332,6 +332,8 @@ pub struct ClaimInfo {
     pub bind_completed: bool,
     /// The annotation `volume.kubernetes.io/selected-node`: where its volume is being made.
     pub selected_node: Option<Symbol>,
+    /// Whether it has annotations, whichever.
+    pub annotated: bool,
     /// `spec.accessModes`.
     pub access_modes: Box<[Symbol]>,
     /// `spec.resources.requests.storage`.
@@ -468,6 +470,18 @@ pub enum Reservation {
     },
 }
 
+impl Reservation {
+    /// The object that is written.
+    pub fn object(&self) -> StorageKey {
+        match *self {
+            Self::Bind { volume, .. } => {
+                StorageKey { kind: StorageKind::PersistentVolume, namespace: None, name: volume }
+            }
+            Self::Provision { namespace, name, .. } => StorageKey::of_claim(namespace, name),
+        }
+    }
+}
+
 /// The kinds of objects of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StorageKind {
@@ -544,4 +558,11 @@ pub struct StorageKey {
     pub namespace: Option<Symbol>,
     /// Its name.
     pub name: Symbol,
+}
+
+impl StorageKey {
+    /// The identity of a claim.
+    pub fn of_claim(namespace: Symbol, name: Symbol) -> Self {
+        Self { kind: StorageKind::PersistentVolumeClaim, namespace: Some(namespace), name }
+    }
 }

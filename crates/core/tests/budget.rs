@@ -17,8 +17,7 @@ fn attempt(terms: usize, nodes: usize) -> (Outcome, Option<Place>) {
     let now = Time::from_secs(100);
     let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
     let (queue, seed) = (QueueConfig::default(), Seed(1));
-    let mut scheduler =
-        Scheduler::new(Config { seed, profiles: vec![profile], queue, volumes_act: false }, now);
+    let mut scheduler = Scheduler::new(Config { seed, profiles: vec![profile], queue }, now);
     for kind in Kind::ALL {
         scheduler.handle(now, Event::ListBegan(kind));
         scheduler.handle(now, Event::ListEnded(kind));

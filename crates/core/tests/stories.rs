@@ -17,17 +17,18 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, Lane};
-use supercargo_core::event::{BindOutcome, Event, Found, Kind, ObjectKey};
+use supercargo_core::effect::{Effect, Lane, Nomination, VolumeChange};
+use supercargo_core::event::{BindOutcome, Event, Found, Kind, ObjectKey, WriteOutcome};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::language;
+use support::{language, storage};
 
 #[test]
 fn a_pod_goes_its_way() {
@@ -59,23 +60,26 @@ fn nothing_is_decided_or_sent_without_the_lead() {
     check("leading.txt");
 }
 
+#[test]
+fn volumes_that_wait_for_a_node_are_bound_before_the_pod_and_hold_up_nobody() {
+    check("volumes.txt");
+}
+
 struct Story {
     scheduler: Scheduler,
     now: Time,
     told: String,
+    /// The last write of volumes for each pod.
+    writes: BTreeMap<String, u64>,
 }
 
 impl Story {
     fn new(bare: bool) -> Self {
         let now = Time::from_nanos(100_200_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
-        let config = Config {
-            seed: Seed(1),
-            profiles: vec![profile],
-            queue: QueueConfig::default(),
-            volumes_act: false,
-        };
-        let mut story = Self { scheduler: Scheduler::new(config, now), now, told: String::new() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let scheduler = Scheduler::new(config, now);
+        let mut story = Self { scheduler, now, told: String::new(), writes: BTreeMap::new() };
         if !bare {
             for kind in Kind::ALL {
                 story.handle(Event::ListBegan(kind));
@@ -117,6 +121,8 @@ impl Story {
                             format!("error {pod}, attempt {}: {message}", report.attempt)
                         }
                         Outcome::Skipped => format!("skipped {pod}"),
+                        Outcome::PreBound { succeeded: true, .. } => format!("volumes of {pod} bound"),
+                        Outcome::PreBound { succeeded: false, .. } => format!("volumes of {pod} not bound"),
                         Outcome::Bound { node } => format!("bound {pod} to {node}"),
                         Outcome::BindFailed { message } => format!("bind failed {pod}: {message}"),
                     };
@@ -131,14 +137,28 @@ impl Story {
         let line = match effect {
             Effect::Bind { pod, node } => format!("bind {}/{} to {node}", pod.namespace, pod.name),
             Effect::Settle { pod } => format!("settle {}/{}", pod.namespace, pod.name),
-            Effect::Patch(patch) => format!(
-                "patch {}/{} {} (since {}): {}",
-                patch.pod.namespace,
-                patch.pod.name,
-                patch.condition.reason,
-                patch.condition.since.as_deref().unwrap_or("now"),
-                patch.condition.message
-            ),
+            Effect::WriteVolume(write) => {
+                self.writes.insert(write.pod.name.clone(), write.write);
+                format!(
+                    "write for {}/{}: {}",
+                    write.pod.namespace,
+                    write.pod.name,
+                    told_change(&write.change)
+                )
+            }
+            Effect::Patch(patch) => {
+                let nomination = match &patch.nomination {
+                    Nomination::Keep => String::new(),
+                    Nomination::Clear => " nominated nowhere".to_owned(),
+                    Nomination::Set(node) => format!(" nominated {node}"),
+                };
+                let condition = patch.condition.as_ref().map(|condition| {
+                    let since = condition.since.as_deref().unwrap_or("now");
+                    format!(" {} (since {since}): {}", condition.reason, condition.message)
+                });
+                let condition = condition.unwrap_or_default();
+                format!("patch {}/{}{nomination}{condition}", patch.pod.namespace, patch.pod.name)
+            }
             Effect::Record(record) => format!(
                 "record {} {} {}: {}",
                 record.severity.as_str(),
@@ -184,6 +204,13 @@ impl Story {
             "not-admitted" => {
                 self.handle(Event::NotAdmitted { uid: rest[0].into(), reason: text().into() });
             }
+            "pv" | "pvc" | "class" | "csinode" => {
+                let object = storage::object(self.scheduler.tables(), line).expect("an object of storage");
+                self.handle(Event::StorageApplied(object));
+            }
+            "written" => self.written(rest[0], WriteOutcome::Done),
+            "write-refused" => self.written(rest[0], WriteOutcome::Refused { message: text() }),
+            "write-unknown" => self.written(rest[0], WriteOutcome::Unknown { message: text() }),
             "accepted" => self.answer(rest[0], BindOutcome::Accepted),
             "refused" => self.answer(rest[0], BindOutcome::Refused { message: text() }),
             "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),
@@ -217,12 +244,22 @@ impl Story {
         match kind {
             "pod" => ObjectKey::Pod(name.into()),
             "node" => ObjectKey::Node(self.scheduler.tables().symbol(name)),
+            "pv" | "pvc" => {
+                let object = storage::object(self.scheduler.tables(), &format!("{kind} {name}"));
+                ObjectKey::Storage(object.expect("an object of storage").key())
+            }
             other => panic!("nobody knows the kind {other}"),
         }
     }
 
     fn answer(&mut self, pod: &str, outcome: BindOutcome) {
         self.handle(Event::BindFinished { uid: pod.into(), outcome });
+    }
+
+    /// Answers the last write for a pod.
+    fn written(&mut self, pod: &str, outcome: WriteOutcome) {
+        let write = *self.writes.get(pod).expect("something was written for the pod");
+        self.handle(Event::VolumeWritten { uid: pod.into(), write, outcome });
     }
 
     fn show(&mut self) {
@@ -234,9 +271,13 @@ impl Story {
             .map(|(place, queued)| format!("{} in {}", queued.pod.name, place.as_str()))
             .collect();
         waiting.sort();
+        let volumes = match stats.pre_binds {
+            0 => String::new(),
+            pods => format!(", waiting for volumes {pods}"),
+        };
         let _ = writeln!(
             self.told,
-            "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}",
+            "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}{volumes}",
             stats.cache.pods, stats.cache.assumed_pods, stats.bindings
         );
     }
@@ -258,6 +299,19 @@ fn told(preemption: &Preemption) -> String {
         Preemption::WouldHelp { node, victims } => {
             let victims: Vec<&str> = victims.iter().map(|victim| victim.name.as_str()).collect();
             format!(", but for {} on {node}", victims.join(" "))
+        }
+    }
+}
+
+fn told_change(change: &VolumeChange) -> String {
+    match change {
+        VolumeChange::Bind { volume, version, claim, by_controller } => {
+            let mark = if *by_controller { ", by controller" } else { "" };
+            let claim = format!("{}/{} ({}, {})", claim.namespace, claim.name, claim.uid, claim.version);
+            format!("volume {volume} at {version} is for {claim}{mark}")
+        }
+        VolumeChange::SelectNode { namespace, name, version, node } => {
+            format!("claim {namespace}/{name} at {version} selects {node}")
         }
     }
 }

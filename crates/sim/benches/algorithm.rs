@@ -139,8 +139,7 @@ fn resident() -> u64 {
 /// An engine with the nodes, and the pods that are there already.
 fn furnished(args: &Args, workload: Workload, now: Time) -> Scheduler {
     let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
-    let config =
-        Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default(), volumes_act: false };
+    let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
     let mut scheduler = Scheduler::new(config, now);
     for kind in Kind::ALL {
         scheduler.handle(now, Event::ListBegan(kind));

@@ -101,6 +101,9 @@ impl Sim {
                     return Err(broken("only pods that are being deleted are skipped", uid.to_owned()));
                 }
             }
+            Outcome::PreBound { .. } => {
+                return Err(broken("no pod here has volumes", uid.to_owned()));
+            }
             Outcome::Bound { node } => {
                 if self.server.pods.get(uid).is_some_and(|pod| pod.node.as_deref() != Some(node)) {
                     return Err(broken("a pod said to be bound is", format!("{uid} on {node}")));
@@ -262,10 +265,15 @@ impl Sim {
     }
 
     fn check_bounds(&self) -> Result<(), Broken> {
-        let [bind, status, record] = self.process.scheduler.stats().outgoing;
+        let [bind, volume, status, record] = self.process.scheduler.stats().outgoing;
         // A pod has one entry in the lane of bindings at most, and may leave one behind when it goes.
-        if bind as u64 > 2 * self.scale.pods || status > self.process.pods.len() || record > 1_000 {
-            let detail = format!("{bind} bindings, {status} patches, {record} records wait");
+        if bind as u64 > 2 * self.scale.pods
+            || volume > 0
+            || status > self.process.pods.len()
+            || record > 1_000
+        {
+            let detail =
+                format!("{bind} bindings, {volume} volumes, {status} patches, {record} records wait");
             return Err(broken("the outbox has bounds", detail));
         }
         Ok(())

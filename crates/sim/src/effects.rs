@@ -25,6 +25,9 @@ impl Sim {
         match effect {
             Effect::Bind { pod, node } => self.send_bind(&pod, node),
             Effect::Settle { pod } => self.send_question(&pod),
+            Effect::WriteVolume(write) => {
+                Err(broken("no pod here has volumes", format!("{write:?} is written")))
+            }
             Effect::Patch(patch) => self.send_patch(patch),
             Effect::Record(record) => self.note_record(&record),
         }
@@ -185,7 +188,7 @@ impl Sim {
     fn send_patch(&mut self, patch: StatusPatch) -> Result<(), Broken> {
         self.check_may_speak_of(&patch.pod)?;
         if self.process.pods.get(&*patch.pod.uid).is_some_and(|pod| pod.node.is_some()) {
-            let detail = format!("{} is bound and told: {}", patch.pod.uid, patch.condition.message);
+            let detail = format!("{} is bound and told: {:?}", patch.pod.uid, patch.condition);
             return Err(broken("a pod known to be bound is not told that it is not", detail));
         }
         let arrives = self.now + wait(&mut self.draw, self.weather.request_delay);
@@ -197,11 +200,13 @@ impl Sim {
 
     /// A change of a pod's status arrives at the API server.
     pub(crate) fn patch_arrives(&mut self, patch: &StatusPatch) {
-        let (uid, condition) = (&*patch.pod.uid, &patch.condition);
-        self.say("server", uid, format_args!("told {}: {}", condition.reason, condition.message));
-        if let Some(pod) = self.server.pods.get(uid) {
-            let said = Some((condition.reason.to_owned(), condition.message.clone()));
-            self.server.put_pod(Pod { condition: said, ..Pod::clone(pod) }, By::Scheduler);
+        let uid = &*patch.pod.uid;
+        if let Some(condition) = &patch.condition {
+            self.say("server", uid, format_args!("told {}: {}", condition.reason, condition.message));
+            if let Some(pod) = self.server.pods.get(uid) {
+                let said = Some((condition.reason.to_owned(), condition.message.clone()));
+                self.server.put_pod(Pod { condition: said, ..Pod::clone(pod) }, By::Scheduler);
+            }
         }
         let life = self.process.life;
         self.agenda.write(self.now, Due::Credit { life, lane: Lane::Status });

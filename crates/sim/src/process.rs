@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Service;
 use supercargo_core::cycle::Framework;
+use supercargo_core::effect::Lane;
 use supercargo_core::event::{Event, Kind, ObjectKey};
 use supercargo_core::pod::PodInfo;
 use supercargo_core::queue::QueueConfig;
@@ -49,7 +50,7 @@ pub(crate) struct Process {
     /// Pods that no watch has told the end of, and an answer has.
     pub(crate) known_gone: BTreeSet<String>,
     /// Credits granted and not used up, in the order of `Lane::ALL`.
-    pub(crate) credits: [usize; 3],
+    pub(crate) credits: [usize; Lane::ALL.len()],
     /// When it asked to be woken.
     pub(crate) wake: Option<Time>,
     /// Wake-ups in a row that came to nothing, and when the first of them was.
@@ -61,12 +62,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(seed: u64, life: u32, now: Time) -> Self {
         let profile = Profile { name: OURS.to_owned(), framework: Framework::default() };
-        let config = Config {
-            seed: Seed(seed),
-            profiles: vec![profile],
-            queue: QueueConfig::default(),
-            volumes_act: false,
-        };
+        let config = Config { seed: Seed(seed), profiles: vec![profile], queue: QueueConfig::default() };
         Self {
             scheduler: Scheduler::new(config, now),
             life,
@@ -76,7 +72,7 @@ impl Process {
             told: BTreeMap::new(),
             numbers: BTreeMap::new(),
             known_gone: BTreeSet::new(),
-            credits: [0; 3],
+            credits: [0; Lane::ALL.len()],
             wake: None,
             idle_wakes: (0, now),
             listing: BTreeMap::new(),

@@ -353,6 +353,7 @@ fn tell_outcome(outcome: &Outcome) -> String {
         }
         Outcome::Error { message } => format!("error: {message}"),
         Outcome::Skipped => "skipped".to_owned(),
+        Outcome::PreBound { succeeded, .. } => format!("volumes bound: {succeeded}"),
         Outcome::Bound { node } => format!("bound to {node}"),
         Outcome::BindFailed { message } => format!("binding failed: {message}"),
     }

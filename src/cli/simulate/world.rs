@@ -55,6 +55,7 @@ impl World {
             | Event::Settled { .. }
             | Event::Halt
             | Event::Leading(_)
+            | Event::VolumeWritten { .. }
             | Event::Credits { .. } => unreachable!("an object becomes an event about that object"),
         }
         Ok(())

@@ -98,6 +98,41 @@ impl Volumes {
         self.claims.get(&(namespace, name)).map(Assumable::now)
     }
 
+    /// A PersistentVolume or a claim, as the API server has it.
+    pub fn get(&self, key: StorageKey) -> Option<StorageObject> {
+        match (key.kind, key.namespace) {
+            (StorageKind::PersistentVolume, _) => self.volume(key.name).cloned().map(StorageObject::Volume),
+            (StorageKind::PersistentVolumeClaim, Some(namespace)) => {
+                self.claim(namespace, key.name).cloned().map(StorageObject::Claim)
+            }
+            _ => None,
+        }
+    }
+
+    /// The version of a PersistentVolume or a claim, as the API server has it.
+    pub fn version(&self, key: StorageKey) -> Option<&str> {
+        match (key.kind, key.namespace) {
+            (StorageKind::PersistentVolume, _) => self.volume(key.name).map(|it| &*it.resource_version),
+            (StorageKind::PersistentVolumeClaim, Some(namespace)) => {
+                self.claim(namespace, key.name).map(|it| &*it.resource_version)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether something is assumed of a PersistentVolume or a claim that the API server does not show.
+    pub fn is_assumed(&self, key: StorageKey) -> bool {
+        match (key.kind, key.namespace) {
+            (StorageKind::PersistentVolume, _) => {
+                self.volumes.get(&key.name).is_some_and(|it| it.assumed.is_some())
+            }
+            (StorageKind::PersistentVolumeClaim, Some(namespace)) => {
+                self.claims.get(&(namespace, key.name)).is_some_and(|it| it.assumed.is_some())
+            }
+            _ => false,
+        }
+    }
+
     /// A StorageClass.
     pub fn class(&self, name: Symbol) -> Option<&Arc<StorageClassInfo>> {
         self.classes.get(&name)

@@ -35,6 +35,8 @@ pub struct QueuedPod {
     /// It was last moved because it had waited too long, not because an event promised anything. If it is scheduled now,
     /// some hint missed a wake-up (`scheduler_pod_scheduled_after_flush_total`).
     pub was_flushed: bool,
+    /// The API server was asked to nominate it, as it was about to be bound, and not to take that back since.
+    pub nominated: bool,
     /// Numbers the records as they come to the queue, so that no two are ever equal in order. Renewed with `timestamp`.
     pub(super) sequence: u64,
 }
@@ -52,6 +54,7 @@ impl QueuedPod {
             rejectors: gate.into_iter().collect(),
             gate,
             was_flushed: false,
+            nominated: false,
             sequence: 0,
         }
     }

@@ -11,7 +11,6 @@ use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
 use crate::node::NodeIdx;
-use crate::plugins::volume_binding;
 use crate::pod::PodInfo;
 use crate::preemption;
 use crate::queue::QueuedPod;
@@ -23,9 +22,6 @@ use std::sync::Arc;
 
 /// The text when there are no nodes at all (upstream `ErrNoNodesAvailable`).
 const NO_NODES: &str = "no nodes available to schedule pods";
-/// The text for a pod whose claims have no volumes yet, as long as nothing here binds them.
-const NO_VOLUMES: &str = "pod has PersistentVolumeClaims that wait for its node, and this version of supercargo does not bind \
-     volumes";
 
 enum Decided {
     Node(Choice),
@@ -159,10 +155,9 @@ impl Scheduler {
             })
         };
         match filtered.reserve(snapshot, node) {
-            Ok(reservations) if reservations.is_empty() || self.volumes_act => {
+            Ok(reservations) => {
                 Decided::Node(Choice { node, feasible: filtered.feasible().len(), reservations })
             }
-            Ok(_) => refused(volume_binding::NAME, NO_VOLUMES.to_owned()),
             Err((plugin, rejection)) => refused(plugin, format!("1 {}", rejection.message())),
         }
     }
@@ -179,9 +174,13 @@ impl Scheduler {
         self.report(&queued, now, outcome);
         self.cache.forget_nomination(&uid);
         self.cache.place(&queued.pod, name, PodState::Assumed);
+        let has_volumes_to_bind = !reservations.is_empty();
         self.cache.assume_volumes(&uid, reservations);
+        if has_volumes_to_bind && self.runs_pre_bind(&queued.pod) {
+            return self.pre_bind(now, queued, name);
+        }
         let stamp = self.cache.stamp(node);
-        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, stamp, now));
+        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, Some(stamp), now));
         self.outbox.push_bind(Outgoing::Bind(uid));
     }
 

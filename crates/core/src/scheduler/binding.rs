@@ -25,7 +25,7 @@ const QUESTION_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// How long a binding that the API server does not show is sent again, and how long after the last copy without an
 /// answer it is given up: longer than an API server works on a request (`--request-timeout`, 60 s), so that a lost one
 /// cannot be carried out afterwards.
-const UNKNOWN_MAX: Duration = Duration::from_secs(75);
+pub(super) const UNKNOWN_MAX: Duration = Duration::from_secs(75);
 
 /// Where a binding stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ impl Doubt {
 pub(super) struct Binding {
     queued: QueuedPod,
     node: Symbol,
-    /// The node's stamp when the pod was assumed there.
-    stamp: u64,
+    /// The node's stamp when the pod was assumed there; `None` to look once more whatever its stamp is.
+    stamp: Option<u64>,
     began: Time,
     phase: Phase,
     /// When it left last.
@@ -80,7 +80,7 @@ pub(super) struct Binding {
 }
 
 impl Binding {
-    pub(super) fn new(queued: QueuedPod, node: Symbol, stamp: u64, began: Time) -> Self {
+    pub(super) fn new(queued: QueuedPod, node: Symbol, stamp: Option<u64>, began: Time) -> Self {
         Self {
             queued,
             node,
@@ -108,12 +108,13 @@ impl Scheduler {
                 return effect;
             }
         }
-        self.outbox.pop_other()
+        self.release_volume(now).or_else(|| self.outbox.pop_other())
     }
 
     /// Gives up the bindings that never left; whoever takes over decides about their pods.
     pub(super) fn halt(&mut self) {
         self.halted = true;
+        self.give_up_pre_binds();
         for uid in self.unsent_bindings() {
             self.bindings.remove(&uid);
             if matches!(self.cache.placed(&uid), Some((_, _, PodState::Assumed))) {
@@ -164,7 +165,7 @@ impl Scheduler {
         let binding = &self.bindings[uid];
         let (pod, node, stamp) = (Arc::clone(&binding.queued.pod), binding.node, binding.stamp);
         let Some(slot) = self.cache.find_slot(node) else { return false };
-        if self.cache.stamp(slot) == stamp {
+        if Some(self.cache.stamp(slot)) == stamp {
             return true;
         }
         let reserved = self.cache.forget_volumes(uid);
@@ -182,7 +183,7 @@ impl Scheduler {
     /// Has every binding that has not left looked at once more when it does: nodes were counted anew.
     pub(super) fn doubt_all_stamps(&mut self) {
         for binding in self.bindings.values_mut() {
-            binding.stamp = u64::MAX;
+            binding.stamp = None;
         }
     }
 
@@ -229,6 +230,7 @@ impl Scheduler {
 
     /// The watch shows the pod on `node`.
     pub(super) fn binding_confirmed(&mut self, pod: &PodInfo, node: Symbol) {
+        self.pre_bind_confirmed(&pod.uid, node);
         let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
         binding.confirmed_on = Some(node);
         match binding.phase {
@@ -251,6 +253,9 @@ impl Scheduler {
     /// The pod changed while its binding is on its way; it has no node yet as far as the watch knows.
     pub(super) fn binding_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
         self.assumed_updated(now, pod);
+        if self.pre_bind_updated(now, pod) {
+            return;
+        }
         let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
         let deleted_now = pod.deleting && !binding.queued.pod.deleting;
         binding.queued.pod = Arc::clone(pod);
@@ -275,7 +280,8 @@ impl Scheduler {
     }
 
     /// The pod is gone.
-    pub(super) fn binding_abandoned(&mut self, uid: &str) {
+    pub(super) fn binding_abandoned(&mut self, uid: &Uid) {
+        self.end_pre_bind(uid);
         if let Some(binding) = self.bindings.get_mut(uid) {
             binding.abandoned = true;
             if matches!(binding.phase, Phase::Unknown { .. } | Phase::Asked) {
@@ -289,6 +295,7 @@ impl Scheduler {
         if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             return;
         }
+        self.give_back_volumes(now, uid);
         if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
             self.wake(
                 now,

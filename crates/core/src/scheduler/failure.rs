@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/schedule_one.go#handleSchedulingFailure`.
 
 use super::{Scheduler, quarantine};
-use crate::effect::{Record, Severity, StatusPatch, Unscheduled};
+use crate::effect::{Nomination, Record, Severity, StatusPatch, Unscheduled};
 use crate::framework::PluginName;
 use crate::pod::PodInfo;
 use crate::queue::QueuedPod;
@@ -51,8 +51,9 @@ pub(super) struct SentCondition {
 
 impl Scheduler {
     /// Tells of the failure, and puts the pod back to wait for what may help it.
-    pub(super) fn fail(&mut self, now: Time, queued: QueuedPod, began: Time, failure: Failure) {
+    pub(super) fn fail(&mut self, now: Time, mut queued: QueuedPod, began: Time, failure: Failure) {
         let pod = Arc::clone(&queued.pod);
+        let nomination = self.nomination_after(&mut queued, &failure);
         let (reason, message, rejectors) = match failure {
             Failure::Unschedulable(Unschedulable { rejectors, message, preemption }) => {
                 let blamed = rejectors.iter().copied().collect();
@@ -86,11 +87,29 @@ impl Scheduler {
             self.queue.return_unschedulable(now, queued, rejectors, gate);
         }
         self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());
-        self.set_condition(now, &pod, reason, message);
+        self.set_condition(now, &pod, reason, message, nomination);
+    }
+
+    /// A pod that was about to be bound is not any more; and what failed otherwise is nominated by nobody.
+    fn nomination_after(&mut self, queued: &mut QueuedPod, failure: &Failure) -> Nomination {
+        let was_ours = std::mem::take(&mut queued.nominated);
+        let is_error = matches!(failure, Failure::Error(_) | Failure::HeldBack(_) | Failure::Binding(_));
+        if was_ours || (is_error && queued.pod.nominated_node.is_some()) {
+            self.cache.forget_nomination(&queued.pod.uid);
+            return Nomination::Clear;
+        }
+        Nomination::Keep
     }
 
     /// Asks for PodScheduled=False, unless the pod says so already or was just told.
-    fn set_condition(&mut self, now: Time, pod: &PodInfo, reason: &'static str, message: String) {
+    fn set_condition(
+        &mut self,
+        now: Time,
+        pod: &PodInfo,
+        reason: &'static str,
+        message: String,
+        nomination: Nomination,
+    ) {
         let shown = pod.scheduled.as_ref().filter(|c| &*c.status == "False");
         let is_shown = shown.is_some_and(|c| *c.reason == *reason && *c.message == *message);
         let is_known = match self.sent_conditions.get(&pod.uid) {
@@ -102,6 +121,9 @@ impl Scheduler {
             None => is_shown,
         };
         if is_known {
+            if nomination != Nomination::Keep {
+                self.outbox.push_patch(StatusPatch { pod: self.pod_ref(pod), condition: None, nomination });
+            }
             return;
         }
         let condition = Unscheduled {
@@ -110,7 +132,8 @@ impl Scheduler {
             observed_generation: pod.generation,
             since: shown.map(|c| c.last_transition_time.to_string()).filter(|since| !since.is_empty()),
         };
-        self.outbox.push_patch(StatusPatch { pod: self.pod_ref(pod), condition });
+        let condition = Some(condition);
+        self.outbox.push_patch(StatusPatch { pod: self.pod_ref(pod), condition, nomination });
         self.sent_conditions.insert(Arc::clone(&pod.uid), SentCondition { reason, message, at: now });
     }
 

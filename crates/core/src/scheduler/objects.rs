@@ -50,6 +50,7 @@ impl Scheduler {
             | Event::ListEnded(_)
             | Event::BindFinished { .. }
             | Event::Settled { .. }
+            | Event::VolumeWritten { .. }
             | Event::Halt
             | Event::Leading(_)
             | Event::Credits { .. } => unreachable!("answers and lists are handled before objects"),
@@ -79,6 +80,7 @@ impl Scheduler {
         if old.as_ref() != Some(object) {
             self.wake(now, &ClusterEvent::Storage { old: old.as_ref(), new: Some(object) });
         }
+        self.pre_bind_storage(now, old.as_ref(), Some(object));
     }
 
     fn storage_gone(&mut self, now: Time, key: StorageKey) {
@@ -86,6 +88,7 @@ impl Scheduler {
         if old.is_some() {
             self.wake(now, &ClusterEvent::Storage { old: old.as_ref(), new: None });
         }
+        self.pre_bind_storage(now, old.as_ref(), None);
     }
 
     fn node_applied(&mut self, now: Time, node: &Arc<NodeInfo>) {
@@ -106,6 +109,7 @@ impl Scheduler {
     fn node_gone(&mut self, now: Time, name: crate::intern::Symbol) {
         if let Some(old) = self.cache.remove_node(name) {
             self.wake(now, &ClusterEvent::Node { action: NodeAction::Delete, old: Some(&old), new: None });
+            self.pre_bind_node_gone(now, name);
         }
     }
 
@@ -207,6 +211,7 @@ impl Scheduler {
         self.cache.forget_nomination(uid);
         let waiting = self.queue.get(uid).map(|queued| Arc::clone(&queued.pod));
         self.queue.remove(uid);
+        self.give_back_volumes(now, uid);
         let freed = self.cache.remove_pod(uid).map(|(pod, _, _)| pod);
         if let Some(pod) = freed.or(waiting.filter(|_| nominated)) {
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };

@@ -1,15 +1,18 @@
 //! Effects that wait for credit. Bindings leave first.
 //!
-//! Bounds: at most one binding waits for its first release, since nothing is decided while one does; status patches are
-//! at most one a pod; records beyond [`RECORDS_MAX`] push out the oldest.
+//! Bounds: of bindings decided about, at most one waits for its first release beside those whose volumes came meanwhile,
+//! since nothing is decided while one does; writes of volumes and status patches are at most one a pod; records beyond
+//! [`RECORDS_MAX`] push out the oldest.
 
-use crate::effect::{Effect, Lane, Record, StatusPatch};
+use crate::effect::{Effect, Lane, Nomination, Record, StatusPatch};
 use crate::hash::FixedMap;
 use crate::pod::Uid;
 use std::collections::VecDeque;
 
 /// As many events as upstream's recorder holds (`client-go/tools/events`, `maxQueuedEvents`).
 const RECORDS_MAX: usize = 1_000;
+
+const LANES: usize = Lane::ALL.len();
 
 /// What waits in the bind lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,33 +25,26 @@ pub(super) enum Outgoing {
 
 #[derive(Default)]
 pub(super) struct Outbox {
-    credits: [usize; 3],
+    credits: [usize; LANES],
     bind: VecDeque<Outgoing>,
+    volume: VecDeque<Uid>,
     status: VecDeque<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
     records: VecDeque<Record>,
     dropped_records: u64,
 }
 
-fn index(lane: Lane) -> usize {
-    match lane {
-        Lane::Bind => 0,
-        Lane::Status => 1,
-        Lane::Record => 2,
-    }
-}
-
 impl Outbox {
     pub(super) fn grant(&mut self, lane: Lane, count: usize) {
-        self.credits[index(lane)] += count;
+        self.credits[lane as usize] += count;
     }
 
     fn has_credit(&self, lane: Lane) -> bool {
-        self.credits[index(lane)] > 0
+        self.credits[lane as usize] > 0
     }
 
     fn spend(&mut self, lane: Lane) {
-        self.credits[index(lane)] -= 1;
+        self.credits[lane as usize] -= 1;
     }
 
     /// Whether another binding may be decided.
@@ -65,11 +61,27 @@ impl Outbox {
         self.bind.push_back(outgoing);
     }
 
-    /// Queues a patch. A newer one takes the place of one that still waits.
+    /// Queues the next write of the pod of this uid, which is worked out when it leaves.
+    pub(super) fn push_volume(&mut self, uid: Uid) {
+        self.volume.push_back(uid);
+    }
+
+    /// Forgets all writes of volumes that wait.
+    pub(super) fn clear_volumes(&mut self) {
+        self.volume.clear();
+    }
+
+    /// Queues a patch. A newer one takes the place of one that still waits, with what it says nothing of.
     pub(super) fn push_patch(&mut self, patch: StatusPatch) {
         let uid = patch.pod.uid.clone();
-        if self.patches.insert(uid.clone(), patch).is_none() {
-            self.status.push_back(uid);
+        match self.patches.remove(&uid) {
+            Some(earlier) => {
+                self.patches.insert(uid, patch.over(earlier));
+            }
+            None => {
+                self.patches.insert(uid.clone(), patch);
+                self.status.push_back(uid);
+            }
         }
     }
 
@@ -77,6 +89,16 @@ impl Outbox {
     pub(super) fn cancel_patch(&mut self, uid: &str) {
         if self.patches.remove(uid).is_some() {
             self.status.retain(|waiting| **waiting != *uid);
+        }
+    }
+
+    /// Drops a nomination that waits for a pod: it is about to be bound.
+    pub(super) fn cancel_nomination(&mut self, uid: &str) {
+        let Some(patch) = self.patches.get_mut(uid) else { return };
+        if patch.condition.is_some() {
+            patch.nomination = Nomination::Keep;
+        } else {
+            self.cancel_patch(uid);
         }
     }
 
@@ -98,6 +120,16 @@ impl Outbox {
         self.spend(Lane::Bind);
     }
 
+    /// The next pod in the volume lane, if there is credit for a write.
+    pub(super) fn pop_volume(&mut self) -> Option<Uid> {
+        if self.has_credit(Lane::Volume) { self.volume.pop_front() } else { None }
+    }
+
+    /// Uses up the credit of a write that really left.
+    pub(super) fn spend_volume(&mut self) {
+        self.spend(Lane::Volume);
+    }
+
     /// The next patch or record there is credit for.
     pub(super) fn pop_other(&mut self) -> Option<Effect> {
         if self.has_credit(Lane::Status)
@@ -116,8 +148,9 @@ impl Outbox {
         None
     }
 
-    pub(super) fn waiting(&self) -> [usize; 3] {
-        [self.bind.len(), self.status.len(), self.records.len()]
+    /// How many wait, per lane in the order of `Lane::ALL`.
+    pub(super) fn waiting(&self) -> [usize; LANES] {
+        [self.bind.len(), self.volume.len(), self.status.len(), self.records.len()]
     }
 
     pub(super) fn dropped_records(&self) -> u64 {

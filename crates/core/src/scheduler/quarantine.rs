@@ -123,8 +123,11 @@ impl Scheduler {
     fn rebuild(&mut self, now: Time, without: &ObjectKey) {
         let cache = std::mem::take(&mut self.cache);
         self.cache = cache.rebuilt(without);
-        let uid = if let ObjectKey::Pod(uid) = without { Some(&**uid) } else { None };
-        self.queue.rebuild(now, uid);
+        let uid = if let ObjectKey::Pod(uid) = without { Some(uid) } else { None };
+        self.queue.rebuild(now, uid.map(|uid| &**uid));
+        if let Some(uid) = uid {
+            self.end_pre_bind(uid);
+        }
         self.doubt_all_stamps();
     }
 }
@@ -216,12 +219,7 @@ pub(super) mod tests {
         fn new() -> Self {
             let now = Time::from_secs(100);
             let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
-            let config = Config {
-                seed: Seed(1),
-                profiles: vec![profile],
-                queue: QueueConfig::default(),
-                volumes_act: false,
-            };
+            let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
             let mut world = Self { scheduler: Scheduler::new(config, now), now };
             for kind in Kind::ALL {
                 world.handle(Event::ListBegan(kind));

@@ -5,7 +5,7 @@
 //!       at=zone=z1 at=host:in:a,b (one term each; at=! for none at all) csi=driver/handle ebs=vol-1[/key=value] ebs=?error
 //!       gold (its attributes class) block deleting version=2
 //! pvc c ns=default class=fast size=5Gi modes=RWO bound=v1 named=v1 selected=a lost deleting owner=uid select=k=v select=?error
-//!       gold block uid=u version=2
+//!       gold block uid=u version=2 annotated
 //! class fast of=provisioner immediate nomode topology=zone:in:z1,z2 (one term each; topology=! allows none)
 //! csinode a driver=2 driver=any migrated=kubernetes.io/aws-ebs
 //! csidriver name tells                      capacity c class=fast size=10Gi nodes=zone=z1 | nodes=*
@@ -182,6 +182,7 @@ fn claim(tables: &mut Tables, words: &[&str]) -> ClaimInfo {
         volume: None,
         bind_completed: false,
         selected_node: None,
+        annotated: false,
         access_modes: modes(tables, "RWO"),
         request: None,
         selector: None,
@@ -195,6 +196,7 @@ fn claim(tables: &mut Tables, words: &[&str]) -> ClaimInfo {
             "size" => pvc.request = Some(size(value)),
             "modes" => pvc.access_modes = modes(tables, value),
             "bound" => (pvc.volume, pvc.bind_completed) = (Some(tables.symbol(value)), true),
+            "annotated" => pvc.annotated = true,
             "named" => pvc.volume = Some(tables.symbol(value)),
             "selected" => pvc.selected_node = Some(tables.symbol(value)),
             "lost" => pvc.lost = true,

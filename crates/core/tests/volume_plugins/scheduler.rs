@@ -4,7 +4,8 @@ use crate::support::{language, storage};
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::{Effect, Lane};
-use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey};
+use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::framework::registry::{ExtensionPoint, Plan};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Report};
 use supercargo_core::rng::Seed;
@@ -17,11 +18,14 @@ struct Run {
 }
 
 impl Run {
-    fn new(volumes_act: bool, lines: &[&str]) -> Self {
+    fn new(lines: &[&str]) -> Self {
+        Self::with(&Plan::default(), lines)
+    }
+
+    fn with(plan: &Plan, lines: &[&str]) -> Self {
         let now = Time::from_secs(100);
-        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
-        let queue = QueueConfig::default();
-        let config = Config { seed: Seed(1), profiles: vec![profile], queue, volumes_act };
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::new(plan) };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let mut run = Self { scheduler: Scheduler::new(config, now), now };
         for kind in Kind::ALL {
             run.handle(Event::ListBegan(kind));
@@ -54,11 +58,8 @@ impl Run {
         self.handle(event);
     }
 
-    fn wait(&mut self, seconds: u64) {
-        self.now = self.now + std::time::Duration::from_secs(seconds);
-    }
-
-    /// Steps until nothing is to be done; what was told of attempts, and the nodes of bindings that left.
+    /// Steps until nothing is to be done; what was told of attempts, what was written of volumes, and the nodes of bindings
+    /// that left.
     fn steps(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         loop {
@@ -66,6 +67,7 @@ impl Run {
                 Step::Idle { .. } => return told,
                 Step::Report(report) => told.extend(outcome(*report)),
                 Step::Effect(Effect::Bind { pod, node }) => told.push(format!("bind {} {node}", pod.name)),
+                Step::Effect(Effect::WriteVolume(write)) => told.push(format!("write {}", write.pod.name)),
                 Step::Effect(_) | Step::Notice(_) => {}
             }
         }
@@ -89,55 +91,38 @@ fn outcome(report: Report) -> Option<String> {
 const WAITING: &[&str] = &["node a cpu=4", "class hand", "pv v class=hand", "pvc c class=hand"];
 
 #[test]
-fn a_pod_whose_claim_waits_for_its_node_stays_pending_while_nothing_binds_volumes() {
-    let mut run = Run::new(false, WAITING);
-    run.apply("pod x cpu=1 claim=c");
-    run.apply("pod y cpu=1");
-    let told = run.steps();
-    let text = "x: 0/1 nodes are available: pod has PersistentVolumeClaims that wait for its node, and this version of \
-                supercargo does not bind volumes. [\"VolumeBinding\"]";
-    assert!(told.contains(&text.to_owned()), "{told:?}");
-    assert!(told.contains(&"bind y a".to_owned()), "others are not held up: {told:?}");
-    assert_eq!(run.held("x"), 0);
-    // Whoever binds the claim by hand wakes the pod.
-    run.wait(20);
-    run.apply("pvc c class=hand bound=v version=2");
-    assert_eq!(run.steps(), ["bind x a"]);
-}
-
-#[test]
-fn a_reservation_goes_with_its_pod_and_comes_back_when_the_binding_is_refused() {
-    let mut run = Run::new(true, WAITING);
+fn a_reservation_goes_with_its_pod_and_comes_back_when_the_write_is_refused() {
+    let mut run = Run::new(WAITING);
     run.apply("pvc d class=hand");
     run.apply("pod x cpu=1 claim=c");
-    assert_eq!(run.steps(), ["bind x a"]);
+    assert_eq!(run.steps(), ["write x"]);
     assert_eq!(run.held("x"), 1);
     run.apply("pod y cpu=1 claim=d");
     let told = run.steps();
     let why = "node(s) didn't find available persistent volumes to bind";
     assert!(told[0].starts_with(&format!("y: 0/1 nodes are available: 1 {why}.")), "{told:?}");
-    let outcome = BindOutcome::Refused { message: "no".to_owned() };
-    run.handle(Event::BindFinished { uid: "x".into(), outcome });
+    let outcome = WriteOutcome::Refused { message: "no".to_owned() };
+    run.handle(Event::VolumeWritten { uid: "x".into(), write: 1, outcome });
     assert_eq!(run.held("x"), 0);
 }
 
 #[test]
-fn a_pod_that_goes_while_it_is_bound_leaves_its_volume_to_others() {
-    let mut run = Run::new(true, WAITING);
+fn a_pod_that_goes_while_its_volume_is_written_leaves_it_to_others() {
+    let mut run = Run::new(WAITING);
     run.apply("pod x cpu=1 claim=c");
-    assert_eq!(run.steps(), ["bind x a"]);
+    assert_eq!(run.steps(), ["write x"]);
     run.handle(Event::Gone(ObjectKey::Pod("x".into())));
     assert_eq!(run.held("x"), 0);
     run.apply("pvc d class=hand");
     run.apply("pod y cpu=1 claim=d");
-    assert_eq!(run.steps(), ["bind y a"]);
+    assert_eq!(run.steps(), ["write y"]);
 }
 
 #[test]
 fn a_confirmed_pod_keeps_its_volume_until_the_api_server_shows_it() {
-    let mut run = Run::new(true, WAITING);
+    let mut run = Run::new(WAITING);
     run.apply("pod x cpu=1 claim=c");
-    assert_eq!(run.steps(), ["bind x a"]);
+    assert_eq!(run.steps(), ["write x"]);
     run.apply("pod x cpu=1 claim=c on=a");
     run.apply("pvc d class=hand");
     run.apply("pod y cpu=1 claim=d");
@@ -146,8 +131,22 @@ fn a_confirmed_pod_keeps_its_volume_until_the_api_server_shows_it() {
 }
 
 #[test]
-fn a_last_look_keeps_what_is_reserved() {
-    let mut run = Run::new(true, WAITING);
+fn nothing_is_held_for_a_pod_whose_volumes_the_api_server_shows() {
+    let mut run = Run::new(WAITING);
+    run.apply("pod x cpu=1 claim=c");
+    assert_eq!(run.steps(), ["write x"]);
+    run.apply("pv v class=hand for=default/c/c version=2");
+    run.apply("pvc c class=hand bound=v version=2");
+    assert_eq!(run.steps(), ["bind x a"]);
+    assert_eq!(run.held("x"), 0);
+}
+
+/// As a configuration may have it: whoever disables PreBind has somebody else write volumes.
+#[test]
+fn without_pre_bind_nothing_is_written_and_a_last_look_keeps_what_is_reserved() {
+    let mut plan = Plan::default();
+    plan.points.insert(ExtensionPoint::PreBind, Vec::new());
+    let mut run = Run::with(&plan, WAITING);
     // Uses up the credits of the bind lane: without one a binding waits, and looks again at a node that changed since.
     for _ in 0..100 {
         run.apply("pod other cpu=0");
@@ -168,7 +167,7 @@ fn a_last_look_keeps_what_is_reserved() {
 fn objects_of_storage_that_a_new_list_does_not_name_are_gone() {
     let lines =
         ["node a", "pv v", "pvc c bound=v", "class f", "csinode a d=1", "csidriver d", "capacity k class=f"];
-    let mut run = Run::new(false, &lines);
+    let mut run = Run::new(&lines);
     run.apply("attachment t on=a by=d of=v");
     for kind in Kind::ALL.into_iter().filter(|kind| kind.storage().is_some()) {
         let keys = |run: &Run| {

@@ -141,6 +141,14 @@ fn node_affinity<'a>(
     }
 }
 
+/// Whether a node reaches a volume (upstream `CheckNodeAffinity`).
+pub(super) fn reaches(node: &NodeView<'_>, volume: &PersistentVolumeInfo) -> Result<bool, CycleError> {
+    let snapshot = node.snapshot();
+    let csi_node = snapshot.volumes().csi_node(node.name()).map(Arc::as_ref);
+    let affinity = node_affinity(volume, csi_node)?;
+    Ok(affinity.is_none_or(|affinity| affinity.matches(snapshot.tables(), node.labels())))
+}
+
 impl FilterRule for Filter {
     fn depends_on(&self) -> DependsOn {
         DependsOn::Cluster

@@ -11,15 +11,20 @@ mod hint;
 mod matching;
 mod provisioning;
 
-use crate::cache::Snapshot;
+use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
+    ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
 };
 use crate::pod::PodInfo;
-use crate::volume::StorageKind;
+use crate::volume::{PersistentVolumeInfo, StorageKind};
 
 /// The plugin's name.
 pub const NAME: PluginName = "VolumeBinding";
+
+/// Whether a node reaches a volume.
+pub(crate) fn reaches(node: &NodeView<'_>, volume: &PersistentVolumeInfo) -> Result<bool, CycleError> {
+    filter::reaches(node, volume)
+}
 
 /// The plugin.
 #[derive(Clone, Copy, Debug, Default)]

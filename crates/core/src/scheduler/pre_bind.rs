@@ -1,0 +1,367 @@
+//! The way of a pod whose volumes wait for its node, from its decision to its binding: the volumes it was promised are
+//! written, one after the other, and the watch is waited for to show every claim bound.
+//!
+//! Nobody waits for such a pod: writes leave by a lane of their own, and everything else is an event or a time. A write
+//! carries the version that was decided on, so it may be sent again, or be forgotten, at any time: no volume is ever
+//! given away twice. What was written is not taken back when a later step fails; the next attempt finds it.
+//! Upstream: `pkg/scheduler/schedule_one.go#bindingCycle`, `volumebinding/binder.go#BindPodVolumes`.
+
+mod book;
+mod check;
+
+pub(super) use book::PreBinds;
+
+use super::Scheduler;
+use super::binding::{Binding, UNKNOWN_MAX};
+use super::failure::Failure;
+use super::outbox::Outgoing;
+use crate::cache::PodState;
+use crate::effect::{ClaimName, Effect, Nomination, StatusPatch, VolumeChange, VolumeWrite};
+use crate::event::WriteOutcome;
+use crate::framework::ClusterEvent;
+use crate::framework::registry::ExtensionPoint;
+use crate::intern::Symbol;
+use crate::plugins::volume_binding;
+use crate::pod::{PodInfo, Uid};
+use crate::queue::QueuedPod;
+use crate::report::Outcome;
+use crate::time::Time;
+use crate::volume::{Reservation, StorageKey, StorageObject};
+use book::{Doubt, PreBind, Stage, Task};
+use check::Shown;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pauses before a write that got no answer is sent again: they double from one to the other.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(8);
+
+impl Scheduler {
+    /// Whether the profile of `pod` has what it was promised written before it is bound.
+    pub(super) fn runs_pre_bind(&self, pod: &PodInfo) -> bool {
+        self.profile_of(pod)
+            .is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, volume_binding::NAME))
+    }
+
+    /// Begins to make true what was assumed of volumes for a pod that was placed a moment ago.
+    pub(super) fn pre_bind(&mut self, now: Time, mut queued: QueuedPod, node: Symbol) {
+        let pod = Arc::clone(&queued.pod);
+        let volumes = self.cache.volumes();
+        let task = |reservation: &Reservation| {
+            let key = reservation.object();
+            Task {
+                key,
+                reservation: reservation.clone(),
+                version: volumes.version(key).unwrap_or_default().into(),
+            }
+        };
+        let tasks = volumes.held_for(&pod.uid).iter().map(task).collect();
+        if pod.nominated_node != Some(node) {
+            // Tells others, the cluster autoscaler among them, where the pod is going, since it takes a while.
+            let nomination = Nomination::Set(self.tables.text(node).to_owned());
+            self.outbox.push_patch(StatusPatch { pod: self.pod_ref(&pod), condition: None, nomination });
+            queued.nominated = true;
+        }
+        self.pre_binds.insert(PreBind::new(queued, node, tasks, now));
+        self.go_on(now, &pod.uid);
+    }
+
+    /// Moves the pod past what is written, and on to the next write or to the end.
+    fn go_on(&mut self, now: Time, uid: &Uid) {
+        loop {
+            let Some(pre_bind) = self.pre_binds.get(uid) else { return };
+            let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
+            match (self.shown(task), pre_bind.stage) {
+                (Shown::Done, _) => self.pre_binds.next_task(uid),
+                // What is in flight is answered.
+                (_, Stage::InFlight { .. }) | (Shown::AsDecided, Stage::Lost { .. }) => return,
+                (Shown::Changed | Shown::Gone, Stage::Lost { .. }) => {
+                    let message =
+                        pre_bind.doubt.as_ref().map(|doubt| doubt.message.clone()).unwrap_or_default();
+                    return self.pre_bind_failed(now, uid, &message);
+                }
+                (_, Stage::Due | Stage::Waiting { .. }) => {
+                    if self.pre_binds.line_up(uid) {
+                        self.outbox.push_volume(Arc::clone(uid));
+                    }
+                    return;
+                }
+            }
+        }
+        self.wait_for_volumes(now, uid);
+    }
+
+    /// All is written: the rest is up to others.
+    fn wait_for_volumes(&mut self, now: Time, uid: &Uid) {
+        let Some(pre_bind) = self.pre_binds.get(uid) else { return };
+        if !matches!(pre_bind.stage, Stage::Waiting { .. }) {
+            let timeout = self.profile_of(&pre_bind.queued.pod).map(|profile| profile.framework.bind_timeout);
+            self.pre_binds.enter(uid, Stage::Waiting { until: now + timeout.unwrap_or_default() });
+        }
+        match self.pre_binds.get(uid).map(|pre_bind| self.are_bound(pre_bind)) {
+            Some(Ok(true)) => self.pre_bound(now, uid),
+            Some(Err(why)) => self.pre_bind_failed(now, uid, &format!("binding volumes: {why}")),
+            Some(Ok(false)) | None => {}
+        }
+    }
+
+    /// The next write of a volume there is credit for.
+    pub(super) fn release_volume(&mut self, now: Time) -> Option<Effect> {
+        while let Some(uid) = self.outbox.pop_volume() {
+            let effect = self.release_write(now, &uid);
+            if effect.is_some() {
+                self.outbox.spend_volume();
+                return effect;
+            }
+        }
+        None
+    }
+
+    fn release_write(&mut self, now: Time, uid: &Uid) -> Option<Effect> {
+        self.pre_binds.step_out(uid);
+        let pre_bind = self.pre_binds.get(uid)?;
+        if pre_bind.stage != Stage::Due {
+            return None;
+        }
+        if let Err(why) = self.node_of(pre_bind) {
+            self.pre_bind_failed(now, uid, &format!("binding volumes: {why}"));
+            return None;
+        }
+        let task = pre_bind.tasks.get(pre_bind.at)?;
+        match self.shown(task) {
+            Shown::AsDecided if self.pre_binds.is_written_by_another(uid, task) => return None,
+            Shown::AsDecided => {}
+            Shown::Done => {
+                self.go_on(now, uid);
+                return None;
+            }
+            Shown::Gone => {
+                let message = self.not_found(task.key);
+                self.pre_bind_failed(now, uid, &message);
+                return None;
+            }
+            Shown::Changed => {
+                self.pre_bind_anew(now, uid);
+                return None;
+            }
+        }
+        let change = self.change(task);
+        let pod = Arc::clone(&pre_bind.queued.pod);
+        let write = self.pre_binds.send(uid);
+        Some(Effect::WriteVolume(VolumeWrite { write, pod: self.pod_ref(&pod), change }))
+    }
+
+    fn change(&self, task: &Task) -> VolumeChange {
+        let text = |symbol| self.tables.text(symbol).to_owned();
+        let version = task.version.to_string();
+        match &task.reservation {
+            Reservation::Bind { volume, claim, by_controller } => {
+                let key = StorageKey::of_claim(claim.namespace, claim.name);
+                VolumeChange::Bind {
+                    volume: text(*volume),
+                    version,
+                    claim: ClaimName {
+                        namespace: text(claim.namespace),
+                        name: text(claim.name),
+                        uid: claim.uid.clone().unwrap_or_default(),
+                        version: self.cache.volumes().version(key).unwrap_or_default().to_owned(),
+                    },
+                    by_controller: *by_controller,
+                }
+            }
+            Reservation::Provision { namespace, name, node } => VolumeChange::SelectNode {
+                namespace: text(*namespace),
+                name: text(*name),
+                version,
+                node: text(*node),
+            },
+        }
+    }
+
+    /// A write was answered, or not. Late answers, to writes the pod has moved past, say nothing.
+    pub(super) fn volume_written(&mut self, now: Time, uid: &Uid, write: u64, outcome: WriteOutcome) {
+        let Some(pre_bind) = self.pre_binds.get(uid).filter(|it| it.stage == Stage::InFlight { write })
+        else {
+            return;
+        };
+        match outcome {
+            WriteOutcome::Done => {
+                self.pre_binds.next_task(uid);
+                self.go_on(now, uid);
+            }
+            // An earlier copy may be what it was refused for; then the watch shows it.
+            WriteOutcome::Refused { message } if pre_bind.doubt.is_some() => {
+                self.write_lost(now, uid, &message);
+            }
+            WriteOutcome::Refused { message } => self.pre_bind_failed(now, uid, &message),
+            WriteOutcome::Unknown { message } => self.write_lost(now, uid, &message),
+        }
+    }
+
+    /// The watch may show what became of it; else it is sent again, which the version it carries makes safe.
+    fn write_lost(&mut self, now: Time, uid: &Uid, message: &str) {
+        let doubt = self.pre_binds.doubt(uid).get_or_insert(Doubt {
+            since: now,
+            pause: RETRY_PAUSE_MIN,
+            message: String::new(),
+        });
+        message.clone_into(&mut doubt.message);
+        if now.since(doubt.since) > UNKNOWN_MAX {
+            return self.pre_bind_failed(now, uid, message);
+        }
+        let retry_at = now + doubt.pause;
+        doubt.pause = (doubt.pause * 2).min(RETRY_PAUSE_MAX);
+        self.pre_binds.enter(uid, Stage::Lost { retry_at });
+        self.go_on(now, uid);
+    }
+
+    /// Does what is due by the clock; whether there was anything.
+    pub(super) fn pre_bind_times(&mut self, now: Time) -> bool {
+        let due = self.pre_binds.due(now);
+        for uid in &due {
+            match self.pre_binds.get(uid).map(|pre_bind| pre_bind.stage) {
+                Some(Stage::Lost { .. }) => {
+                    self.pre_binds.enter(uid, Stage::Due);
+                    self.go_on(now, uid);
+                }
+                Some(Stage::Waiting { .. }) => {
+                    self.pre_bind_failed(now, uid, "binding volumes: context deadline exceeded");
+                }
+                Some(Stage::Due | Stage::InFlight { .. }) | None => {}
+            }
+        }
+        !due.is_empty()
+    }
+
+    /// An object of storage is new, changed or gone.
+    pub(super) fn pre_bind_storage(
+        &mut self,
+        now: Time,
+        old: Option<&StorageObject>,
+        new: Option<&StorageObject>,
+    ) {
+        if self.pre_binds.is_empty() {
+            return;
+        }
+        let mut keys = Vec::new();
+        for object in [old, new].into_iter().flatten() {
+            keys.push(object.key());
+            // A volume may be the one a claim was waiting for.
+            if let StorageObject::Volume(volume) = object
+                && let Some(claim) = &volume.claim
+            {
+                keys.push(StorageKey::of_claim(claim.namespace, claim.name));
+            }
+        }
+        for uid in self.pre_binds.concerned(&keys) {
+            self.go_on(now, &uid);
+        }
+    }
+
+    /// A node is gone.
+    pub(super) fn pre_bind_node_gone(&mut self, now: Time, node: Symbol) {
+        for uid in self.pre_binds.on(node) {
+            self.go_on(now, &uid);
+        }
+    }
+
+    /// The pod changed while its volumes are on their way; whether they are.
+    pub(super) fn pre_bind_updated(&mut self, now: Time, pod: &Arc<PodInfo>) -> bool {
+        let Some(before) = self.pre_binds.renew(pod) else { return false };
+        if pod.deleting && !before.deleting {
+            self.end_pre_bind(&pod.uid);
+            self.free(now, &pod.uid);
+        }
+        true
+    }
+
+    /// The watch shows the pod on `node`, where somebody else has bound it. There it needs its volumes all the same.
+    pub(super) fn pre_bind_confirmed(&mut self, uid: &Uid, node: Symbol) {
+        if self.pre_binds.get(uid).is_some_and(|pre_bind| pre_bind.node != node) {
+            self.end_pre_bind(uid);
+        }
+    }
+
+    /// Gives up all that is not bound yet; whoever takes over finds what was written. The pods, who wait for the next
+    /// leader.
+    pub(super) fn give_up_pre_binds(&mut self) -> Vec<QueuedPod> {
+        let mut waiting = Vec::new();
+        for PreBind { queued, .. } in self.pre_binds.clear() {
+            let uid = &queued.pod.uid;
+            if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
+                self.cache.remove_pod(uid);
+                waiting.push(queued);
+            } else {
+                self.cache.forget_volumes(uid);
+            }
+        }
+        self.outbox.clear_volumes();
+        waiting
+    }
+
+    /// All volumes are there: on to the binding.
+    fn pre_bound(&mut self, now: Time, uid: &Uid) {
+        let Some(PreBind { queued, node, began, .. }) = self.end_pre_bind(uid) else { return };
+        let outcome = Outcome::PreBound { succeeded: true, took: now.since(began) };
+        self.report(&queued, began, outcome);
+        // The API server shows it all now.
+        self.cache.forget_volumes(uid);
+        if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
+            // However little the node changed, the rest of the cluster did not stand still.
+            self.bindings.insert(Arc::clone(uid), Binding::new(queued, node, None, began));
+            self.outbox.cancel_nomination(uid);
+            self.outbox.push_bind(Outgoing::Bind(Arc::clone(uid)));
+        }
+    }
+
+    /// The pod's volumes cannot be had: its place and what was assumed for it are given back, and it is tried again.
+    pub(super) fn pre_bind_failed(&mut self, now: Time, uid: &Uid, message: &str) {
+        let Some(PreBind { queued, began, .. }) = self.end_pre_bind(uid) else { return };
+        self.report(&queued, began, Outcome::PreBound { succeeded: false, took: now.since(began) });
+        if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
+            // Bound by someone else meanwhile; to say it is not scheduled would be untrue.
+            return self.give_back_volumes(now, uid);
+        }
+        self.free(now, uid);
+        let text = format!("running PreBind plugin \"{}\": {message}", volume_binding::NAME);
+        self.fail(now, queued, began, Failure::Binding(text));
+    }
+
+    /// A volume or claim changed under a decision of which nothing is written of it yet: the pod goes back to the head of
+    /// the line.
+    fn pre_bind_anew(&mut self, now: Time, uid: &Uid) {
+        let Some(pre_bind) = self.end_pre_bind(uid) else { return };
+        if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
+            return self.give_back_volumes(now, uid);
+        }
+        self.last_looks_failed += 1;
+        self.free(now, uid);
+        self.queue.activate(now, pre_bind.queued);
+    }
+
+    /// Takes the pod out of PreBind, whatever becomes of it. Others that left a write to it have theirs looked at again.
+    pub(super) fn end_pre_bind(&mut self, uid: &Uid) -> Option<PreBind> {
+        let pre_bind = self.pre_binds.remove(uid)?;
+        let keys: Vec<StorageKey> = pre_bind.tasks.iter().map(|task| task.key).collect();
+        for other in self.pre_binds.concerned(&keys) {
+            if self.pre_binds.line_up(&other) {
+                self.outbox.push_volume(other);
+            }
+        }
+        Some(pre_bind)
+    }
+
+    /// Takes back what is assumed of volumes for a pod, and lets others know. Upstream wakes nobody.
+    pub(super) fn give_back_volumes(&mut self, now: Time, uid: &str) {
+        let volumes = self.cache.volumes();
+        let mut keys: Vec<StorageKey> = volumes.held_for(uid).iter().map(Reservation::object).collect();
+        keys.retain(|&key| volumes.is_assumed(key));
+        self.cache.forget_volumes(uid);
+        for key in keys {
+            let volumes = self.cache.volumes();
+            if let Some(object) = volumes.get(key).filter(|_| !volumes.is_assumed(key)) {
+                self.wake(now, &ClusterEvent::Storage { old: Some(&object), new: Some(&object) });
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a pod's volumes need written before it is bound: a volume's `spec.claimRef`, or a claim's selected node.
+//!
+//! Upstream (`volumebinding/binder.go#bindAPIUpdate`) replaces the object it has seen. Ours is a patch that is refused where
+//! the object is of another version, which comes to the same and loses no field that is not read here. Sends once; whether
+//! to send again is the engine's business.
+
+use serde_json::{Value, json};
+use supercargo_core::effect::{VolumeChange, VolumeWrite};
+use supercargo_core::event::WriteOutcome;
+
+use super::Limits;
+use super::request::{Answer, Call, MERGE, Outcome, Transport};
+use crate::api::meta::annotation;
+
+/// Writes what `write` says.
+pub(super) async fn write(transport: &Transport, limits: &Limits, write: &VolumeWrite) -> WriteOutcome {
+    let call = call(limits, &write.change);
+    judge(transport.send(&call, limits.deadline, limits.patience).await)
+}
+
+fn call(limits: &Limits, change: &VolumeChange) -> Call {
+    let (path, subject, body) = match change {
+        VolumeChange::Bind { volume, version, claim, by_controller } => {
+            let reference = json!({
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": claim.namespace,
+                "name": claim.name,
+                "uid": *claim.uid,
+                "resourceVersion": claim.version,
+            });
+            let mut body =
+                json!({ "metadata": { "resourceVersion": version }, "spec": { "claimRef": reference } });
+            if *by_controller {
+                annotate(&mut body, annotation::BOUND_BY_CONTROLLER, "yes");
+            }
+            (format!("/api/v1/persistentvolumes/{volume}"), ("persistentvolumes", volume), body)
+        }
+        VolumeChange::SelectNode { namespace, name, version, node } => {
+            let mut body = json!({ "metadata": { "resourceVersion": version } });
+            annotate(&mut body, annotation::SELECTED_NODE, node);
+            let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
+            (path, ("persistentvolumeclaims", name), body)
+        }
+    };
+    Call {
+        method: http::Method::PATCH,
+        path,
+        // The server gives up when we do.
+        query: Some(format!("timeout={}s", limits.deadline.as_secs().max(1))),
+        content_type: MERGE,
+        body: body.to_string().into_bytes(),
+        subject: (subject.0, subject.1.clone()),
+    }
+}
+
+fn annotate(body: &mut Value, key: &str, value: &str) {
+    body["metadata"]["annotations"] = json!({ key: value });
+}
+
+fn judge(Outcome { answer, earlier_unknown }: Outcome) -> WriteOutcome {
+    match answer {
+        Answer::Done(_) => WriteOutcome::Done,
+        Answer::Status { code: 408 | 500.., message, .. } | Answer::Lost(message) => {
+            WriteOutcome::Unknown { message }
+        }
+        // A refusal says nothing about an earlier try that may have been carried out.
+        Answer::Status { message, .. } | Answer::NotSent(message) if earlier_unknown => {
+            WriteOutcome::Unknown { message }
+        }
+        Answer::Status { message, .. } | Answer::NotSent(message) => WriteOutcome::Refused { message },
+    }
+}
