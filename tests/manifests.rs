@@ -196,7 +196,16 @@ fn the_configuration_is_taken_and_has_the_one_profile() {
 
 /// The rights of each role, one line per resource. A right is added here together with what uses it.
 const RIGHTS: [(&str, &[&str]); 4] = [
-    ("supercargo-act", &["/pods/binding create", "/pods/status patch", "events.k8s.io/events create,patch"]),
+    (
+        "supercargo-act",
+        &[
+            "/pods/binding create",
+            "/pods/status patch",
+            "/persistentvolumes patch",
+            "/persistentvolumeclaims patch",
+            "events.k8s.io/events create,patch",
+        ],
+    ),
     ("supercargo-metrics-reader", &["/metrics get"]),
     (
         "supercargo-read",

@@ -19,4 +19,5 @@ mod path;
 mod restart;
 mod serving;
 mod told;
+mod volumes;
 mod world;
