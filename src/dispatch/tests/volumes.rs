@@ -56,7 +56,7 @@ async fn a_volume_is_bound_to_the_claim_in_the_version_that_was_decided_on() {
     });
     let annotations = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
     let by_us = json!({
-        "metadata": {"resourceVersion": "7", "annotations": annotations}, "spec": {"claimRef": claim.clone()},
+        "metadata": {"resourceVersion": "7", "annotations": annotations}, "spec": {"claimRef": claim},
     });
     let by_person = json!({"metadata": {"resourceVersion": "7"}, "spec": {"claimRef": claim}});
     assert_eq!(fixture.asked(), [patched(uri, by_us), patched(uri, by_person)]);
