@@ -71,6 +71,9 @@ impl Observer for Accounts {
             Outcome::PreBound { succeeded, took } => {
                 let status = if *succeeded { StatusCode::Success } else { StatusCode::Error };
                 profile.extension_point(ExtensionPoint::PreBind, status, *took);
+                if !succeeded {
+                    self.metrics.volumes_not_bound();
+                }
             }
             Outcome::BindFailed { .. } => profile.attempt(AttemptResult::Error, attempt_took),
             Outcome::Bound { .. } => {
@@ -220,6 +223,7 @@ mod tests {
                 &format!("scheduler_framework_extension_point_duration_seconds_sum{{{labels}}} 2.5"),
             );
         }
+        shows(&text, "scheduler_volume_scheduling_stage_error_total{operation=\"bind\"} 1");
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"error\"} 0");
     }
 

@@ -37,6 +37,8 @@ pub struct CoreStats {
     pub poison_objects: u64,
     /// Decisions and hints that panicked.
     pub panics: u64,
+    /// Pods with a node whose volumes are being bound or made.
+    pub waiting_for_volumes: u64,
     /// Groups of unschedulable pods that wait for the same.
     pub unschedulable_groups: u64,
     /// Decisions answered from memory.
@@ -126,6 +128,11 @@ impl CoreStats {
             plain_family(&families::PODS_RESCUED_BY_FLUSH, Plain::Counter, [([], rescued)]),
             plain_family(&families::POISON_OBJECTS, Plain::Counter, [([], self.poison_objects as f64)]),
             plain_family(&families::PANICS, Plain::Counter, [([], self.panics as f64)]),
+            plain_family(
+                &families::WAITING_FOR_VOLUMES,
+                Plain::Gauge,
+                [([], self.waiting_for_volumes as f64)],
+            ),
             plain_family(
                 &families::UNSCHEDULABLE_GROUPS,
                 Plain::Gauge,

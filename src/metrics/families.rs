@@ -158,6 +158,11 @@ pub(super) const PREEMPTION_ATTEMPTS: Family = Family::new(
 pub(super) const PREEMPTION_VICTIMS: Family =
     Family::new("scheduler_preemption_victims", "[STABLE] Number of selected preemption victims", &[])
         .exponential(1.0, 2.0, 7);
+pub(super) const VOLUME_STAGE_ERRORS: Family = Family::new(
+    "scheduler_volume_scheduling_stage_error_total",
+    "[ALPHA] Volume scheduling stage error count",
+    &["operation"],
+);
 pub(super) const REST_REQUESTS: Family = Family::new(
     "rest_client_requests_total",
     "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
@@ -271,6 +276,11 @@ pub(super) const KUBELET_REJECTIONS: Family = Family::new(
 pub(super) const UNSCHEDULABLE_GROUPS: Family = Family::new(
     "supercargo_unschedulable_groups",
     "[ALPHA] Number of groups of unschedulable pods that are alike and wait for the same; an event costs as much as there are groups that wait for it.",
+    &[],
+);
+pub(super) const WAITING_FOR_VOLUMES: Family = Family::new(
+    "supercargo_pods_waiting_for_volumes",
+    "[ALPHA] Number of pods that have a node and are bound to it once their volumes are.",
     &[],
 );
 pub(super) const RECALLED_DECISIONS: Family = Family::new(

@@ -57,6 +57,7 @@ pub struct Metrics {
     queueing_hints: HistogramVec,
     preemption_attempts: IntCounter,
     preemption_victims: Histogram,
+    volume_stage_errors: IntCounterVec,
     rest_requests: IntCounterVec,
     rest_durations: HistogramVec,
     malformed_objects: IntCounterVec,
@@ -93,6 +94,7 @@ impl Metrics {
             queueing_hints: families::QUEUEING_HINT_DURATION.histogram_vec(&registry),
             preemption_attempts: families::PREEMPTION_ATTEMPTS.counter(&registry),
             preemption_victims: families::PREEMPTION_VICTIMS.histogram(&registry),
+            volume_stage_errors: families::VOLUME_STAGE_ERRORS.counter_vec(&registry),
             rest_requests: families::REST_REQUESTS.counter_vec(&registry),
             rest_durations: families::REST_REQUEST_DURATION.histogram_vec(&registry),
             malformed_objects: families::MALFORMED_OBJECTS.counter_vec(&registry),
@@ -157,6 +159,11 @@ impl Metrics {
     /// Preemption chose this many victims.
     pub fn preemption_victims(&self, victims: u32) {
         self.preemption_victims.observe(f64::from(victims));
+    }
+
+    /// The volumes of a pod that was placed could not be bound.
+    pub fn volumes_not_bound(&self) {
+        self.volume_stage_errors.with_label_values(&["bind"]).inc();
     }
 
     /// A request to the API server ended. `code` is absent when no answer came; `host` is `address:port`.

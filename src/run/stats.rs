@@ -61,6 +61,7 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         pods_rescued_by_flush: 0,
         poison_objects: stats.poisoned,
         panics: stats.panics,
+        waiting_for_volumes: stats.pre_binds as u64,
         unschedulable_groups: stats.queue.groups as u64,
         recalled_decisions: stats.recalled,
         oldest_pending: oldest(engine, now),
