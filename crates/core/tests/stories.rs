@@ -204,13 +204,6 @@ impl Story {
             "not-admitted" => {
                 self.handle(Event::NotAdmitted { uid: rest[0].into(), reason: text().into() });
             }
-            "pv" | "pvc" | "class" | "csinode" => {
-                let object = storage::object(self.scheduler.tables(), line).expect("an object of storage");
-                self.handle(Event::StorageApplied(object));
-            }
-            "written" => self.written(rest[0], WriteOutcome::Done),
-            "write-refused" => self.written(rest[0], WriteOutcome::Refused { message: text() }),
-            "write-unknown" => self.written(rest[0], WriteOutcome::Unknown { message: text() }),
             "accepted" => self.answer(rest[0], BindOutcome::Accepted),
             "refused" => self.answer(rest[0], BindOutcome::Refused { message: text() }),
             "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),
@@ -236,7 +229,22 @@ impl Story {
                 let recalled = self.scheduler.stats().recalled;
                 let _ = writeln!(self.told, "recalled {recalled}");
             }
-            other => panic!("nobody knows how to {other}"),
+            verb => self.act_on_storage(line, verb, rest),
+        }
+    }
+
+    /// The verbs about storage.
+    fn act_on_storage(&mut self, line: &str, verb: &str, rest: &[&str]) {
+        let message = || rest[1..].join(" ");
+        match verb {
+            "written" => self.written(rest[0], WriteOutcome::Done),
+            "write-refused" => self.written(rest[0], WriteOutcome::Refused { message: message() }),
+            "write-unknown" => self.written(rest[0], WriteOutcome::Unknown { message: message() }),
+            _ => {
+                let object = storage::object(self.scheduler.tables(), line);
+                let object = object.unwrap_or_else(|| panic!("nobody knows how to {verb}"));
+                self.handle(Event::StorageApplied(object));
+            }
         }
     }
 
