@@ -185,7 +185,7 @@ impl World {
         // No flush: who is not woken is lost.
         let queue =
             QueueConfig { max_in_unschedulable: Duration::from_secs(1 << 40), ..QueueConfig::default() };
-        let config = Config { seed: Seed(1), profiles: vec![profile], queue, volumes_act: false };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue };
         let scheduler = Scheduler::new(config, now);
         let mut world = Self {
             scheduler,
