@@ -6,8 +6,8 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, PluginName, PodAction,
-    Prepared, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
+    PodAction, Prepared, Rejection, Verdict,
 };
 use crate::intern::{Symbol, known};
 use crate::pod::{PodInfo, Uid};
@@ -94,7 +94,8 @@ impl FilterPlugin for NodeVolumeLimits {
     }
 
     fn events(&self) -> EventSet {
-        EventSet::assigned_pod(PodAction::Delete)
+        EventSet::node(NodeAction::Add)
+            | EventSet::assigned_pod(PodAction::Delete)
             | EventSet::storage(StorageKind::CsiNode)
             | EventSet::storage(StorageKind::PersistentVolumeClaim)
             | EventSet::storage(StorageKind::PersistentVolume)
@@ -108,7 +109,10 @@ impl FilterPlugin for NodeVolumeLimits {
             ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(gone), .. } => {
                 Hint::queue_if(gone.volumes.iter().any(counts))
             }
-            ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            // Upstream waits for the new node's CSINode, which not every node has.
+            ClusterEvent::Node { action: NodeAction::Add, .. } | ClusterEvent::UnschedulableTimeout => {
+                Hint::Queue
+            }
             ClusterEvent::Storage { old, new } => Hint::queue_if(match (old, new) {
                 (None, Some(CsiNode(_))) => true,
                 (Some(CsiNode(old)), Some(CsiNode(new))) => takes_more(old, new),

@@ -62,7 +62,7 @@ fn whoever_listens_to_new_nodes_hears_of_taints_too() {
     assert_eq!(Case(VolumeRestrictions, "x gce=d").node_actions(), new);
     assert_eq!(Case(VolumeBinding, "x claim=c").node_actions(), moved);
     assert_eq!(Case(VolumeZone, "x claim=c").node_actions(), moved);
-    assert_eq!(Case(NodeVolumeLimits, "x claim=c").node_actions(), []);
+    assert_eq!(Case(NodeVolumeLimits, "x claim=c").node_actions(), [NodeAction::Add]);
     assert_eq!(Case(NodeDeclaredFeatures, "x feature=F").node_actions(), [NodeAction::Add]);
 }
 
@@ -155,12 +155,14 @@ fn a_pod_whose_claims_could_not_be_met_wakes_by_all_that_may_meet_them() {
         ("pvc x-e", "pvc x-e bound=v"),
         ("", "class f of=d"),
         ("class f of=d", "class f of=d topology=zone=z1"),
+        ("class f of=d", "class f of=e"),
         ("", "csinode a"),
         ("csinode a", "csinode a migrated=kubernetes.io/aws-ebs"),
         ("", "capacity k class=f"),
         ("capacity k class=f", "capacity k class=f size=1Gi"),
         ("capacity k class=f size=1Gi", "capacity k class=f size=2Gi"),
         ("csidriver d tells", "csidriver d"),
+        ("csidriver other tells", "csidriver other"),
         ("csidriver d tells", ""),
     ] {
         assert!(case.storage(old, new), "{old} -> {new}");
@@ -168,12 +170,10 @@ fn a_pod_whose_claims_could_not_be_met_wakes_by_all_that_may_meet_them() {
     for (old, new) in [
         ("", "pvc other"),
         ("pvc c ns=other", "pvc c ns=other bound=v"),
-        ("class f of=d", "class f of=e"),
         ("csinode a d=1", "csinode a d=2"),
         ("capacity k class=f size=2Gi", "capacity k class=f size=1Gi"),
         ("capacity k class=f size=2Gi", "capacity k class=f"),
         ("csidriver d", "csidriver d tells"),
-        ("csidriver other tells", "csidriver other"),
     ] {
         assert!(!case.storage(old, new), "{old} -> {new}");
     }

@@ -4,7 +4,7 @@
 
 use crate::framework::{ClusterEvent, Hint, NodeAction};
 use crate::pod::PodInfo;
-use crate::volume::{ClaimInfo, CsiDriverInfo, PodVolume, StorageObject, VolumeSource};
+use crate::volume::{ClaimInfo, PodVolume, StorageObject};
 
 pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo) -> Hint {
     match event {
@@ -28,14 +28,14 @@ fn helps(pod: &PodInfo, old: Option<&StorageObject>, new: &StorageObject) -> boo
     match (old, new) {
         (_, Claim(claim)) => uses(pod, claim),
         (_, Volume(_)) | (None, Class(_) | CsiNode(_) | Capacity(_)) => true,
-        (Some(Class(old)), Class(new)) => old.allowed_topologies != new.allowed_topologies,
+        // Only its topologies can change, and upstream looks at no more; a list may show one made anew as one that changed.
+        (Some(Class(old)), Class(new)) => old != new,
         (Some(CsiNode(old)), CsiNode(new)) => old.migrated_plugins != new.migrated_plugins,
         (Some(Capacity(old)), Capacity(new)) => {
             new.limit.is_some_and(|limit| old.limit.is_none_or(|before| limit > before))
         }
-        (Some(CsiDriver(old)), CsiDriver(new)) => {
-            old.storage_capacity && !new.storage_capacity && mounts(pod, new)
-        }
+        // Upstream asks for an inline volume of the driver in the pod, which needs no room.
+        (Some(CsiDriver(old)), CsiDriver(new)) => old.storage_capacity && !new.storage_capacity,
         _ => false,
     }
 }
@@ -43,8 +43,4 @@ fn helps(pod: &PodInfo, old: Option<&StorageObject>, new: &StorageObject) -> boo
 fn uses(pod: &PodInfo, claim: &ClaimInfo) -> bool {
     let mut claims = pod.volumes.iter().filter_map(PodVolume::claim);
     pod.namespace == claim.namespace && claims.any(|(name, _)| name == claim.name)
-}
-
-fn mounts(pod: &PodInfo, driver: &CsiDriverInfo) -> bool {
-    pod.volumes.iter().any(|volume| matches!(volume.source, VolumeSource::Csi(name) if name == driver.name))
 }
