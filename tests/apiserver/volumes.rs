@@ -15,6 +15,7 @@ use crate::support::{Component, ControlPlane, KwokNode, nodes, wait_for};
 use crate::world::{World, play, play_on, requesting, scheduled_condition};
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Nobody makes volumes for claims of such a class.
 const BY_HAND: &str = "kubernetes.io/no-provisioner";
@@ -386,7 +387,13 @@ async fn killed_while_a_volume_is_made_it_goes_on_where_it_was() -> Result<()> {
         claim(world, "data").await?;
         mounting(world, "web", &["data"]).await?;
         let node = selected(world, "data").await?;
-        let version = claims(world).get("data").await?.resource_version();
+        // The controller-manager says who is to make the volume, and writes no more until it is there.
+        let version = wait_for("a provisioner to be asked", PATIENCE, || async {
+            let claim = claims(world).get("data").await?;
+            ensure!(claim.annotations().contains_key(PROVISIONER), "nobody is");
+            Ok(claim.resource_version())
+        })
+        .await?;
         world.supercargo.kill()?;
         world.supercargo.start_again(world.plane)?;
         plain_pod_overtakes(world, "web").await?;
