@@ -225,6 +225,7 @@ const RIGHTS: [(&str, &[&str]); 4] = [
             "storage.k8s.io/csistoragecapacities list,watch",
             "storage.k8s.io/volumeattachments list,watch",
             "policy/poddisruptionbudgets list,watch",
+            "resource.k8s.io/deviceclasses list,watch",
         ],
     ),
     (

@@ -11,12 +11,14 @@ mod nulls;
 mod object;
 mod place;
 pub mod policy;
+pub mod resource;
 pub mod storage;
 
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
 pub use object::{FileError, NotRead, Object, read};
 pub use policy::PodDisruptionBudget;
+pub use resource::DeviceClass;
 pub use storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment,

@@ -1,9 +1,9 @@
 //! Objects whose kind only their own fields tell: from files, records and vectors.
 
 use super::{
-    CsiDriver, CsiNode, CsiStorageCapacity, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass,
-    VolumeAttachment,
+    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+    StorageClass, VolumeAttachment,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -41,6 +41,8 @@ pub enum Object {
     CsiStorageCapacity(Box<CsiStorageCapacity>),
     /// `storage.k8s.io/v1 VolumeAttachment`.
     VolumeAttachment(Box<VolumeAttachment>),
+    /// `resource.k8s.io/v1 DeviceClass`.
+    DeviceClass(Box<DeviceClass>),
 }
 
 /// An object of a kind that is not read.
@@ -90,6 +92,7 @@ impl Object {
             ("storage.k8s.io/v1", "CSIDriver") => Self::CsiDriver(decode(value)),
             ("storage.k8s.io/v1", "CSIStorageCapacity") => Self::CsiStorageCapacity(decode(value)),
             ("storage.k8s.io/v1", "VolumeAttachment") => Self::VolumeAttachment(decode(value)),
+            ("resource.k8s.io/v1", "DeviceClass") => Self::DeviceClass(decode(value)),
             _ => return Err(NotRead { name: field(&value["metadata"]["name"]), api_version, kind }),
         })
     }

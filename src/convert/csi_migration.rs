@@ -159,12 +159,14 @@ fn ebs_handle(id: &str) -> Result<String, String> {
         return invalid(format!("Invalid disk name ({id}): {why}"));
     }
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let path = rest.find('/').map_or("", |at| &rest[at..]);
-    let path = match percent_decoded(path) {
+    let (zone, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let bad_escape = |escape: &str| format!("invalid URL escape {}", syntax::quote(escape));
+    let path = flaw_of_host(zone).map_or_else(|| percent_decoded(path).map_err(bad_escape), Err);
+    let path = match path {
         Ok(path) => path,
-        Err(escape) => {
-            let why = format!("parse {}: invalid URL escape {}", syntax::quote(id), syntax::quote(escape));
-            return invalid(format!("Invalid disk name ({id}): {why}"));
+        Err(flaw) => {
+            let url = id.split('#').next().unwrap_or_default();
+            return invalid(format!("Invalid disk name ({id}): parse {}: {flaw}", syntax::quote(url)));
         }
     };
     let handle = path.trim_matches('/');
@@ -172,6 +174,31 @@ fn ebs_handle(id: &str) -> Result<String, String> {
         return invalid(format!("Invalid format for AWS volume ({id})"));
     }
     Ok(handle.to_owned())
+}
+
+/// What Go's `net/url` finds wrong with a host. Users and IP literals, which are no zones, are not judged.
+fn flaw_of_host(host: &str) -> Option<String> {
+    if host.contains(['@', '[']) {
+        return None;
+    }
+    if let Some(port) = host.rfind(':').map(|at| &host[at..])
+        && !port[1..].bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Some(format!("invalid port {} after host", syntax::quote(port)));
+    }
+    for (at, character) in host.char_indices() {
+        if character == '%' {
+            let escape = host.get(at..at + 3).unwrap_or(&host[at..]);
+            let is_hex = escape.len() == 3 && escape[1..].bytes().all(|byte| byte.is_ascii_hexdigit());
+            // In a host only what is not ASCII, and the percent sign itself, may be escaped.
+            if !is_hex || (escape.as_bytes()[1] < b'8' && escape != "%25") {
+                return Some(format!("invalid URL escape {}", syntax::quote(escape)));
+            }
+        } else if " \\^`{|}".contains(character) {
+            return Some(format!("invalid character {} in host name", syntax::quote(&character.to_string())));
+        }
+    }
+    None
 }
 
 /// The text with its escapes resolved, or the first that is none.

@@ -7,7 +7,8 @@ use super::selectors::{label_selector, pairs};
 use crate::api::core::MapSelector;
 use crate::api::meta::LabelSelector;
 use crate::api::{
-    Malformed, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+    DeviceClass, Malformed, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service,
+    StatefulSet,
 };
 use supercargo_core::cache;
 use supercargo_core::intern::{LabelSetId, Symbol, Tables};
@@ -78,6 +79,19 @@ pub fn disruption_budget(
         selector: selector.unwrap_or(Selector::Nothing),
         disruptions_allowed: content.status.disruptions_allowed,
         disrupted_pods: content.status.disrupted_pods.keys().map(|name| name.as_str().into()).collect(),
+    })
+}
+
+/// A DeviceClass as the engine sees it.
+///
+/// # Errors
+/// When upstream's decoder would refuse the object.
+pub fn device_class(tables: &mut Tables, class: &DeviceClass) -> Result<cache::DeviceClass, Malformed> {
+    let explicit = class.content()?.spec.extended_resource_name.as_deref();
+    let implicit = format!("deviceclass.resource.kubernetes.io/{}", class.name());
+    Ok(cache::DeviceClass {
+        implicit: tables.symbol(&implicit),
+        explicit: explicit.map(|name| tables.symbol(name)),
     })
 }
 

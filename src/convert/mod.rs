@@ -21,7 +21,7 @@ pub use node::node;
 pub use pod::pod;
 
 use crate::api::{
-    Kind as ApiKind, Malformed, Namespace, Node, Pod, PodDisruptionBudget, Received, ReplicaSet,
+    DeviceClass, Kind as ApiKind, Malformed, Namespace, Node, Pod, PodDisruptionBudget, Received, ReplicaSet,
     ReplicationController, Service, StatefulSet,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -121,6 +121,19 @@ impl Watched for PodDisruptionBudget {
 
     fn key(&self, tables: &mut Tables) -> ObjectKey {
         ObjectKey::DisruptionBudget(tables.symbol(self.namespace()), tables.symbol(self.name()))
+    }
+}
+
+impl Watched for DeviceClass {
+    const KIND: Kind = Kind::DeviceClass;
+
+    fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
+        let class = lookups::device_class(tables, self)?;
+        Ok(Event::DeviceClassApplied { name: tables.symbol(self.name()), class })
+    }
+
+    fn key(&self, tables: &mut Tables) -> ObjectKey {
+        ObjectKey::DeviceClass(tables.symbol(self.name()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a pod needs that no plugin of this version judges, each under the plugin of upstream's that would.
 //!
-//! Empties as those plugins come. Extended resources that only a DeviceClass serves are not told apart here: no node has
-//! them, and NodeResourcesFit says so.
+//! Empties as those plugins come. Extended resources that only a DeviceClass serves are told by
+//! DynamicResources, node by node.
 
 use crate::api::core::PodSpec;
 use supercargo_core::pod::Unjudged;

@@ -16,9 +16,9 @@ use supercargo_core::event::Kind;
 use tokio::task::JoinSet;
 
 use crate::api::{
-    CsiDriver, CsiNode, CsiStorageCapacity, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass,
-    VolumeAttachment,
+    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+    StorageClass, VolumeAttachment,
 };
 use crate::driver::Inbox;
 use crate::metrics::Metrics;
@@ -62,6 +62,7 @@ impl Watches {
         start.kind::<CsiDriver>();
         start.kind::<CsiStorageCapacity>();
         start.kind::<VolumeAttachment>();
+        start.kind::<DeviceClass>();
         let tasks = start.tasks;
         Self { _tasks: tasks, readiness: Readiness { states } }
     }

@@ -24,6 +24,9 @@ use supercargo_core::time::Time;
 /// Vectors are small: no draw decides what is compared.
 const DRAWS: Draws = Draws { seed: Seed(1), attempt: 1 };
 
+/// The name of the default profile.
+const DEFAULT: &str = "default-scheduler";
+
 /// Later than any start time in a vector.
 const NOW: Time = Time::from_secs(4_000_000_000);
 
@@ -31,16 +34,19 @@ const NOW: Time = Time::from_secs(4_000_000_000);
 pub(crate) struct World {
     tables: Tables,
     cache: Cache,
-    framework: Framework,
+    /// By the scheduler's name.
+    profiles: Vec<(Symbol, Framework)>,
 }
 
 impl World {
     /// The cluster before the first decision.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let mut tables = Tables::new();
-        let framework =
-            scenario.config.as_ref().map_or_else(Framework::default, |c| framework(c, &mut tables));
-        let mut world = Self { tables, cache: Cache::default(), framework };
+        let profiles = match &scenario.config {
+            Some(config) => profiles(config, &mut tables),
+            None => vec![(tables.symbol(DEFAULT), Framework::default())],
+        };
+        let mut world = Self { tables, cache: Cache::default(), profiles };
         for object in &scenario.objects {
             let object = Object::from_value(object.clone());
             world.apply(&object.unwrap_or_else(|other| panic!("{other}")));
@@ -110,6 +116,10 @@ impl World {
             Object::CsiDriver(object) => self.apply_storage(object.as_ref()),
             Object::CsiStorageCapacity(object) => self.apply_storage(object.as_ref()),
             Object::VolumeAttachment(object) => self.apply_storage(object.as_ref()),
+            Object::DeviceClass(object) => {
+                let class = lookups::device_class(tables, object).expect("no vector has a malformed object");
+                cache.lookups_mut().device_classes_mut().set(tables.symbol(object.name()), class);
+            }
         }
     }
 
@@ -133,7 +143,8 @@ impl World {
             return json!({ "pod": snapshot.pod_key(&pod), "message": "no nodes available to schedule pods" });
         }
         let options = Options { always_score: true, ignore_own_nomination: true };
-        let decision = self.framework.decide(&pod, snapshot, options, &mut NoProbe);
+        let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
+        let decision = framework.decide(&pod, snapshot, options, &mut NoProbe);
         let mut told = json!({ "pod": snapshot.pod_key(&pod) });
         let fields = told.as_object_mut().expect("it was made an object");
         let mut selected = None;
@@ -144,7 +155,7 @@ impl World {
                 let diagnosis = filtered.diagnose(snapshot);
                 fields.insert("message".into(), diagnosis.message.as_str().into());
                 let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-                let outcome = self.framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
+                let outcome = framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
                 tell_post_filter(fields, &outcome, snapshot);
             }
             Ok(Decision::Feasible(feasible)) => {
@@ -163,12 +174,27 @@ impl World {
     }
 }
 
-/// The plugins of a configuration's one profile.
-fn framework(configuration: &Value, tables: &mut Tables) -> Framework {
+/// The profile of this name, else the default one, else the first.
+fn profile<'a>(profiles: &'a [(Symbol, Framework)], snapshot: Snapshot<'_>, name: Symbol) -> &'a Framework {
+    let named = |wanted: &str| profiles.iter().find(|(profile, _)| snapshot.text(*profile) == wanted);
+    let found = named(snapshot.text(name)).or_else(|| named(DEFAULT)).or(profiles.first());
+    &found.expect("a configuration has a profile").1
+}
+
+/// The profiles of a configuration.
+fn profiles(configuration: &Value, tables: &mut Tables) -> Vec<(Symbol, Framework)> {
     let flags = Flags { leader_elect: Some(false) };
     let effective = Effective::parse(Path::new("scenario.config"), &configuration.to_string(), &flags);
     let settings = effective.and_then(|effective| Settings::of(&effective));
-    settings.unwrap_or_else(|error| panic!("{error}")).profiles[0].framework(tables)
+    let settings = settings.unwrap_or_else(|error| panic!("{error}"));
+    settings
+        .profiles
+        .iter()
+        .map(|profile| {
+            let name = tables.symbol(&profile.name);
+            (name, profile.framework(tables))
+        })
+        .collect()
 }
 
 fn decode(pod: &Value) -> Pod {

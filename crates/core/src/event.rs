@@ -3,7 +3,7 @@
 //! Object events are levels, not edges: `…Applied` carries the object as it is now, however often it is repeated. Order
 //! holds within a kind, never across kinds.
 
-use crate::cache::{DisruptionBudget, Service};
+use crate::cache::{DeviceClass, DisruptionBudget, Service};
 use crate::effect::Lane;
 use crate::intern::{LabelSetId, Symbol, Tables};
 use crate::node::NodeInfo;
@@ -44,11 +44,13 @@ pub enum Kind {
     CsiStorageCapacity,
     /// VolumeAttachments.
     VolumeAttachment,
+    /// DeviceClasses.
+    DeviceClass,
 }
 
 impl Kind {
     /// All kinds; nothing is decided before each has delivered its first list.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Pod,
         Self::Node,
         Self::Namespace,
@@ -64,6 +66,7 @@ impl Kind {
         Self::CsiDriver,
         Self::CsiStorageCapacity,
         Self::VolumeAttachment,
+        Self::DeviceClass,
     ];
 
     /// The kind as the API spells it.
@@ -84,6 +87,7 @@ impl Kind {
             Self::CsiDriver => "CSIDriver",
             Self::CsiStorageCapacity => "CSIStorageCapacity",
             Self::VolumeAttachment => "VolumeAttachment",
+            Self::DeviceClass => "DeviceClass",
         }
     }
 
@@ -141,6 +145,8 @@ pub enum ObjectKey {
     DisruptionBudget(Symbol, Symbol),
     /// An object of storage.
     Storage(StorageKey),
+    /// A DeviceClass, by name.
+    DeviceClass(Symbol),
 }
 
 impl ObjectKey {
@@ -164,6 +170,7 @@ impl ObjectKey {
             Self::DisruptionBudget(namespace, name) => {
                 named(Kind::PodDisruptionBudget, Some(namespace), name)
             }
+            Self::DeviceClass(name) => named(Kind::DeviceClass, None, name),
             Self::Storage(key) => named(Kind::of_storage(key.kind), key.namespace, key.name),
         }
     }
@@ -215,6 +222,13 @@ pub enum Event {
         name: Symbol,
         /// What preemption reads of it.
         budget: DisruptionBudget,
+    },
+    /// A DeviceClass as it is now.
+    DeviceClassApplied {
+        /// Its name.
+        name: Symbol,
+        /// The extended resources it serves.
+        class: DeviceClass,
     },
     /// An object of storage as it is now.
     StorageApplied(StorageObject),
@@ -283,6 +297,7 @@ impl Event {
             Self::DisruptionBudgetApplied { namespace, name, .. } => {
                 ObjectKey::DisruptionBudget(*namespace, *name)
             }
+            Self::DeviceClassApplied { name, .. } => ObjectKey::DeviceClass(*name),
             Self::StorageApplied(object) => ObjectKey::Storage(object.key()),
             Self::Gone(key) | Self::Unreadable(key) => key.clone(),
             Self::NotAdmitted { uid, .. } => ObjectKey::Pod(Uid::clone(uid)),

@@ -53,6 +53,12 @@ impl Resources {
     }
 }
 
+/// Whether a resource that is tracked at all, and so is known to be well formed, is an extended one (upstream
+/// `IsExtendedResourceName`).
+pub fn is_extended_resource(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
+}
+
 /// What one pod asks for, in each of the ways the plugins ask (`plugins.md` 5.5).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodResources {

@@ -34,7 +34,7 @@ const WAITING: [&str; 4] = [
     "x label:app=web cpu=2 port=80 require=zone:in:z1 spread=zone/1/DoNotSchedule/app=web anti=zone/app=web",
     "x label:app=db cpu=1 affinity=zone/app=web/nssel=env=prod claim=c ephemeral=e csi=d gce=disk",
     "x cpu=9 spread=host/1/DoNotSchedule/app=web/honor-taints affinity=host/app=web claim=c ebs=disk",
-    "x tolerate=gpu spread=zone/1/DoNotSchedule/app=web/ignore-affinity",
+    "x tolerate=gpu res:example.com/gpu=1 spread=zone/1/DoNotSchedule/app=web/ignore-affinity",
 ];
 const OTHERS: [&str; 4] = [
     "p on=a label:app=web cpu=2 port=80 claim=c gce=disk anti=zone/app=web",
@@ -104,6 +104,10 @@ fn a_plugin_queues_no_pod_for_an_event_it_does_not_listen_to() {
     let storage: Vec<[StorageObject; 2]> = STORAGE
         .map(|(old, new)| [old, new].map(|line| storage::object(&mut world.tables, line).expect("storage")))
         .to_vec();
+    let classes = ["gpus", "gpus serves=example.com/gpu"].map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        support::language::device_class(&mut world.tables, &words).1
+    });
     let framework = Framework::default();
     let mut plugins = framework.plugins_at(ExtensionPoint::PreFilter).to_vec();
     plugins.extend(framework.plugins_at(ExtensionPoint::Filter));
@@ -124,6 +128,11 @@ fn a_plugin_queues_no_pod_for_an_event_it_does_not_listen_to() {
     for versions in &storage {
         for (old, new) in pairs(versions) {
             listeners.hear(&ClusterEvent::Storage { old: old.as_ref(), new: new.as_ref() });
+        }
+    }
+    for (old, new) in pairs(&classes) {
+        if let Some(new) = &new {
+            listeners.hear(&ClusterEvent::DeviceClass { old: old.as_ref(), new });
         }
     }
     listeners.hear(&ClusterEvent::Other);

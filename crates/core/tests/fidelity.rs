@@ -114,3 +114,28 @@ fn what_no_plugin_judges_is_refused_in_the_name_of_the_plugin_that_would() {
     assert_eq!(diagnosis.message, "0/1 nodes are available: it is not judged.");
     assert_eq!(diagnosis.rejectors.into_iter().collect::<Vec<_>>(), [plugin]);
 }
+
+/// Upstream allocates devices for such a pod, or says "cannot allocate all claims"; preemption is no help to it either.
+#[test]
+fn a_pod_whose_resource_only_a_device_class_serves_stays_pending_with_a_text_that_says_so() {
+    let mut world = World::new();
+    support::language::apply(&mut world, "device-class gpus serves=example.com/gpu");
+    support::language::apply(&mut world, "node a cpu=4");
+    support::language::apply(&mut world, "pod low on=a cpu=4");
+    let pod = world.pod_from("p priority=9 cpu=1 res:example.com/gpu=1");
+    let framework = Framework::default();
+    let decided = framework.decide(&pod, world.snapshot(), Options::default(), &mut NoProbe);
+    let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
+    let told = filtered.diagnose(world.snapshot()).message;
+    assert_eq!(told, "0/1 nodes are available: 1 Insufficient cpu.", "the resources are judged first");
+    support::language::apply(&mut world, "node b cpu=4");
+    let decided = framework.decide(&pod, world.snapshot(), Options::default(), &mut NoProbe);
+    let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
+    let diagnosis = filtered.diagnose(world.snapshot());
+    assert_eq!(
+        diagnosis.message,
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) could have \"example.com/gpu\" by a DeviceClass only, and \
+         this version of supercargo does not allocate devices."
+    );
+    assert!(diagnosis.rejectors.contains("DynamicResources"));
+}

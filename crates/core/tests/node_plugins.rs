@@ -8,6 +8,7 @@ mod hints;
 mod laws;
 
 use supercargo_core::intern::Tables;
+use supercargo_core::plugins::dynamic_resources::DynamicResources;
 use supercargo_core::plugins::image_locality::ImageLocality;
 use supercargo_core::plugins::node_affinity::{NodeAffinity, NodeAffinityArgs};
 use supercargo_core::plugins::node_name::NodeName;
@@ -32,6 +33,7 @@ fn plugins(word: &str, tables: &mut Tables, to: &mut Plugins) {
         "NodeUnschedulable" => to.filter(NodeUnschedulable),
         "NodeName" => to.filter(NodeName),
         "NodePorts" => to.filter(NodePorts),
+        "DynamicResources" => to.filter(DynamicResources),
         "ImageLocality" => to.score(ImageLocality),
         "TaintToleration" => both(TaintToleration, filter, score, to),
         "NodeAffinity" => both(NodeAffinity::new(affinity_args(&args, tables)), filter, score, to),
@@ -116,6 +118,11 @@ fn node_resources_fit_filters_as_upstream() {
 #[test]
 fn node_resources_fit_scores_as_upstream() {
     table::check_file("node_resources_score.txt", &plugins);
+}
+
+#[test]
+fn what_only_a_device_class_serves_is_refused_in_the_name_of_dynamic_resources() {
+    table::check_file("dynamic-resources.txt", &plugins);
 }
 
 #[test]

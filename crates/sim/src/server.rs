@@ -85,7 +85,8 @@ impl Server {
             | Kind::CsiNode
             | Kind::CsiDriver
             | Kind::CsiStorageCapacity
-            | Kind::VolumeAttachment => Vec::new(),
+            | Kind::VolumeAttachment
+            | Kind::DeviceClass => Vec::new(),
         }
     }
 

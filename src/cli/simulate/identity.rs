@@ -6,7 +6,7 @@ use super::files::{Item, Wrong, text_at};
 use serde_json::{Map, Value, json};
 
 /// Kinds whose objects are in no namespace.
-const CLUSTER_SCOPED: [&str; 8] = [
+const CLUSTER_SCOPED: [&str; 9] = [
     "Node",
     "Namespace",
     "PersistentVolume",
@@ -14,6 +14,7 @@ const CLUSTER_SCOPED: [&str; 8] = [
     "CSINode",
     "CSIDriver",
     "VolumeAttachment",
+    "DeviceClass",
     "PriorityClass",
 ];
 const RUNTIME_CLASS: &str = "RuntimeClass";

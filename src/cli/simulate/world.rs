@@ -45,6 +45,9 @@ impl World {
             Event::DisruptionBudgetApplied { namespace, name, budget } => {
                 cache.lookups_mut().set_disruption_budget(namespace, name, budget);
             }
+            Event::DeviceClassApplied { name, class } => {
+                cache.lookups_mut().device_classes_mut().set(name, class);
+            }
             Event::StorageApplied(object) => drop(cache.volumes_mut().apply(object)),
             // A pod that has ended.
             Event::Gone(_) | Event::NotAdmitted { .. } => {}
@@ -91,6 +94,7 @@ fn event(object: &Object, tables: &mut Tables) -> Result<Event, Malformed> {
         Object::CsiDriver(it) => it.applied(tables),
         Object::CsiStorageCapacity(it) => it.applied(tables),
         Object::VolumeAttachment(it) => it.applied(tables),
+        Object::DeviceClass(it) => it.applied(tables),
     }
 }
 

@@ -204,3 +204,26 @@ fn an_unparsable_quantity_anywhere_makes_the_pod_malformed() {
         assert!(error.reason.starts_with(&format!("{field}: \"1Q\": ")), "{error}");
     }
 }
+
+#[test]
+fn a_device_class_serves_the_resource_of_its_name_and_the_one_it_gives() {
+    use crate::api::DeviceClass;
+    use crate::convert::Watched as _;
+    use supercargo_core::event::{Event, ObjectKey};
+    let mut tables = Tables::new();
+    let mut read = |spec: Value| {
+        let class: DeviceClass = serde_json::from_value(json!({"metadata": {"name": "gpus"}, "spec": spec}))
+            .expect("any JSON is read");
+        assert_eq!(class.key(&mut tables), ObjectKey::DeviceClass(tables.symbol("gpus")));
+        let applied = class.applied(&mut tables).expect("it is well formed");
+        let Event::DeviceClassApplied { class, .. } = applied else { panic!("another event") };
+        let text = |name| tables.text(name).to_owned();
+        (text(class.implicit), class.explicit.map(text))
+    };
+    let implicit = "deviceclass.resource.kubernetes.io/gpus".to_owned();
+    assert_eq!(
+        read(json!({"extendedResourceName": "example.com/gpu"})),
+        (implicit.clone(), Some("example.com/gpu".into()))
+    );
+    assert_eq!(read(json!({"selectors": [{"cel": {"expression": "true"}}]})), (implicit, None));
+}

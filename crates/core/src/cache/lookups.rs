@@ -1,5 +1,6 @@
 //! Objects that plugins look up by namespace and name, and that take no room on nodes.
 
+use super::device_classes::DeviceClasses;
 use crate::hash::IdMap;
 use crate::intern::{LabelSetId, Symbol};
 use crate::pod::ControllerKind;
@@ -25,13 +26,14 @@ pub struct DisruptionBudget {
     pub disrupted_pods: Box<[Box<str>]>,
 }
 
-/// Namespaces, Services, controllers and disruption budgets.
+/// Namespaces, Services, controllers, disruption budgets and DeviceClasses.
 #[derive(Default)]
 pub struct Lookups {
     namespaces: IdMap<Symbol, LabelSetId>,
     services: IdMap<Symbol, BTreeMap<Symbol, Service>>,
     controllers: BTreeMap<(ControllerKind, Symbol, Symbol), Box<[Requirement]>>,
     budgets: IdMap<Symbol, BTreeMap<Symbol, DisruptionBudget>>,
+    device_classes: DeviceClasses,
 }
 
 impl Lookups {
@@ -103,6 +105,16 @@ impl Lookups {
     /// All PodDisruptionBudgets by namespace and name.
     pub fn disruption_budget_keys(&self) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
         self.budgets.iter().flat_map(|(&namespace, names)| names.keys().map(move |&name| (namespace, name)))
+    }
+
+    /// All DeviceClasses.
+    pub fn device_classes(&self) -> &DeviceClasses {
+        &self.device_classes
+    }
+
+    /// All DeviceClasses, to change them.
+    pub fn device_classes_mut(&mut self) -> &mut DeviceClasses {
+        &mut self.device_classes
     }
 
     /// Adds or replaces what a controller's selector demands. A selector that is absent or cannot be parsed demands

@@ -3,6 +3,7 @@
 //! There is one writer, the scheduler, and a snapshot is a borrow. The cache knows no plugin and no queue.
 //! Upstream: `pkg/scheduler/backend/cache`.
 
+mod device_classes;
 mod images;
 mod lookups;
 mod nodes;
@@ -13,6 +14,7 @@ mod snapshot;
 mod view;
 mod volumes;
 
+pub use device_classes::{DeviceClass, DeviceClasses};
 pub use images::ImageState;
 pub use lookups::{DisruptionBudget, Lookups, Service};
 pub use nodes::Columns;

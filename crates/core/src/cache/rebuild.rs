@@ -15,6 +15,7 @@ impl Cache {
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
             ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
             ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
+            ObjectKey::DeviceClass(name) => lookups.device_classes_mut().remove(name),
             ObjectKey::Storage(key) => {
                 volumes.remove(key);
             }

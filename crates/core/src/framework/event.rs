@@ -2,6 +2,7 @@
 //!
 //! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as in `machinery.md` 1.12.
 
+use crate::cache::DeviceClass;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::volume::{StorageKind, StorageObject};
@@ -96,6 +97,13 @@ pub enum ClusterEvent<'a> {
         /// The object after.
         new: Option<&'a StorageObject>,
     },
+    /// A DeviceClass is new, or serves other resources; `old` is absent when it is new.
+    DeviceClass {
+        /// The class before.
+        old: Option<&'a DeviceClass>,
+        /// The class after.
+        new: &'a DeviceClass,
+    },
     /// A Service, ReplicaSet, namespace or another object that plugins read changed. Upstream wakes nobody.
     Other,
     /// The pod has waited longer than the limit of the unschedulable pool: everything matches.
@@ -133,6 +141,8 @@ impl ClusterEvent<'_> {
                 PodAction::Update => "UnschedulablePodUpdate",
             },
             Self::Storage { old, new } => storage_label(*old, *new),
+            Self::DeviceClass { old: None, .. } => "resource.k8s.io/DeviceClassAdd",
+            Self::DeviceClass { old: Some(_), .. } => "resource.k8s.io/DeviceClassUpdate",
             Self::Other => "Other",
             Self::UnschedulableTimeout => "UnschedulableTimeout",
         }

@@ -17,6 +17,8 @@ impl EventSet {
     pub const NONE: Self = Self(0);
     /// A Service, a namespace or another object that plugins look up.
     pub const OTHER: Self = Self(1 << 31);
+    /// A DeviceClass.
+    pub const DEVICE_CLASS: Self = Self(1 << 30);
     /// Whatever happens to nodes.
     pub const NODES: Self = Self(0b11_1111);
     /// A node that is new, or whose taints changed: upstream adds the latter to every plugin that waits for the former.
@@ -52,6 +54,7 @@ impl EventSet {
             ClusterEvent::Storage { old, new } => {
                 old.or(*new).map_or(Self::NONE, |object| Self::storage(object.kind()))
             }
+            ClusterEvent::DeviceClass { .. } => Self::DEVICE_CLASS,
             ClusterEvent::Other => Self::OTHER,
             ClusterEvent::OwnPod { .. } | ClusterEvent::UnschedulableTimeout => return true,
         };

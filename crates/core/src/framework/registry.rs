@@ -2,7 +2,7 @@
 //!
 //! Names, points, order and weights are upstream's (`pkg/scheduler/apis/config/v1/default_plugins.go`,
 //! `pkg/scheduler/framework/plugins/registry.go`). A row without constructors holds its plugin's place in order and
-//! configuration; `not_built` refuses the pods that a missing one would have to judge. What a configuration may say of
+//! configuration; DynamicResources refuses the pods that it would have to allocate devices for. What a configuration may say of
 //! plugins is the shell's to judge; a [`Plan`] names plugins of this table only.
 
 mod args;
@@ -15,7 +15,7 @@ pub use point::ExtensionPoint;
 use super::post_filter::PostFilterPlugin;
 use super::{FilterPlugin, PluginName, ScorePlugin};
 use crate::cycle::{FilterSeat, Framework, Rank, ScoreSeat};
-use crate::plugins::dynamic_resources::Deallocation;
+use crate::plugins::dynamic_resources::{Deallocation, DynamicResources};
 use crate::plugins::image_locality::ImageLocality;
 use crate::plugins::node_affinity::NodeAffinity;
 use crate::plugins::node_declared_features::NodeDeclaredFeatures;
@@ -25,10 +25,10 @@ use crate::plugins::node_resources::{NodeResourcesBalancedAllocation, NodeResour
 use crate::plugins::node_unschedulable::NodeUnschedulable;
 use crate::plugins::node_volume_limits::NodeVolumeLimits;
 use crate::plugins::taint_toleration::TaintToleration;
+use crate::plugins::unscored;
 use crate::plugins::volume_binding::VolumeBinding;
 use crate::plugins::volume_restrictions::VolumeRestrictions;
 use crate::plugins::volume_zone::VolumeZone;
-use crate::plugins::{not_built, unscored};
 use crate::preemption::DefaultPreemption;
 use std::collections::BTreeMap;
 
@@ -178,7 +178,7 @@ const IN_TREE: &[Entry] = &[
             need(Score, PreScore, "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found"),
         ]),
     Entry::new("DynamicResources", &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind])
-        .filter(|_| Box::new(not_built::DYNAMIC_RESOURCES))
+        .filter(|_| Box::new(DynamicResources))
         .score(|_| Box::new(unscored::DYNAMIC_RESOURCES))
         .post_filter(|_| Box::new(Deallocation))
         .weight(2)

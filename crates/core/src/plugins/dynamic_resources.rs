@@ -1,13 +1,111 @@
-//! DynamicResources' PostFilter, as it is for a pod without claims; pods with claims are refused by `not_built`.
+//! DynamicResources, as far as it is built: it allocates no devices, refuses the pods that need some, and has its texts and
+//! its place all the same.
 //!
-//! Upstream: `dynamicresources/dynamicresources.go#PostFilter`.
+//! To place such pods by guess could put one where its device is not. Pods with claims are told by `PodInfo::unjudged`;
+//! what a node would serve by devices alone is told here, node by node, as upstream tells it.
+//! Upstream: `dynamicresources/dynamicresources.go` and `extendeddynamicresources.go`.
 
+use crate::cache::{NodeView, Snapshot};
 use crate::framework::post_filter::{PostFilterPlugin, PostFiltered, Unplaced};
-use crate::framework::{CycleError, PluginName};
+use crate::framework::{
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
+    Prepared, Reason, Rejection, Verdict,
+};
+use crate::intern::{Symbol, Tables};
+use crate::pod::PodInfo;
+use crate::resources::is_extended_resource;
 
 const NAME: PluginName = "DynamicResources";
 
-/// Has no claim to deallocate.
+/// The part before the slash of the resource that every DeviceClass serves by its name
+/// (`ResourceDeviceClassPrefix` of `resource.k8s.io/v1`).
+const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
+
+/// The plugin.
+#[derive(Clone, Copy, Debug)]
+pub struct DynamicResources;
+
+impl FilterPlugin for DynamicResources {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if let Some(need) = pod.unjudged.iter().find(|need| need.plugin == NAME) {
+            return Prepared::Rejected(Rejection::unresolvable(need.what.to_string()));
+        }
+        let wanted = Wanted::new(pod, snapshot);
+        if wanted.by_class.is_empty() {
+            return Prepared::Skip;
+        }
+        Prepared::Run { rule: Box::new(wanted), only: None }
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::node(NodeAction::Add)
+            | EventSet::node(NodeAction::UpdateLabel)
+            | EventSet::node(NodeAction::UpdateAllocatable)
+            | EventSet::DEVICE_CLASS
+    }
+
+    fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+        // Upstream's own events of nodes and classes; a device plugin may come to serve what a class does.
+        Hint::queue_if(match event {
+            ClusterEvent::Node { action, .. } => {
+                matches!(action, NodeAction::Add | NodeAction::UpdateLabel | NodeAction::UpdateAllocatable)
+            }
+            ClusterEvent::DeviceClass { .. } | ClusterEvent::UnschedulableTimeout => true,
+            _ => false,
+        })
+    }
+}
+
+/// The extended resources a pod asks for.
+struct Wanted {
+    /// Those that a DeviceClass serves.
+    by_class: Box<[Symbol]>,
+    /// The others.
+    by_nodes_alone: Box<[Symbol]>,
+}
+
+impl Wanted {
+    fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
+        let classes = snapshot.lookups().device_classes();
+        let asked = pod.resources.request.scalar.iter().filter(|(_, amount)| *amount != 0);
+        let extended = asked.map(|&(name, _)| name).filter(|&name| is_extended(name, snapshot.tables()));
+        let (by_class, by_nodes_alone): (Vec<_>, Vec<_>) = extended.partition(|&name| classes.serve(name));
+        Self { by_class: by_class.into(), by_nodes_alone: by_nodes_alone.into() }
+    }
+}
+
+/// Upstream's `IsDRAExtendedResourceName`, of a name that is tracked at all.
+fn is_extended(name: Symbol, tables: &Tables) -> bool {
+    let name = tables.text(name);
+    is_extended_resource(name) || name.starts_with(IMPLICIT)
+}
+
+impl FilterRule for Wanted {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
+    }
+
+    fn check(&self, node: &NodeView<'_>) -> Verdict {
+        let allocatable = &node.info().allocatable;
+        if self.by_nodes_alone.iter().any(|&name| allocatable.scalar(name).is_none()) {
+            return Verdict::Rejected(Rejection::unresolvable("cannot fit resource"));
+        }
+        let lacking = self.by_class.iter().find(|&&name| allocatable.scalar(name).unwrap_or(0) <= 0);
+        let Some(&lacking) = lacking else { return Verdict::Fits };
+        let name = node.snapshot().tables().text(lacking);
+        let text: Reason = format!(
+            "node(s) could have {name:?} by a DeviceClass only, and this version of supercargo does not allocate devices"
+        )
+        .into();
+        Verdict::Rejected(Rejection::unresolvable(text))
+    }
+}
+
+/// Its PostFilter, which has no claim to deallocate.
 #[derive(Clone, Copy, Debug)]
 pub struct Deallocation;
 
@@ -22,6 +120,9 @@ impl PostFilterPlugin for Deallocation {
         if !unplaced.prepared_by.contains(&NAME) {
             return PostFiltered::Failed(CycleError("not found".to_owned()));
         }
-        PostFiltered::Nothing { reason: "no new claims to deallocate".to_owned(), clear_nomination: false }
+        let has_claim = unplaced.pod.unjudged.is_empty()
+            && !Wanted::new(unplaced.pod, unplaced.snapshot).by_class.is_empty();
+        let reason = if has_claim { "still not schedulable" } else { "no new claims to deallocate" };
+        PostFiltered::Nothing { reason: reason.to_owned(), clear_nomination: false }
     }
 }

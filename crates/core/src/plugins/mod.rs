@@ -13,7 +13,6 @@ pub mod node_resources;
 pub mod node_unschedulable;
 pub mod node_volume_limits;
 pub mod normalize;
-pub mod not_built;
 pub mod pod_topology_spread;
 pub mod scheduling_gates;
 pub mod taint_toleration;

@@ -39,6 +39,13 @@ impl Scheduler {
                 self.lists.see(&ObjectKey::DisruptionBudget(namespace, name));
                 self.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
             }
+            Event::DeviceClassApplied { name, class } => {
+                self.lists.see(&ObjectKey::DeviceClass(name));
+                let old = self.cache.lookups_mut().device_classes_mut().set(name, class);
+                if old != Some(class) {
+                    self.wake(now, &ClusterEvent::DeviceClass { old: old.as_ref(), new: &class });
+                }
+            }
             Event::StorageApplied(object) => {
                 self.lists.see(&ObjectKey::Storage(object.key()));
                 self.storage_applied(now, &object);
@@ -71,6 +78,7 @@ impl Scheduler {
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
             ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
             ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
+            ObjectKey::DeviceClass(name) => lookups.device_classes_mut().remove(name),
             ObjectKey::Storage(key) => self.storage_gone(now, key),
         }
     }

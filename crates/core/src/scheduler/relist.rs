@@ -35,6 +35,7 @@ fn parts(key: &ObjectKey) -> (Kind, Option<Symbol>, Option<Symbol>) {
         ObjectKey::DisruptionBudget(namespace, name) => {
             (Kind::PodDisruptionBudget, Some(namespace), Some(name))
         }
+        ObjectKey::DeviceClass(name) => (Kind::DeviceClass, None, Some(name)),
         ObjectKey::Storage(key) => (Kind::of_storage(key.kind), key.namespace, Some(key.name)),
     }
 }
@@ -110,6 +111,7 @@ impl Scheduler {
                     .map(|(namespace, name)| ObjectKey::DisruptionBudget(namespace, name))
                     .collect()
             }
+            Kind::DeviceClass => lookups.device_classes().names().map(ObjectKey::DeviceClass).collect(),
             Kind::ReplicationController => controllers(ControllerKind::ReplicationController),
             Kind::ReplicaSet => controllers(ControllerKind::ReplicaSet),
             Kind::StatefulSet => controllers(ControllerKind::StatefulSet),

@@ -1,9 +1,10 @@
 //! Which events wake a pod that a plugin rejected (`machinery.md` 1.10 and 1.13).
 
-use crate::support::World;
+use crate::support::{World, language};
 use std::sync::Arc;
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
 use supercargo_core::node::NodeInfo;
+use supercargo_core::plugins::dynamic_resources::DynamicResources;
 use supercargo_core::plugins::node_affinity::{NodeAffinity, NodeAffinityArgs};
 use supercargo_core::plugins::node_name::NodeName;
 use supercargo_core::plugins::node_ports::NodePorts;
@@ -194,6 +195,40 @@ fn nodes_wake_for_resources_when_they_would_do_empty_and_have_grown() {
     assert!(!grows("a cpu=2 res:example.com/gpu=1", "a cpu=2 res:example.com/gpu=1 mem=5"));
     assert!(!grows("a cpu=500m", "a cpu=1"), "grown and still too small");
     assert!(!case.on_node_change(NodeAction::UpdateLabel, "a cpu=1", fits));
+}
+
+#[test]
+fn a_class_that_comes_to_serve_what_the_pod_asks_for_wakes_it_and_any_change_of_classes_wakes_those_that_wait_for_devices()
+ {
+    let mut case = Case::new(NodeResourcesFit::default(), "x res:example.com/gpu=1");
+    let mut class = |words: &[&str]| language::device_class(&mut case.world.tables, words).1;
+    let (bare, gpus) = (class(&["gpus"]), class(&["gpus", "serves=example.com/gpu"]));
+    let fpgas = class(&["fpgas", "serves=example.com/fpga"]);
+    let events = [(None, &bare), (None, &fpgas), (Some(&gpus), &gpus), (None, &gpus), (Some(&bare), &gpus)];
+    let woken = events.map(|(old, new)| case.queues(ClusterEvent::DeviceClass { old, new }));
+    assert_eq!(woken, [false, false, false, true, true]);
+    let mut implicit =
+        Case::new(NodeResourcesFit::default(), "x res:deviceclass.resource.kubernetes.io/gpus=1");
+    let bare = language::device_class(&mut implicit.world.tables, &["gpus"]).1;
+    assert!(implicit.queues(ClusterEvent::DeviceClass { old: None, new: &bare }));
+    assert!(!implicit.queues(ClusterEvent::DeviceClass { old: Some(&bare), new: &bare }));
+
+    let mut waiting = Case::new(DynamicResources, "x res:example.com/gpu=1");
+    assert!(waiting.queues(ClusterEvent::DeviceClass { old: None, new: &bare }));
+    assert!(waiting.on_node_add("a"));
+    assert!(waiting.on_node_change(NodeAction::UpdateAllocatable, "a", "a res:example.com/gpu=1"));
+    assert!(!waiting.on_pod(PodAction::Delete, Some("p on=a"), None));
+}
+
+/// A node without a resource that a class serves is left to DynamicResources, and so is worth an attempt.
+#[test]
+fn a_node_that_lacks_only_what_a_class_serves_wakes() {
+    let mut case = Case::new(NodeResourcesFit::default(), "x cpu=2 res:example.com/gpu=1");
+    assert!(!case.on_node_add("a cpu=2"));
+    language::apply(&mut case.world, "device-class gpus serves=example.com/gpu");
+    assert!(case.on_node_add("a cpu=2"));
+    assert!(case.on_node_change(NodeAction::UpdateAllocatable, "a cpu=2", "a cpu=2 mem=5"));
+    assert!(!case.on_node_add("a cpu=1"));
 }
 
 /// Upstream's hint forgets what its filter ignores, and so leaves this pod waiting for up to five minutes.

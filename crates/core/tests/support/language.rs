@@ -12,6 +12,7 @@
 //!       affinity=zone/app=web[/ns=x,y][/nssel=env=prod] anti=... prefer-affinity=10/zone/app=web prefer-anti=...
 //! namespace n label:k=v
 //! service s ns=default select:app=web        controller ReplicaSet/rs ns=default app=web
+//! device-class c serves=example.com/gpu      (its own name it serves anyway)
 //! budget b ns=default allowed=1 disrupted=p,q app=web
 //! ```
 //!
@@ -21,7 +22,7 @@
 
 use super::{NodeBuilder, PodBuilder, World, storage};
 use std::sync::Arc;
-use supercargo_core::cache::{DisruptionBudget, Service};
+use supercargo_core::cache::{DeviceClass, DisruptionBudget, Service};
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::node::{NodeInfo, TaintEffect};
 use supercargo_core::pod::{
@@ -51,6 +52,10 @@ pub(crate) fn apply(world: &mut World, line: &str) {
         "namespace" => namespace(world, words),
         "service" => service(world, words),
         "controller" => controller(world, words),
+        "device-class" => {
+            let (name, class) = device_class(&mut world.tables, words);
+            world.cache.lookups_mut().device_classes_mut().set(name, class);
+        }
         "budget" => {
             let (namespace, name, budget) = budget(&mut world.tables, words);
             world.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
@@ -398,6 +403,14 @@ pub(crate) fn budget(tables: &mut Tables, words: &[&str]) -> (Symbol, Symbol, Di
         }
     }
     (namespace, name, budget)
+}
+
+/// A DeviceClass from its words, name first.
+pub(crate) fn device_class(tables: &mut Tables, words: &[&str]) -> (Symbol, DeviceClass) {
+    let implicit = tables.symbol(&format!("deviceclass.resource.kubernetes.io/{}", words[0]));
+    let explicit = words.get(1).map(|word| word.strip_prefix("serves=").expect("serves=resource"));
+    let explicit = explicit.map(|name| tables.symbol(name));
+    (tables.symbol(words[0]), DeviceClass { implicit, explicit })
 }
 
 fn controller(world: &mut World, words: &[&str]) {

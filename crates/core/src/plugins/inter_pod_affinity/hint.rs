@@ -46,9 +46,10 @@ pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapsho
         ClusterEvent::Node { action: NodeAction::UpdateTaint, .. } | ClusterEvent::UnschedulableTimeout => {
             Hint::Queue
         }
-        ClusterEvent::AssignedPod { .. } | ClusterEvent::Node { .. } | ClusterEvent::Storage { .. } => {
-            Hint::Skip
-        }
+        ClusterEvent::AssignedPod { .. }
+        | ClusterEvent::Node { .. }
+        | ClusterEvent::Storage { .. }
+        | ClusterEvent::DeviceClass { .. } => Hint::Skip,
     }
 }
 

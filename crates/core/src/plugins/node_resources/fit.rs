@@ -12,7 +12,7 @@ use crate::framework::{
 use crate::intern::{Symbol, Tables};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
-use crate::resources::Resources;
+use crate::resources::{Resources, is_extended_resource};
 use std::sync::Arc;
 
 const NAME: PluginName = "NodeResourcesFit";
@@ -45,15 +45,10 @@ impl NodeResourcesFitArgs {
     /// Whether Filter looks away from the resource `name`; hugepages and `kubernetes.io` names it always looks at.
     fn ignores(&self, name: &str) -> bool {
         let group = name.split('/').next().unwrap_or(name);
-        is_extended(name)
+        is_extended_resource(name)
             && (self.ignored_resources.iter().any(|ignored| **ignored == *name)
                 || self.ignored_resource_groups.iter().any(|ignored| **ignored == *group))
     }
-}
-
-/// Upstream's `IsExtendedResourceName`, of a name that is tracked at all and so is known to be well formed.
-fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
 /// The plugin.
@@ -75,7 +70,7 @@ impl FilterPlugin for NodeResourcesFit {
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        let demand = Demand::new(&pod.resources.request, &self.args, snapshot.tables());
+        let demand = Demand::new(&pod.resources.request, &self.args, snapshot);
         Prepared::Run { rule: Box::new(demand), only: None }
     }
 
@@ -84,10 +79,11 @@ impl FilterPlugin for NodeResourcesFit {
             | EventSet::node(NodeAction::UpdateAllocatable)
             | EventSet::assigned_pod(PodAction::Delete)
             | EventSet::assigned_pod(PodAction::UpdateScaleDown)
+            | EventSet::DEVICE_CLASS
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
-        hint(event, pod, &Demand::new(&pod.resources.request, &self.args, snapshot.tables()))
+        hint(event, pod, &Demand::new(&pod.resources.request, &self.args, snapshot))
     }
 }
 
@@ -97,7 +93,22 @@ pub(super) struct Demand {
     pub(super) memory: i64,
     pub(super) ephemeral_storage: i64,
     /// Scalars that are asked for and not ignored.
-    pub(super) scalar: Box<[(Symbol, i64)]>,
+    pub(super) scalar: Box<[Scalar]>,
+}
+
+/// A scalar resource a pod needs.
+pub(super) struct Scalar {
+    pub(super) name: Symbol,
+    pub(super) wanted: i64,
+    /// Whether a DeviceClass serves it: DynamicResources judges the nodes that have none of it.
+    by_class: bool,
+}
+
+impl Scalar {
+    /// Whether this plugin leaves the node to DynamicResources (upstream `shouldDelegateResourceToDRA`).
+    pub(super) fn is_delegated(&self, allocatable: &Resources) -> bool {
+        self.by_class && allocatable.scalar(self.name).unwrap_or(0) <= 0
+    }
 }
 
 /// What falls short on a node.
@@ -127,13 +138,15 @@ fn suffices(wanted: i64, allocatable: i64, taken: i64) -> bool {
 }
 
 impl Demand {
-    fn new(request: &Resources, args: &NodeResourcesFitArgs, tables: &Tables) -> Self {
+    fn new(request: &Resources, args: &NodeResourcesFitArgs, snapshot: Snapshot<'_>) -> Self {
+        let (tables, classes) = (snapshot.tables(), snapshot.lookups().device_classes());
+        let scalar = |&(name, wanted)| Scalar { name, wanted, by_class: classes.serve(name) };
         let needed = |&&(name, amount): &&(Symbol, i64)| amount != 0 && !args.ignores(tables.text(name));
         Self {
             cpu_milli: request.cpu_milli,
             memory: request.memory,
             ephemeral_storage: request.ephemeral_storage,
-            scalar: request.scalar.iter().filter(needed).copied().collect(),
+            scalar: request.scalar.iter().filter(needed).map(scalar).collect(),
         }
     }
 
@@ -165,9 +178,9 @@ impl Demand {
         judge(Shortage::Memory, self.memory, allocatable.memory, taken.memory);
         let (has, used) = (allocatable.ephemeral_storage, taken.ephemeral_storage);
         judge(Shortage::EphemeralStorage, self.ephemeral_storage, has, used);
-        for &(name, wanted) in &self.scalar {
-            let (has, used) = (allocatable.scalar(name).unwrap_or(0), taken.scalar(name).unwrap_or(0));
-            judge(Shortage::Scalar(name), wanted, has, used);
+        for need in self.scalar.iter().filter(|need| !need.is_delegated(allocatable)) {
+            let of = |resources: &Resources| resources.scalar(need.name).unwrap_or(0);
+            judge(Shortage::Scalar(need.name), need.wanted, of(allocatable), of(taken));
         }
     }
 
@@ -191,10 +204,12 @@ impl FilterRule for Demand {
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         let columns = snapshot.columns();
         feasible.retain(|node| self.fits_columns(columns, node.index()));
-        for &(name, wanted) in &self.scalar {
+        for need in &self.scalar {
             feasible.retain(|node| {
-                let allocatable = snapshot.node_info(node).allocatable.scalar(name).unwrap_or(0);
-                suffices(wanted, allocatable, snapshot.requested(node).scalar(name).unwrap_or(0))
+                let allocatable = &snapshot.node_info(node).allocatable;
+                let of = |resources: &Resources| resources.scalar(need.name).unwrap_or(0);
+                need.is_delegated(allocatable)
+                    || suffices(need.wanted, of(allocatable), of(snapshot.requested(node)))
             });
         }
         Ok(())

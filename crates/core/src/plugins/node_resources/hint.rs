@@ -1,10 +1,12 @@
 //! What may make a pod fit that NodeResourcesFit rejected.
 //!
-//! Upstream: `isSchedulableAfterPodEvent` and `isSchedulableAfterNodeChange` of
+//! Upstream: `isSchedulableAfterPodEvent`, `isSchedulableAfterNodeChange` and `isSchedulableAfterDeviceClassEvent` of
 //! `pkg/scheduler/framework/plugins/noderesources/fit.go`.
 
 use super::fit::Demand;
+use crate::cache::DeviceClass;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
+use crate::intern::Symbol;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::resources::Resources;
@@ -26,7 +28,17 @@ pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo, demand: &Demand) -> 
             let fits = demand.fits_empty(&new.allocatable, new.allocatable_pods);
             Hint::queue_if(fits && old.is_none_or(|old| has_grown(demand, old, new)))
         }
+        ClusterEvent::DeviceClass { old, new } => Hint::queue_if(comes_to_serve(pod, *old, new)),
         _ => Hint::Skip,
+    }
+}
+
+/// Whether a class that is new, or has another name for its resource, serves something the pod asks for.
+fn comes_to_serve(pod: &PodInfo, old: Option<&DeviceClass>, new: &DeviceClass) -> bool {
+    let asks = |name: Symbol| pod.resources.request.scalar(name).is_some();
+    match old {
+        Some(old) => old.explicit != new.explicit && new.explicit.is_some_and(asks),
+        None => asks(new.implicit) || new.explicit.is_some_and(asks),
     }
 }
 
@@ -48,8 +60,8 @@ fn has_grown(demand: &Demand, old: &NodeInfo, new: &NodeInfo) -> bool {
         || grew(demand.cpu_milli, before.cpu_milli, after.cpu_milli)
         || grew(demand.memory, before.memory, after.memory)
         || grew(demand.ephemeral_storage, before.ephemeral_storage, after.ephemeral_storage)
-        || demand.scalar.iter().any(|&(name, wanted)| {
-            let amount = |r: &Resources| r.scalar(name).unwrap_or(0);
-            grew(wanted, amount(before), amount(after))
+        || demand.scalar.iter().any(|need| {
+            let amount = |r: &Resources| r.scalar(need.name).unwrap_or(0);
+            grew(need.wanted, amount(before), amount(after)) || need.is_delegated(after)
         })
 }

@@ -1,8 +1,8 @@
 //! The plugins that weigh what pods ask for against what nodes have: NodeResourcesFit and
 //! NodeResourcesBalancedAllocation.
 //!
-//! Which sum of a pod each of them reads is laid out in [`crate::resources::PodResources`]. Resources that DeviceClasses
-//! serve are not known here. Upstream: `pkg/scheduler/framework/plugins/noderesources`.
+//! Which sum of a pod each of them reads is laid out in [`crate::resources::PodResources`]. What DeviceClasses
+//! serve and a node has not is left to DynamicResources, and counts for no score. Upstream: `pkg/scheduler/framework/plugins/noderesources`.
 
 mod allocation;
 mod balanced_allocation;

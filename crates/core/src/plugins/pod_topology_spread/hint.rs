@@ -39,6 +39,7 @@ impl PodTopologySpread {
             ClusterEvent::AssignedPod { .. }
             | ClusterEvent::OwnPod { .. }
             | ClusterEvent::Storage { .. }
+            | ClusterEvent::DeviceClass { .. }
             | ClusterEvent::Other => Hint::Skip,
             ClusterEvent::UnschedulableTimeout => Hint::Queue,
         }

@@ -1,0 +1,51 @@
+//! DeviceClasses, as far as they serve extended resources that no device plugin of a node does.
+//!
+//! Which devices a class selects is not read: they are not allocated here.
+
+use crate::intern::Symbol;
+use std::collections::BTreeMap;
+
+/// The extended resources a DeviceClass serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceClass {
+    /// `deviceclass.resource.kubernetes.io/<name>`, which every class serves.
+    pub implicit: Symbol,
+    /// `spec.extendedResourceName`.
+    pub explicit: Option<Symbol>,
+}
+
+impl DeviceClass {
+    /// Whether it serves the resource.
+    pub fn serves(&self, resource: Symbol) -> bool {
+        self.implicit == resource || self.explicit == Some(resource)
+    }
+}
+
+/// All DeviceClasses by name. There are few.
+#[derive(Debug, Default)]
+pub struct DeviceClasses {
+    by_name: BTreeMap<Symbol, DeviceClass>,
+}
+
+impl DeviceClasses {
+    /// Adds or replaces a class; what it was.
+    pub fn set(&mut self, name: Symbol, class: DeviceClass) -> Option<DeviceClass> {
+        self.by_name.insert(name, class)
+    }
+
+    /// Forgets a class.
+    pub fn remove(&mut self, name: Symbol) {
+        self.by_name.remove(&name);
+    }
+
+    /// Whether any class serves the resource. Of two classes that name one resource upstream takes the newer, and may lose
+    /// the other's implicit name; here each serves what it names.
+    pub fn serve(&self, resource: Symbol) -> bool {
+        self.by_name.values().any(|class| class.serves(resource))
+    }
+
+    /// The names of all classes, ascending.
+    pub fn names(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.by_name.keys().copied()
+    }
+}

@@ -1,0 +1,20 @@
+//! `resource.k8s.io/v1`: DeviceClass, as far as it serves extended resources.
+
+use super::{Ignored, Received, kinds};
+use serde::Deserialize;
+
+kinds! {
+    /// Marks [`DeviceClass`].
+    DeviceClassKind = "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", cluster, DeviceClassSpec, Ignored;
+}
+
+/// `resource.k8s.io/v1 DeviceClass`.
+pub type DeviceClass = Received<DeviceClassKind>;
+
+/// `DeviceClassSpec`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeviceClassSpec {
+    /// `extendedResourceName`.
+    pub extended_resource_name: Option<String>,
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+)
+
+// counts are the vectors in which a plugin rejects, fails or prefers.
+type counts struct{ rejects, scores int }
+
+// folders are the plugins by the folder they are in, where that is not their name in lower case.
+var folders = map[string]string{
+	"NodeResourcesFit": "noderesources", "NodeResourcesBalancedAllocation": "noderesources",
+}
+
+func readVectors(files []string) (map[string]*counts, error) {
+	told := map[string]*counts{}
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		lines := bufio.NewScanner(file)
+		lines.Buffer(nil, 1<<26)
+		for lines.Scan() {
+			if err := count(lines.Bytes(), told); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		if err := lines.Err(); err != nil {
+			return nil, err
+		}
+		file.Close()
+	}
+	return told, nil
+}
+
+func count(line []byte, told map[string]*counts) error {
+	type verdict struct{ Plugin string }
+	var vector struct {
+		Decisions []struct {
+			PreFilter  *verdict
+			Rejected   map[string]verdict
+			Scores     map[string]map[string]int64
+			PostFilter string
+		}
+	}
+	if err := json.Unmarshal(line, &vector); err != nil {
+		return err
+	}
+	rejects, scores := map[string]bool{}, map[string]bool{}
+	for _, decision := range vector.Decisions {
+		if decision.PreFilter != nil {
+			rejects[decision.PreFilter.Plugin] = true
+		}
+		for _, verdict := range decision.Rejected {
+			rejects[verdict.Plugin] = true
+		}
+		if decision.PostFilter != "" {
+			rejects["DefaultPreemption"] = true
+		}
+		for _, node := range decision.Scores {
+			for plugin := range node {
+				scores[plugin] = true
+			}
+		}
+	}
+	of := func(plugin string) *counts {
+		folder := folders[plugin]
+		if folder == "" {
+			folder = strings.ToLower(plugin)
+		}
+		if told[folder] == nil {
+			told[folder] = &counts{}
+		}
+		return told[folder]
+	}
+	for plugin := range rejects {
+		of(plugin).rejects++
+	}
+	for plugin := range scores {
+		of(plugin).scores++
+	}
+	return nil
+}
+
+// table prints what is met, package by package, and then what is not, with its reason.
+func table(blocks []*block, reasons []*reason, told map[string]*counts) {
+	type sum struct{ all, met, explained int }
+	sums := map[string]*sum{}
+	for _, b := range blocks {
+		s := sums[b.plugin()]
+		if s == nil {
+			s = &sum{}
+			sums[b.plugin()] = s
+		}
+		s.all++
+		switch {
+		case b.met:
+			s.met++
+		case b.reason != nil:
+			s.explained++
+		}
+	}
+	fmt.Print(head)
+	for _, plugin := range sorted(sums) {
+		s := sums[plugin]
+		of := s.all - s.explained
+		share := "-"
+		if of > 0 {
+			share = fmt.Sprintf("%d of %d (%d%%)", s.met, of, 100*s.met/of)
+		}
+		rejects, scores := "", ""
+		if c := told[plugin]; c != nil {
+			rejects, scores = fmt.Sprint(c.rejects), fmt.Sprint(c.scores)
+		}
+		fmt.Printf("| %s | %s | %s | %s | %d |\n", plugin, rejects, scores, share, s.explained)
+	}
+	fmt.Print("\n## What is not met, and why\n")
+	for _, reason := range reasons {
+		var lines []string
+		at := map[string]int{}
+		for _, b := range blocks {
+			if b.reason != reason {
+				continue
+			}
+			key := b.file + " `" + b.function + "`"
+			if at[key] == 0 {
+				lines = append(lines, key)
+			}
+			at[key]++
+		}
+		fmt.Printf("\n**%s**: %s\n\n", reason.name, reason.text)
+		byFile := map[string][]string{}
+		for _, line := range lines {
+			file, function, _ := strings.Cut(line, " ")
+			byFile[file] = append(byFile[file], fmt.Sprintf("%s %d", function, at[line]))
+		}
+		for _, file := range sorted(byFile) {
+			fmt.Printf("- %s: %s\n", file, strings.Join(byFile[file], ", "))
+		}
+	}
+}
+
+const head = `# Which branches of upstream the golden vectors meet
+
+Written by ` + "`make golden-coverage`" + `, which runs all vectors of this folder through upstream's own code, built with Go's coverage. A block is a piece of
+that code that runs as a whole or not at all. *Rejects*, *scores*: in how many vectors the plugin keeps a pod off a node (for DefaultPreemption: says
+anything), or scores. *Left out* are blocks that no decision can meet, each with its reason below; of all others every one is met.
+
+| Package | Rejects | Scores | Blocks met | Left out |
+|---|---|---|---|---|
+`
+
+func sorted[V any](of map[string]V) []string {
+	keys := make([]string, 0, len(of))
+	for key := range of {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
+}
