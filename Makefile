@@ -61,8 +61,13 @@ $(TOOLS)/bin/cargo-deny:
 
 .PHONY: golden
 golden: oracle ## Ask the real kube-scheduler again about the recorded scenarios, and compare our decisions with its answers.
-	$(TARGET)/upstream/bin/oracle renew tests/golden/*.jsonl
+	$(TARGET)/upstream/bin/oracle renew tests/golden/*.jsonl tests/golden/*.jsonl.gz
 	cargo test --locked --quiet --test golden -- --nocapture
+
+.PHONY: golden-coverage
+golden-coverage: ## Which branches of upstream's plugins the recorded decisions meet, and why the others not: writes tests/golden/COVERAGE.md
+	tests/upstream/build.sh oracle-coverage
+	tests/upstream/coverage/run.sh
 
 .PHONY: fuzz-golden
 fuzz-golden: oracle ## Compare decisions on random clusters with the real kube-scheduler's: make fuzz-golden SEED=1 N=20000

@@ -12,6 +12,8 @@ mod golden;
 mod pods;
 #[path = "simulate/preemption.rs"]
 mod preemption;
+#[path = "golden/recorded.rs"]
+mod recorded;
 #[path = "simulate/report.rs"]
 mod report;
 #[path = "simulate/support.rs"]

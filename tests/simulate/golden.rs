@@ -3,10 +3,10 @@
 //! `golden/README.md` tells what vectors hold. Each is written to files and simulated: all of them in this process, one of
 //! each file of vectors by the program itself.
 
+use crate::recorded;
 use crate::support::{Files, list};
 use clap::Parser as _;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use supercargo::args::{Args, Command};
 use supercargo::cli::simulate::{Simulation, to_value};
 
@@ -14,16 +14,9 @@ const RULES: [&str; 5] = ["--as-written", "--tie-break", "name", "-o", "json"];
 
 /// The vectors of each file.
 fn vectors() -> Vec<Vec<Value>> {
-    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let folder = std::env::var_os("GOLDEN_DIR").map_or_else(own, PathBuf::from);
-    let files = std::fs::read_dir(&folder).expect("the folder is here");
-    let mut files: Vec<_> = files.map(|entry| entry.expect("it can be listed").path()).collect();
-    files.retain(|path| path.extension().is_some_and(|it| it == "jsonl" || it == "json"));
-    files.sort();
-    let read = |path: &PathBuf| std::fs::read_to_string(path).expect("a vector is text");
     let lines =
-        |text: String| text.lines().map(|line| serde_json::from_str(line).expect("a vector")).collect();
-    files.iter().map(read).map(lines).collect()
+        |text: &String| text.lines().map(|line| serde_json::from_str(line).expect("a vector")).collect();
+    recorded::read().iter().map(lines).collect()
 }
 
 fn objects(scenario: &Value, field: &str) -> String {

@@ -4,6 +4,7 @@
 #
 #   tests/upstream/build.sh [kube-apiserver kube-scheduler ...]     without names: all of the control plane
 #   tests/upstream/build.sh oracle                                  the program that asks the real framework for its decisions
+#   tests/upstream/build.sh oracle-coverage                         the same, which notes what of upstream's plugins it ran
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -52,15 +53,32 @@ oracle() {
   echo "$sources" > "$stamp"
 }
 
+# What decides, and what it reads objects with. The oracle itself is among them, or nothing is noted at its end.
+covered=(
+  k8s.io/kubernetes/pkg/scheduler/framework/{plugins,preemption}/...
+  k8s.io/component-helpers/{nodedeclaredfeatures,resource,scheduling/corev1,storage}/...
+  k8s.io/csi-translation-lib/... ./oracle
+)
+oracle_coverage() {
+  local out="$bin/oracle-coverage" stamp="$bin/.oracle-coverage.pin" sources
+  sources=$(cat go.mod go.sum oracle/*.go build.sh | cksum)
+  [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$sources" ] && return 0
+  echo "upstream: building the oracle with coverage (the first time takes some minutes)" >&2
+  CGO_ENABLED=0 go build -trimpath -ldflags "$k8s_flags" -cover -coverpkg="$(IFS=,; echo "${covered[*]}")" -o "$out.part" ./oracle
+  mv "$out.part" "$out"
+  echo "$sources" > "$stamp"
+}
+
 build() {
   case $1 in
     oracle) oracle ;;
+    oracle-coverage) oracle_coverage ;;
     kube-apiserver | kube-controller-manager | kube-scheduler)
       tool "$1" "$k8s" "k8s.io/kubernetes/cmd/$1" "$k8s_flags" "Kubernetes $k8s" --version ;;
     kubectl) tool "$1" "$k8s" k8s.io/kubernetes/cmd/kubectl "$k8s_flags" "Client Version: $k8s" version --client ;;
     etcd) tool "$1" "$etcd" go.etcd.io/etcd/server/v3 "-s -w" "etcd Version: ${etcd#v}" --version ;;
     kwok) tool "$1" "$kwok" sigs.k8s.io/kwok/cmd/kwok "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=${kwok#v}" "$kwok" --version ;;
-    *) echo "upstream: no tool named $1; there are kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok oracle" >&2; exit 2 ;;
+    *) echo "upstream: no tool named $1; there are kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok oracle oracle-coverage" >&2; exit 2 ;;
   esac
 }
 

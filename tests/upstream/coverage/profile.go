@@ -78,6 +78,9 @@ func readProfile(name string) ([]*block, error) {
 		for _, root := range roots {
 			b.file = strings.TrimPrefix(b.file, root)
 		}
+		if path.Dir(b.file) == "." {
+			b.file = "plugins/" + b.file
+		}
 		blocks = append(blocks, b)
 	}
 	sort.SliceStable(blocks, func(i, j int) bool {

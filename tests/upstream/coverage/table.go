@@ -109,16 +109,12 @@ func table(blocks []*block, reasons []*reason, told map[string]*counts) {
 	fmt.Print(head)
 	for _, plugin := range sorted(sums) {
 		s := sums[plugin]
-		of := s.all - s.explained
-		share := "-"
-		if of > 0 {
-			share = fmt.Sprintf("%d of %d (%d%%)", s.met, of, 100*s.met/of)
-		}
+		share := fmt.Sprintf("%d (%d%%)", s.met, 100*s.met/s.all)
 		rejects, scores := "", ""
 		if c := told[plugin]; c != nil {
 			rejects, scores = fmt.Sprint(c.rejects), fmt.Sprint(c.scores)
 		}
-		fmt.Printf("| %s | %s | %s | %s | %d |\n", plugin, rejects, scores, share, s.explained)
+		fmt.Printf("| %s | %s | %s | %d | %s | %d |\n", plugin, rejects, scores, s.all, share, s.explained)
 	}
 	fmt.Print("\n## What is not met, and why\n")
 	for _, reason := range reasons {
@@ -150,10 +146,10 @@ const head = `# Which branches of upstream the golden vectors meet
 
 Written by ` + "`make golden-coverage`" + `, which runs all vectors of this folder through upstream's own code, built with Go's coverage. A block is a piece of
 that code that runs as a whole or not at all. *Rejects*, *scores*: in how many vectors the plugin keeps a pod off a node (for DefaultPreemption: says
-anything), or scores. *Left out* are blocks that no decision can meet, each with its reason below; of all others every one is met.
+anything), or scores. *Left out* are blocks that no recorded decision meets, each with its reason below; all others are met.
 
-| Package | Rejects | Scores | Blocks met | Left out |
-|---|---|---|---|---|
+| Package | Rejects | Scores | Blocks | Met | Left out |
+|---|---|---|---|---|---|
 `
 
 func sorted[V any](of map[string]V) []string {

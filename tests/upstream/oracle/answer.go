@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -134,9 +136,10 @@ func decideAll(scenario *Scenario) (told []Decision, err error) {
 	return told, nil
 }
 
-// renew rewrites a file of vectors. The file stays as it is when one of its scenarios has no answer.
+// renew rewrites a file of vectors, compressed if its name says so. The file stays as it is when one of its scenarios has no
+// answer.
 func renew(file string) error {
-	text, err := os.ReadFile(file)
+	text, err := read(file)
 	if err != nil {
 		return err
 	}
@@ -157,5 +160,41 @@ func renew(file string) error {
 		return nil
 	}
 	fmt.Fprintln(os.Stderr, "oracle: other decisions in", file)
-	return os.WriteFile(file, out.Bytes(), 0o644)
+	return write(file, out.Bytes())
+}
+
+const compressed = ".gz"
+
+func read(file string) ([]byte, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	if !strings.HasSuffix(file, compressed) {
+		return io.ReadAll(opened)
+	}
+	inflated, err := gzip.NewReader(opened)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(inflated)
+}
+
+func write(file string, text []byte) error {
+	if strings.HasSuffix(file, compressed) {
+		var small bytes.Buffer
+		deflated, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		if _, err := deflated.Write(text); err != nil {
+			return err
+		}
+		if err := deflated.Close(); err != nil {
+			return err
+		}
+		text = small.Bytes()
+	}
+	return os.WriteFile(file, text, 0o644)
 }

@@ -1,0 +1,29 @@
+//! The files of vectors: one JSON object a line, plain (`.jsonl`, `.json`) or compressed (`.jsonl.gz`).
+
+use flate2::read::GzDecoder;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// The text of each file of our own vectors, or of those in the folder `GOLDEN_DIR` names, in the order of their names.
+pub(crate) fn read() -> Vec<String> {
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let folder = std::env::var_os("GOLDEN_DIR").map_or_else(own, PathBuf::from);
+    let files = std::fs::read_dir(&folder).expect("the folder is here");
+    let mut files: Vec<_> = files.map(|entry| entry.expect("it can be listed").path()).collect();
+    files.sort();
+    files.iter().filter_map(|path| text(path)).collect()
+}
+
+/// What a file of vectors holds; `None` of another file.
+fn text(path: &Path) -> Option<String> {
+    let bytes = || std::fs::read(path).expect("a vector can be read");
+    let mut text = String::new();
+    match path.extension()?.to_str()? {
+        "jsonl" | "json" => text = String::from_utf8(bytes()).expect("a vector is text"),
+        "gz" => {
+            GzDecoder::new(bytes().as_slice()).read_to_string(&mut text).expect("a vector is text");
+        }
+        _ => return None,
+    }
+    Some(text)
+}
