@@ -50,11 +50,21 @@ fn differences(vector: &Value, got: &[Value]) -> Vec<String> {
         for (field, expected, got) in pairs.filter(|(_, expected, got)| !is_same(expected, got)) {
             found.push(format!("{name} {field}: expected {expected}, got {got}"));
         }
+        if let Some(event) = event(expected).filter(|event| got["event"] != *event.as_str()) {
+            found.push(format!("{name} event: expected {event:?}, got {}", got["event"]));
+        }
         if !is_recorded(&expected["preemption"], &got["preemption"]) {
             found.push(format!("{name}: expected {}, got {}", expected["preemption"], got["preemption"]));
         }
     }
     found
+}
+
+/// The whole text of the event, where what PostFilter adds is recorded.
+fn event(expected: &Value) -> Option<String> {
+    let (message, added) = (expected["message"].as_str()?, expected["postFilter"].as_str()?);
+    let separator = if added.is_empty() { "" } else { " " };
+    Some(format!("{message}{separator}{added}"))
 }
 
 /// What is left out of a record is empty in a report.
