@@ -13,7 +13,7 @@ mod world;
 use compare::{Vector, compare_vector};
 
 /// How many vectors there are, so that none is lost unseen: those the project began with, and its own families.
-const VECTORS: usize = 345 + 49 + 2 + 52 + 17 + 34 + 57 + 65 + 72 + 328;
+const VECTORS: usize = 345 + 49 + 2 + 52 + 17 + 34 + 57 + 65 + 72 + 331;
 
 #[test]
 fn every_decision_is_the_one_kube_scheduler_made_in_every_field() {

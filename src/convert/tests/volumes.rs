@@ -202,3 +202,22 @@ fn an_object_of_storage_is_applied_under_the_key_it_goes_by() {
     assert!(volume.applied(&mut tables).is_err(), "and a malformed one has it too");
     assert!(matches!(volume.key(&mut tables), ObjectKey::Storage(key) if key.namespace.is_none()));
 }
+
+/// The words are Go's; the golden vectors `branches-volumes-ebs-url-*` hold the others.
+#[test]
+fn what_stands_before_an_ebs_volumes_name_is_judged_as_a_host_and_no_further() {
+    let mut tables = Tables::new();
+    let mut handle = |id: &str| {
+        let volumes = json!([{"name": "v", "awsElasticBlockStore": {"volumeID": id}}]);
+        let pod = convert(&mut tables, &json!({"metadata": {"name": "p"}, "spec": {"volumes": volumes}}));
+        let disk = pod.expect("it is well formed").volumes[0].migratable().expect("a disk").handle.clone();
+        disk.map(|name| name.to_string()).map_err(|error| error.to_string())
+    };
+    assert_eq!(handle("aws://us-east-1a/vol-1").as_deref(), Ok("vol-1"));
+    assert_eq!(handle("aws://user%zz@zone/vol-1").as_deref(), Ok("vol-1"));
+    assert_eq!(handle("aws://[nonsense]/vol-1").as_deref(), Ok("vol-1"));
+    let flaw = handle("aws://%zz/vol-1#part").expect_err("no escape");
+    assert!(flaw.ends_with(r#"parse "aws://%zz/vol-1": invalid URL escape "%zz""#), "{flaw}");
+    let flaw = handle("aws://a{b/vol-1").expect_err("no host");
+    assert!(flaw.ends_with(r#"invalid character "{" in host name"#), "{flaw}");
+}

@@ -141,6 +141,26 @@ impl Filtered {
         &mut self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
+        candidates: NodeSet,
+    ) -> Result<(), CycleError> {
+        let all = candidates.clone();
+        let ran = self.run_by_plugin(pod, snapshot, candidates);
+        ran.map_err(|error| self.first_error(pod, snapshot, &all).unwrap_or(error))
+    }
+
+    /// Of errors of several plugins the one of the first node, as upstream looks at all of a node before the next.
+    fn first_error(&self, pod: &PodInfo, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Option<CycleError> {
+        let judge = |node| match self.with_nominated_pods(pod, snapshot, node)? {
+            None => self.first_rejector(&snapshot.node(node)),
+            rejected => Ok(rejected),
+        };
+        nodes.iter().find_map(|node| judge(node).err())
+    }
+
+    fn run_by_plugin(
+        &mut self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
         mut candidates: NodeSet,
     ) -> Result<(), CycleError> {
         self.rejected.clear();
