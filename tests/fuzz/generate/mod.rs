@@ -8,6 +8,7 @@ mod amounts;
 mod configuration;
 mod contest;
 mod images;
+mod in_tree;
 mod lookups;
 mod nodes;
 mod pods;

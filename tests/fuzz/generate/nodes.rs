@@ -54,6 +54,12 @@ fn labels(draw: &mut Draw, name: &str) -> Value {
     if draw.percent(5) {
         set("failure-domain.beta.kubernetes.io/zone", draw.pick(&["z1", "z2"]));
     }
+    // What CSI drivers put there.
+    if draw.percent(20) {
+        for driver in ["ebs.csi.aws.com", "gke.io", "cinder.csi.openstack.org"] {
+            set(&format!("topology.{driver}/zone"), draw.pick(&["z1", "z2", "l-r-a"]));
+        }
+    }
     if draw.percent(70) {
         set("disk", draw.pick(&["ssd", "hdd", "nvme"]));
     }

@@ -2,7 +2,7 @@
 //!
 //! Upstream takes the first of the smallest fitting volumes in an order that it does not define, so no two volumes are of one size.
 
-use super::{HOST, Mix, ZONE};
+use super::{HOST, Mix, ZONE, in_tree};
 use crate::draw::Draw;
 use serde_json::{Value, json};
 
@@ -10,7 +10,6 @@ const CLASSES: &[&str] = &["late", "local", "now", "zoned", "ebs"];
 const CLAIMS: &[&str] = &["c0", "c1", "c2", "c3", "c4", "c5"];
 const VOLUMES: &[&str] = &["v0", "v1", "v2", "v3", "v4", "v5"];
 const CSI: &str = "csi.example.com";
-const EBS: &str = "kubernetes.io/aws-ebs";
 const STORAGE: &str = "storage.k8s.io/v1";
 
 /// Everything about storage but pods.
@@ -58,7 +57,7 @@ fn classes(draw: &mut Draw, mix: Mix) -> Vec<Value> {
         }
         let provisioner = match *name {
             "local" => "kubernetes.io/no-provisioner",
-            "ebs" => EBS,
+            "ebs" => in_tree::plugin(draw),
             _ => CSI,
         };
         let mode = if *name == "now" { "Immediate" } else { "WaitForFirstConsumer" };
@@ -107,6 +106,9 @@ fn capacity(draw: &mut Draw, index: usize) -> Value {
         let zone = draw.pick(&["z1", "z2", "z3"]);
         capacity["nodeTopology"] =
             if draw.percent(20) { json!({}) } else { json!({ "matchLabels": { ZONE: zone } }) };
+        if draw.percent(4) {
+            capacity["nodeTopology"]["matchExpressions"] = json!([{ "key": ZONE, "operator": "Near" }]);
+        }
     }
     capacity
 }
@@ -114,7 +116,7 @@ fn capacity(draw: &mut Draw, index: usize) -> Value {
 fn csi_node(draw: &mut Draw, index: usize) -> Value {
     let name = format!("n{index}");
     let mut drivers = Vec::new();
-    for driver in [CSI, "ebs.csi.aws.com"] {
+    for driver in [CSI, in_tree::driver(draw)] {
         if draw.percent(75) {
             let mut entry = json!({ "name": driver, "nodeID": name, "topologyKeys": [] });
             if draw.percent(75) {
@@ -128,8 +130,8 @@ fn csi_node(draw: &mut Draw, index: usize) -> Value {
         "apiVersion": STORAGE, "kind": "CSINode", "metadata": { "name": name }, "spec": { "drivers": drivers },
     });
     if draw.percent(40) {
-        let plugins =
-            draw.pick(&[EBS, "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs,kubernetes.io/gce-pd", ""]);
+        let count = draw.below(4);
+        let plugins = draw.list(count, in_tree::plugin).join(",");
         node["metadata"]["annotations"] = json!({ "storage.alpha.kubernetes.io/migrated-plugins": plugins });
     }
     node
@@ -149,8 +151,7 @@ fn volume(draw: &mut Draw, mix: Mix, name: &str, size: usize) -> Value {
     let spec = &mut volume["spec"];
     match draw.below(6) {
         0..3 => spec["csi"] = json!({ "driver": CSI, "volumeHandle": name }),
-        3 => spec["awsElasticBlockStore"] = json!({ "volumeID": format!("vol-{name}") }),
-        4 => spec["gcePersistentDisk"] = json!({ "pdName": format!("disk-{name}") }),
+        3 | 4 => in_tree::source(draw, name, spec),
         _ => spec["local"] = json!({ "path": "/mnt" }),
     }
     if draw.percent(45) {
@@ -184,7 +185,7 @@ fn mark_volume(draw: &mut Draw, metadata: &mut Value) {
             (2, "topology.kubernetes.io/region"),
             (1, "failure-domain.beta.kubernetes.io/region"),
         ]);
-        metadata["labels"] = json!({ key: draw.pick(&["z1", "z2", "z1__z2", "z1__", "r1", "", " z1 __z3"]) });
+        metadata["labels"] = json!({ key: in_tree::zones(draw) });
     }
     if draw.percent(20) {
         metadata["labels"]["kind"] = draw.pick(&["fast", "slow"]).into();
@@ -266,6 +267,10 @@ fn vary_claim(draw: &mut Draw, mix: Mix, claim: &mut Value) {
     }
     if draw.percent(8) {
         claim["spec"]["selector"] = json!({ "matchLabels": { "kind": draw.pick(&["fast", "slow"]) } });
+    }
+    if draw.percent(mix.odd) {
+        let operator = draw.pick(&["Near", "NotIn", "Exists"]);
+        claim["spec"]["selector"] = json!({ "matchExpressions": [{ "key": "kind", "operator": operator }] });
     }
     if draw.percent(4) {
         claim["spec"]["volumeAttributesClassName"] = draw.pick(&["gold", ""]).into();
@@ -351,6 +356,9 @@ fn disk(draw: &mut Draw, volume: &mut Value) {
                 volume["rbd"]["pool"] = draw.pick(&["rbd", "other"]).into();
             }
         }
-        _ => volume["azureDisk"] = json!({ "diskName": "d0", "diskURI": "uri-d0" }),
+        _ => {
+            let name = draw.pick(&["d0", "d1", "d2"]);
+            in_tree::source(draw, name, volume);
+        }
     }
 }
