@@ -1,6 +1,7 @@
 //! Volumes: classes, volumes, claims, drivers and what pods mount.
 //!
-//! Upstream takes the first of the smallest fitting volumes in an order that it does not define, so no two volumes are of one size.
+//! Upstream takes the first of the smallest fitting volumes in an order that it does not define, so no two volumes are of one size,
+//! and none are reserved for one claim.
 
 use super::{HOST, Mix, ZONE, in_tree};
 use crate::draw::Draw;
@@ -30,12 +31,14 @@ pub(super) fn objects(draw: &mut Draw, mix: Mix, nodes: usize) -> Vec<Value> {
             objects.push(csi_node(draw, index));
         }
     }
-    // A size for each volume, in any order.
+    // A size for each volume, and a claim it may be reserved for, in any order.
     let mut sizes = vec![1, 2, 3, 5, 8, 10];
+    let mut claims = CLAIMS.to_vec();
     for name in VOLUMES {
         let size = sizes.remove(draw.below(sizes.len()));
+        let claim = claims.remove(draw.below(claims.len()));
         if draw.percent(80) {
-            objects.push(volume(draw, mix, name, size));
+            objects.push(volume(draw, mix, name, size, claim));
         }
     }
     for name in CLAIMS {
@@ -137,7 +140,7 @@ fn csi_node(draw: &mut Draw, index: usize) -> Value {
     node
 }
 
-fn volume(draw: &mut Draw, mix: Mix, name: &str, size: usize) -> Value {
+fn volume(draw: &mut Draw, mix: Mix, name: &str, size: usize, claim: &str) -> Value {
     let mut volume = json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": { "name": name, "uid": format!("uid-{name}") },
@@ -164,7 +167,6 @@ fn volume(draw: &mut Draw, mix: Mix, name: &str, size: usize) -> Value {
         spec["volumeAttributesClassName"] = draw.pick(&["gold", ""]).into();
     }
     if draw.percent(35) {
-        let claim = draw.pick(CLAIMS);
         spec["claimRef"] = json!({ "namespace": "default", "name": claim });
         if draw.percent(60) {
             let uid =
