@@ -1,0 +1,386 @@
+//! Laws of PreBind, against a made-up API server that forgets answers, tells of changes late, and lets others write in between.
+//!
+//! Whatever happens: no pod is bound to a node before all of its claims are bound to volumes that node reaches; nothing is held
+//! for a pod that is not on its way; and when the trouble ends, every pod is bound that no earlier attempt has torn: volumes
+//! that were written of are not given back, here as upstream, so that two claims of a pod may end on different nodes.
+
+mod support;
+
+use proptest::prelude::*;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::effect::{Effect, Lane, VolumeChange, VolumeWrite};
+use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::time::Time;
+use support::{language, storage};
+
+/// The pods and the claims they use; two of them share one, and one has two.
+const PODS: [(&str, &[&str]); 5] =
+    [("p", &["c0"]), ("q", &["c1"]), ("r", &["c2"]), ("s", &["c2"]), ("t", &["c3", "c4"])];
+/// The claims, with their classes: volumes of `hand` are there, those of `fast` are made.
+const CLAIMS: [(&str, &str); 5] =
+    [("c0", "hand"), ("c1", "hand"), ("c2", "fast"), ("c3", "hand"), ("c4", "fast")];
+const NODES: [&str; 2] = ["a", "b"];
+
+#[derive(Clone, Debug)]
+struct Volume {
+    name: String,
+    class: &'static str,
+    node: String,
+    version: u64,
+    claim: Option<usize>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Claim {
+    version: u64,
+    selected: Option<String>,
+    volume: Option<String>,
+}
+
+/// What the API server has, and what its watches have not told yet.
+struct Server {
+    versions: u64,
+    volumes: Vec<Volume>,
+    claims: Vec<Claim>,
+    volume_events: VecDeque<String>,
+    claim_events: VecDeque<String>,
+    bound: BTreeSet<String>,
+}
+
+fn claim_number(name: &str) -> usize {
+    CLAIMS.iter().position(|(known, _)| *known == name).expect("a known claim")
+}
+
+impl Server {
+    fn new() -> Self {
+        let mut server = Self {
+            versions: 0,
+            volumes: Vec::new(),
+            claims: vec![Claim::default(); CLAIMS.len()],
+            volume_events: VecDeque::new(),
+            claim_events: VecDeque::new(),
+            bound: BTreeSet::new(),
+        };
+        for (name, node) in [("v0", "a"), ("v1", "b"), ("v2", "a"), ("v3", "b")] {
+            let (name, node) = (name.to_owned(), node.to_owned());
+            server.volumes.push(Volume { name, class: "hand", node, version: 0, claim: None });
+        }
+        (0..server.volumes.len()).for_each(|at| server.put_volume(at));
+        (0..CLAIMS.len()).for_each(|at| server.put_claim(at));
+        server
+    }
+
+    /// Gives a changed volume its new version, and has the watch tell of it.
+    fn put_volume(&mut self, at: usize) {
+        self.versions += 1;
+        let volume = &mut self.volumes[at];
+        volume.version = self.versions;
+        let Volume { name, class, node, version, claim } = volume;
+        let state = claim.map_or_else(String::new, |claim| {
+            let claim = CLAIMS[claim].0;
+            format!(" for=default/{claim}/{claim} phase=Bound")
+        });
+        let line = format!("pv {name} class={class} at=host:in:{node} version={version}{state}");
+        self.volume_events.push_back(line);
+    }
+
+    fn put_claim(&mut self, at: usize) {
+        self.versions += 1;
+        let ((name, class), claim) = (CLAIMS[at], &mut self.claims[at]);
+        claim.version = self.versions;
+        let mut line = format!("pvc {name} class={class} version={} annotated", claim.version);
+        if let Some(node) = &claim.selected {
+            let _ = write!(line, " selected={node}");
+        }
+        if let Some(volume) = &claim.volume {
+            let _ = write!(line, " bound={volume}");
+        }
+        self.claim_events.push_back(line);
+    }
+
+    /// Carries out a write, unless the object is of another version.
+    fn write(&mut self, change: &VolumeChange) -> WriteOutcome {
+        let refused = || WriteOutcome::Refused { message: "the object has been modified".to_owned() };
+        match change {
+            VolumeChange::Bind { volume, version, claim, .. } => {
+                let at = self.volumes.iter().position(|it| it.name == *volume).expect("a known volume");
+                if self.volumes[at].version.to_string() != *version {
+                    return refused();
+                }
+                self.volumes[at].claim = Some(claim_number(&claim.name));
+                self.put_volume(at);
+            }
+            VolumeChange::SelectNode { name, version, node, .. } => {
+                let at = claim_number(name);
+                if self.claims[at].version.to_string() != *version {
+                    return refused();
+                }
+                self.claims[at].selected = Some(node.clone());
+                self.put_claim(at);
+            }
+        }
+        WriteOutcome::Done
+    }
+
+    /// What the controller-manager does: binds claims to the volumes that are for them, and frees volumes that are for a claim
+    /// with another one.
+    fn control(&mut self) {
+        for at in 0..self.volumes.len() {
+            let Some(claim) = self.volumes[at].claim else { continue };
+            let name = self.volumes[at].name.clone();
+            match &self.claims[claim].volume {
+                None => {
+                    self.claims[claim].volume = Some(name);
+                    self.put_claim(claim);
+                }
+                Some(other) if *other != name => {
+                    self.volumes[at].claim = None;
+                    self.put_volume(at);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Makes the volumes that are asked for, or says of all of them that they cannot be made.
+    fn provision(&mut self, can: bool) {
+        for (at, (_, class)) in CLAIMS.into_iter().enumerate() {
+            let claim = &self.claims[at];
+            let Some(node) = claim.selected.clone().filter(|_| claim.volume.is_none()) else { continue };
+            if !can {
+                self.claims[at].selected = None;
+                self.put_claim(at);
+            } else if !self.volumes.iter().any(|volume| volume.claim == Some(at)) {
+                let name = format!("made-{}", self.volumes.len());
+                self.volumes.push(Volume { name, class, node, version: 0, claim: Some(at) });
+                self.put_volume(self.volumes.len() - 1);
+            }
+        }
+    }
+}
+
+struct World {
+    scheduler: Scheduler,
+    server: Server,
+    now: Time,
+    pending: VecDeque<VolumeWrite>,
+    /// Writes whose answers were lost before they were carried out.
+    late: VecDeque<VolumeWrite>,
+    told: String,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Time::from_secs(1_000);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let mut world = Self {
+            scheduler: Scheduler::new(config, now),
+            server: Server::new(),
+            now,
+            pending: VecDeque::new(),
+            late: VecDeque::new(),
+            told: String::new(),
+        };
+        for kind in Kind::ALL {
+            world.handle(Event::ListBegan(kind));
+            world.handle(Event::ListEnded(kind));
+        }
+        for lane in Lane::ALL {
+            world.handle(Event::Credits { lane, count: 1_000_000 });
+        }
+        NODES.iter().for_each(|node| world.line(&format!("node {node} cpu=64")));
+        world.line("class hand");
+        world.line("class fast of=csi.example.com");
+        while world.deliver_volume() || world.deliver_claim() {}
+        for (pod, claims) in PODS {
+            let claims: Vec<String> = claims.iter().map(|claim| format!("claim={claim}")).collect();
+            world.line(&format!("pod {pod} cpu=1 {}", claims.join(" ")));
+        }
+        world
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+    }
+
+    fn line(&mut self, line: &str) {
+        let _ = writeln!(self.told, "{line}");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let tables = self.scheduler.tables();
+        let event = match words[0] {
+            "node" => Event::NodeApplied(Box::new(Arc::unwrap_or_clone(language::node(tables, &words[1..])))),
+            "pod" => Event::PodApplied(Box::new(Arc::unwrap_or_clone(language::pod(tables, &words[1..])))),
+            _ => Event::StorageApplied(storage::object(tables, line).expect("a line about storage")),
+        };
+        self.handle(event);
+    }
+
+    fn deliver_volume(&mut self) -> bool {
+        let event = self.server.volume_events.pop_front();
+        event.inspect(|line| self.line(line)).is_some()
+    }
+
+    fn deliver_claim(&mut self) -> bool {
+        let event = self.server.claim_events.pop_front();
+        event.inspect(|line| self.line(line)).is_some()
+    }
+
+    fn answer(&mut self, write: &VolumeWrite, outcome: WriteOutcome) {
+        let _ = writeln!(self.told, "  answer to {}: {outcome:?}", write.write);
+        let uid = Arc::clone(&write.pod.uid);
+        self.handle(Event::VolumeWritten { uid, write: write.write, outcome });
+    }
+
+    /// Carries out, or loses, the write that has waited longest.
+    fn answer_next(&mut self, arrives: bool, answered: bool) -> bool {
+        let Some(write) = self.pending.pop_front() else { return false };
+        let lost = WriteOutcome::Unknown { message: "context deadline exceeded".to_owned() };
+        if arrives {
+            let outcome = self.server.write(&write.change);
+            self.answer(&write, if answered { outcome } else { lost });
+        } else {
+            self.answer(&write, lost);
+            self.late.push_back(write);
+        }
+        true
+    }
+
+    fn advance(&mut self, choice: u8) {
+        match choice % 16 {
+            0 | 1 => drop(self.deliver_volume()),
+            2 | 3 => drop(self.deliver_claim()),
+            4 | 5 => drop(self.answer_next(true, true)),
+            6 => drop(self.answer_next(true, false)),
+            7 => drop(self.answer_next(false, false)),
+            8 => {
+                let late = self.late.pop_front();
+                late.inspect(|write| drop(self.server.write(&write.change)));
+            }
+            9 => self.server.control(),
+            10 => self.server.provision(true),
+            11 => self.server.provision(false),
+            12 => self.now = self.now + Duration::from_secs(1),
+            13 => self.now = self.now + Duration::from_secs(40),
+            14 => {
+                // Somebody changes something that nobody here reads.
+                self.server.put_volume(usize::from(choice / 16) % 4);
+                self.server.put_claim(usize::from(choice / 16) % CLAIMS.len());
+            }
+            _ if choice < 128 => {
+                self.handle(Event::Leading(false));
+                self.handle(Event::Leading(true));
+            }
+            _ => {
+                let node = NODES[usize::from(choice / 16) % 2];
+                let key = ObjectKey::Node(self.scheduler.tables().symbol(node));
+                self.handle(Event::Gone(key));
+                self.run();
+                self.line(&format!("node {node} cpu=64"));
+            }
+        }
+        self.run();
+    }
+
+    /// Lets the engine do all it wants to. Bindings are carried out, and seen, at once.
+    fn run(&mut self) {
+        loop {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { .. } => break,
+                Step::Effect(Effect::WriteVolume(write)) => {
+                    let _ = writeln!(
+                        self.told,
+                        "  write {} for {}: {:?}",
+                        write.write, write.pod.name, write.change
+                    );
+                    self.pending.push_back(write);
+                }
+                Step::Effect(Effect::Bind { pod, node }) => self.bind(&pod.name, &node),
+                Step::Effect(_) | Step::Report(_) => {}
+                Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.told),
+            }
+        }
+        self.check();
+    }
+
+    fn bind(&mut self, pod: &str, node: &str) {
+        let _ = writeln!(self.told, "  bind {pod} to {node}");
+        let (_, claims) = PODS.iter().find(|(name, _)| *name == pod).expect("a known pod");
+        for claim in *claims {
+            let bound = self.server.claims[claim_number(claim)].volume.as_ref();
+            let volume = bound.and_then(|name| self.server.volumes.iter().find(|it| it.name == *name));
+            let reaches = volume.is_some_and(|volume| volume.node == node);
+            assert!(reaches, "{pod} is bound to {node}, and {claim} has {volume:?}:\n{}", self.told);
+        }
+        assert!(self.server.bound.insert(pod.to_owned()), "{pod} is bound twice:\n{}", self.told);
+        let names: Vec<String> = claims.iter().map(|claim| format!("claim={claim}")).collect();
+        self.line(&format!("pod {pod} cpu=1 {} on={node}", names.join(" ")));
+        self.handle(Event::BindFinished { uid: pod.into(), outcome: BindOutcome::Accepted });
+    }
+
+    fn check(&self) {
+        let stats = self.scheduler.stats();
+        let on_their_way: BTreeSet<&str> =
+            self.scheduler.waiting_for_volumes().map(|(queued, ..)| &*queued.pod.name).collect();
+        assert_eq!(
+            stats.cache.assumed_pods,
+            on_their_way.len(),
+            "who is assumed is on its way:\n{}",
+            self.told
+        );
+        for (pod, _) in PODS {
+            let held = self.scheduler.snapshot().volumes().held_for(pod);
+            assert_eq!(!held.is_empty(), on_their_way.contains(pod), "{pod} holds {held:?}:\n{}", self.told);
+        }
+    }
+
+    /// Whether the claims are bound to volumes of different nodes.
+    fn is_torn(&self, claims: &[&str]) -> bool {
+        let volumes = claims.iter().map(|claim| {
+            let bound = self.server.claims[claim_number(claim)].volume.as_ref()?;
+            self.server.volumes.iter().find(|volume| volume.name == *bound)
+        });
+        let nodes: Option<BTreeSet<&str>> = volumes.map(|volume| volume.map(|it| &*it.node)).collect();
+        nodes.is_some_and(|nodes| nodes.len() > 1)
+    }
+
+    /// Ends all trouble: what is written is carried out, answered and seen. Whether every pod is bound then, or torn.
+    fn settle(&mut self) -> bool {
+        for _ in 0..1_000 {
+            while self.answer_next(true, true) || self.deliver_volume() || self.deliver_claim() {
+                self.run();
+            }
+            self.server.control();
+            self.server.provision(true);
+            self.now = self.now + Duration::from_secs(1);
+            self.run();
+            if PODS.iter().all(|(pod, claims)| self.server.bound.contains(*pod) || self.is_torn(claims)) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_pod_is_bound_before_its_volumes_and_every_pod_is_in_the_end(
+        moves in prop::collection::vec(any::<u8>(), 0..150),
+    ) {
+        let mut world = World::new();
+        world.run();
+        for choice in moves {
+            world.advance(choice);
+        }
+        prop_assert!(world.settle(), "{}", world.told);
+    }
+}
