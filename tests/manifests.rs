@@ -200,6 +200,7 @@ const RIGHTS: [(&str, &[&str]); 4] = [
         "supercargo-act",
         &[
             "/pods/binding create",
+            "/pods delete",
             "/pods/status patch",
             "/persistentvolumes patch",
             "/persistentvolumeclaims patch",

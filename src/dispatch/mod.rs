@@ -1,9 +1,10 @@
-//! Carries out effects: bindings, writes of volumes, status patches, events. Bounded by the credits it grants, each kind in a lane of its
+//! Carries out effects: bindings, writes of volumes, evictions, status patches, events. Bounded by the credits it grants, each kind in a lane of its
 //! own, so that a slow kind holds up nobody else.
 //!
 //! Decides nothing and remembers nothing about scheduling: what came of an effect goes back to the engine as an event.
 
 mod bind;
+mod evict;
 pub(crate) mod pause;
 mod record;
 mod request;
@@ -20,8 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use supercargo_core::effect::{Effect, Lane, PodRef, Record, StatusPatch, VolumeWrite};
-use supercargo_core::event::{BindOutcome, Event, Found, WriteOutcome};
+use supercargo_core::effect::{Effect, Eviction, Lane, PodRef, Record, StatusPatch, VolumeWrite};
+use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
 use supercargo_core::pod::Uid;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -45,6 +46,8 @@ pub struct Limits {
     pub bindings: usize,
     /// Writes of volumes and claims in flight.
     pub volumes: usize,
+    /// Evictions in flight; as many as upstream's parallelism.
+    pub evictions: usize,
     /// Status patches in flight.
     pub patches: usize,
     /// Events in flight.
@@ -62,6 +65,7 @@ impl Default for Limits {
         Self {
             bindings: 100,
             volumes: 16,
+            evictions: 16,
             patches: 16,
             records: 16,
             bind_deadline: Duration::from_secs(10),
@@ -87,6 +91,8 @@ pub struct Pending {
     pub bindings: usize,
     /// Writes of volumes and claims.
     pub volumes: usize,
+    /// Evictions.
+    pub evictions: usize,
     /// Status patches.
     pub patches: usize,
     /// Events.
@@ -116,6 +122,7 @@ struct Shared {
     turns: Turns,
     recorder: Arc<Recorder>,
     refused_patches: Throttle,
+    refused_evictions: Throttle,
     unanswered: Throttle,
     pending: [AtomicUsize; Lane::ALL.len()],
     ended: Notify,
@@ -149,6 +156,7 @@ impl Dispatcher {
             turns: Turns::default(),
             recorder,
             refused_patches: Throttle::new(TOLD_EVERY),
+            refused_evictions: Throttle::new(TOLD_EVERY),
             unanswered: Throttle::new(TOLD_EVERY),
             pending: Default::default(),
             ended: Notify::new(),
@@ -163,6 +171,7 @@ impl Dispatcher {
         Pending {
             bindings: of(Lane::Bind),
             volumes: of(Lane::Volume),
+            evictions: of(Lane::Evict),
             patches: of(Lane::Status),
             records: of(Lane::Record),
         }
@@ -244,6 +253,23 @@ impl Dispatcher {
         self.spawn(Lane::Volume, "volume", work, move |message| written(WriteOutcome::Unknown { message }));
     }
 
+    fn evict(&self, eviction: Eviction) {
+        let shared = Arc::clone(&self.shared);
+        // Behind the binding of the pod, should that be on its way.
+        let mut turn = shared.turns.queue(&eviction.pod.uid);
+        let uid = Uid::clone(&eviction.pod.uid);
+        let finished = |uid: Uid, outcome| Some(Event::EvictFinished { uid, outcome });
+        let work = async move {
+            turn.come().await;
+            let Shared { transport, limits, refused_evictions, .. } = &*shared;
+            let outcome = evict::evict(transport, limits, &eviction, refused_evictions).await;
+            finished(Uid::clone(&eviction.pod.uid), outcome)
+        };
+        self.spawn(Lane::Evict, "evict", work, move |message| {
+            finished(uid, EvictOutcome::Failed { message })
+        });
+    }
+
     fn patch(&self, patch: StatusPatch) {
         let shared = Arc::clone(&self.shared);
         let mut turn = shared.turns.queue(&patch.pod.uid);
@@ -280,6 +306,7 @@ impl Outbox for Dispatcher {
         let count = |lane| match lane {
             Lane::Bind => limits.bindings,
             Lane::Volume => limits.volumes,
+            Lane::Evict => limits.evictions,
             Lane::Status => limits.patches,
             Lane::Record => limits.records,
         };
@@ -291,6 +318,7 @@ impl Outbox for Dispatcher {
             Effect::Bind { pod, node } => self.bind(pod, node),
             Effect::Settle { pod } => self.settle(pod),
             Effect::WriteVolume(write) => self.write_volume(write),
+            Effect::Evict(eviction) => self.evict(eviction),
             Effect::Patch(patch) => self.patch(patch),
             Effect::Record(record) => self.record(&record),
         }

@@ -100,7 +100,7 @@ fn may_retry(answer: &Answer) -> bool {
 
 /// Whether a refusal says that the name belongs to another pod by now: a uid is immutable to the one who patches
 /// (`apimachinery/pkg/api/validation`), and a precondition to the one who stores (`apiserver/pkg/storage/interfaces.go`).
-fn is_another_pod(message: &str) -> bool {
+pub(super) fn is_another_pod(message: &str) -> bool {
     message.contains("metadata.uid: Invalid value") || message.contains("UID in precondition")
 }
 

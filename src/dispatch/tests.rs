@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 
+mod evict;
 mod nominations;
 mod volumes;
 
@@ -522,5 +523,7 @@ async fn each_lane_grants_as_much_as_it_carries_out_at_once() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(credits, [(Lane::Bind, 100), (Lane::Volume, 16), (Lane::Status, 16), (Lane::Record, 16)]);
+    let expected =
+        [(Lane::Bind, 100), (Lane::Volume, 16), (Lane::Evict, 16), (Lane::Status, 16), (Lane::Record, 16)];
+    assert_eq!(credits, expected);
 }

@@ -164,8 +164,8 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
             Effect::Bind { pod, .. } | Effect::Settle { pod } => {
                 self.unanswered.insert(pod.uid.clone(), pod.clone());
             }
-            // Whoever takes over finds in the API server what was written of volumes.
-            Effect::WriteVolume(_) | Effect::Patch(_) | Effect::Record(_) => {}
+            // Whoever takes over finds in the API server what was written of volumes, and who was sent away.
+            Effect::WriteVolume(_) | Effect::Evict(_) | Effect::Patch(_) | Effect::Record(_) => {}
         }
     }
 

@@ -63,6 +63,10 @@ impl Observer for Accounts {
                 if *preemption != Preemption::NotTried {
                     self.metrics.preemption_attempted();
                 }
+                // As upstream, all victims are counted, but only where one at least is sent away.
+                if let Preemption::Nominated { victims, evictions: 1.., .. } = preemption {
+                    self.metrics.preemption_victims(victims.len());
+                }
             }
             Outcome::Error { .. } => {
                 profile.attempt(AttemptResult::Error, attempt_took);
@@ -80,6 +84,9 @@ impl Observer for Accounts {
                 profile.attempt(AttemptResult::Scheduled, attempt_took);
                 self.metrics.pod_scheduled(report.attempt, Some(now.since(report.first_queued)));
                 self.rescued_by_flush.fetch_add(u64::from(report.rescued_by_flush), Ordering::Relaxed);
+            }
+            Outcome::PreemptionEnded { error, .. } => {
+                self.metrics.preemption_ended(error.is_none(), now.since(report.began));
             }
             Outcome::Skipped => {}
         }
@@ -109,12 +116,16 @@ fn log(report: &Report, took: Duration) {
         Outcome::Bound { node } => {
             tracing::info!(%pod, %node, attempt, ?took, "successfully bound pod to node");
         }
-        Outcome::Unschedulable { message, preemption: Preemption::WouldHelp { node, victims }, .. } => {
+        Outcome::Unschedulable {
+            message,
+            preemption: Preemption::Nominated { node, victims, evictions },
+            ..
+        } => {
             let victims: Vec<_> =
                 victims.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
             tracing::info!(
-                %pod, attempt, %message, %node, ?victims,
-                "unable to schedule pod; preemption would help, and this version does not carry it out; waiting"
+                %pod, attempt, %message, %node, ?victims, evictions,
+                "unable to schedule pod; it is nominated to a node, and waits for others to go from there"
             );
         }
         Outcome::Unschedulable { message, .. } => {
@@ -122,6 +133,12 @@ fn log(report: &Report, took: Duration) {
         }
         Outcome::Error { message } | Outcome::BindFailed { message } => {
             tracing::warn!(%pod, attempt, %message, "error scheduling pod; retrying");
+        }
+        Outcome::PreemptionEnded { node, error: None } => {
+            tracing::debug!(%pod, %node, ?took, "async preemption finished");
+        }
+        Outcome::PreemptionEnded { node, error: Some(error) } => {
+            tracing::warn!(%pod, %node, %error, "error in async preemption; retrying");
         }
         Outcome::Skipped => tracing::debug!(%pod, "skip schedule deleting pod"),
     }
@@ -240,9 +257,42 @@ mod tests {
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"unschedulable\"} 0");
     }
 
+    #[tokio::test]
+    async fn preemption_is_counted_as_upstream_counts_it() {
+        let victim = report(Outcome::Skipped).pod;
+        let tried = |preemption| Outcome::Unschedulable {
+            message: "no".to_owned(),
+            rejectors: Vec::new(),
+            preemption,
+        };
+        let nominated = |evictions| Preemption::Nominated {
+            node: node(),
+            victims: vec![victim.clone(), victim.clone()],
+            evictions,
+        };
+        let text = counted([
+            tried(Preemption::NotTried),
+            tried(Preemption::InVain),
+            tried(nominated(1)),
+            // All of them are on their way out already.
+            tried(nominated(0)),
+            Outcome::PreemptionEnded { node: node(), error: None },
+            Outcome::PreemptionEnded { node: node(), error: Some("no".to_owned()) },
+        ])
+        .await;
+        shows(&text, "scheduler_preemption_attempts_total 3");
+        shows(&text, "scheduler_preemption_victims_count 1");
+        shows(&text, "scheduler_preemption_victims_sum 2");
+        for result in ["success", "error"] {
+            let series = "scheduler_preemption_goroutines";
+            shows(&text, &format!("{series}_execution_total{{result=\"{result}\"}} 1"));
+            shows(&text, &format!("{series}_duration_seconds_sum{{result=\"{result}\"}} 3"));
+        }
+    }
+
     #[test]
     fn every_point_of_the_engine_has_its_series() {
-        for point in [Point::PreFilter, Point::Filter, Point::PreScore, Point::Score] {
+        for point in [Point::PreFilter, Point::Filter, Point::PostFilter, Point::PreScore, Point::Score] {
             assert!(extension_point(point).is_some(), "{point:?}");
         }
     }

@@ -163,6 +163,17 @@ pub(super) const VOLUME_STAGE_ERRORS: Family = Family::new(
     "[ALPHA] Volume scheduling stage error count",
     &["operation"],
 );
+pub(super) const PREEMPTION_DURATION: Family = Family::new(
+    "scheduler_preemption_goroutines_duration_seconds",
+    "[ALPHA] Duration in seconds for running goroutines for the preemption.",
+    &["result"],
+)
+.exponential(0.01, 2.0, 20);
+pub(super) const PREEMPTION_EXECUTIONS: Family = Family::new(
+    "scheduler_preemption_goroutines_execution_total",
+    "[ALPHA] Number of preemption goroutines executed.",
+    &["result"],
+);
 pub(super) const REST_REQUESTS: Family = Family::new(
     "rest_client_requests_total",
     "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",

@@ -58,6 +58,8 @@ pub struct Metrics {
     preemption_attempts: IntCounter,
     preemption_victims: Histogram,
     volume_stage_errors: IntCounterVec,
+    preemption_executions: IntCounterVec,
+    preemption_durations: HistogramVec,
     rest_requests: IntCounterVec,
     rest_durations: HistogramVec,
     malformed_objects: IntCounterVec,
@@ -95,6 +97,8 @@ impl Metrics {
             preemption_attempts: families::PREEMPTION_ATTEMPTS.counter(&registry),
             preemption_victims: families::PREEMPTION_VICTIMS.histogram(&registry),
             volume_stage_errors: families::VOLUME_STAGE_ERRORS.counter_vec(&registry),
+            preemption_executions: families::PREEMPTION_EXECUTIONS.counter_vec(&registry),
+            preemption_durations: families::PREEMPTION_DURATION.histogram_vec(&registry),
             rest_requests: families::REST_REQUESTS.counter_vec(&registry),
             rest_durations: families::REST_REQUEST_DURATION.histogram_vec(&registry),
             malformed_objects: families::MALFORMED_OBJECTS.counter_vec(&registry),
@@ -157,8 +161,15 @@ impl Metrics {
     }
 
     /// Preemption chose this many victims.
-    pub fn preemption_victims(&self, victims: u32) {
-        self.preemption_victims.observe(f64::from(victims));
+    pub fn preemption_victims(&self, victims: usize) {
+        self.preemption_victims.observe(victims as f64);
+    }
+
+    /// The evictions of a preemption came to their end; what upstream's goroutine does.
+    pub fn preemption_ended(&self, is_success: bool, took: Duration) {
+        let result = [if is_success { "success" } else { "error" }];
+        self.preemption_executions.with_label_values(&result).inc();
+        self.preemption_durations.with_label_values(&result).observe(took.as_secs_f64());
     }
 
     /// The volumes of a pod that was placed could not be bound.

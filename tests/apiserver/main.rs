@@ -16,6 +16,7 @@ mod control_plane;
 mod examples;
 mod leftovers;
 mod path;
+mod preemption;
 mod restart;
 mod serving;
 mod told;

@@ -44,6 +44,9 @@ pub enum Effect {
     /// PATCH a PersistentVolume or a claim, so that a pod gets its volume. Answered by
     /// [`crate::event::Event::VolumeWritten`].
     WriteVolume(VolumeWrite),
+    /// Send a pod away to make room: PATCH its condition, then DELETE it. Answered by
+    /// [`crate::event::Event::EvictFinished`].
+    Evict(Eviction),
     /// PATCH the pod's status. Not answered: the watch shows it.
     Patch(StatusPatch),
     /// Create or count an Event of events.k8s.io/v1. Not answered.
@@ -57,6 +60,8 @@ pub enum Lane {
     Bind,
     /// Changes of volumes and claims.
     Volume,
+    /// Evictions.
+    Evict,
     /// Changes of pods' status.
     Status,
     /// Events.
@@ -65,13 +70,14 @@ pub enum Lane {
 
 impl Lane {
     /// All lanes, the most urgent first.
-    pub const ALL: [Self; 4] = [Self::Bind, Self::Volume, Self::Status, Self::Record];
+    pub const ALL: [Self; 5] = [Self::Bind, Self::Volume, Self::Evict, Self::Status, Self::Record];
 
     /// The lane's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bind => "bind",
             Self::Volume => "volume",
+            Self::Evict => "evict",
             Self::Status => "status",
             Self::Record => "record",
         }
@@ -84,6 +90,7 @@ impl Effect {
         match self {
             Self::Bind { .. } | Self::Settle { .. } => Lane::Bind,
             Self::WriteVolume(_) => Lane::Volume,
+            Self::Evict(_) => Lane::Evict,
             Self::Patch(_) => Lane::Status,
             Self::Record(_) => Lane::Record,
         }
@@ -139,6 +146,24 @@ pub struct ClaimName {
     pub uid: Uid,
     /// `metadata.resourceVersion`.
     pub version: String,
+}
+
+/// A pod to be sent away so that a more important one finds room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The pod; only the one of this uid is meant.
+    pub pod: PodRef,
+    /// The condition DisruptionTarget=True to set before; `None` where the pod has it.
+    pub condition: Option<Disruption>,
+}
+
+/// The condition DisruptionTarget=True for the reason PreemptionByScheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disruption {
+    /// The text.
+    pub message: String,
+    /// `observedGeneration`: the pod's `metadata.generation`.
+    pub observed_generation: i64,
 }
 
 /// A change of a pod's status; at least one of the two is asked for.

@@ -266,6 +266,13 @@ pub enum Event {
         /// What came of it.
         outcome: WriteOutcome,
     },
+    /// An eviction was answered, or not.
+    EvictFinished {
+        /// The pod that was to go.
+        uid: Uid,
+        /// What came of it.
+        outcome: EvictOutcome,
+    },
     /// The end is near: nothing more is decided or bound. What is in flight is still settled and told of.
     Halt,
     /// Whether this scheduler leads, which it does until told otherwise. One that does not decides nothing and sends
@@ -306,6 +313,7 @@ impl Event {
             | Self::BindFinished { .. }
             | Self::Settled { .. }
             | Self::VolumeWritten { .. }
+            | Self::EvictFinished { .. }
             | Self::Halt
             | Self::Leading(_)
             | Self::Credits { .. } => unreachable!("answers and lists are about no object"),
@@ -345,6 +353,20 @@ pub enum WriteOutcome {
     /// It may or may not have been carried out: a deadline passed, or the connection broke.
     Unknown {
         /// What was seen.
+        message: String,
+    },
+}
+
+/// What came of an eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EvictOutcome {
+    /// The API server accepted the deletion.
+    Deleted,
+    /// There was no pod of that uid any more.
+    Gone,
+    /// The pod stays, as far as is known.
+    Failed {
+        /// The error's text, as upstream's client gives it.
         message: String,
     },
 }

@@ -65,6 +65,13 @@ pub enum Outcome {
         /// The node's name.
         node: String,
     },
+    /// The evictions that an earlier [`Preemption::Nominated`] began have come to their end.
+    PreemptionEnded {
+        /// The node's name.
+        node: String,
+        /// Why not all victims could be sent away; the pod is tried again after a pause.
+        error: Option<String>,
+    },
     /// The binding of an earlier [`Outcome::Placed`] was not carried out; the pod is tried again.
     BindFailed {
         /// The text of the FailedScheduling event.
@@ -72,19 +79,21 @@ pub enum Outcome {
     },
 }
 
-/// What preemption came to for a pod no node can take. It is decided and not carried out.
+/// What preemption came to for a pod no node can take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preemption {
     /// It was not asked.
     NotTried,
     /// The pod may not preempt, or no node could take it if others went.
     InVain,
-    /// A node could take the pod if these went.
-    WouldHelp {
+    /// The pod is nominated to a node, which can take it once these are gone.
+    Nominated {
         /// The node's name.
         node: String,
-        /// Who would have to go, the most important first.
+        /// Who has to go, the most important first.
         victims: Vec<PodRef>,
+        /// How many of them are not on their way out yet, and are sent away now.
+        evictions: usize,
     },
 }
 

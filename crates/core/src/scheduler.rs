@@ -9,9 +9,11 @@ mod budget;
 mod failure;
 mod lead;
 mod memory;
+mod nominate;
 mod objects;
 mod outbox;
 mod pre_bind;
+mod preempt;
 mod quarantine;
 mod rejected;
 mod relist;
@@ -33,6 +35,7 @@ use failure::SentCondition;
 use memory::Memory;
 use outbox::Outbox;
 use pre_bind::PreBinds;
+use preempt::Preemptions;
 use quarantine::Quarantine;
 use relist::Lists;
 use std::collections::{BTreeMap, VecDeque};
@@ -86,6 +89,10 @@ pub struct Stats {
     pub pre_binds: usize,
     /// Bindings in flight or of unknown outcome.
     pub bindings: usize,
+    /// Preemptions whose victims are not all on their way out yet.
+    pub preemptions: usize,
+    /// Evictions that wait, are in flight, or are not shown by the watch yet.
+    pub evictions: usize,
     /// Bindings whose answer was lost, so far.
     pub unknown_binds: u64,
     /// Bindings that a last look held back, so far.
@@ -111,6 +118,7 @@ pub struct Scheduler {
     outbox: Outbox,
     pre_binds: PreBinds,
     bindings: FixedMap<Uid, Binding>,
+    preemptions: Preemptions,
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
     notices: VecDeque<Notice>,
@@ -145,6 +153,7 @@ impl Scheduler {
             outbox: Outbox::default(),
             pre_binds: PreBinds::default(),
             bindings: FixedMap::default(),
+            preemptions: Preemptions::default(),
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
             notices: VecDeque::new(),
@@ -199,6 +208,7 @@ impl Scheduler {
             Event::BindFinished { uid, outcome } => self.bind_finished(now, &uid, outcome),
             Event::Settled { uid, found } => self.settled(now, &uid, found),
             Event::VolumeWritten { uid, write, outcome } => self.volume_written(now, &uid, write, outcome),
+            Event::EvictFinished { uid, outcome } => self.evict_finished(now, &uid, outcome),
             Event::Halt => self.halt(),
             Event::Leading(leading) => self.lead(now, leading),
             Event::Credits { lane, count } => self.outbox.grant(lane, count),
@@ -249,6 +259,8 @@ impl Scheduler {
             dropped_records: self.outbox.dropped_records(),
             pre_binds: self.pre_binds.len(),
             bindings: self.bindings.len(),
+            preemptions: self.preemptions.running(),
+            evictions: self.preemptions.evictions(),
             unknown_binds: self.unknown_binds,
             last_looks_failed: self.last_looks_failed,
             kubelet_rejections: self.kubelet_rejections.clone(),
@@ -260,8 +272,9 @@ impl Scheduler {
 
     /// Whether nothing that was decided is still on its way out or unanswered. Without the lead nothing more goes out.
     pub fn is_settled(&self) -> bool {
-        let nothing_waits = || self.outbox.waiting() == [0; Lane::ALL.len()];
-        self.pre_binds.is_empty() && self.bindings.is_empty() && (!self.leading || nothing_waits())
+        let unsent = self.outbox.waiting().iter().any(|&waiting| waiting > 0);
+        let is_asking = !self.bindings.is_empty() || self.preemptions.is_any_in_flight();
+        self.pre_binds.is_empty() && !is_asking && !(self.leading && unsent)
     }
 
     /// The texts of all profiles' names.

@@ -1,7 +1,10 @@
-//! Preemption's decision: tables of whom it would send away where and of what it says, its limits, and its laws.
+//! Preemption's decision: tables of whom it would send away where and of what it says, its limits, and its laws; and the
+//! laws of carrying it out.
 
 mod support;
 
+#[path = "preemption/carrying.rs"]
+mod carrying;
 #[path = "preemption/laws.rs"]
 mod laws;
 

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, Lane, Nomination, VolumeChange};
-use supercargo_core::event::{BindOutcome, Event, Found, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::effect::{Effect, Lane, Nomination, StatusPatch, VolumeChange};
+use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind, ObjectKey, WriteOutcome};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
@@ -51,7 +51,7 @@ fn lists_and_credits_keep_the_pipe_safe() {
 }
 
 #[test]
-fn room_that_could_be_made_is_told_of() {
+fn room_is_made_for_the_more_important() {
     check("preempting.txt");
 }
 
@@ -63,6 +63,11 @@ fn nothing_is_decided_or_sent_without_the_lead() {
 #[test]
 fn volumes_that_wait_for_a_node_are_bound_before_the_pod_and_hold_up_nobody() {
     check("volumes.txt");
+}
+
+#[test]
+fn evictions_go_on_beside_the_loop_and_strand_nobody() {
+    check("preemption.txt");
 }
 
 struct Story {
@@ -125,6 +130,12 @@ impl Story {
                         Outcome::PreBound { succeeded: false, .. } => format!("volumes of {pod} not bound"),
                         Outcome::Bound { node } => format!("bound {pod} to {node}"),
                         Outcome::BindFailed { message } => format!("bind failed {pod}: {message}"),
+                        Outcome::PreemptionEnded { node, error: None } => {
+                            format!("preempted for {pod} on {node}")
+                        }
+                        Outcome::PreemptionEnded { node, error: Some(error) } => {
+                            format!("preemption failed for {pod} on {node}: {error}")
+                        }
                     };
                     let _ = writeln!(self.told, "{line}");
                 }
@@ -146,26 +157,28 @@ impl Story {
                     told_change(&write.change)
                 )
             }
-            Effect::Patch(patch) => {
-                let nomination = match &patch.nomination {
-                    Nomination::Keep => String::new(),
-                    Nomination::Clear => " nominated nowhere".to_owned(),
-                    Nomination::Set(node) => format!(" nominated {node}"),
-                };
-                let condition = patch.condition.as_ref().map(|condition| {
-                    let since = condition.since.as_deref().unwrap_or("now");
-                    format!(" {} (since {since}): {}", condition.reason, condition.message)
-                });
-                let condition = condition.unwrap_or_default();
-                format!("patch {}/{}{nomination}{condition}", patch.pod.namespace, patch.pod.name)
+            Effect::Evict(eviction) => {
+                let condition = eviction.condition.as_ref();
+                let condition =
+                    condition.map_or("told before".to_owned(), |c| format!("telling {:?}", c.message));
+                format!("evict {}/{}, {condition}", eviction.pod.namespace, eviction.pod.name)
             }
-            Effect::Record(record) => format!(
-                "record {} {} {}: {}",
-                record.severity.as_str(),
-                record.reason,
-                record.action,
-                record.note
-            ),
+            Effect::Patch(patch) => patch_line(patch),
+            Effect::Record(record) => {
+                // Who is spoken of matters where it is not the pod of the story's line before.
+                let of = if record.reason == "Preempted" {
+                    format!(" of {}", record.pod.name)
+                } else {
+                    String::new()
+                };
+                format!(
+                    "record {} {} {}{of}: {}",
+                    record.severity.as_str(),
+                    record.reason,
+                    record.action,
+                    record.note
+                )
+            }
         };
         let _ = writeln!(self.told, "{line}");
     }
@@ -221,6 +234,9 @@ impl Story {
                 let lane = Lane::ALL.into_iter().find(|l| l.as_str() == rest[0]).expect("a lane");
                 self.handle(Event::Credits { lane, count: rest[1].parse().expect("a number") });
             }
+            "deleted" => self.evicted(rest[0], EvictOutcome::Deleted),
+            "not-found" => self.evicted(rest[0], EvictOutcome::Gone),
+            "not-deleted" => self.evicted(rest[0], EvictOutcome::Failed { message: text() }),
             "halt" => self.handle(Event::Halt),
             "leads" => self.handle(Event::Leading(true)),
             "lost-the-lead" => self.handle(Event::Leading(false)),
@@ -270,6 +286,10 @@ impl Story {
         self.handle(Event::VolumeWritten { uid: pod.into(), write, outcome });
     }
 
+    fn evicted(&mut self, pod: &str, outcome: EvictOutcome) {
+        self.handle(Event::EvictFinished { uid: pod.into(), outcome });
+    }
+
     fn show(&mut self) {
         let stats = self.scheduler.stats();
         let mut waiting: Vec<String> = self
@@ -288,6 +308,9 @@ impl Story {
             "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}{volumes}",
             stats.cache.pods, stats.cache.assumed_pods, stats.bindings
         );
+        if stats.preemptions + stats.evictions > 0 {
+            let _ = writeln!(self.told, "preemptions {}, evictions {}", stats.preemptions, stats.evictions);
+        }
     }
 }
 
@@ -300,11 +323,25 @@ fn found(word: &str) -> Found {
     }
 }
 
-/// What is told of preemption where it would help.
+fn patch_line(patch: &StatusPatch) -> String {
+    let mut line = format!("patch {}/{}", patch.pod.namespace, patch.pod.name);
+    line += &match &patch.nomination {
+        Nomination::Keep => String::new(),
+        Nomination::Clear => " nominated nowhere".to_owned(),
+        Nomination::Set(node) => format!(" nominated {node}"),
+    };
+    if let Some(condition) = &patch.condition {
+        let since = condition.since.as_deref().unwrap_or("now");
+        line += &format!(" {} (since {since}): {}", condition.reason, condition.message);
+    }
+    line
+}
+
+/// What is told of preemption where it helps.
 fn told(preemption: &Preemption) -> String {
     match preemption {
         Preemption::NotTried | Preemption::InVain => String::new(),
-        Preemption::WouldHelp { node, victims } => {
+        Preemption::Nominated { node, victims, .. } => {
             let victims: Vec<&str> = victims.iter().map(|victim| victim.name.as_str()).collect();
             format!(", but for {} on {node}", victims.join(" "))
         }

@@ -3,7 +3,7 @@
 use crate::server::Stamp;
 use std::collections::BTreeMap;
 use supercargo_core::effect::{Lane, StatusPatch};
-use supercargo_core::event::{BindOutcome, Found, Kind};
+use supercargo_core::event::{BindOutcome, EvictOutcome, Found, Kind};
 use supercargo_core::time::Time;
 
 /// Something that is going to happen.
@@ -23,6 +23,8 @@ pub(crate) enum Due {
     Question { life: u32, uid: String },
     /// An answer arrives at the scheduler that lives this life.
     Answer { life: u32, answer: Answer },
+    /// An eviction arrives at the API server.
+    Evict { life: u32, uid: String },
     /// A change of a pod's status arrives at the API server.
     Patch { life: u32, patch: StatusPatch },
     /// The outside takes one more effect of a lane.
@@ -64,6 +66,7 @@ pub(crate) enum Fate {
 pub(crate) enum Answer {
     Bind { uid: String, outcome: BindOutcome },
     Settled { uid: String, found: Found },
+    Evicted { uid: String, outcome: EvictOutcome },
 }
 
 #[derive(Default)]

@@ -4,6 +4,7 @@
 //! the engine's own rules.
 
 use crate::agenda::Request;
+use crate::evictions;
 use crate::objects::Pod;
 use crate::reference::{self, World};
 use crate::sim::Sim;
@@ -96,6 +97,7 @@ impl Sim {
             Outcome::Error { message } => {
                 return Err(broken("no attempt fails by itself", format!("{uid}: {message}")));
             }
+            Outcome::PreemptionEnded { .. } => {}
             Outcome::Skipped => {
                 if !self.process.pods.get(uid).is_some_and(|pod| pod.deleting) {
                     return Err(broken("only pods that are being deleted are skipped", uid.to_owned()));
@@ -143,7 +145,7 @@ impl Sim {
     fn check_nowhere(&mut self, uid: &str) -> Result<(), Broken> {
         let pod = self.seen_info(uid)?;
         let snapshot = self.process.scheduler.snapshot();
-        match World::seen_by(snapshot).without(uid).feasible(&pod).first() {
+        match evictions::feasible(snapshot, &pod).first() {
             Some(&node) => Err(broken(
                 "a pod said to be unschedulable is",
                 format!("{uid} fits on {}", snapshot.text(node)),
@@ -242,7 +244,9 @@ impl Sim {
             if !waits(uid) {
                 return Err(broken("only waiting pods are queued", format!("{uid} in {}", place.as_str())));
             }
-            if (place == Place::Gated) == queued.pod.gates.is_empty() {
+            // One that waits for its victims may be kept back, too.
+            let held = queued.gate.is_some_and(|gate| gate == supercargo_core::preemption::NAME);
+            if (place == Place::Gated) != (held || !queued.pod.gates.is_empty()) {
                 return Err(broken("gated pods are in their place", format!("{uid} in {}", place.as_str())));
             }
         }
@@ -265,15 +269,16 @@ impl Sim {
     }
 
     fn check_bounds(&self) -> Result<(), Broken> {
-        let [bind, volume, status, record] = self.process.scheduler.stats().outgoing;
+        let [bind, volume, evict, status, record] = self.process.scheduler.stats().outgoing;
         // A pod has one entry in the lane of bindings at most, and may leave one behind when it goes.
         if bind as u64 > 2 * self.scale.pods
             || volume > 0
-            || status > self.process.pods.len()
+            || evict.max(status) > self.process.pods.len()
             || record > 1_000
         {
-            let detail =
-                format!("{bind} bindings, {volume} volumes, {status} patches, {record} records wait");
+            let detail = format!(
+                "{bind} bindings, {volume} volumes, {evict} evictions, {status} patches, {record} records wait"
+            );
             return Err(broken("the outbox has bounds", detail));
         }
         Ok(())
@@ -362,7 +367,6 @@ impl Sim {
     /// No pod waits for an event while a node could take it: a hint would have missed a wake-up.
     pub(crate) fn check_hints(&self) -> Result<(), Broken> {
         let snapshot = self.process.scheduler.snapshot();
-        let world = World::seen_by(snapshot);
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
         for (place, queued) in self.process.scheduler.queue().waiting() {
             if place != Place::Unschedulable || queued.pod.deleting {
@@ -372,7 +376,7 @@ impl Sim {
             if assumed > 0 && reference::may_be_helped_by_pods(&queued.pod) {
                 continue;
             }
-            if let Some(&node) = world.feasible(&queued.pod).first() {
+            if let Some(&node) = evictions::feasible(snapshot, &queued.pod).first() {
                 let detail = format!(
                     "{} fits on {}; it waits for {:?}",
                     queued.pod.uid,

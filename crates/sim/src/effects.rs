@@ -2,6 +2,7 @@
 
 use crate::agenda::{Answer, Due, Fate, Request};
 use crate::check::{Broken, broken};
+use crate::evictions::renominated;
 use crate::objects::Pod;
 use crate::process::Decided;
 use crate::server::{By, Stamp};
@@ -9,7 +10,7 @@ use crate::sim::Sim;
 use crate::weather::wait;
 use std::time::Duration;
 use supercargo_core::effect::{Effect, Lane, PodRef, Record, StatusPatch};
-use supercargo_core::event::{BindOutcome, Event, Found, Kind};
+use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
 
 /// How long after it was sent a binding may still be carried out: an API server's `--request-timeout`.
 const LATEST: Duration = Duration::from_secs(60);
@@ -28,6 +29,7 @@ impl Sim {
             Effect::WriteVolume(write) => {
                 Err(broken("no pod here has volumes", format!("{write:?} is written")))
             }
+            Effect::Evict(eviction) => self.send_eviction(&eviction),
             Effect::Patch(patch) => self.send_patch(patch),
             Effect::Record(record) => self.note_record(&record),
         }
@@ -163,10 +165,18 @@ impl Sim {
                 self.note_found(&uid, &found);
                 (uid.clone(), Event::Settled { uid: uid.as_str().into(), found })
             }
+            Answer::Evicted { uid, outcome } => {
+                self.say("answer", &uid, format_args!("{outcome:?}"));
+                if matches!(outcome, EvictOutcome::Failed { .. }) {
+                    self.process.evicting.remove(&uid);
+                }
+                (uid.clone(), Event::EvictFinished { uid: uid.as_str().into(), outcome })
+            }
         };
+        let lane = if matches!(event, Event::EvictFinished { .. }) { Lane::Evict } else { Lane::Bind };
         self.process.scheduler.handle(self.now, event);
         let life = self.process.life;
-        self.agenda.write(self.now, Due::Credit { life, lane: Lane::Bind });
+        self.agenda.write(self.now, Due::Credit { life, lane });
         debug_assert!(!uid.is_empty(), "an answer is about a pod");
     }
 
@@ -201,12 +211,12 @@ impl Sim {
     /// A change of a pod's status arrives at the API server.
     pub(crate) fn patch_arrives(&mut self, patch: &StatusPatch) {
         let uid = &*patch.pod.uid;
-        if let Some(condition) = &patch.condition {
-            self.say("server", uid, format_args!("told {}: {}", condition.reason, condition.message));
-            if let Some(pod) = self.server.pods.get(uid) {
-                let said = Some((condition.reason.to_owned(), condition.message.clone()));
-                self.server.put_pod(Pod { condition: said, ..Pod::clone(pod) }, By::Scheduler);
-            }
+        let said = patch.condition.as_ref().map(|told| (told.reason.to_owned(), told.message.clone()));
+        self.say("server", uid, format_args!("told {said:?}, nominated: {:?}", patch.nomination));
+        if let Some(pod) = self.server.pods.get(uid) {
+            let nominated = renominated(pod, &patch.nomination);
+            let condition = said.or_else(|| pod.condition.clone());
+            self.server.put_pod(Pod { condition, nominated, ..Pod::clone(pod) }, By::Scheduler);
         }
         let life = self.process.life;
         self.agenda.write(self.now, Due::Credit { life, lane: Lane::Status });
@@ -215,11 +225,14 @@ impl Sim {
     fn note_record(&mut self, record: &Record) -> Result<(), Broken> {
         let uid = &*record.pod.uid;
         self.say("record", uid, format_args!("{}: {}", record.reason, record.note));
-        self.check_may_speak_of(&record.pod)?;
+        if record.reason != "Preempted" {
+            self.check_may_speak_of(&record.pod)?;
+        }
         if self.process.pods.contains_key(uid) {
             let told = self.process.told.entry(uid.to_owned()).or_default();
             match record.reason {
                 "Scheduled" => told.scheduled_records += 1,
+                "Preempted" => {}
                 _ => told.failed_records += 1,
             }
             if told.scheduled_records > 1 {

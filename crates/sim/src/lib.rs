@@ -12,6 +12,7 @@ mod agenda;
 mod check;
 mod draw;
 mod effects;
+mod evictions;
 mod log;
 mod objects;
 mod process;

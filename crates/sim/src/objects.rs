@@ -1,7 +1,7 @@
 //! Objects as the simulated API server has them, and how the engine is shown them.
 //!
 //! They are plain text and numbers, so that they outlive a scheduler and its tables. They hold what the simulation
-//! varies and no more; there is no preferred node affinity, no nomination and no volume.
+//! varies and no more; there is no preferred node affinity and no volume.
 
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
@@ -115,6 +115,10 @@ pub(crate) struct Pod {
     pub(crate) wish: Wish,
     pub(crate) affinity: Affinity,
     pub(crate) spread: Vec<Spread>,
+    /// `status.nominatedNodeName`.
+    pub(crate) nominated: Option<String>,
+    /// It has the condition DisruptionTarget for the reason PreemptionByScheduler.
+    pub(crate) preempted: bool,
     /// Reason and message of PodScheduled=False.
     pub(crate) condition: Option<(String, String)>,
 }
@@ -185,6 +189,8 @@ impl Pod {
             wish: Wish::Anything,
             affinity: Affinity::default(),
             spread: Vec::new(),
+            nominated: None,
+            preempted: false,
             condition: None,
         }
     }
@@ -203,11 +209,11 @@ impl Pod {
             deleting: self.deleting,
             scheduler_name: tables.symbol(if self.ours { OURS } else { THEIRS }),
             node_name: self.node.as_deref().map(|node| tables.symbol(node)),
-            nominated_node: None,
+            nominated_node: self.nominated.as_deref().map(|node| tables.symbol(node)),
             priority: self.priority,
             never_preempts: false,
             start_time: None,
-            preempted: false,
+            preempted: self.preempted,
             gates: if self.gated { [tables.symbol("example.com/gate")].into() } else { [].into() },
             resources: self.resources(tables),
             ports: self.port.iter().map(|&(address, port)| host_port(tables, address, port)).collect(),

@@ -51,6 +51,8 @@ pub(crate) struct Process {
     pub(crate) known_gone: BTreeSet<String>,
     /// Credits granted and not used up, in the order of `Lane::ALL`.
     pub(crate) credits: [usize; Lane::ALL.len()],
+    /// Pods it has sent away, of which no answer says that they stay.
+    pub(crate) evicting: BTreeSet<String>,
     /// When it asked to be woken.
     pub(crate) wake: Option<Time>,
     /// Wake-ups in a row that came to nothing, and when the first of them was.
@@ -73,6 +75,7 @@ impl Process {
             numbers: BTreeMap::new(),
             known_gone: BTreeSet::new(),
             credits: [0; Lane::ALL.len()],
+            evicting: BTreeSet::new(),
             wake: None,
             idle_wakes: (0, now),
             listing: BTreeMap::new(),
@@ -173,6 +176,7 @@ impl Process {
         self.decided.remove(uid);
         self.told.remove(uid);
         self.numbers.remove(uid);
+        self.evicting.remove(uid);
         self.known_gone.remove(uid);
         self.converted.remove(uid);
     }

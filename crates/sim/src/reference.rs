@@ -57,6 +57,13 @@ impl<'a> World<'a> {
         self
     }
 
+    /// The same world with one pod more, on the node of this name if there is one.
+    #[must_use]
+    pub fn with(mut self, pod: &'a PodInfo, node: Symbol) -> Self {
+        self.pods.extend(self.nodes.iter().find(|n| n.name == node).map(|&node| (pod, node)));
+        self
+    }
+
     /// The names of the nodes that can take `pod`, which is not in this world.
     pub fn feasible(&self, pod: &PodInfo) -> Vec<Symbol> {
         let spread = self.spread_counts(pod);

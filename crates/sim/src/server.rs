@@ -182,7 +182,13 @@ impl Server {
         if pod.gated {
             return conflict(format!("pod {uid} has non-empty .spec.schedulingGates"));
         }
-        let bound = Pod { node: Some(node.to_owned()), bound_by: life, condition: None, ..Pod::clone(pod) };
+        let bound = Pod {
+            node: Some(node.to_owned()),
+            bound_by: life,
+            nominated: None,
+            condition: None,
+            ..Pod::clone(pod)
+        };
         self.put_pod(bound, by);
         Ok(())
     }

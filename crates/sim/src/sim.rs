@@ -120,7 +120,9 @@ impl Sim {
             let delay = wait(&mut self.draw, self.weather.watch_delay);
             self.agenda.write(self.now + delay, Due::Reconnect(kind, connection));
         }
-        for (lane, count) in [(Lane::Bind, self.scale.bind_credits), (Lane::Status, 4), (Lane::Record, 8)] {
+        let credits =
+            [(Lane::Bind, self.scale.bind_credits), (Lane::Evict, 2), (Lane::Status, 4), (Lane::Record, 8)];
+        for (lane, count) in credits {
             self.grant(lane, count);
         }
     }
@@ -170,6 +172,7 @@ impl Sim {
             Due::Bind(request) => self.bind_arrives(&request)?,
             Due::Question { life, uid } => self.question_arrives(life, uid),
             Due::Answer { answer, .. } => self.answer_arrives(answer),
+            Due::Evict { life, uid } => self.eviction_arrives(life, uid),
             Due::Patch { patch, .. } => self.patch_arrives(&patch),
             Due::Credit { lane, .. } => self.grant(lane, 1),
             Due::Gone(uid) => {
@@ -355,6 +358,7 @@ fn tell_outcome(outcome: &Outcome) -> String {
         Outcome::Skipped => "skipped".to_owned(),
         Outcome::PreBound { succeeded, .. } => format!("volumes bound: {succeeded}"),
         Outcome::Bound { node } => format!("bound to {node}"),
+        Outcome::PreemptionEnded { node, error } => format!("preempted on {node}: {error:?}"),
         Outcome::BindFailed { message } => format!("binding failed: {message}"),
     }
 }

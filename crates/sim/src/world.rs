@@ -169,6 +169,8 @@ impl Sim {
             wish: self.draw_wish(),
             affinity: self.draw_affinity(),
             spread: self.draw_spread(app),
+            nominated: None,
+            preempted: false,
             condition: None,
         }
     }

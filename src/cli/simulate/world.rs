@@ -56,6 +56,7 @@ impl World {
             | Event::Unreadable(_)
             | Event::BindFinished { .. }
             | Event::Settled { .. }
+            | Event::EvictFinished { .. }
             | Event::Halt
             | Event::Leading(_)
             | Event::VolumeWritten { .. }

@@ -143,12 +143,21 @@ impl Cache {
         }
     }
 
-    /// Forgets the nomination of a pod, whatever it was.
-    pub fn forget_nomination(&mut self, uid: &str) {
-        if self.nominated.node_of(uid).is_some() {
-            self.version += 1;
-            self.nominated.remove(uid);
-        }
+    /// Forgets the nomination of a pod, whatever it was; the pod, if it had one.
+    pub fn forget_nomination(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let pod = self.nominated.remove(uid);
+        self.version += u64::from(pod.is_some());
+        pod
+    }
+
+    /// The pods nominated to the node named `node`.
+    pub fn nominated_to(&self, node: Symbol) -> &[Arc<PodInfo>] {
+        self.nominated.on(node)
+    }
+
+    /// Uids of all nominated pods, in no meaningful order.
+    pub fn nominated_uids(&self) -> impl Iterator<Item = &Uid> {
+        self.nominated.uids()
     }
 
     /// Where `uid` is nominated.

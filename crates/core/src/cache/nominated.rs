@@ -20,14 +20,14 @@ impl Nominated {
         }
     }
 
-    pub(super) fn remove(&mut self, uid: &str) {
-        let Some(node) = self.node_of.remove(uid) else { return };
-        if let Some(pods) = self.by_node.get_mut(&node) {
-            pods.retain(|pod| *pod.uid != *uid);
-            if pods.is_empty() {
-                self.by_node.remove(&node);
-            }
+    pub(super) fn remove(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let node = self.node_of.remove(uid)?;
+        let pods = self.by_node.get_mut(&node)?;
+        let pod = pods.iter().position(|pod| *pod.uid == *uid).map(|at| pods.remove(at));
+        if pods.is_empty() {
+            self.by_node.remove(&node);
         }
+        pod
     }
 
     pub(super) fn node_of(&self, uid: &str) -> Option<Symbol> {
@@ -43,6 +43,10 @@ impl Nominated {
         let mut nodes: Vec<Symbol> = self.nodes().collect();
         nodes.sort_unstable();
         nodes.into_iter().flat_map(|node| self.on(node).iter().map(move |pod| (pod, node)))
+    }
+
+    pub(super) fn uids(&self) -> impl Iterator<Item = &Uid> {
+        self.node_of.keys()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -85,6 +85,8 @@ pub struct SchedulingQueue {
     unschedulable: Unschedulable,
     gated: Pool,
     slots: FixedMap<Uid, Slot>,
+    /// Pods that may not be tried for now, and the plugin that says so.
+    held: FixedMap<Uid, PluginName>,
     next_sequence: u64,
     next_flush: Time,
     counters: Counters,
@@ -101,6 +103,7 @@ impl SchedulingQueue {
             unschedulable: Unschedulable::default(),
             gated: Pool::default(),
             slots: FixedMap::default(),
+            held: FixedMap::default(),
             next_sequence: 0,
             next_flush: now + FLUSH_PERIOD,
             counters: Counters::default(),
@@ -253,6 +256,58 @@ impl SchedulingQueue {
         self.put_active(now, pod);
     }
 
+    /// From now on PreEnqueue of `plugin` keeps the pod from being tried. As upstream has it, it waits for its event
+    /// where it is, and the event that wakes it only puts it behind the gate.
+    pub fn keep_back(&mut self, uid: &Uid, plugin: PluginName) {
+        self.held.insert(Arc::clone(uid), plugin);
+    }
+
+    /// The pod is kept back no longer. If something woke it in the meantime, it is queued.
+    pub fn let_go(&mut self, now: Time, uid: &str) {
+        if let Some(plugin) = self.held.remove(uid)
+            && let Some(pod) = self.take_gated_by(uid, plugin)
+        {
+            self.requeue(now, pod, label::FORCE_ACTIVATE);
+        }
+    }
+
+    /// Queues a pod that waits for an event, as one that helps would.
+    pub fn rouse(&mut self, now: Time, uid: &str) {
+        if let Some(Slot::Unschedulable(_)) = self.slots.get(uid)
+            && let Some((_, pod)) = self.take(uid)
+        {
+            self.requeue(now, pod, label::FORCE_ACTIVATE);
+        }
+    }
+
+    /// The pod is kept back no longer, because of an error: it sits its backoff out, and is queued whatever it waited for.
+    pub fn rouse_later(&mut self, now: Time, uid: &str) {
+        let gated = self.held.remove(uid).and_then(|plugin| self.take_gated_by(uid, plugin));
+        let pod = match self.slots.get(uid) {
+            Some(Slot::Unschedulable(_)) => self.take(uid).map(|(_, pod)| pod),
+            _ => gated,
+        };
+        let Some(mut pod) = pod else { return };
+        self.counters.unblame(&pod);
+        pod.rejectors.clear();
+        pod.consecutive_errors = pod.unschedulable_count.max(1);
+        self.come_back(now, &mut pod);
+        self.requeue(now, pod, label::FORCE_ACTIVATE);
+    }
+
+    /// Takes out a pod that waits behind this gate, and takes the gate away.
+    fn take_gated_by(&mut self, uid: &str, plugin: PluginName) -> Option<QueuedPod> {
+        if self.get(uid)?.gate != Some(plugin) {
+            return None;
+        }
+        let (_, mut pod) = self.take(uid)?;
+        self.counters.unblame(&pod);
+        pod.gate = None;
+        pod.rejectors.remove(plugin);
+        self.counters.blame(&pod);
+        Some(pod)
+    }
+
     /// Asks the rejecting plugins that hear `event` whether it is worth an attempt, once for all unschedulable pods that
     /// wait for the same, and queues the pods of which one plugin says so: as active, or with the rest of their backoff.
     /// Gated pods are not looked at.
@@ -368,8 +423,15 @@ impl SchedulingQueue {
         self.counters.blame(pod);
     }
 
-    /// Makes a pod active, or lets it back off as long as it still has to.
-    fn requeue(&mut self, now: Time, pod: QueuedPod, event: &'static str) {
+    /// Makes a pod active, or lets it back off as long as it still has to; one that is kept back goes behind its gate.
+    fn requeue(&mut self, now: Time, mut pod: QueuedPod, event: &'static str) {
+        if let Some(&plugin) = self.held.get(&pod.pod.uid) {
+            self.counters.unblame(&pod);
+            pod.gate = Some(plugin);
+            pod.rejectors.insert(plugin);
+            self.counters.blame(&pod);
+            return self.hold(pod, event);
+        }
         match self.backoff_policy.unexpired(&pod, now) {
             Some(expiry) => {
                 self.counters.came(Place::Backoff, event);

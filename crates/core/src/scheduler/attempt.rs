@@ -2,11 +2,11 @@
 
 use super::Scheduler;
 use super::binding::Binding;
-use super::failure::{Failure, Unschedulable};
+use super::failure::{Failure, Nominate, Unschedulable};
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
 use crate::cache::{PodState, Snapshot};
-use crate::cycle::{Decision, Failed, Filtered, NoProbe, Options, PostFilter, Probe};
+use crate::cycle::{Decision, Failed, Filtered, NoProbe, Nomination, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
@@ -106,21 +106,21 @@ impl Scheduler {
     /// its attempt.
     fn decide(&mut self, now: Time, queued: &QueuedPod, probe: &mut dyn Probe) -> Decided {
         let snapshot = self.cache.snapshot(&self.tables);
-        let Some(profile) = self.profile_of(&queued.pod) else {
+        let pod = &*self.as_nominated(&queued.pod);
+        let Some(profile) = self.profile_of(pod) else {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
         };
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
-            match profile.framework.decide(&queued.pod, snapshot, Options::default(), probe) {
+            match profile.framework.decide(pod, snapshot, Options::default(), probe) {
                 Ok(Decision::Feasible(feasible)) => {
-                    let node = feasible.choose(self.seed, &queued.pod, queued.attempts);
+                    let node = feasible.choose(self.seed, pod, queued.attempts);
                     self.reserve(&feasible.filtered, snapshot, node)
                 }
                 Ok(Decision::Infeasible(filtered)) => {
                     let diagnosis = filtered.diagnose(snapshot);
-                    let failed =
-                        Failed { pod: &queued.pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                     let draws = Draws { seed: self.seed, attempt: queued.attempts };
                     let outcome = profile.framework.post_filter(failed, draws, now, probe);
                     Decided::Nowhere(unschedulable(failed, &outcome, draws))
@@ -152,6 +152,7 @@ impl Scheduler {
                 rejectors: [plugin].into(),
                 message: format!("0/{} nodes are available: {reason}.", snapshot.nodes().len()),
                 preemption: Preemption::NotTried,
+                nominate: Nominate::Clear,
             })
         };
         match filtered.reserve(snapshot, node) {
@@ -172,15 +173,17 @@ impl Scheduler {
             feasible,
         };
         self.report(&queued, now, outcome);
-        self.cache.forget_nomination(&uid);
+        self.preemptor_left(now, &uid);
+        let nominated = self.cache.nomination(&uid);
         self.cache.place(&queued.pod, name, PodState::Assumed);
         let has_volumes_to_bind = !reservations.is_empty();
+        self.nomination_fulfilled(now, &queued.pod, name);
         self.cache.assume_volumes(&uid, reservations);
         if has_volumes_to_bind && self.runs_pre_bind(&queued.pod) {
             return self.pre_bind(now, queued, name);
         }
         let stamp = self.cache.stamp(node);
-        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, Some(stamp), now));
+        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(stamp), now));
         self.outbox.push_bind(Outgoing::Bind(uid));
     }
 
@@ -201,17 +204,28 @@ impl Scheduler {
 /// Puts together what filters and PostFilter said.
 fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> Unschedulable {
     let snapshot = failed.snapshot;
-    let preemption = match outcome.nomination.choose(failed.pod, draws) {
-        Some(candidate) => Preemption::WouldHelp {
+    let chosen = outcome.nomination.choose(failed.pod, draws);
+    let preemption = match chosen {
+        Some(candidate) => Preemption::Nominated {
             node: snapshot.text(snapshot.node_info(candidate.node).name).to_owned(),
             victims: candidate.victims.iter().map(|victim| PodRef::new(victim, snapshot.tables())).collect(),
+            evictions: candidate.victims.iter().filter(|victim| !victim.deleting).count(),
         },
         None if outcome.asked.contains(&preemption::NAME) => Preemption::InVain,
         None => Preemption::NotTried,
+    };
+    let nominate = match (chosen, &outcome.nomination) {
+        (Some(candidate), _) => Nominate::To {
+            node: snapshot.node_info(candidate.node).name,
+            victims: candidate.victims.iter().map(|victim| Arc::clone(&victim.uid)).collect(),
+        },
+        (None, Nomination::Clear) => Nominate::Clear,
+        (None, Nomination::Keep | Nomination::To(_)) => Nominate::Keep,
     };
     Unschedulable {
         rejectors: failed.diagnosis.rejectors.clone(),
         message: outcome.complete(&failed.diagnosis.message),
         preemption,
+        nominate,
     }
 }

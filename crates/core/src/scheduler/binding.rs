@@ -77,10 +77,18 @@ pub(super) struct Binding {
     abandoned: bool,
     /// The watch shows the pod on this node.
     confirmed_on: Option<Symbol>,
+    /// Where the pod was nominated when it was decided about.
+    nominated: Option<Symbol>,
 }
 
 impl Binding {
-    pub(super) fn new(queued: QueuedPod, node: Symbol, stamp: Option<u64>, began: Time) -> Self {
+    pub(super) fn new(
+        queued: QueuedPod,
+        node: Symbol,
+        nominated: Option<Symbol>,
+        stamp: Option<u64>,
+        began: Time,
+    ) -> Self {
         Self {
             queued,
             node,
@@ -91,6 +99,7 @@ impl Binding {
             doubt: None,
             abandoned: false,
             confirmed_on: None,
+            nominated,
         }
     }
 }
@@ -108,12 +117,19 @@ impl Scheduler {
                 return effect;
             }
         }
+        while let Some(uid) = self.outbox.pop_eviction() {
+            if let Some(eviction) = self.release_eviction(now, &uid) {
+                self.outbox.spend_eviction();
+                return Some(Effect::Evict(eviction));
+            }
+        }
         self.release_volume(now).or_else(|| self.outbox.pop_other())
     }
 
     /// Gives up the bindings that never left; whoever takes over decides about their pods.
     pub(super) fn halt(&mut self) {
         self.halted = true;
+        self.drop_preemptions();
         self.give_up_pre_binds();
         for uid in self.unsent_bindings() {
             self.bindings.remove(&uid);
@@ -137,8 +153,10 @@ impl Scheduler {
         let Some(binding) = self.bindings.remove(uid) else { return };
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             self.cache.remove_pod(uid);
+            self.victim_off(now, uid);
         }
         if !binding.abandoned && binding.confirmed_on.is_none() {
+            self.cache.nominate(&binding.queued.pod, binding.nominated);
             self.queue.activate(now, binding.queued);
         }
     }
@@ -191,6 +209,31 @@ impl Scheduler {
     fn decide_anew(&mut self, now: Time, uid: &str) {
         self.last_looks_failed += 1;
         self.give_back(now, uid);
+    }
+
+    /// Takes back a binding that has not left yet, or waits for volumes, because its pod's room goes to a more important
+    /// one; whether it could be. No binding was asked for, so none has to be undone.
+    pub(super) fn take_back(&mut self, now: Time, uid: &Uid) -> bool {
+        const WHY: &str = "preempted by DefaultPreemption";
+        if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
+            return false;
+        }
+        if self.is_in_pre_bind(uid) {
+            self.pre_bind_failed(now, uid, WHY);
+            return true;
+        }
+        let never_left = |binding: &Binding| {
+            binding.phase == Phase::Waiting && binding.doubt.is_none() && !binding.abandoned
+        };
+        if !self.bindings.get(uid).is_some_and(never_left) {
+            return false;
+        }
+        let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+        self.outbox.drop_bind(uid);
+        self.free(now, uid);
+        let text = format!("running Bind plugin \"DefaultBinder\": {WHY}");
+        self.fail(now, binding.queued, binding.began, Failure::Binding(text));
+        true
     }
 
     fn release_question(&mut self, uid: &str) -> Option<Effect> {
@@ -297,6 +340,7 @@ impl Scheduler {
         }
         self.give_back_volumes(now, uid);
         if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
+            self.victim_off(now, uid);
             self.wake(
                 now,
                 &ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None },

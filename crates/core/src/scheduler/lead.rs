@@ -7,12 +7,17 @@ use super::Scheduler;
 use crate::time::Time;
 
 impl Scheduler {
-    /// Takes up the lead, or lays it down: then the bindings that never left are given up, those still waiting for volumes
-    /// among them, and their pods wait with the others for whoever leads next. Those that left are settled when their answers come, or when this one leads again.
+    /// Takes up the lead, or lays it down: then what never left is given up, bindings, those still waiting for volumes
+    /// among them, and evictions, and its pods wait with the others for whoever leads next. What left is settled when the
+    /// answers come, or when this one leads again.
     pub(super) fn lead(&mut self, now: Time, leading: bool) {
         self.leading = leading;
         if leading {
             return;
+        }
+        for uid in self.drop_preemptions() {
+            self.queue.let_go(now, &uid);
+            self.queue.rouse(now, &uid);
         }
         for queued in self.give_up_pre_binds() {
             self.queue.activate(now, queued);

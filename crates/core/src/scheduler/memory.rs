@@ -32,7 +32,7 @@ impl Memory {
     /// Remembers what was found, where it is the same for every pod of the signature: a way out by preemption is not.
     pub(super) fn keep(&mut self, version: u64, pod: &Arc<PodInfo>, found: &Unschedulable) {
         self.renew(version);
-        if matches!(found.preemption, Preemption::WouldHelp { .. }) {
+        if matches!(found.preemption, Preemption::Nominated { .. }) {
             return;
         }
         if self.known.len() == SIGNATURES_MAX {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl Scheduler {
     pub(super) fn object(&mut self, now: Time, event: Event) {
         match event {
-            Event::PodApplied(pod) => self.listed_pod(now, Arc::new(*pod)),
+            Event::PodApplied(pod) => self.listed_pod(now, &Arc::new(*pod)),
             Event::NodeApplied(node) => {
                 self.lists.see(&ObjectKey::Node(node.name));
                 self.node_applied(now, &Arc::new(*node));
@@ -58,13 +58,14 @@ impl Scheduler {
             | Event::BindFinished { .. }
             | Event::Settled { .. }
             | Event::VolumeWritten { .. }
+            | Event::EvictFinished { .. }
             | Event::Halt
             | Event::Leading(_)
             | Event::Credits { .. } => unreachable!("answers and lists are handled before objects"),
         }
     }
 
-    pub(super) fn listed_pod(&mut self, now: Time, pod: Arc<PodInfo>) {
+    pub(super) fn listed_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         self.lists.see(&ObjectKey::Pod(Arc::clone(&pod.uid)));
         self.pod_applied(now, pod);
     }
@@ -116,16 +117,21 @@ impl Scheduler {
 
     fn node_gone(&mut self, now: Time, name: crate::intern::Symbol) {
         if let Some(old) = self.cache.remove_node(name) {
+            self.node_left(now, name);
             self.wake(now, &ClusterEvent::Node { action: NodeAction::Delete, old: Some(&old), new: None });
             self.pre_bind_node_gone(now, name);
         }
     }
 
-    fn pod_applied(&mut self, now: Time, pod: Arc<PodInfo>) {
+    fn pod_applied(&mut self, now: Time, pod: &Arc<PodInfo>) {
         match pod.node_name {
-            Some(node) => self.assigned_pod(now, &pod, node),
-            None if self.is_ours(&pod) => self.pending_pod(now, pod),
-            None => {}
+            Some(node) => self.assigned_pod(now, pod, node),
+            None if self.is_ours(pod) => self.pending_pod(now, pod),
+            None => self.foreign_pod(now, pod),
+        }
+        if pod.deleting {
+            self.preemptor_left(now, &pod.uid);
+            self.victim_left(now, &pod.uid);
         }
     }
 
@@ -151,7 +157,8 @@ impl Scheduler {
                 // A list may show at once that it was bound and that it has shrunk since.
                 let meanwhile = known.filter(|(_, on, _)| *on == node);
                 self.queue.remove(&pod.uid);
-                self.cache.forget_nomination(&pod.uid);
+                self.preemptor_left(now, &pod.uid);
+                self.nomination_fulfilled(now, pod, node);
                 self.sent_conditions.remove(&pod.uid);
                 self.outbox.cancel_patch(&pod.uid);
                 self.binding_confirmed(pod, node);
@@ -169,40 +176,41 @@ impl Scheduler {
     }
 
     /// A pod of ours without a node.
-    fn pending_pod(&mut self, now: Time, pod: Arc<PodInfo>) {
+    fn pending_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         match self.cache.placed(&pod.uid).map(|(_, _, state)| state) {
             // A binding takes no step back: this is an older state of the pod.
             Some(PodState::Added) => {}
-            Some(PodState::Assumed) => self.binding_updated(now, &pod),
-            None if self.bindings.contains_key(&pod.uid) => self.binding_updated(now, &pod),
+            Some(PodState::Assumed) => self.binding_updated(now, pod),
+            None if self.bindings.contains_key(&pod.uid) => self.binding_updated(now, pod),
             None => self.queue_pod(now, pod),
         }
     }
 
-    fn queue_pod(&mut self, now: Time, pod: Arc<PodInfo>) {
+    fn queue_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         #[cfg(test)]
-        super::quarantine::tests::Trap::TakingIn.spring(self.trap, &pod);
-        let gate = self.gate(&pod);
-        self.cache.nominate(&pod, pod.nominated_node);
+        super::quarantine::tests::Trap::TakingIn.spring(self.trap, pod);
+        let gate = self.gate(pod);
         let Some(old) = self.queue.get(&pod.uid).map(|queued| Arc::clone(&queued.pod)) else {
-            self.queue.add(now, pod, gate);
+            self.queue.add(now, Arc::clone(pod), gate);
+            self.nomination_told(now, None, pod);
             return;
         };
-        if old == pod {
+        if old == *pod {
             return;
         }
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.panics);
-        let events: Vec<ClusterEvent<'_>> = pod_actions(&old, &pod)
+        let events: Vec<ClusterEvent<'_>> = pod_actions(&old, pod)
             .into_iter()
-            .map(|action| ClusterEvent::OwnPod { action, old: &old, new: &pod })
+            .map(|action| ClusterEvent::OwnPod { action, old: &old, new: pod })
             .collect();
-        self.queue.update(now, Arc::clone(&pod), gate, &events, &mut |event, plugin, pod| {
+        self.queue.update(now, Arc::clone(pod), gate, &events, &mut |event, plugin, pod| {
             hint(profiles, plugin, event, pod, snapshot).unwrap_or_else(|| {
                 *panics += 1;
                 Hint::Queue
             })
         });
+        self.nomination_told(now, Some(&old), pod);
     }
 
     /// PreEnqueue: the plugin that keeps the pod out of the active queue.
@@ -215,15 +223,17 @@ impl Scheduler {
         self.quarantine.forget(uid);
         self.outbox.cancel_patch(uid);
         self.binding_abandoned(uid);
-        let nominated = self.cache.nomination(uid).is_some();
-        self.cache.forget_nomination(uid);
-        let waiting = self.queue.get(uid).map(|queued| Arc::clone(&queued.pod));
         self.queue.remove(uid);
         self.give_back_volumes(now, uid);
+        self.preemptor_left(now, uid);
+        let nominated = self.cache.forget_nomination(uid);
         let freed = self.cache.remove_pod(uid).map(|(pod, _, _)| pod);
-        if let Some(pod) = freed.or(waiting.filter(|_| nominated)) {
+        self.victim_left(now, uid);
+        if let Some(pod) = freed {
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
             self.wake(now, &event);
+        } else if let Some(pod) = nominated {
+            self.nomination_released(now, &pod);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Effects that wait for credit. Bindings leave first.
 //!
 //! Bounds: of bindings decided about, at most one waits for its first release beside those whose volumes came meanwhile,
-//! since nothing is decided while one does; writes of volumes and status patches are at most one a pod; records beyond
-//! [`RECORDS_MAX`] push out the oldest.
+//! since nothing is decided while one does; writes of volumes, evictions and status patches are at most one a pod; records
+//! beyond [`RECORDS_MAX`] push out the oldest.
 
 use crate::effect::{Effect, Lane, Nomination, Record, StatusPatch};
 use crate::hash::FixedMap;
@@ -28,6 +28,7 @@ pub(super) struct Outbox {
     credits: [usize; LANES],
     bind: VecDeque<Outgoing>,
     volume: VecDeque<Uid>,
+    evict: VecDeque<Uid>,
     status: VecDeque<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
     records: VecDeque<Record>,
@@ -59,6 +60,16 @@ impl Outbox {
 
     pub(super) fn push_bind(&mut self, outgoing: Outgoing) {
         self.bind.push_back(outgoing);
+    }
+
+    /// Queues the eviction of the pod of this uid, looked at once more when it leaves.
+    pub(super) fn push_eviction(&mut self, uid: Uid) {
+        self.evict.push_back(uid);
+    }
+
+    /// Drops an eviction that nobody wants any more.
+    pub(super) fn cancel_eviction(&mut self, uid: &str) {
+        self.evict.retain(|waiting| **waiting != *uid);
     }
 
     /// Queues the next write of the pod of this uid, which is worked out when it leaves.
@@ -130,6 +141,16 @@ impl Outbox {
         self.spend(Lane::Volume);
     }
 
+    /// The next eviction, if there is credit for it.
+    pub(super) fn pop_eviction(&mut self) -> Option<Uid> {
+        if self.has_credit(Lane::Evict) { self.evict.pop_front() } else { None }
+    }
+
+    /// Uses up the credit of an eviction that really left.
+    pub(super) fn spend_eviction(&mut self) {
+        self.spend(Lane::Evict);
+    }
+
     /// The next patch or record there is credit for.
     pub(super) fn pop_other(&mut self) -> Option<Effect> {
         if self.has_credit(Lane::Status)
@@ -150,7 +171,7 @@ impl Outbox {
 
     /// How many wait, per lane in the order of `Lane::ALL`.
     pub(super) fn waiting(&self) -> [usize; LANES] {
-        [self.bind.len(), self.volume.len(), self.status.len(), self.records.len()]
+        [self.bind.len(), self.volume.len(), self.evict.len(), self.status.len(), self.records.len()]
     }
 
     pub(super) fn dropped_records(&self) -> u64 {

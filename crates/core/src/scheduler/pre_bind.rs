@@ -43,6 +43,11 @@ impl Scheduler {
             .is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, volume_binding::NAME))
     }
 
+    /// Whether volumes are being bound or made for the pod.
+    pub(super) fn is_in_pre_bind(&self, uid: &Uid) -> bool {
+        self.pre_binds.get(uid).is_some()
+    }
+
     /// Begins to make true what was assumed of volumes for a pod that was placed a moment ago.
     pub(super) fn pre_bind(&mut self, now: Time, mut queued: QueuedPod, node: Symbol) {
         let pod = Arc::clone(&queued.pod);
@@ -308,7 +313,7 @@ impl Scheduler {
         self.cache.forget_volumes(uid);
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             // However little the node changed, the rest of the cluster did not stand still.
-            self.bindings.insert(Arc::clone(uid), Binding::new(queued, node, None, began));
+            self.bindings.insert(Arc::clone(uid), Binding::new(queued, node, None, None, began));
             self.outbox.cancel_nomination(uid);
             self.outbox.push_bind(Outgoing::Bind(Arc::clone(uid)));
         }

@@ -100,7 +100,7 @@ impl Scheduler {
         }
         let known = pod.as_ref().ok().map(Arc::clone);
         let taken = catch_unwind(AssertUnwindSafe(|| match pod {
-            Ok(pod) => self.listed_pod(now, pod),
+            Ok(pod) => self.listed_pod(now, &pod),
             Err(event) => self.object(now, event),
         }));
         if let Err(panic) = taken {
@@ -129,6 +129,14 @@ impl Scheduler {
             self.end_pre_bind(uid);
         }
         self.doubt_all_stamps();
+        match without {
+            ObjectKey::Pod(uid) => {
+                self.preemptor_left(now, uid);
+                self.victim_left(now, uid);
+            }
+            ObjectKey::Node(name) => self.node_left(now, *name),
+            _ => {}
+        }
     }
 }
 
@@ -162,7 +170,12 @@ pub(super) mod tests {
         }
     }
 
-    fn pod(tables: &mut Tables, name: &str, cpu_milli: i64, on: Option<&str>) -> Box<PodInfo> {
+    pub(in crate::scheduler) fn pod(
+        tables: &mut Tables,
+        name: &str,
+        cpu_milli: i64,
+        on: Option<&str>,
+    ) -> Box<PodInfo> {
         let request = Resources { cpu_milli, ..Resources::default() };
         Box::new(PodInfo {
             uid: name.into(),
@@ -210,13 +223,13 @@ pub(super) mod tests {
         })
     }
 
-    struct World {
-        scheduler: Scheduler,
-        now: Time,
+    pub(in crate::scheduler) struct World {
+        pub(in crate::scheduler) scheduler: Scheduler,
+        pub(in crate::scheduler) now: Time,
     }
 
     impl World {
-        fn new() -> Self {
+        pub(in crate::scheduler) fn new() -> Self {
             let now = Time::from_secs(100);
             let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
             let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
@@ -231,17 +244,17 @@ pub(super) mod tests {
             world
         }
 
-        fn handle(&mut self, event: Event) {
+        pub(in crate::scheduler) fn handle(&mut self, event: Event) {
             self.scheduler.handle(self.now, event);
         }
 
-        fn pod(&mut self, name: &str, cpu_milli: i64, on: Option<&str>) {
+        pub(in crate::scheduler) fn pod(&mut self, name: &str, cpu_milli: i64, on: Option<&str>) {
             let pod = pod(self.scheduler.tables(), name, cpu_milli, on);
             self.handle(Event::PodApplied(pod));
         }
 
         /// What is told until there is nothing to do.
-        fn run(&mut self) -> Vec<String> {
+        pub(in crate::scheduler) fn run(&mut self) -> Vec<String> {
             let mut told = Vec::new();
             loop {
                 match self.scheduler.step(self.now, &mut NoProbe) {

@@ -134,6 +134,7 @@ impl Scheduler {
     fn known_pods(&self) -> BTreeSet<Uid> {
         let placed = self.cache.placed_uids().map(Uid::from);
         let waiting = self.queue.waiting().map(|(_, queued)| Arc::clone(&queued.pod.uid));
-        placed.chain(waiting).chain(self.bindings.keys().cloned()).collect()
+        let nominated = self.cache.nominated_uids().cloned();
+        placed.chain(waiting).chain(nominated).chain(self.bindings.keys().cloned()).collect()
     }
 }

@@ -12,6 +12,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 impl Scheduler {
     /// Asks the plugins that rejected each waiting pod whether `event` may help it. One that panics may mean yes.
     pub(super) fn wake(&mut self, now: Time, event: &ClusterEvent<'_>) {
+        self.wake_up_to(now, event, i32::MAX);
+    }
+
+    /// The same, of the pods of no more than this priority.
+    pub(super) fn wake_up_to(&mut self, now: Time, event: &ClusterEvent<'_>, priority: i32) {
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.panics);
         self.queue.move_all(
@@ -19,6 +24,9 @@ impl Scheduler {
             event,
             &|plugin| profiles.iter().any(|(_, profile)| profile.framework.hears(plugin, event)),
             &mut |plugin, pod| {
+                if pod.priority > priority {
+                    return Hint::Skip;
+                }
                 hint(profiles, plugin, event, pod, snapshot).unwrap_or_else(|| {
                     *panics += 1;
                     Hint::Queue

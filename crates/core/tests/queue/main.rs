@@ -1,6 +1,7 @@
 //! The scheduling queue, rule by rule. Laws over random sequences of operations are in `laws.rs`.
 
 mod groups;
+mod kept_back;
 mod laws;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,333 @@
+//! Preemption carried out: the victims of a decision are sent away while the loop goes on, and the pod they make room
+//! for is kept from being tried until they are on their way out.
+//!
+//! All victims but the last are told at once, the last when the others have been answered; a victim is told once, however
+//! many pods want its place. Chooses nobody: that is `crate::preemption`.
+//! Upstream: `pkg/scheduler/framework/preemption/executor.go`. Ours differs in what ends the wait: the watch's word about
+//! each victim, not the answers, so that a late watch never makes it choose, and delete, the same pods again.
+
+use super::Scheduler;
+use crate::effect::{Disruption, Eviction, Severity};
+use crate::event::EvictOutcome;
+use crate::framework::registry::ExtensionPoint;
+use crate::intern::Symbol;
+use crate::pod::{PodInfo, Uid};
+use crate::preemption;
+use crate::report::{Outcome, Report};
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A preemption whose victims are not all on their way out.
+struct Running {
+    preemptor: Arc<PodInfo>,
+    attempt: u32,
+    node: Symbol,
+    began: Time,
+    /// The victims that the watch does not show going yet, in order; the last is told last.
+    left: Vec<Uid>,
+}
+
+/// Where the eviction of a pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// To be released.
+    Waiting,
+    /// Released, not answered.
+    InFlight,
+    /// Answered; the watch has yet to show it.
+    Answered,
+}
+
+/// A pod that is sent away; known until the watch shows it going, whoever still waits for that, so that nobody sends it
+/// away again.
+struct Victim {
+    pod: Arc<PodInfo>,
+    node: Symbol,
+    /// The pod it was first sent away for.
+    preemptor: Arc<PodInfo>,
+    stage: Stage,
+    /// The watch has shown it going.
+    left: bool,
+}
+
+/// All preemptions that run, and the evictions they wait for.
+#[derive(Default)]
+pub(super) struct Preemptions {
+    running: BTreeMap<Uid, Running>,
+    victims: BTreeMap<Uid, Victim>,
+}
+
+impl Preemptions {
+    pub(super) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(super) fn evictions(&self) -> usize {
+        self.victims.len()
+    }
+
+    pub(super) fn is_any_in_flight(&self) -> bool {
+        self.victims.values().any(|victim| victim.stage == Stage::InFlight)
+    }
+
+    /// The preemptors that wait for the victim.
+    fn waiting_for(&self, victim: &str) -> Vec<Uid> {
+        let waits = |running: &Running| running.left.iter().any(|uid| **uid == *victim);
+        self.running.iter().filter(|(_, running)| waits(running)).map(|(uid, _)| Arc::clone(uid)).collect()
+    }
+
+    /// The victims of a preemption that may be told by now.
+    fn tellable(&self, preemptor: &str) -> Vec<Uid> {
+        let Some(Running { left, .. }) = self.running.get(preemptor) else { return Vec::new() };
+        let Some((last, others)) = left.split_last() else { return Vec::new() };
+        let is_answered =
+            |uid: &Uid| self.victims.get(uid).is_some_and(|victim| victim.stage == Stage::Answered);
+        let mut tellable = others.to_vec();
+        if others.iter().all(is_answered) {
+            tellable.push(Arc::clone(last));
+        }
+        tellable.retain(|uid| !self.victims.contains_key(uid));
+        tellable
+    }
+}
+
+impl Scheduler {
+    /// Begins to send away the victims that the pod was nominated over. Those that are on their way out are not told
+    /// again; with nobody to tell there is nothing to begin.
+    pub(super) fn preempt(
+        &mut self,
+        now: Time,
+        pod: &Arc<PodInfo>,
+        attempt: u32,
+        node: Symbol,
+        victims: &[Uid],
+    ) {
+        self.preemptor_left(now, &pod.uid);
+        let stays = |uid: &&Uid| self.cache.placed(uid).is_some_and(|(victim, ..)| !victim.deleting);
+        let left: Vec<Uid> = victims.iter().filter(stays).cloned().collect();
+        if left.is_empty() {
+            return;
+        }
+        let running = Running { preemptor: Arc::clone(pod), attempt, node, began: now, left };
+        self.preemptions.running.insert(Arc::clone(&pod.uid), running);
+        let gated =
+            |profile: &super::Profile| profile.framework.runs(ExtensionPoint::PreEnqueue, preemption::NAME);
+        if self.profile_of(pod).is_some_and(gated) {
+            self.queue.keep_back(&pod.uid, preemption::NAME);
+        }
+        self.clear_lesser_nominations(now, pod, node);
+        self.advance(now, &pod.uid);
+    }
+
+    /// Tells the victims whose turn has come, or ends the preemption when none is left.
+    fn advance(&mut self, now: Time, preemptor: &Uid) {
+        for uid in self.preemptions.tellable(preemptor) {
+            // Whoever was taken back in memory may have been all it needed.
+            let Some(running) = self.preemptions.running.get(preemptor) else { return };
+            let preemptor = Arc::clone(&running.preemptor);
+            let Some((pod, node, _)) = self.cache.placed(&uid) else { continue };
+            if self.preemptions.victims.contains_key(&uid) {
+                continue;
+            }
+            let pod = Arc::clone(pod);
+            debug_assert!(pod.priority < preemptor.priority, "a victim is less important");
+            let victim = Victim { pod, node, preemptor, stage: Stage::Waiting, left: false };
+            self.preemptions.victims.insert(Arc::clone(&uid), victim);
+            self.outbox.push_eviction(Arc::clone(&uid));
+            self.take_back_victim(now, &uid);
+        }
+        if self.preemptions.running.get(preemptor).is_some_and(|running| running.left.is_empty()) {
+            self.end(now, preemptor, None);
+        }
+    }
+
+    /// A victim whose binding has not left yet goes without a word to the API server.
+    fn take_back_victim(&mut self, now: Time, uid: &Uid) {
+        let Some(victim) = self.preemptions.victims.get(uid) else { return };
+        let (pod, preemptor, node) = (Arc::clone(&victim.pod), Arc::clone(&victim.preemptor), victim.node);
+        if self.take_back(now, uid) {
+            self.tell_victim(&pod, &preemptor, node, " (in kube-scheduler memory).");
+        }
+    }
+
+    /// The eviction that leaves now; `None` where it is not needed any more.
+    pub(super) fn release_eviction(&mut self, now: Time, uid: &Uid) -> Option<Eviction> {
+        self.take_back_victim(now, uid);
+        let node = self.preemptions.victims.get(uid)?.node;
+        let placed = self.cache.placed(uid).filter(|(pod, on, _)| *on == node && !pod.deleting);
+        let Some(pod) = placed.map(|(pod, ..)| Arc::clone(pod)) else {
+            self.victim_off(now, uid);
+            return None;
+        };
+        let victim = self.preemptions.victims.get_mut(uid)?;
+        victim.stage = Stage::InFlight;
+        victim.pod = Arc::clone(&pod);
+        let scheduler_name = self.tables.text(victim.preemptor.scheduler_name);
+        let condition = (!pod.preempted).then(|| Disruption {
+            message: format!("{scheduler_name}: preempting to accommodate a higher priority pod"),
+            observed_generation: pod.generation,
+        });
+        Some(Eviction { pod: self.pod_ref(&pod), condition })
+    }
+
+    pub(super) fn evict_finished(&mut self, now: Time, uid: &Uid, outcome: EvictOutcome) {
+        let Some(victim) = self.preemptions.victims.get_mut(uid) else { return };
+        victim.stage = Stage::Answered;
+        let (pod, preemptor, node) = (Arc::clone(&victim.pod), Arc::clone(&victim.preemptor), victim.node);
+        let left = victim.left;
+        let waiting = self.preemptions.waiting_for(uid);
+        if left || matches!(outcome, EvictOutcome::Failed { .. }) {
+            self.preemptions.victims.remove(uid);
+        }
+        match outcome {
+            EvictOutcome::Deleted => self.tell_victim(&pod, &preemptor, node, ""),
+            EvictOutcome::Gone => {}
+            EvictOutcome::Failed { message } => {
+                for preemptor in &waiting {
+                    self.end(now, preemptor, Some(message.clone()));
+                }
+            }
+        }
+        for preemptor in &waiting {
+            self.advance(now, preemptor);
+        }
+    }
+
+    fn tell_victim(&mut self, pod: &PodInfo, preemptor: &PodInfo, node: Symbol, suffix: &str) {
+        let note = format!("Preempted by pod {} on node {}{suffix}", preemptor.uid, self.tables.text(node));
+        self.record_as(preemptor.scheduler_name, pod, Severity::Normal, "Preempted", "Preempting", note);
+    }
+
+    /// The watch shows the pod going, or gone.
+    pub(super) fn victim_left(&mut self, now: Time, uid: &str) {
+        match self.preemptions.victims.get_mut(uid) {
+            Some(victim) if victim.stage == Stage::InFlight => victim.left = true,
+            Some(victim) if victim.stage == Stage::Answered => {
+                self.preemptions.victims.remove(uid);
+            }
+            Some(_) | None => {}
+        }
+        self.victim_off(now, uid);
+    }
+
+    /// The pod takes no room on its node any more: whoever waited for that waits no longer, and if it was not sent away
+    /// yet, it need not be.
+    pub(super) fn victim_off(&mut self, now: Time, uid: &str) {
+        if self.preemptions.victims.get(uid).is_some_and(|victim| victim.stage == Stage::Waiting) {
+            self.preemptions.victims.remove(uid);
+            self.outbox.cancel_eviction(uid);
+        }
+        for preemptor in self.preemptions.waiting_for(uid) {
+            if let Some(running) = self.preemptions.running.get_mut(&preemptor) {
+                running.left.retain(|left| **left != *uid);
+            }
+            self.advance(now, &preemptor);
+        }
+    }
+
+    /// The pod is gone, going, or placed: nobody more is sent away for it.
+    pub(super) fn preemptor_left(&mut self, now: Time, uid: &str) {
+        if self.preemptions.running.remove(uid).is_some() {
+            self.drop_unwanted();
+            self.queue.let_go(now, uid);
+        }
+    }
+
+    /// The node is gone: to send pods away from there helps nobody, and the preemptors look elsewhere.
+    pub(super) fn node_left(&mut self, now: Time, node: Symbol) {
+        let preemptors: Vec<Uid> = self
+            .preemptions
+            .running
+            .iter()
+            .filter(|(_, running)| running.node == node)
+            .map(|(uid, _)| Arc::clone(uid))
+            .collect();
+        for uid in preemptors {
+            self.preemptor_left(now, &uid);
+            self.queue.rouse(now, &uid);
+        }
+    }
+
+    /// Gives up all preemptions: nothing more is sent, and what is in flight is still told of. Gives the pods they were
+    /// for.
+    pub(super) fn drop_preemptions(&mut self) -> Vec<Uid> {
+        let preemptors: Vec<Uid> = std::mem::take(&mut self.preemptions.running).into_keys().collect();
+        self.drop_unwanted();
+        preemptors
+    }
+
+    /// Drops the evictions that have not left and that nobody waits for.
+    fn drop_unwanted(&mut self) {
+        let unwanted: Vec<Uid> = self
+            .preemptions
+            .victims
+            .iter()
+            .filter(|(uid, victim)| {
+                victim.stage == Stage::Waiting && self.preemptions.waiting_for(uid).is_empty()
+            })
+            .map(|(uid, _)| Arc::clone(uid))
+            .collect();
+        for uid in unwanted {
+            self.preemptions.victims.remove(&uid);
+            self.outbox.cancel_eviction(&uid);
+        }
+    }
+
+    /// Ends a preemption. After an error the pod is tried again, but not at once: upstream tries without a pause, for
+    /// as long as the error lasts.
+    fn end(&mut self, now: Time, uid: &Uid, error: Option<String>) {
+        let Some(running) = self.preemptions.running.remove(uid) else { return };
+        self.drop_unwanted();
+        let Running { preemptor, attempt, node, began, .. } = running;
+        if error.is_some() {
+            self.queue.rouse_later(now, uid);
+        } else {
+            self.queue.let_go(now, uid);
+        }
+        self.reports.push_back(Report {
+            pod: self.pod_ref(&preemptor),
+            profile: self.profile_of(&preemptor).map(|p| p.name.clone()).unwrap_or_default(),
+            attempt,
+            first_queued: began,
+            began,
+            rescued_by_flush: false,
+            outcome: Outcome::PreemptionEnded { node: self.tables.text(node).to_owned(), error },
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cycle::NoProbe;
+    use crate::effect::Lane;
+    use crate::event::Event;
+    use crate::scheduler::quarantine::tests::{World, pod};
+
+    /// Nobody is decided about while a binding waits, so this cannot be told as a story; that of a victim which waits for
+    /// volumes is.
+    #[test]
+    fn a_victim_whose_binding_has_not_left_is_taken_back_in_memory() {
+        let mut world = World::new();
+        for lane in [Lane::Evict, Lane::Status, Lane::Record] {
+            world.handle(Event::Credits { lane, count: 9 });
+        }
+        world.pod("low", 3_000, None);
+        assert!(world.scheduler.attempt(world.now, &mut NoProbe), "it is decided and waits to leave");
+        let mut high = pod(world.scheduler.tables(), "high", 3_000, None);
+        high.priority = 9;
+        world.handle(Event::PodApplied(high));
+        assert!(world.scheduler.attempt(world.now, &mut NoProbe), "it takes the place");
+
+        let told = world.run().join("\n");
+        assert!(!told.contains("Evict("), "{told}");
+        let note = "Preempted by pod high on node a (in kube-scheduler memory).";
+        assert_eq!(told.matches(note).count(), 1, "{told}");
+        let failed = "BindFailed { message: \"running Bind plugin \\\"DefaultBinder\\\": preempted by DefaultPreemption\" }";
+        assert!(told.contains(&format!("low: {failed}")), "{told}");
+        assert!(told.contains("Bind { pod: PodRef { namespace: \"default\", name: \"high\""), "{told}");
+        assert!(!told.contains("Bind { pod: PodRef { namespace: \"default\", name: \"low\""), "{told}");
+        let stats = world.scheduler.stats();
+        assert_eq!((stats.preemptions, stats.evictions, stats.cache.assumed_pods), (0, 0, 1));
+    }
+}

@@ -1,0 +1,91 @@
+//! Pods that are kept back for a while after an attempt, as DefaultPreemption keeps those whose victims have yet to go.
+
+use super::*;
+
+const PREEMPTION: PluginName = "DefaultPreemption";
+
+/// A pod that was rejected once, and is kept back.
+fn kept_back() -> SchedulingQueue {
+    let mut queue = queue();
+    reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
+    queue.keep_back(&"p".into(), PREEMPTION);
+    queue
+}
+
+#[test]
+fn a_pod_that_is_kept_back_waits_where_it_is_and_an_event_only_puts_it_behind_the_gate() {
+    let mut queue = kept_back();
+    assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
+    move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
+    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+    assert_eq!((blamed(&queue, FIT), blamed(&queue, PREEMPTION)), (Some(1), Some(1)));
+    assert!(queue.pop(at(5.0)).is_none());
+}
+
+#[test]
+fn let_go_it_is_queued_if_anything_woke_it_meanwhile() {
+    let mut queue = kept_back();
+    move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
+    queue.let_go(at(6.0), "p");
+    assert_eq!(place(&queue, "p"), Some(Place::Active));
+    assert_eq!((blamed(&queue, FIT), blamed(&queue, PREEMPTION)), (Some(1), Some(0)));
+    assert_eq!(pop(&mut queue, at(6.0), "p").attempts, 2);
+    assert_eq!(blamed(&queue, FIT), Some(0));
+}
+
+#[test]
+fn let_go_with_nothing_heard_it_waits_on_and_is_woken_as_before() {
+    let mut queue = kept_back();
+    queue.let_go(at(5.0), "p");
+    assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
+    move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
+    assert_eq!(place(&queue, "p"), Some(Place::Active));
+}
+
+#[test]
+fn neither_the_flush_nor_a_change_of_the_pod_gets_past_the_gate() {
+    let mut flushed = kept_back();
+    flushed.tick(at(400.0));
+    assert_eq!(place(&flushed, "p"), Some(Place::Gated));
+    let mut changed = kept_back();
+    let (old, new) = (pod("p", 0), newer(&pod("p", 0)));
+    let events = [own(PodAction::UpdateToleration, &old, &new)];
+    changed.update(at(5.0), Arc::clone(&new), None, &events, &mut |_, _, _| Hint::Queue);
+    assert_eq!(place(&changed, "p"), Some(Place::Gated));
+    changed.update(at(6.0), newer(&new), None, &[], &mut |_, _, _| Hint::Skip);
+    assert_eq!(place(&changed, "p"), Some(Place::Gated));
+}
+
+#[test]
+fn a_gate_of_its_own_outlasts_the_wait() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("p", 0), Some(GATES));
+    queue.keep_back(&"p".into(), PREEMPTION);
+    queue.let_go(at(1.0), "p");
+    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+}
+
+#[test]
+fn roused_it_is_queued_at_once_whatever_it_waited_for() {
+    let mut queue = kept_back();
+    queue.let_go(at(5.0), "p");
+    queue.rouse(at(5.0), "p");
+    assert_eq!(place(&queue, "p"), Some(Place::Active));
+    queue.rouse(at(5.0), "p");
+    queue.rouse(at(5.0), "unknown");
+    assert_eq!(queue.len(), 1);
+}
+
+#[test]
+fn after_an_error_it_sits_a_growing_backoff_out() {
+    let mut queue = kept_back();
+    for (now, end) in [(5.0, 7.0), (7.0, 10.0), (10.0, 15.0)] {
+        queue.rouse_later(at(now), "p");
+        assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+        assert_eq!(queue.next_wakeup(at(now)), Some(at(end)));
+        assert!(queue.pop(at(end - 0.1)).is_none(), "it is not taken early");
+        let popped = pop(&mut queue, at(end), "p");
+        queue.return_unschedulable(at(end), popped, rejected_by(&[FIT]), None);
+        queue.keep_back(&"p".into(), PREEMPTION);
+    }
+}

@@ -1,0 +1,90 @@
+//! Preemption as the simulated API server carries it out, and where a pod may go beside those that are nominated.
+//!
+//! Whom to send away is the scheduler's choice, and not judged here.
+
+use crate::agenda::{Answer, Due};
+use crate::check::{Broken, broken};
+use crate::objects::Pod;
+use crate::reference::World;
+use crate::server::By;
+use crate::sim::Sim;
+use crate::weather::wait;
+use std::time::Duration;
+use supercargo_core::cache::Snapshot;
+use supercargo_core::effect::{Eviction, Nomination};
+use supercargo_core::event::EvictOutcome;
+use supercargo_core::intern::Symbol;
+use supercargo_core::pod::PodInfo;
+
+/// The longest a victim takes to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The names of the nodes that can take `pod`, with and without the pods nominated there that come before it.
+pub(crate) fn feasible(snapshot: Snapshot<'_>, pod: &PodInfo) -> Vec<Symbol> {
+    let world = || World::seen_by(snapshot).without(&pod.uid);
+    let mut nodes = world().feasible(pod);
+    nodes.retain(|&name| {
+        let Some(idx) = snapshot.find_node(name) else { return false };
+        let before = |other: &&PodInfo| other.priority >= pod.priority && other.uid != pod.uid;
+        let nominated = snapshot.nominated_on(idx).iter().map(|other| &**other).filter(before);
+        nominated.fold(world(), |world, other| world.with(other, name)).objection(pod, name).is_none()
+    });
+    nodes
+}
+
+impl Sim {
+    pub(crate) fn send_eviction(&mut self, eviction: &Eviction) -> Result<(), Broken> {
+        let uid = eviction.pod.uid.to_string();
+        if !self.process.evicting.insert(uid.clone()) {
+            return Err(broken("a pod is sent away once", uid));
+        }
+        self.say("evict", &uid, format_args!("sent away"));
+        let delay = wait(&mut self.draw, self.weather.request_delay);
+        self.agenda.write(self.now + delay, Due::Evict { life: self.process.life, uid });
+        Ok(())
+    }
+
+    /// An eviction arrives at the API server.
+    pub(crate) fn eviction_arrives(&mut self, life: u32, uid: String) {
+        let w = self.weather;
+        let faults = w.forbidden + w.lost_but_applied + w.lost;
+        let (is_applied, is_told) = self.draw.weighted(&[
+            (100 - faults, (true, true)),
+            (w.forbidden + w.lost, (false, false)),
+            (w.lost_but_applied, (true, false)),
+        ]);
+        let exists = self.server.pods.contains_key(&uid);
+        if is_applied {
+            self.evict(&uid);
+        }
+        let outcome = match is_told {
+            true if exists => EvictOutcome::Deleted,
+            true => EvictOutcome::Gone,
+            false => EvictOutcome::Failed { message: "not now".to_owned() },
+        };
+        let delay = wait(&mut self.draw, self.weather.request_delay);
+        self.agenda.write(self.now + delay, Due::Answer { life, answer: Answer::Evicted { uid, outcome } });
+    }
+
+    fn evict(&mut self, uid: &str) {
+        let Some(pod) = self.server.pods.get(uid).cloned() else { return };
+        self.say("server", uid, format_args!("deletion begins"));
+        if pod.node.is_none() {
+            return self.server.remove_pod(uid);
+        }
+        self.server.put_pod(Pod { deleting: true, preempted: true, ..Pod::clone(&pod) }, By::World);
+        let grace = wait(&mut self.draw, GRACE);
+        self.agenda.write(self.now + grace, Due::Gone(uid.to_owned()));
+    }
+}
+
+/// The pod's nomination after a patch.
+pub(crate) fn renominated(pod: &Pod, change: &Nomination) -> Option<String> {
+    match change {
+        // The binding ends it, and a patch that comes later does not bring it back.
+        _ if pod.node.is_some() => None,
+        Nomination::Keep => pod.nominated.clone(),
+        Nomination::Clear => None,
+        Nomination::Set(node) => Some(node.clone()),
+    }
+}

@@ -1,0 +1,175 @@
+//! Evictions and nominations.
+
+use supercargo_core::effect::{Disruption, Eviction};
+use supercargo_core::event::EvictOutcome;
+
+use super::*;
+
+const OTHER_UID: &str = "Operation cannot be fulfilled on pods \"plain0\": StorageError: invalid object, Code: 4, Key: /registry/pods/default/plain0, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: u1, UID in object meta: u2";
+
+fn eviction() -> Eviction {
+    let condition = Disruption {
+        message: "supercargo: preempting to accommodate a higher priority pod".to_owned(),
+        observed_generation: 3,
+    };
+    Eviction { pod: pod(), condition: Some(condition) }
+}
+
+fn done() -> Reply {
+    Reply::Json(200, json!({}))
+}
+
+fn found(uid: &str, deleted: &Value) -> Reply {
+    Reply::Json(200, json!({ "metadata": { "uid": uid, "deletionTimestamp": deleted } }))
+}
+
+fn failed_with(message: &str) -> EvictOutcome {
+    EvictOutcome::Failed { message: message.to_owned() }
+}
+
+async fn evict(fixture: &mut Fixture, eviction: Eviction) -> EvictOutcome {
+    fixture.dispatcher.submit(Effect::Evict(eviction));
+    let events = fixture.answer().await;
+    assert!(matches!(events[1], Event::Credits { lane: Lane::Evict, count: 1 }), "{events:?}");
+    let Event::EvictFinished { uid, outcome } = &events[0] else { panic!("{events:?}") };
+    assert_eq!(**uid, *"u1");
+    outcome.clone()
+}
+
+/// What came of it, and the methods of the requests it took.
+async fn conversation(replies: impl IntoIterator<Item = Reply>) -> (EvictOutcome, String) {
+    let mut fixture = Fixture::new(replies);
+    let outcome = evict(&mut fixture, eviction()).await;
+    (outcome, fixture.methods().join(" "))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_victim_is_told_why_and_deleted_by_its_uid() {
+    let mut fixture = Fixture::new([done(), done()]);
+    assert_eq!(evict(&mut fixture, eviction()).await, EvictOutcome::Deleted);
+    let mut asked = fixture.asked();
+    let since = asked[0].body["status"]["conditions"][0]["lastTransitionTime"].take();
+    assert_eq!(since.as_str().unwrap().len(), "2026-11-20T19:18:14Z".len());
+    let mark = Asked {
+        method: "PATCH".to_owned(),
+        uri: "/api/v1/namespaces/default/pods/plain0/status".to_owned(),
+        content_type: "application/strategic-merge-patch+json".to_owned(),
+        body: json!({
+            "metadata": { "uid": "u1" },
+            "status": { "conditions": [{
+                "lastProbeTime": null, "lastTransitionTime": null, "observedGeneration": 3,
+                "message": "supercargo: preempting to accommodate a higher priority pod",
+                "reason": "PreemptionByScheduler", "status": "True", "type": "DisruptionTarget",
+            }] },
+        }),
+    };
+    let delete = Asked {
+        method: "DELETE".to_owned(),
+        uri: "/api/v1/namespaces/default/pods/plain0?timeout=10s".to_owned(),
+        content_type: "application/json".to_owned(),
+        body: json!({ "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": "u1" } }),
+    };
+    assert_eq!(asked, [mark, delete]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_victim_that_was_told_before_is_only_deleted() {
+    let mut fixture = Fixture::new([done()]);
+    let outcome = evict(&mut fixture, Eviction { condition: None, ..eviction() }).await;
+    assert_eq!((outcome, fixture.methods()), (EvictOutcome::Deleted, vec!["DELETE".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_victim_that_is_gone_or_another_pod_by_now_is_left_alone() {
+    let gone = || status(404, "NotFound", "pods \"plain0\" not found");
+    let another = || status(409, "Conflict", OTHER_UID);
+    let immutable = "Pod \"plain0\" is invalid: metadata.uid: Invalid value: \"u1\": field is immutable";
+    for reply in [gone(), another(), status(422, "Invalid", immutable)] {
+        assert_eq!(conversation([reply]).await, (EvictOutcome::Gone, "PATCH".to_owned()));
+    }
+    for reply in [gone(), another()] {
+        assert_eq!(conversation([done(), reply]).await, (EvictOutcome::Gone, "PATCH DELETE".to_owned()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_it_a_victim_stays() {
+    let text = "pods \"plain0\" is forbidden: no";
+    let refused = || status(403, "Forbidden", text);
+    assert_eq!(conversation([refused()]).await, (failed_with(text), "PATCH".to_owned()));
+    assert_eq!(conversation([done(), refused()]).await, (failed_with(text), "PATCH DELETE".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_condition_is_tried_again_where_that_can_help() {
+    let replies = [Reply::Text(500, ""), Reply::Broken, status(409, "Conflict", "modified"), done(), done()];
+    let (outcome, methods) = conversation(replies).await;
+    assert_eq!((outcome, &*methods), (EvictOutcome::Deleted, "PATCH PATCH PATCH PATCH DELETE"));
+    let (outcome, methods) = conversation((0..4).map(|_| Reply::Text(503, "down"))).await;
+    assert!(matches!(outcome, EvictOutcome::Failed { .. }));
+    assert_eq!(methods, "PATCH PATCH PATCH PATCH");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_answer_to_the_deletion_is_lost_it_is_looked_for_and_not_sent_again() {
+    let lost = || [Reply::Broken, Reply::Silence, Reply::Text(500, "")];
+    let going = || {
+        [
+            found("u1", &json!("2026-11-20T19:18:14Z")),
+            found("u2", &Value::Null),
+            status(404, "NotFound", "pods \"plain0\" not found"),
+        ]
+    };
+    for (lost, going) in lost().into_iter().zip(going()) {
+        let told = conversation([done(), lost, going]).await;
+        assert_eq!(told, (EvictOutcome::Deleted, "PATCH DELETE GET".to_owned()));
+    }
+    for lost in lost() {
+        let (outcome, methods) = conversation([done(), lost, found("u1", &Value::Null)]).await;
+        assert!(matches!(outcome, EvictOutcome::Failed { .. }), "{outcome:?}");
+        assert_eq!(methods, "PATCH DELETE GET");
+    }
+    let (outcome, _) = conversation([done(), Reply::Broken, Reply::Broken]).await;
+    assert!(matches!(outcome, EvictOutcome::Failed { .. }), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_deletion_is_one_deletion() {
+    let mut fixture = Fixture::new([done(), Reply::Slow(Duration::from_secs(9), json!({}))]);
+    let began = tokio::time::Instant::now();
+    assert_eq!(evict(&mut fixture, eviction()).await, EvictOutcome::Deleted);
+    assert_eq!((began.elapsed().as_secs(), fixture.methods().len()), (9, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_waits_for_the_binding_of_its_pod() {
+    let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(5), json!({})), done(), done()]);
+    fixture.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
+    fixture.dispatcher.submit(Effect::Evict(eviction()));
+    fixture.answer().await;
+    fixture.answer().await;
+    assert_eq!(fixture.methods(), ["POST", "PATCH", "DELETE"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nomination_goes_in_the_patch_of_the_condition_or_alone() {
+    let table = [
+        (Nomination::Keep, None),
+        (Nomination::Clear, Some(Value::Null)),
+        (Nomination::Set("n1".to_owned()), Some(json!("n1"))),
+    ];
+    for (nomination, sent) in table {
+        let mut fixture = Fixture::new([done()]);
+        fixture.dispatcher.submit(Effect::Patch(StatusPatch { nomination, ..unscheduled("why", None) }));
+        fixture.answer().await;
+        let status = fixture.asked()[0].body["status"].clone();
+        assert_eq!(status.get("nominatedNodeName").cloned(), sent);
+        assert_eq!(status["conditions"][0]["message"], "why");
+    }
+    let mut fixture = Fixture::new([done()]);
+    let alone = StatusPatch { pod: pod(), condition: None, nomination: Nomination::Clear };
+    fixture.dispatcher.submit(Effect::Patch(alone));
+    fixture.answer().await;
+    let body = json!({ "metadata": { "uid": "u1" }, "status": { "nominatedNodeName": null } });
+    assert_eq!(fixture.asked()[0].body, body);
+}
