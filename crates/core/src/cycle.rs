@@ -8,12 +8,14 @@ mod filter;
 mod post_filter;
 mod score;
 mod seats;
+mod shapes;
 
 pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use filter::Filtered;
 pub use post_filter::{Failed, Nomination, PostFilter};
 pub use score::{PluginScores, Scores};
 pub use seats::{FilterSeat, Rank, ScoreSeat};
+pub use shapes::{Quick, Shapes};
 
 use crate::cache::Snapshot;
 use crate::framework::post_filter::PostFilterPlugin;
@@ -109,18 +111,31 @@ pub struct Feasible {
 impl Feasible {
     /// The nodes with the highest total, ascending by slot.
     pub fn winners(&self) -> Vec<NodeIdx> {
-        let Some(scores) = &self.scores else { return self.filtered.feasible().iter().collect() };
-        let best = scores.totals.iter().max().copied().unwrap_or(0);
-        let tied = self.filtered.feasible().iter().zip(&scores.totals).filter(|&(_, &total)| total == best);
-        tied.map(|(node, _)| node).collect()
+        winners(self.filtered.feasible(), self.scores.as_ref().map(|scores| &*scores.totals))
     }
 
     /// The node chosen: one of [`Self::winners`], by a draw that depends on nothing but the seed, the pod and its
     /// attempt. Upstream's tie falls to the layout of its heap; any tied node is as good.
     pub fn choose(&self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
-        let winners = self.winners();
-        winners[seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), winners.len())]
+        choose(&self.winners(), seed, pod, attempt)
     }
+}
+
+impl Quick {
+    /// The node chosen, as [`Feasible::choose`] would.
+    pub fn choose(&self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
+        choose(&winners(&self.feasible, self.totals.as_deref()), seed, pod, attempt)
+    }
+}
+
+fn winners(feasible: &NodeSet, totals: Option<&[i64]>) -> Vec<NodeIdx> {
+    let Some(totals) = totals else { return feasible.iter().collect() };
+    let best = totals.iter().max().copied().unwrap_or(0);
+    feasible.iter().zip(totals).filter(|&(_, &total)| total == best).map(|(node, _)| node).collect()
+}
+
+fn choose(winners: &[NodeIdx], seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
+    winners[seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), winners.len())]
 }
 
 impl Framework {

@@ -87,6 +87,16 @@ impl NodeSet {
         }
     }
 
+    /// Adds the nodes of `other`.
+    pub fn unite(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+    }
+
     /// Takes out the nodes of `other`.
     pub fn subtract(&mut self, other: &Self) {
         for (word, gone) in self.words.iter_mut().zip(&other.words) {
@@ -133,5 +143,8 @@ mod tests {
         assert_eq!(both, other);
         set.subtract(&other);
         assert_eq!(set.iter().collect::<Vec<_>>(), [NodeIdx(130)]);
+        let mut all = other.clone();
+        all.unite(&set);
+        assert_eq!(all.iter().map(|n| n.0).collect::<Vec<_>>(), [63, 130]);
     }
 }

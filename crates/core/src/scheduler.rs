@@ -20,7 +20,7 @@ mod relist;
 mod wake;
 
 use crate::cache::{Cache, CacheSize, Snapshot};
-use crate::cycle::{Framework, Probe};
+use crate::cycle::{Framework, Probe, Shapes};
 use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
 use crate::hash::FixedMap;
@@ -101,6 +101,8 @@ pub struct Stats {
     pub kubelet_rejections: BTreeMap<String, u64>,
     /// Pods found unschedulable without a look at any node, because one like them had just been, so far.
     pub recalled: u64,
+    /// Decisions made from what is remembered of the pod's signature, so far.
+    pub quick: u64,
     /// Objects that were left out because the engine stumbled over them, so far.
     pub poisoned: u64,
     /// Decisions, and answers to the question whether an event helps, that panicked, so far.
@@ -123,6 +125,7 @@ pub struct Scheduler {
     reports: VecDeque<Report>,
     notices: VecDeque<Notice>,
     memory: Memory,
+    shapes: Shapes,
     quarantine: Quarantine,
     halted: bool,
     leading: bool,
@@ -158,6 +161,7 @@ impl Scheduler {
             reports: VecDeque::new(),
             notices: VecDeque::new(),
             memory: Memory::default(),
+            shapes: Shapes::default(),
             quarantine: Quarantine::default(),
             halted: false,
             leading: true,
@@ -265,6 +269,7 @@ impl Scheduler {
             last_looks_failed: self.last_looks_failed,
             kubelet_rejections: self.kubelet_rejections.clone(),
             recalled: self.memory.hits(),
+            quick: self.shapes.answers(),
             poisoned: self.quarantine.poisoned(),
             panics: self.panics,
         }

@@ -25,17 +25,25 @@ impl DeviceClass {
 #[derive(Debug, Default)]
 pub struct DeviceClasses {
     by_name: BTreeMap<Symbol, DeviceClass>,
+    changes: u64,
 }
 
 impl DeviceClasses {
     /// Adds or replaces a class; what it was.
     pub fn set(&mut self, name: Symbol, class: DeviceClass) -> Option<DeviceClass> {
-        self.by_name.insert(name, class)
+        let old = self.by_name.insert(name, class);
+        self.changes += u64::from(old != Some(class));
+        old
     }
 
     /// Forgets a class.
     pub fn remove(&mut self, name: Symbol) {
-        self.by_name.remove(&name);
+        self.changes += u64::from(self.by_name.remove(&name).is_some());
+    }
+
+    /// A number that grows with every change.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Whether any class serves the resource. Of two classes that name one resource upstream takes the newer, and may lose

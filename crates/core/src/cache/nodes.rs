@@ -8,7 +8,7 @@ use crate::node_set::NodeSet;
 use crate::pod::{HostPort, PodInfo};
 use crate::resources::{PodResources, Resources};
 use crate::volume::PodVolume;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The quantities every filter and score pass reads, one cell per slot.
@@ -61,6 +61,9 @@ impl Columns {
         self.allocatable_pods[at] = pods;
     }
 }
+
+/// Changes of nodes that are remembered. Who has seen fewer since begins anew, which costs no more than so many would.
+const LOG_MAX: usize = 4_096;
 
 /// What a slot holds beside its cells in the columns.
 pub(super) struct Slot {
@@ -137,6 +140,10 @@ pub(super) struct Nodes {
     claims: IdMap<(Symbol, Symbol), BTreeMap<NodeIdx, u32>>,
     changed: Vec<NodeIdx>,
     clock: u64,
+    /// The nodes that were touched last, one entry a tick of the clock, the newest at the end.
+    log: VecDeque<NodeIdx>,
+    /// How often a node came or went.
+    arrivals: u64,
 }
 
 impl Nodes {
@@ -237,11 +244,8 @@ impl Nodes {
         let none = Resources::default();
         let (allocatable, pods) = info.as_ref().map_or((&none, 0), |i| (&i.allocatable, i.allocatable_pods));
         self.columns.set_allocatable(idx.index(), allocatable, pods);
-        if info.is_some() {
-            self.present.insert(idx);
-        } else {
-            self.present.remove(idx);
-        }
+        let came_or_went = if info.is_some() { self.present.insert(idx) } else { self.present.remove(idx) };
+        self.arrivals += u64::from(came_or_went);
         self.touch(idx);
         std::mem::replace(&mut self.slots[idx.index()].info, info)
     }
@@ -327,8 +331,28 @@ impl Nodes {
         columns.pods[at] += i64::from(sign);
     }
 
+    /// The time by the clock that ticks with every change of a node.
+    pub(super) fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// How often a node came or went.
+    pub(super) fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// The nodes touched after the clock stood at `since`, repeated as they were; `None` where that is too long ago.
+    pub(super) fn touched_since(&self, since: u64) -> Option<impl Iterator<Item = NodeIdx> + '_> {
+        let count = usize::try_from(self.clock - since).ok().filter(|&count| count <= self.log.len())?;
+        Some(self.log.range(self.log.len() - count..).copied())
+    }
+
     fn touch(&mut self, idx: NodeIdx) {
         self.clock += 1;
+        if self.log.len() == LOG_MAX {
+            self.log.pop_front();
+        }
+        self.log.push_back(idx);
         let slot = &mut self.slots[idx.index()];
         slot.stamp = self.clock;
         if !slot.changed {

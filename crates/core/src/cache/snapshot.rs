@@ -30,6 +30,22 @@ impl<'a> Snapshot<'a> {
         self.tables.text(symbol)
     }
 
+    /// A time that moves with every change of a node or of what is on it.
+    pub fn clock(self) -> u64 {
+        self.cache.nodes.clock()
+    }
+
+    /// A number that changes when nodes come or go, or DeviceClasses change: then what was prepared for a pod is void.
+    pub fn era(self) -> u64 {
+        self.cache.nodes.arrivals() + self.lookups().device_classes().changes()
+    }
+
+    /// The nodes, and slots of former nodes, touched since [`Self::clock`] was `since`, repeated as they were; `None` where
+    /// that is too long ago to tell.
+    pub fn touched_since(self, since: u64) -> Option<impl Iterator<Item = NodeIdx> + 'a> {
+        self.cache.nodes.touched_since(since)
+    }
+
     /// All nodes that exist.
     pub fn nodes(self) -> &'a NodeSet {
         self.cache.nodes.present()

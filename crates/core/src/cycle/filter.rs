@@ -88,7 +88,11 @@ impl Framework {
 }
 
 /// The rule of a plugin whose PreFilter is not run.
-fn unprepared(seat: &FilterSeat, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
+pub(super) fn unprepared(
+    seat: &FilterSeat,
+    pod: &PodInfo,
+    snapshot: Snapshot<'_>,
+) -> Option<Box<dyn FilterRule>> {
     match seat.filter?.fails {
         Some(error) => Some(Box::new(Fails(error.to_owned()))),
         None => seat.plugin.without_pre_filter(pod, snapshot),

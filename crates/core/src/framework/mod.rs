@@ -12,7 +12,7 @@ pub mod status;
 
 pub use event::{ClusterEvent, Hint, NodeAction, PodAction};
 pub use event_set::EventSet;
-pub use plugin::{DependsOn, FilterPlugin, FilterRule, Prepared, ScorePlugin, ScoreRule};
+pub use plugin::{DependsOn, FilterPlugin, FilterRule, Prepared, Reads, Scale, ScorePlugin, ScoreRule};
 pub use status::{Code, CycleError, Reason, Rejection, Verdict};
 
 /// A plugin's name, as in KubeSchedulerConfiguration.

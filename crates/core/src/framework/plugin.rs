@@ -42,10 +42,34 @@ pub enum DependsOn {
     Cluster,
 }
 
+/// What a plugin reads to prepare a pod, beside the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Which nodes exist, and which resources DeviceClasses serve: what it prepared for a pod holds for all pods of its
+    /// signature until one of these changes. Its rule judges each node by that node alone.
+    Pod,
+    /// Anything.
+    Cluster,
+}
+
+/// What NormalizeScore does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Nothing: raw scores are what counts.
+    Raw,
+    /// Something that gives all nodes the same where every raw score is 0, however many they are.
+    Relative,
+}
+
 /// A plugin with PreFilter or Filter.
 pub trait FilterPlugin: Send + Sync {
     /// Upstream's name, as in KubeSchedulerConfiguration.
     fn name(&self) -> PluginName;
+
+    /// What [`prepare`](Self::prepare) reads.
+    fn reads(&self) -> Reads {
+        Reads::Cluster
+    }
 
     /// PreFilter: what the plugin needs to know of this pod, over the whole snapshot.
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule>;
@@ -110,6 +134,11 @@ pub trait ScorePlugin: Send + Sync {
     /// Upstream's name, as in KubeSchedulerConfiguration.
     fn name(&self) -> PluginName;
 
+    /// What [`prepare`](Self::prepare) reads; with [`Reads::Pod`] it does not look at `feasible` either.
+    fn reads(&self) -> Reads {
+        Reads::Cluster
+    }
+
     /// PreScore: what the plugin needs to know of this pod to score `feasible`.
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, feasible: &NodeSet) -> Prepared<dyn ScoreRule>;
 }
@@ -124,6 +153,11 @@ pub trait ScoreRule: Send {
     /// # Errors
     /// When the cycle must end.
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError>;
+
+    /// What [`normalize`](Self::normalize) does.
+    fn scale(&self) -> Scale {
+        Scale::Raw
+    }
 
     /// NormalizeScore: maps raw scores to 0..=100; what it leaves outside ends the cycle with an error.
     fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, _raw: &mut [i64]) {}

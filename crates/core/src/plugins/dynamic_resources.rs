@@ -9,7 +9,7 @@ use crate::cache::{NodeView, Snapshot};
 use crate::framework::post_filter::{PostFilterPlugin, PostFiltered, Unplaced};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    Prepared, Reason, Rejection, Verdict,
+    Prepared, Reads, Reason, Rejection, Verdict,
 };
 use crate::intern::{Symbol, Tables};
 use crate::pod::PodInfo;
@@ -28,6 +28,10 @@ pub struct DynamicResources;
 impl FilterPlugin for DynamicResources {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {

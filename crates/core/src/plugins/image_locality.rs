@@ -4,7 +4,7 @@
 //! Upstream: `pkg/scheduler/framework/plugins/imagelocality/image_locality.go`.
 
 use crate::cache::{ImageState, Snapshot};
-use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScorePlugin, ScoreRule};
+use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
@@ -23,6 +23,10 @@ pub struct ImageLocality;
 impl ScorePlugin for ImageLocality {
     fn name(&self) -> PluginName {
         "ImageLocality"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(

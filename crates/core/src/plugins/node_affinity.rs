@@ -7,7 +7,7 @@ use super::normalize::default_normalize_score;
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    Prepared, Rejection, ScorePlugin, ScoreRule, Verdict,
+    Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::intern::Tables;
 use crate::node::{NodeIdx, NodeInfo};
@@ -67,6 +67,10 @@ fn fulfils(required: &RequiredNodeAffinity, tables: &Tables, node: &NodeInfo) ->
 impl FilterPlugin for NodeAffinity {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
@@ -177,6 +181,10 @@ impl ScorePlugin for NodeAffinity {
         NAME
     }
 
+    fn reads(&self) -> Reads {
+        Reads::Pod
+    }
+
     fn prepare(
         &self,
         pod: &PodInfo,
@@ -210,6 +218,10 @@ impl ScoreRule for Score {
             *cell = matching.map(|preferred| i64::from(preferred.weight)).sum();
         }
         Ok(())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Relative
     }
 
     fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, raw: &mut [i64]) {

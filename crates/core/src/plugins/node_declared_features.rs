@@ -6,7 +6,7 @@
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, PluginName, Prepared,
-    Rejection, Verdict,
+    Reads, Rejection, Verdict,
 };
 use crate::intern::Symbol;
 use crate::node::NodeInfo;
@@ -32,6 +32,10 @@ impl Filter {
 impl FilterPlugin for NodeDeclaredFeatures {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {

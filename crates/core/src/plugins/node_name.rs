@@ -5,7 +5,7 @@
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    Prepared, Rejection, Verdict,
+    Prepared, Reads, Rejection, Verdict,
 };
 use crate::intern::Symbol;
 use crate::node_set::NodeSet;
@@ -18,6 +18,10 @@ pub struct NodeName;
 impl FilterPlugin for NodeName {
     fn name(&self) -> PluginName {
         "NodeName"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {

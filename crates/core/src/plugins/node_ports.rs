@@ -6,7 +6,7 @@
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    PodAction, Prepared, Rejection, Verdict,
+    PodAction, Prepared, Reads, Rejection, Verdict,
 };
 use crate::intern::known;
 use crate::node_set::NodeSet;
@@ -19,6 +19,10 @@ pub struct NodePorts;
 impl FilterPlugin for NodePorts {
     fn name(&self) -> PluginName {
         "NodePorts"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {

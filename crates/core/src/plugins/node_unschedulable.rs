@@ -6,7 +6,7 @@
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    PodAction, Prepared, Rejection, Verdict,
+    PodAction, Prepared, Reads, Rejection, Verdict,
 };
 use crate::intern::known;
 use crate::node::{Taint, TaintEffect};
@@ -23,6 +23,10 @@ pub struct NodeUnschedulable;
 impl FilterPlugin for NodeUnschedulable {
     fn name(&self) -> PluginName {
         "NodeUnschedulable"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {

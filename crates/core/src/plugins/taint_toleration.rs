@@ -8,7 +8,7 @@ use super::normalize::default_normalize_score;
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    PodAction, Prepared, Rejection, ScorePlugin, ScoreRule, Verdict,
+    PodAction, Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::hash::IdMap;
 use crate::intern::TaintSetId;
@@ -25,6 +25,10 @@ pub struct TaintToleration;
 impl FilterPlugin for TaintToleration {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
@@ -85,6 +89,10 @@ impl ScorePlugin for TaintToleration {
         NAME
     }
 
+    fn reads(&self) -> Reads {
+        Reads::Pod
+    }
+
     fn prepare(
         &self,
         pod: &PodInfo,
@@ -119,6 +127,10 @@ impl ScoreRule for Score {
             *cell = *counted.entry(set).or_insert_with(|| self.count(tables.taints(set)));
         }
         Ok(())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Relative
     }
 
     fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, raw: &mut [i64]) {

@@ -5,7 +5,7 @@
 //! of a pod without claims.
 
 use crate::cache::Snapshot;
-use crate::framework::{PluginName, Prepared, ScorePlugin, ScoreRule};
+use crate::framework::{PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
@@ -23,6 +23,10 @@ pub const DYNAMIC_RESOURCES: Unscored = Unscored { name: "DynamicResources" };
 impl ScorePlugin for Unscored {
     fn name(&self) -> PluginName {
         self.name
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(

@@ -1,12 +1,14 @@
 //! One attempt: pop a pod, decide, assume.
 
-use super::Scheduler;
 use super::binding::Binding;
 use super::failure::{Failure, Nominate, Unschedulable};
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
+use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
-use crate::cycle::{Decision, Failed, Filtered, NoProbe, Nomination, Options, PostFilter, Probe};
+use crate::cycle::{
+    Decision, Failed, Filtered, Framework, NoProbe, Nomination, Options, PostFilter, Probe, Quick,
+};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
@@ -106,29 +108,43 @@ impl Scheduler {
     /// its attempt.
     fn decide(&mut self, now: Time, queued: &QueuedPod, probe: &mut dyn Probe) -> Decided {
         let snapshot = self.cache.snapshot(&self.tables);
-        let pod = &*self.as_nominated(&queued.pod);
-        let Some(profile) = self.profile_of(pod) else {
+        let pod = self.as_nominated(&queued.pod);
+        let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
         };
+        let (framework, shapes, seed) = (&profile.framework, &mut self.shapes, self.seed);
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
-            match profile.framework.decide(pod, snapshot, Options::default(), probe) {
+            if let Some(quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
+                debug_assert!(is_plain(framework, &pod, snapshot, &quick));
+                let node = quick.choose(seed, &pod, queued.attempts);
+                return Decided::Node(Choice {
+                    node,
+                    feasible: quick.feasible.len(),
+                    reservations: Vec::new(),
+                });
+            }
+            let pod = &*pod;
+            match framework.decide(pod, snapshot, Options::default(), probe) {
                 Ok(Decision::Feasible(feasible)) => {
-                    let node = feasible.choose(self.seed, pod, queued.attempts);
-                    self.reserve(&feasible.filtered, snapshot, node)
+                    let node = feasible.choose(seed, pod, queued.attempts);
+                    reserve(&feasible.filtered, snapshot, node)
                 }
                 Ok(Decision::Infeasible(filtered)) => {
                     let diagnosis = filtered.diagnose(snapshot);
                     let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-                    let draws = Draws { seed: self.seed, attempt: queued.attempts };
-                    let outcome = profile.framework.post_filter(failed, draws, now, probe);
+                    let draws = Draws { seed, attempt: queued.attempts };
+                    let outcome = framework.post_filter(failed, draws, now, probe);
                     Decided::Nowhere(unschedulable(failed, &outcome, draws))
                 }
                 Err(error) => Decided::Failed(error),
             }
         }));
-        decided.unwrap_or_else(|panic| Decided::Panicked(panic_text(panic.as_ref())))
+        decided.unwrap_or_else(|panic| {
+            self.shapes.clear();
+            Decided::Panicked(panic_text(panic.as_ref()))
+        })
     }
 
     /// A panic costs the pod its attempt; one too many, and it waits until it changes.
@@ -143,24 +159,6 @@ impl Scheduler {
         queued.panics = 0;
         let text = format!("{text}; it did so {PANICS_MAX} times, and the pod waits until it changes");
         self.fail(now, queued, now, Failure::HeldBack(text));
-    }
-
-    /// What the pod needs on the node, if it can have it.
-    fn reserve(&self, filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
-        let refused = |plugin, reason: String| {
-            Decided::Refused(Unschedulable {
-                rejectors: [plugin].into(),
-                message: format!("0/{} nodes are available: {reason}.", snapshot.nodes().len()),
-                preemption: Preemption::NotTried,
-                nominate: Nominate::Clear,
-            })
-        };
-        match filtered.reserve(snapshot, node) {
-            Ok(reservations) => {
-                Decided::Node(Choice { node, feasible: filtered.feasible().len(), reservations })
-            }
-            Err((plugin, rejection)) => refused(plugin, format!("1 {}", rejection.message())),
-        }
     }
 
     fn assume(&mut self, now: Time, queued: QueuedPod, choice: Choice) {
@@ -228,4 +226,22 @@ fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> 
         preemption,
         nominate,
     }
+}
+
+/// What the pod needs on the node, if it can have it.
+fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
+    match filtered.reserve(snapshot, node) {
+        Ok(reservations) => Decided::Node(Choice { node, feasible: filtered.feasible().len(), reservations }),
+        Err((plugin, rejection)) => Decided::Refused(Unschedulable {
+            rejectors: [plugin].into(),
+            message: format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message()),
+            preemption: Preemption::NotTried,
+            nominate: Nominate::Clear,
+        }),
+    }
+}
+
+/// Whether the plain path decides the same; what the quick one must equal.
+fn is_plain(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>, quick: &Quick) -> bool {
+    quick.is_what(&framework.decide(pod, snapshot, Options::default(), &mut NoProbe))
 }

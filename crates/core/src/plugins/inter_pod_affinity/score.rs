@@ -5,7 +5,7 @@
 use super::InterPodAffinity;
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::Snapshot;
-use crate::framework::{CycleError, MAX_NODE_SCORE, ScoreRule};
+use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
 use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
@@ -109,6 +109,10 @@ impl ScoreRule for AffinityScore {
             *cell = self.score_of(snapshot.node_labels(idx));
         }
         Ok(())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Relative
     }
 
     fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, raw: &mut [i64]) {

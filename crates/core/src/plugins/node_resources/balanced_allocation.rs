@@ -5,7 +5,7 @@
 
 use super::allocation::{Basis, ResourceSpec, Share, Weighing};
 use crate::cache::Snapshot;
-use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScorePlugin, ScoreRule};
+use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
@@ -38,6 +38,10 @@ impl NodeResourcesBalancedAllocation {
 impl ScorePlugin for NodeResourcesBalancedAllocation {
     fn name(&self) -> PluginName {
         "NodeResourcesBalancedAllocation"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {

@@ -7,7 +7,7 @@ use super::hint::hint;
 use crate::cache::{Columns, NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, Code, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction,
-    PluginName, PodAction, Prepared, Reason, Rejection, ScorePlugin, ScoreRule, Verdict,
+    PluginName, PodAction, Prepared, Reads, Reason, Rejection, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::intern::{Symbol, Tables};
 use crate::node_set::NodeSet;
@@ -67,6 +67,10 @@ impl NodeResourcesFit {
 impl FilterPlugin for NodeResourcesFit {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
@@ -235,6 +239,10 @@ impl FilterRule for Demand {
 impl ScorePlugin for NodeResourcesFit {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Pod
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {

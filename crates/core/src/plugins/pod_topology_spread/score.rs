@@ -5,7 +5,7 @@
 
 use super::constraints::{Constraint, Inclusion, count_on, has_all_keys};
 use crate::cache::Snapshot;
-use crate::framework::{CycleError, MAX_NODE_SCORE, ScoreRule};
+use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
 use crate::hash::IdMap;
 use crate::intern::{Symbol, known};
 use crate::ln::ln;
@@ -122,6 +122,10 @@ impl ScoreRule for SpreadScore {
             *cell = if self.ignored.contains(idx) { 0 } else { self.score_of(snapshot, idx) };
         }
         Ok(())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::Relative
     }
 
     fn normalize(&self, _snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) {
