@@ -1,0 +1,204 @@
+//! What is remembered of a signature equals a decision made afresh, whatever happened in between.
+
+mod support;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::sync::Arc;
+use supercargo_core::cache::DeviceClass;
+use supercargo_core::cycle::{Decision, Framework, NoProbe, Options, Shapes};
+use supercargo_core::pod::PodInfo;
+use support::World;
+
+const NODES: [&str; 10] = [
+    "zone=z1 cpu=4 mem=8Gi",
+    "zone=z2 cpu=4 mem=4Gi image=nginx:latest@900Mi",
+    "zone=z1 cpu=2 mem=8Gi pods=2",
+    "zone=z3 cpu=8 mem=8Gi taint=gpu:NoSchedule",
+    "zone=z2 cpu=4 mem=8Gi taint=spot:PreferNoSchedule",
+    "zone=z1 cpu=4 mem=8Gi unschedulable",
+    "zone=z2 cpu=4 mem=8Gi res:example.com/gpu=2 label:disk=ssd",
+    "zone=z1 cpu=4 label:disk=ssd declares=F",
+    "cpu=4 mem=8Gi",
+    "zone=z3 cpu=4 mem=8Gi label:disk=hdd image=nginx:latest@900Mi",
+];
+const PLACED: [&str; 8] = [
+    "label:app=web cpu=1 mem=1Gi",
+    "label:app=db cpu=2 port=80",
+    "label:app=web cpu=1 anti=zone/app=web",
+    "label:app=job mem=2Gi prefer-anti=10/zone/app=web",
+    "cpu=3",
+    "label:app=web prefer-affinity=5/zone/app=db res:example.com/gpu=1",
+    "label:app=web cpu=1 deleting",
+    "mem=7Gi priority=5",
+];
+/// Signatures that are decided about again and again.
+const WANTED: [&str; 16] = [
+    "x",
+    "x cpu=1 mem=1Gi",
+    "x cpu=3 label:app=web image=nginx:latest",
+    "x label:app=web spread=zone/1/DoNotSchedule/app=web",
+    "x label:app=web spread=zone/1/ScheduleAnyway/app=web cpu=1",
+    "x label:app=db anti=zone/app=db",
+    "x affinity=zone/app=web cpu=1",
+    "x prefer-affinity=10/zone/app=web",
+    "x port=80",
+    "x tolerate=gpu tolerate=spot cpu=1",
+    "x select:disk=ssd",
+    "x prefer=5/disk:in:ssd cpu=1",
+    "x require=@name:in:a,b cpu=1",
+    "x res:example.com/gpu=1",
+    "x feature=F",
+    "x cpu=1 priority=3 mem=100Mi",
+];
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+#[derive(Clone, Debug)]
+enum Change {
+    Node(usize, usize),
+    NodeGone(usize),
+    Place { pod: usize, node: usize, what: usize },
+    Gone(usize),
+    Nominate { pod: usize, node: Option<usize>, what: usize },
+    Class(bool),
+    Ask(usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let (node, what) = (0..NAMES.len(), 0..PLACED.len());
+    prop_oneof![
+        4 => (node.clone(), 0..NODES.len()).prop_map(|(name, what)| Change::Node(name, what)),
+        1 => node.clone().prop_map(Change::NodeGone),
+        6 => (0..12_usize, node.clone(), what.clone())
+            .prop_map(|(pod, node, what)| Change::Place { pod, node, what }),
+        3 => (0..12_usize).prop_map(Change::Gone),
+        1 => (0..3_usize, prop::option::of(node), what)
+            .prop_map(|(pod, node, what)| Change::Nominate { pod, node, what }),
+        1 => any::<bool>().prop_map(Change::Class),
+        8 => (0..WANTED.len()).prop_map(Change::Ask),
+    ]
+}
+
+struct Law {
+    world: World,
+    framework: Framework,
+    shapes: Shapes,
+    wanted: Vec<Arc<PodInfo>>,
+}
+
+impl Law {
+    fn new() -> Self {
+        let mut world = World::new();
+        let wanted = WANTED.map(|words| world.pod_from(words)).to_vec();
+        Self { world, framework: Framework::default(), shapes: Shapes::default(), wanted }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        let cache = &mut self.world.cache;
+        match *change {
+            Change::Node(name, what) => {
+                let node = self.world.node_from(&format!("{} {}", NAMES[name], NODES[what]));
+                self.world.add_node(&node);
+            }
+            Change::NodeGone(name) => {
+                let name = self.world.tables.symbol(NAMES[name]);
+                cache.remove_node(name);
+            }
+            Change::Place { pod, node, what } => {
+                let words = format!("q{pod} on={} {}", NAMES[node], PLACED[what]);
+                let pod = self.world.pod_from(&words);
+                self.world.place(&pod);
+            }
+            Change::Gone(pod) => {
+                cache.remove_pod(&format!("q{pod}"));
+            }
+            Change::Nominate { pod, node, what } => {
+                let pod = self.world.pod_from(&format!("n{pod} {}", PLACED[what]));
+                let node = node.map(|node| self.world.tables.symbol(NAMES[node]));
+                self.world.cache.nominate(&pod, node);
+            }
+            Change::Class(there) => {
+                let name = self.world.tables.symbol("gpus");
+                let class = DeviceClass {
+                    implicit: self.world.tables.symbol("deviceclass.resource.kubernetes.io/gpus"),
+                    explicit: Some(self.world.tables.symbol("example.com/gpu")),
+                };
+                let classes = cache.lookups_mut().device_classes_mut();
+                if there {
+                    classes.set(name, class);
+                } else {
+                    classes.remove(name);
+                }
+            }
+            Change::Ask(wanted) => self.ask(wanted),
+        }
+    }
+
+    /// Decides about a signature both ways.
+    fn ask(&mut self, wanted: usize) {
+        self.world.cache.refresh();
+        let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
+        let plain = self.framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
+        let quick = self.framework.decide_quickly(&mut self.shapes, pod, snapshot, &mut NoProbe);
+        if let Some(quick) = quick {
+            let told = match &plain {
+                Ok(Decision::Feasible(it)) => {
+                    format!(
+                        "{:?} {:?}",
+                        it.filtered.feasible(),
+                        it.scores.as_ref().map(|scores| &scores.totals)
+                    )
+                }
+                Ok(Decision::Infeasible(_)) => "no node".to_owned(),
+                Err(error) => error.0.clone(),
+            };
+            assert!(quick.is_what(&plain), "{}: {quick:?}, but {told}", WANTED[wanted]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn what_is_remembered_equals_a_fresh_decision(changes in prop::collection::vec(change(), 1..150)) {
+        let mut law = Law::new();
+        for change in &changes {
+            law.apply(change);
+        }
+        for wanted in 0..WANTED.len() {
+            law.ask(wanted);
+        }
+    }
+}
+
+#[test]
+fn most_decisions_about_known_signatures_are_remembered() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut law = Law::new();
+    let changes = prop::collection::vec(change(), 3_000).new_tree(&mut runner).expect("changes").current();
+    for change in &changes {
+        law.apply(change);
+    }
+    let asked = changes.iter().filter(|change| matches!(change, Change::Ask(_))).count() as u64;
+    let answers = law.shapes.answers();
+    // The others find no node, or none but by way of an error.
+    assert!(answers * 2 > asked, "{answers} of {asked}");
+}
+
+#[test]
+fn a_signature_met_once_is_not_remembered_and_more_than_there_is_room_for_are_forgotten() {
+    let mut law = Law::new();
+    law.apply(&Change::Node(0, 0));
+    law.apply(&Change::Node(1, 0));
+    for _ in 0..2 {
+        for number in 0..400 {
+            let pod = law.world.pod_from(&format!("x label:number={number}"));
+            let snapshot = law.world.snapshot();
+            assert!(law.framework.decide_quickly(&mut law.shapes, &pod, snapshot, &mut NoProbe).is_none());
+        }
+    }
+    let pod = law.world.pod_from("x label:number=399");
+    let snapshot = law.world.snapshot();
+    assert!(law.framework.decide_quickly(&mut law.shapes, &pod, snapshot, &mut NoProbe).is_some());
+}
