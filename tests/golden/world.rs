@@ -11,7 +11,7 @@ use supercargo::config::{Effective, Flags, Settings};
 use supercargo::convert::{self, Watched, lookups};
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{
-    Decision, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, PostFilter,
+    Decision, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, PostFilter, Shapes,
 };
 use supercargo_core::event::Event;
 use supercargo_core::framework::CycleError;
@@ -36,6 +36,8 @@ pub(crate) struct World {
     cache: Cache,
     /// By the scheduler's name.
     profiles: Vec<(Symbol, Framework)>,
+    /// What the quick path remembers of the pods so far.
+    shapes: Shapes,
 }
 
 impl World {
@@ -46,7 +48,7 @@ impl World {
             Some(config) => profiles(config, &mut tables),
             None => vec![(tables.symbol(DEFAULT), Framework::default())],
         };
-        let mut world = Self { tables, cache: Cache::default(), profiles };
+        let mut world = Self { tables, cache: Cache::default(), profiles, shapes: Shapes::default() };
         for object in &scenario.objects {
             let object = Object::from_value(object.clone());
             world.apply(&object.unwrap_or_else(|other| panic!("{other}")));
@@ -144,6 +146,7 @@ impl World {
         }
         let options = Options { always_score: true, ignore_own_nomination: true };
         let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
+        both_ways(framework, &mut self.shapes, &pod, snapshot);
         let decision = framework.decide(&pod, snapshot, options, &mut NoProbe);
         let mut told = json!({ "pod": snapshot.pod_key(&pod) });
         let fields = told.as_object_mut().expect("it was made an object");
@@ -171,6 +174,16 @@ impl World {
             self.cache.assume_volumes(&pod.uid, reserved);
         }
         told
+    }
+}
+
+/// The quick path, once it knows the pod's signature, decides as the plain one does.
+fn both_ways(framework: &Framework, shapes: &mut Shapes, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>) {
+    let plain = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
+    for _ in 0..2 {
+        if let Some(quick) = framework.decide_quickly(shapes, pod, snapshot, &mut NoProbe) {
+            assert!(quick.is_what(&plain), "{}: the quick path decides {quick:?}", snapshot.pod_key(pod));
+        }
     }
 }
 
