@@ -193,7 +193,7 @@ pub struct PreferredNodeTerm {
 }
 
 /// A pod's `podAffinity` and `podAntiAffinity`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAffinity {
     /// `podAffinity.requiredDuringSchedulingIgnoredDuringExecution`.
     pub required_affinity: Parsed<PodAffinityTerm>,

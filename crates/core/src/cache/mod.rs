@@ -5,6 +5,7 @@
 
 mod device_classes;
 mod images;
+mod kinds;
 mod lookups;
 mod nodes;
 mod nominated;
@@ -16,6 +17,7 @@ mod volumes;
 
 pub use device_classes::{DeviceClass, DeviceClasses};
 pub use images::ImageState;
+pub use kinds::Kind;
 pub use lookups::{DisruptionBudget, Lookups, Service};
 pub use nodes::Columns;
 pub use pods::PodState;
@@ -28,6 +30,7 @@ use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, Uid};
 use crate::volume::Reservation;
 use images::Images;
+use kinds::Kinds;
 use nodes::Nodes;
 use nominated::Nominated;
 use pods::Pods;
@@ -53,6 +56,7 @@ pub struct CacheSize {
 pub struct Cache {
     nodes: Nodes,
     pods: Pods,
+    kinds: Kinds,
     images: Images,
     nominated: Nominated,
     lookups: Lookups,
@@ -100,6 +104,7 @@ impl Cache {
         let idx = self.nodes.slot_of(node);
         let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
         self.nodes.add_pod(idx, pod_idx, pod);
+        self.kinds.add(pod, idx);
     }
 
     /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.
@@ -120,6 +125,7 @@ impl Cache {
         let (pod_idx, entry) = self.pods.remove(uid)?;
         let name = self.nodes.name(entry.node);
         self.nodes.remove_pod(entry.node, pod_idx, &entry.info);
+        self.kinds.remove(&entry.info, entry.node);
         self.nodes.release_if_empty(entry.node);
         Some((entry.info, name, entry.state))
     }

@@ -76,8 +76,6 @@ pub(super) struct Slot {
     /// Host ports in use and by how many pods, sorted.
     pub(super) ports: Vec<(HostPort, u32)>,
     pub(super) images: Vec<(Symbol, ImageState)>,
-    affinity_pods: u32,
-    anti_affinity_pods: u32,
     changed: bool,
     stamp: u64,
 }
@@ -134,8 +132,6 @@ pub(super) struct Nodes {
     free: Vec<NodeIdx>,
     columns: Columns,
     present: NodeSet,
-    with_affinity: NodeSet,
-    with_anti_affinity: NodeSet,
     /// Per claim in use the nodes of its pods, with the number of uses.
     claims: IdMap<(Symbol, Symbol), BTreeMap<NodeIdx, u32>>,
     changed: Vec<NodeIdx>,
@@ -172,14 +168,6 @@ impl Nodes {
         &self.present
     }
 
-    pub(super) fn with_affinity(&self) -> &NodeSet {
-        &self.with_affinity
-    }
-
-    pub(super) fn with_anti_affinity(&self) -> &NodeSet {
-        &self.with_anti_affinity
-    }
-
     /// The slots with pods that use the claim.
     pub(super) fn users_of(&self, namespace: Symbol, claim: Symbol) -> impl Iterator<Item = NodeIdx> + '_ {
         self.claims.get(&(namespace, claim)).into_iter().flat_map(|nodes| nodes.keys().copied())
@@ -212,8 +200,6 @@ impl Nodes {
             sums: Sums::default(),
             ports: Vec::new(),
             images: Vec::new(),
-            affinity_pods: 0,
-            anti_affinity_pods: 0,
             changed: false,
             stamp: 0,
         };
@@ -263,14 +249,6 @@ impl Nodes {
                 Err(at) => slot.ports.insert(at, (port, 1)),
             }
         }
-        if pod.pod_affinity.is_some() {
-            slot.affinity_pods += 1;
-            self.with_affinity.insert(idx);
-        }
-        if pod.has_required_anti_affinity() {
-            slot.anti_affinity_pods += 1;
-            self.with_anti_affinity.insert(idx);
-        }
         self.touch(idx);
     }
 
@@ -289,18 +267,6 @@ impl Nodes {
                 if slot.ports[at].1 == 0 {
                     slot.ports.remove(at);
                 }
-            }
-        }
-        if pod.pod_affinity.is_some() {
-            slot.affinity_pods -= 1;
-            if slot.affinity_pods == 0 {
-                self.with_affinity.remove(idx);
-            }
-        }
-        if pod.has_required_anti_affinity() {
-            slot.anti_affinity_pods -= 1;
-            if slot.anti_affinity_pods == 0 {
-                self.with_anti_affinity.remove(idx);
             }
         }
         self.touch(idx);

@@ -8,7 +8,7 @@ impl Cache {
     ///
     /// Nodes, pods and nominations are counted anew. What is looked up by name has no sums to go wrong and is taken over.
     pub(crate) fn rebuilt(self, without: &ObjectKey) -> Self {
-        let Self { nodes, pods, images: _, nominated, mut lookups, mut volumes, version } = self;
+        let Self { nodes, pods, kinds: _, images: _, nominated, mut lookups, mut volumes, version } = self;
         match *without {
             ObjectKey::Pod(_) | ObjectKey::Node(_) => {}
             ObjectKey::Namespace(name) => lookups.remove_namespace(name),

@@ -1,6 +1,6 @@
 //! A borrow of the cache and the tables: all a plugin ever sees of the world.
 
-use super::{Cache, Columns, ImageState, NodeView};
+use super::{Cache, Columns, ImageState, Kind, NodeView};
 use crate::intern::{LabelSetId, Labels, Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -51,17 +51,6 @@ impl<'a> Snapshot<'a> {
         self.cache.nodes.present()
     }
 
-    /// Nodes, and slots of former nodes, with pods that have pod affinity or anti-affinity of any kind.
-    /// Intersect with [`Self::nodes`].
-    pub fn nodes_with_affinity(self) -> &'a NodeSet {
-        self.cache.nodes.with_affinity()
-    }
-
-    /// Nodes, and slots of former nodes, with pods that have required anti-affinity. Intersect with [`Self::nodes`].
-    pub fn nodes_with_required_anti_affinity(self) -> &'a NodeSet {
-        self.cache.nodes.with_anti_affinity()
-    }
-
     /// The node named `name`, if it exists.
     pub fn find_node(self, name: Symbol) -> Option<NodeIdx> {
         self.cache.nodes.find(name).filter(|&idx| self.nodes().contains(idx))
@@ -94,6 +83,36 @@ impl<'a> Snapshot<'a> {
     pub fn pods_on(self, idx: NodeIdx) -> impl Iterator<Item = &'a PodInfo> + Clone {
         let pods = &self.cache.pods;
         self.cache.nodes.slot(idx).pods.iter().filter_map(move |&p| pods.get(p)).map(|entry| &*entry.info)
+    }
+
+    /// The kinds of pods that are on nodes, in no meaningful order.
+    pub fn kinds(self) -> impl Iterator<Item = &'a Kind> {
+        self.cache.kinds.all()
+    }
+
+    /// The kinds of pods of a namespace.
+    pub fn kinds_in(self, namespace: Symbol) -> impl Iterator<Item = &'a Kind> {
+        self.cache.kinds.in_namespace(namespace)
+    }
+
+    /// The kinds of pods that have pod affinity or anti-affinity of any sort.
+    pub fn kinds_with_affinity(self) -> impl Iterator<Item = &'a Kind> {
+        self.cache.kinds.with_affinity()
+    }
+
+    /// The kinds of pods that have required anti-affinity.
+    pub fn kinds_with_required_anti_affinity(self) -> impl Iterator<Item = &'a Kind> {
+        self.cache.kinds.with_anti_affinity()
+    }
+
+    /// Nodes, and slots of former nodes, with pods that have pod affinity or anti-affinity of any sort.
+    pub fn nodes_with_affinity(self) -> NodeSet {
+        self.kinds_with_affinity().flat_map(Kind::nodes).map(|(node, _)| node).collect()
+    }
+
+    /// Nodes, and slots of former nodes, with pods that have required anti-affinity.
+    pub fn nodes_with_required_anti_affinity(self) -> NodeSet {
+        self.kinds_with_required_anti_affinity().flat_map(Kind::nodes).map(|(node, _)| node).collect()
     }
 
     /// The lowest priority of all pods on nodes, also on nodes that are gone; `None` where there are no pods.

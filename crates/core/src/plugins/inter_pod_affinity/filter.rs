@@ -4,7 +4,7 @@
 
 use super::counts::{Changes, Domain, TermCounts};
 use super::terms::{self, Incoming, IncomingTerm};
-use crate::cache::{NodeView, Snapshot};
+use crate::cache::{Kind, NodeView, Snapshot};
 use crate::framework::{CycleError, DependsOn, FilterRule, Rejection, Verdict};
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
@@ -37,11 +37,22 @@ struct PerKind<T> {
     anti_affinity: T,
 }
 
-/// A matched term.
+/// The sort of a matched term.
+#[derive(Clone, Copy)]
 enum Match {
-    Existing(Domain),
-    Affinity(Domain),
-    AntiAffinity(Domain),
+    Existing,
+    Affinity,
+    AntiAffinity,
+}
+
+impl<T> PerKind<T> {
+    fn of(&mut self, sort: Match) -> &mut T {
+        match sort {
+            Match::Existing => &mut self.existing,
+            Match::Affinity => &mut self.affinity,
+            Match::AntiAffinity => &mut self.anti_affinity,
+        }
+    }
 }
 
 impl AffinityFilter {
@@ -57,17 +68,11 @@ impl AffinityFilter {
             existing_keys: Vec::new(),
         };
         let has_terms = !rule.affinity.is_empty() || !rule.anti_affinity.is_empty();
-        let nodes = if has_terms { snapshot.nodes() } else { snapshot.nodes_with_required_anti_affinity() };
         let mut counts = PerKind::<TermCounts>::default();
-        for idx in nodes.iter().filter(|&idx| snapshot.nodes().contains(idx)) {
-            let labels = snapshot.node_labels(idx);
-            for other in snapshot.pods_on(idx) {
-                rule.each_match(snapshot, other, labels, |matched| match matched {
-                    Match::Existing(domain) => counts.existing.change(domain, 1),
-                    Match::Affinity(domain) => counts.affinity.change(domain, 1),
-                    Match::AntiAffinity(domain) => counts.anti_affinity.change(domain, 1),
-                });
-            }
+        if has_terms {
+            rule.count(snapshot, snapshot.kinds(), &mut counts);
+        } else {
+            rule.count(snapshot, snapshot.kinds_with_required_anti_affinity(), &mut counts);
         }
         if counts.existing.is_empty() && !has_terms {
             return None;
@@ -77,29 +82,43 @@ impl AffinityFilter {
         Some(rule)
     }
 
-    /// Tells what another pod matches from a node with these labels; terminating pods count like any other.
-    fn each_match(
+    /// Counts what pods of these kinds match, wherever they are.
+    fn count<'a>(
         &self,
-        snapshot: Snapshot<'_>,
-        other: &PodInfo,
-        labels: Labels<'_>,
-        mut note: impl FnMut(Match),
+        snapshot: Snapshot<'a>,
+        kinds: impl Iterator<Item = &'a Kind>,
+        counts: &mut PerKind<TermCounts>,
     ) {
-        let domain = |key: Symbol| labels.get(key).map(|value| (key, value));
+        let mut matched = Vec::new();
+        for kind in kinds {
+            matched.clear();
+            self.each_match(snapshot, kind.pod(), |sort, key| matched.push((sort, key)));
+            if matched.is_empty() {
+                continue;
+            }
+            for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
+                let labels = snapshot.node_labels(node);
+                for &(sort, key) in &matched {
+                    if let Some(value) = labels.get(key) {
+                        counts.of(sort).change((key, value), pods);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells what another pod matches, with the topology key of each term; terminating pods count like any other.
+    fn each_match(&self, snapshot: Snapshot<'_>, other: &PodInfo, mut note: impl FnMut(Match, Symbol)) {
         for term in terms::existing(other, |a| &a.required_anti_affinity) {
             if self.incoming.is_meant_by(term, snapshot) {
-                domain(term.topology_key).map(Match::Existing).into_iter().for_each(&mut note);
+                note(Match::Existing, term.topology_key);
             }
         }
         if terms::all_match(&self.affinity, snapshot, other) {
-            for term in &self.affinity {
-                domain(term.topology_key).map(Match::Affinity).into_iter().for_each(&mut note);
-            }
+            self.affinity.iter().for_each(|term| note(Match::Affinity, term.topology_key));
         }
-        for term in &self.anti_affinity {
-            if term.matches(snapshot, other) {
-                domain(term.topology_key).map(Match::AntiAffinity).into_iter().for_each(&mut note);
-            }
+        for term in self.anti_affinity.iter().filter(|term| term.matches(snapshot, other)) {
+            note(Match::AntiAffinity, term.topology_key);
         }
     }
 
@@ -109,10 +128,10 @@ impl AffinityFilter {
         let labels = node.labels();
         for (pods, by) in [(node.added(), 1), (node.removed(), -1)] {
             for other in pods {
-                self.each_match(node.snapshot(), other, labels, |matched| match matched {
-                    Match::Existing(domain) => changes.existing.note(domain, by),
-                    Match::Affinity(domain) => changes.affinity.note(domain, by),
-                    Match::AntiAffinity(domain) => changes.anti_affinity.note(domain, by),
+                self.each_match(node.snapshot(), other, |sort, key| {
+                    if let Some(value) = labels.get(key) {
+                        changes.of(sort).note((key, value), by);
+                    }
                 });
             }
         }

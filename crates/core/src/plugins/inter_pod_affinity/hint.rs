@@ -40,7 +40,7 @@ pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapsho
         }
         // A namespace has other labels.
         ClusterEvent::Other => Hint::queue_if(
-            selects_namespaces(pod) || !snapshot.nodes_with_required_anti_affinity().is_empty(),
+            selects_namespaces(pod) || snapshot.kinds_with_required_anti_affinity().next().is_some(),
         ),
         // Whoever listens to new nodes hears of taints too: those of a new node go only after it has come.
         ClusterEvent::Node { action: NodeAction::UpdateTaint, .. } | ClusterEvent::UnschedulableTimeout => {
@@ -98,7 +98,7 @@ impl Required {
     /// Whether a node that came or changed its labels may take the pod, or one that did so or went may have freed
     /// another.
     fn after_node(&self, snapshot: Snapshot<'_>, old: Option<&NodeInfo>, new: Option<&NodeInfo>) -> bool {
-        let others_forbid = !snapshot.nodes_with_required_anti_affinity().is_empty();
+        let others_forbid = snapshot.kinds_with_required_anti_affinity().next().is_some();
         let Some(after) = new else {
             let had_key = |term: &IncomingTerm| {
                 old.is_some_and(|node| snapshot.labels(node.labels).get(term.topology_key).is_some())

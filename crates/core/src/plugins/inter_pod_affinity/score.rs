@@ -4,7 +4,7 @@
 
 use super::InterPodAffinity;
 use super::terms::{self, Incoming, IncomingTerm};
-use crate::cache::Snapshot;
+use crate::cache::{Kind, Snapshot};
 use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
 use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
@@ -46,18 +46,12 @@ impl AffinityScore {
             plugin,
         };
         preferences.own.extend(own(terms::existing(pod, |a| &a.preferred_anti_affinity), -1));
-        // Without preferences of its own, only pods with terms of theirs can give weight.
-        let nodes = if has_preferences { snapshot.nodes() } else { snapshot.nodes_with_affinity() };
         let mut weights = IdMap::default();
-        for idx in nodes.iter().filter(|&idx| snapshot.nodes().contains(idx)) {
-            let labels = snapshot.node_labels(idx);
-            for other in snapshot.pods_on(idx) {
-                preferences.weigh(snapshot, other, |key, weight| {
-                    if let Some(value) = labels.get(key) {
-                        *weights.entry((key, value)).or_insert(0) += weight;
-                    }
-                });
-            }
+        // Without preferences of its own, only pods with terms of theirs can give weight.
+        if has_preferences {
+            preferences.sum(snapshot, snapshot.kinds(), &mut weights);
+        } else {
+            preferences.sum(snapshot, snapshot.kinds_with_affinity(), &mut weights);
         }
         let mut keys: Vec<Symbol> = weights.keys().map(|&(key, _)| key).collect();
         keys.sort_unstable();
@@ -75,6 +69,31 @@ impl AffinityScore {
 }
 
 impl Preferences<'_> {
+    /// Sums the weights that pods of these kinds give, wherever they are.
+    fn sum<'a>(
+        &self,
+        snapshot: Snapshot<'a>,
+        kinds: impl Iterator<Item = &'a Kind>,
+        weights: &mut IdMap<(Symbol, Symbol), i64>,
+    ) {
+        let mut given = Vec::new();
+        for kind in kinds {
+            given.clear();
+            self.weigh(snapshot, kind.pod(), |key, weight| given.push((key, weight)));
+            if given.is_empty() {
+                continue;
+            }
+            for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
+                let labels = snapshot.node_labels(node);
+                for &(key, weight) in &given {
+                    if let Some(value) = labels.get(key) {
+                        *weights.entry((key, value)).or_insert(0) += weight * pods;
+                    }
+                }
+            }
+        }
+    }
+
     /// Tells the topology keys and weights of all terms that `other` matches or that of `other` mean the pod.
     fn weigh(&self, snapshot: Snapshot<'_>, other: &PodInfo, mut give: impl FnMut(Symbol, i64)) {
         for (term, weight) in &self.own {

@@ -5,7 +5,7 @@
 use super::{DefaultConstraint, Defaults, PodTopologySpread};
 use crate::cache::Snapshot;
 use crate::intern::{Labels, Symbol, Tables, known};
-use crate::node::{NodeIdx, NodeInfo};
+use crate::node::NodeInfo;
 use crate::pod::{ControllerKind, PodInfo, SpreadConstraint, Toleration, WhenUnsatisfiable};
 use crate::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
 
@@ -194,15 +194,19 @@ impl NodeInclusion {
     }
 }
 
-/// How many pods on a node the selector counts: those of the namespace that match and are not terminating; none at
-/// all if the selector is empty (upstream `countPodsMatchSelector`).
-pub(super) fn count_on(snapshot: Snapshot<'_>, node: NodeIdx, selector: &Selector, namespace: Symbol) -> i64 {
+/// How many pods on each node the selector counts, by slot: those of the namespace that match and are not terminating;
+/// none at all if the selector is empty (upstream `countPodsMatchSelector`).
+pub(super) fn counted(snapshot: Snapshot<'_>, selector: &Selector, namespace: Symbol) -> Vec<i64> {
+    let mut counts = vec![0; snapshot.columns().pods.len()];
     if selector.is_empty() {
-        return 0;
+        return counts;
     }
     let tables = snapshot.tables();
-    let counts = |pod: &&PodInfo| {
-        pod.namespace == namespace && !pod.deleting && selector.matches(tables, tables.labels(pod.labels))
-    };
-    snapshot.pods_on(node).filter(counts).count() as i64
+    let matches = |pod: &PodInfo| !pod.deleting && selector.matches(tables, tables.labels(pod.labels));
+    for kind in snapshot.kinds_in(namespace).filter(|kind| matches(kind.pod())) {
+        for (node, pods) in kind.nodes() {
+            counts[node.index()] += pods;
+        }
+    }
+    counts
 }

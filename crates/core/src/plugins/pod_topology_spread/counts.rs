@@ -31,6 +31,16 @@ pub(super) struct Outlook {
 }
 
 impl DomainCounts {
+    /// The counts of these domains.
+    pub(super) fn new(pods: IdMap<Symbol, i64>) -> Self {
+        let mut levels = BTreeMap::new();
+        for &count in pods.values() {
+            *levels.entry(count).or_default() += 1;
+        }
+        Self { pods, levels }
+    }
+
+    #[cfg(test)]
     /// Adds `by` pods to a domain, or takes them away if negative. A domain not seen before is one from now on, even
     /// with 0 pods.
     pub(super) fn change(&mut self, domain: Symbol, by: i64) {

@@ -3,10 +3,11 @@
 //! Upstream: `podtopologyspread/filtering.go`. Its two "critical paths" are the minimum over the domains, as long as
 //! pods come and go on one node only, which is all an overlay can say.
 
-use super::constraints::{Constraint, Inclusion, count_on, has_all_keys};
+use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use super::counts::{DomainCounts, Outlook};
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{CycleError, DependsOn, FilterRule, Rejection, Verdict};
+use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -30,21 +31,24 @@ impl SpreadFilter {
     pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>, constraints: Vec<Constraint>) -> Self {
         let tables = snapshot.tables();
         let inclusion = Inclusion::new(pod, &constraints);
-        let mut counts = vec![DomainCounts::default(); constraints.len()];
+        let pods: Vec<Vec<i64>> =
+            constraints.iter().map(|c| counted(snapshot, &c.selector, pod.namespace)).collect();
+        let mut sums = vec![IdMap::<Symbol, i64>::default(); constraints.len()];
         for idx in snapshot.nodes().iter() {
             let labels = snapshot.node_labels(idx);
             if !has_all_keys(&constraints, labels) {
                 continue;
             }
             let included = inclusion.of(tables, snapshot.node_info(idx));
-            for (constraint, counts) in constraints.iter().zip(&mut counts) {
+            for ((constraint, pods), sums) in constraints.iter().zip(&pods).zip(&mut sums) {
                 if included.includes(constraint)
                     && let Some(domain) = labels.get(constraint.topology_key)
                 {
-                    counts.change(domain, count_on(snapshot, idx, &constraint.selector, pod.namespace));
+                    *sums.entry(domain).or_default() += pods[idx.index()];
                 }
             }
         }
+        let counts = sums.into_iter().map(DomainCounts::new).collect();
         let labels = tables.labels(pod.labels);
         let itself = constraints.iter().map(|c| i64::from(c.selector.matches(tables, labels))).collect();
         Self { namespace: pod.namespace, constraints, inclusion, counts, itself }

@@ -3,7 +3,7 @@
 //! Sums are floating point, added in the order of the constraints and rounded once, as upstream does; the weight of a
 //! topology is Go's logarithm ([`crate::ln`]). Upstream: `podtopologyspread/scoring.go`.
 
-use super::constraints::{Constraint, Inclusion, count_on, has_all_keys};
+use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
 use crate::hash::IdMap;
@@ -19,7 +19,6 @@ const IGNORED: i64 = -1;
 
 /// The rule of a pod with soft constraints.
 pub(super) struct SpreadScore {
-    namespace: Symbol,
     constraints: Vec<Weighed>,
     /// Feasible nodes that lack a key where all are required; they get 0.
     ignored: NodeSet,
@@ -27,6 +26,8 @@ pub(super) struct SpreadScore {
 
 struct Weighed {
     constraint: Constraint,
+    /// Matching pods on each node, by slot.
+    pods: Vec<i64>,
     /// Matching pods in each domain of a feasible node; not kept for host names, which are counted node by node.
     domains: IdMap<Symbol, i64>,
     weight: f64,
@@ -56,7 +57,8 @@ impl SpreadScore {
         scored.subtract(&ignored);
         let inclusion = Inclusion::new(pod, &constraints);
         let weighed = constraints.into_iter().map(|constraint| {
-            let mut weighed = Weighed { constraint, domains: IdMap::default(), weight: 0.0 };
+            let pods = counted(snapshot, &constraint.selector, pod.namespace);
+            let mut weighed = Weighed { constraint, pods, domains: IdMap::default(), weight: 0.0 };
             let size = if weighed.is_per_host() {
                 scored.len()
             } else {
@@ -67,7 +69,7 @@ impl SpreadScore {
             weighed.weight = ln((size + 2) as f64);
             weighed
         });
-        let mut rule = Self { namespace: pod.namespace, constraints: weighed.collect(), ignored };
+        let mut rule = Self { constraints: weighed.collect(), ignored };
         if !rule.constraints.iter().all(Weighed::is_per_host) {
             rule.count(snapshot, &inclusion, require_all);
         }
@@ -84,11 +86,11 @@ impl SpreadScore {
                 continue;
             }
             let included = inclusion.of(tables, snapshot.node_info(idx));
-            for Weighed { constraint, domains, .. } in &mut self.constraints {
+            for Weighed { constraint, pods, domains, .. } in &mut self.constraints {
                 if included.includes(constraint)
                     && let Some(count) = domains.get_mut(&domain_of(snapshot, idx, constraint))
                 {
-                    *count += count_on(snapshot, idx, &constraint.selector, self.namespace);
+                    *count += pods[idx.index()];
                 }
             }
         }
@@ -101,7 +103,7 @@ impl SpreadScore {
             let constraint = &weighed.constraint;
             let Some(domain) = labels.get(constraint.topology_key) else { continue };
             let count = if weighed.is_per_host() {
-                count_on(snapshot, idx, &constraint.selector, self.namespace)
+                weighed.pods[idx.index()]
             } else {
                 weighed.domains.get(&domain).copied().unwrap_or(0)
             };

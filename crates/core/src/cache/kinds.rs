@@ -1,0 +1,137 @@
+//! Pods on nodes by what affinity and spreading read of them: namespace, labels, affinity, and whether they are being
+//! deleted. A term is matched with a kind once, however many pods are of it.
+
+use crate::hash::{FixedMap, IdMap};
+use crate::intern::Symbol;
+use crate::node::NodeIdx;
+use crate::pod::PodInfo;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Pods that are the same to terms.
+pub struct Kind {
+    /// One that was the first of its kind; it need not be there any more.
+    pod: Arc<PodInfo>,
+    nodes: IdMap<NodeIdx, u32>,
+}
+
+impl Kind {
+    /// A pod of this kind, of which namespace, labels, affinity and the mark of deletion hold for all.
+    pub fn pod(&self) -> &PodInfo {
+        &self.pod
+    }
+
+    /// The slots with pods of this kind, and how many, in no meaningful order. Slots of former nodes are among them.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeIdx, i64)> + '_ {
+        self.nodes.iter().map(|(&node, &pods)| (node, i64::from(pods)))
+    }
+}
+
+/// What tells kinds apart.
+#[derive(Clone)]
+struct Key(Arc<PodInfo>);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (&*self.0, &*other.0);
+        a.labels == b.labels
+            && a.namespace == b.namespace
+            && a.deleting == b.deleting
+            && a.pod_affinity == b.pod_affinity
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0.labels, self.0.namespace, self.0.deleting).hash(state);
+        self.0.pod_affinity.hash(state);
+    }
+}
+
+type KindId = u32;
+
+/// All kinds of which a pod is on a node.
+#[derive(Default)]
+pub(super) struct Kinds {
+    ids: FixedMap<Key, KindId>,
+    by_id: BTreeMap<KindId, Kind>,
+    by_namespace: IdMap<Symbol, BTreeSet<KindId>>,
+    with_affinity: BTreeSet<KindId>,
+    with_anti_affinity: BTreeSet<KindId>,
+    next: KindId,
+}
+
+impl Kinds {
+    pub(super) fn add(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) {
+        let id = self.ids.get(&Key(Arc::clone(pod))).copied().unwrap_or_else(|| self.found(pod));
+        let kind = self.by_id.get_mut(&id).expect("an id leads to its kind");
+        *kind.nodes.entry(node).or_default() += 1;
+    }
+
+    fn found(&mut self, pod: &Arc<PodInfo>) -> KindId {
+        // Ids of kinds that are gone may come again, long after.
+        while self.by_id.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.ids.insert(Key(Arc::clone(pod)), id);
+        self.by_id.insert(id, Kind { pod: Arc::clone(pod), nodes: IdMap::default() });
+        self.by_namespace.entry(pod.namespace).or_default().insert(id);
+        if pod.pod_affinity.is_some() {
+            self.with_affinity.insert(id);
+        }
+        if pod.has_required_anti_affinity() {
+            self.with_anti_affinity.insert(id);
+        }
+        id
+    }
+
+    pub(super) fn remove(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) {
+        let key = Key(Arc::clone(pod));
+        let id = *self.ids.get(&key).expect("a pod on a node is of a kind");
+        let kind = self.by_id.get_mut(&id).expect("an id leads to its kind");
+        let pods = kind.nodes.get_mut(&node).expect("a kind knows the nodes of its pods");
+        *pods -= 1;
+        if *pods > 0 {
+            return;
+        }
+        kind.nodes.remove(&node);
+        if !kind.nodes.is_empty() {
+            return;
+        }
+        self.ids.remove(&key);
+        self.by_id.remove(&id);
+        self.with_affinity.remove(&id);
+        self.with_anti_affinity.remove(&id);
+        if let Some(kinds) = self.by_namespace.get_mut(&pod.namespace) {
+            kinds.remove(&id);
+            if kinds.is_empty() {
+                self.by_namespace.remove(&pod.namespace);
+            }
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Kind> {
+        self.by_id.values()
+    }
+
+    fn of<'a>(&'a self, ids: impl IntoIterator<Item = &'a KindId>) -> impl Iterator<Item = &'a Kind> {
+        ids.into_iter().filter_map(|id| self.by_id.get(id))
+    }
+
+    pub(super) fn in_namespace(&self, namespace: Symbol) -> impl Iterator<Item = &Kind> {
+        self.of(self.by_namespace.get(&namespace).into_iter().flatten())
+    }
+
+    pub(super) fn with_affinity(&self) -> impl Iterator<Item = &Kind> {
+        self.of(&self.with_affinity)
+    }
+
+    pub(super) fn with_anti_affinity(&self) -> impl Iterator<Item = &Kind> {
+        self.of(&self.with_anti_affinity)
+    }
+}
