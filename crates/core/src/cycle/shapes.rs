@@ -303,7 +303,7 @@ impl Shape {
         probe.leave(Point::PreFilter, "Success");
         let (fresh, only) = fresh?;
         probe.enter(Point::Filter);
-        let feasible = self.filter(pod, snapshot, &fresh, only);
+        let feasible = self.filter(pod, snapshot, &fresh, only.as_ref());
         probe.leave(Point::Filter, "Success");
         let feasible = feasible?;
         if feasible.len() == 1 {
@@ -358,10 +358,10 @@ impl Shape {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         fresh: &FreshRules,
-        only: Option<NodeSet>,
+        only: Option<&NodeSet>,
     ) -> Option<NodeSet> {
         let mut feasible = snapshot.nodes().clone();
-        for only in self.only.iter().chain(&only) {
+        for only in self.only.iter().chain(only) {
             feasible.intersect(only);
         }
         let mut kept = self.filters.iter().peekable();
