@@ -8,7 +8,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 TOOLS := $(TARGET)/tools
 CARGO_DENY_VERSION := 0.20.2
 SEED ?= 1
-STEPS ?= 20000
+STEPS ?= 1000
+SEEDS ?= 1
 N ?= 20000
 
 .PHONY: help
@@ -47,6 +48,7 @@ release-binary: ## Build the program as it is shipped; the Dockerfile runs the s
 lint: $(TOOLS)/bin/cargo-deny ## Formatting, lints, docs, licences and the fences between modules.
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --locked -p supercargo-core -p supercargo-sim --features mutations --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
 	$(TOOLS)/bin/cargo-deny --log-level error check bans licenses sources
 	tests/fences.sh
@@ -78,8 +80,13 @@ oracle: ## Build the program that asks the real kube-scheduler.
 	tests/upstream/build.sh oracle
 
 .PHONY: sim
-sim: ## Drive the engine through a made-up cluster with faults: make sim SEED=1 STEPS=20000
-	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --steps $(STEPS)
+sim: ## Drive the engine through made-up clusters with faults: make sim SEED=1 STEPS=1000 SEEDS=100000
+	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --steps $(STEPS) --seeds $(SEEDS)
+
+.PHONY: mutations
+mutations: ## Show that the simulation and the museum notice mistakes of the engine, one after the other.
+	cargo test --locked --quiet -p supercargo-core --features mutations --test museum
+	cargo test --locked --quiet -p supercargo-sim --features mutations --test mutations -- --nocapture 2>/dev/null
 
 .PHONY: bench
 bench: ## Time decisions of the engine in process.
@@ -88,7 +95,8 @@ bench: ## Time decisions of the engine in process.
 .PHONY: soak
 soak: oracle ## What takes long: many simulated and random clusters, and the API server tests again and again.
 	cargo run --locked --quiet --example fuzz -- --seed $(SEED) --decisions 200000
-	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --seeds 2000 --steps 5000
+	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --seeds 100000 --steps 1000
+	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --steps 500000 --timed
 	for round in 1 2 3 4 5; do echo "round $$round" >&2; cargo test --locked --quiet --test apiserver; done
 
 .PHONY: release-check

@@ -15,6 +15,7 @@ part "control plane binaries" tests/upstream/build.sh
 part "format, lints, docs, licences, fences" make --no-print-directory lint
 part "engine" cargo test --locked --quiet -p supercargo-core
 part "simulator" cargo test --locked --quiet -p supercargo-sim
+part "mistakes are noticed" make --no-print-directory mutations
 part "shell" cargo test --locked --quiet --lib --bins --examples
 part "golden vectors" cargo test --locked --quiet --test golden
 part "packaging, habits, serving" cargo test --locked --quiet --test config --test manifests --test tidy --test serve --test simulate

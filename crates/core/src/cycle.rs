@@ -20,7 +20,8 @@ pub use shapes::{Quick, Shapes};
 use crate::cache::Snapshot;
 use crate::framework::post_filter::PostFilterPlugin;
 use crate::framework::registry::ExtensionPoint;
-use crate::framework::{ClusterEvent, CycleError, Hint, PluginName};
+use crate::framework::{ClusterEvent, CycleError, Hint, PluginName, PodAction};
+use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -219,6 +220,9 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Hint {
+        if is_deaf(plugin, event) {
+            return Hint::Skip;
+        }
         let seat = self.filters.iter().find(|seat| seat.plugin.name() == plugin);
         seat.map_or(Hint::Skip, |seat| seat.plugin.hint(event, pod, snapshot))
     }
@@ -234,5 +238,19 @@ impl Framework {
         }
         filtered.run(pod, snapshot, [node].into_iter().collect())?;
         Ok(!filtered.feasible().is_empty())
+    }
+}
+
+/// The mistake of not hearing what may help.
+fn is_deaf(plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
+    let goes = matches!(event, ClusterEvent::AssignedPod { action: PodAction::Delete, .. });
+    match plugin {
+        "NodeResourcesFit" => mutation::is_on(Mutation::DeafResources),
+        "InterPodAffinity" => {
+            mutation::is_on(Mutation::DeafAffinity) || goes && mutation::is_on(Mutation::DeafAffinityDelete)
+        }
+        "PodTopologySpread" => mutation::is_on(Mutation::DeafSpread),
+        "TaintToleration" => mutation::is_on(Mutation::DeafTaints),
+        _ => false,
     }
 }

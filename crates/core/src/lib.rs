@@ -11,6 +11,7 @@ pub mod framework;
 pub mod hash;
 pub mod intern;
 pub mod ln;
+pub mod mutation;
 pub mod node;
 pub mod node_set;
 pub mod plugins;

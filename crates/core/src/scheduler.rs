@@ -7,6 +7,7 @@ mod attempt;
 mod binding;
 mod budget;
 mod failure;
+mod held;
 mod lead;
 mod memory;
 mod nominate;
@@ -25,6 +26,7 @@ use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
 use crate::hash::FixedMap;
 use crate::intern::{Symbol, Tables};
+use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::{QueueConfig, QueueStats, QueuedPod, SchedulingQueue};
 use crate::report::{Notice, Report};
@@ -205,7 +207,9 @@ impl Scheduler {
             Event::ListBegan(kind) => self.lists.begin(kind),
             Event::ListEnded(kind) => {
                 for key in self.unlisted(kind) {
-                    self.gone(now, &key);
+                    if !self.is_to_be_asked_about(now, &key) && !mutation::is_on(Mutation::RelistAdds) {
+                        self.gone(now, &key);
+                    }
                 }
                 self.lists.end(kind);
             }
@@ -229,12 +233,13 @@ impl Scheduler {
             if let Some(report) = self.reports.pop_front() {
                 return Step::Report(Box::new(report));
             }
-            if !self.leading {
+            if !self.leading && !mutation::is_on(Mutation::LeadIgnored) {
                 return Step::Idle { wake_at: None };
             }
             if let Some(effect) = self.release(now) {
                 return Step::Effect(effect);
             }
+            self.expire_assumed(now);
             if self.ask_again(now) || self.pre_bind_times(now) {
                 continue;
             }

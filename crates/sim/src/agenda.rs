@@ -31,6 +31,8 @@ pub(crate) enum Due {
     Credit { life: u32, lane: Lane },
     /// A pod that is being deleted, or whose node is gone, is gone.
     Gone(String),
+    /// The scheduler that lives this life wins the lead back.
+    Lead { life: u32 },
     /// The scheduler asked to be woken.
     Wake,
 }

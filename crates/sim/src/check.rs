@@ -5,19 +5,16 @@
 
 use crate::agenda::Request;
 use crate::evictions;
-use crate::objects::Pod;
-use crate::reference::{self, World};
+use crate::reference;
 use crate::sim::Sim;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use supercargo_core::effect::PodRef;
 use supercargo_core::event::Kind;
-use supercargo_core::intern::{LabelSetId, Symbol};
-use supercargo_core::node::{NodeIdx, NodeInfo};
-use supercargo_core::pod::{HostPort, PodInfo};
-use supercargo_core::queue::Place;
-use supercargo_core::report::{Outcome, Report};
-use supercargo_core::resources::Resources;
+use supercargo_core::pod::PodInfo;
+use supercargo_core::report::{Outcome, Preemption, Report};
+
+mod end;
+mod state;
 
 /// An invariant that does not hold.
 #[derive(Debug)]
@@ -57,9 +54,9 @@ impl Sim {
             return Err(broken("one binding of a pod is in flight, to the node decided", detail));
         }
         let other = |r: &&Request| r.life == self.process.life && r.uid == uid && r.node != node;
-        // Of a pod that is gone nothing can be carried out; a slow watch may still speak of it.
-        let exists = self.server.pods.contains_key(uid);
-        if let Some(request) = self.in_air.values().find(other).filter(|_| exists) {
+        // Of a pod that is gone or bound nothing can be carried out; a slow watch may not speak of that yet.
+        let can_be_bound = self.server.pods.get(uid).is_some_and(|pod| pod.node.is_none() && !pod.deleting);
+        if let Some(request) = self.in_air.values().find(other).filter(|_| can_be_bound) {
             let detail = format!("{uid} is sent to {node} while {} may still get it", request.node);
             return Err(broken("no second target while the first binding is unknown", detail));
         }
@@ -69,7 +66,8 @@ impl Sim {
     /// A gated pod costs no request, and somebody else's is none of our business.
     pub(crate) fn check_may_speak_of(&self, pod: &PodRef) -> Result<(), Broken> {
         match self.process.pods.get(&*pod.uid) {
-            Some(seen) if seen.gated || !seen.ours => {
+            // A list of an older state may show a gate again that was gone when it was spoken.
+            Some(seen) if !seen.ours || seen.gated && !self.process.reborn.contains(&*pod.uid) => {
                 Err(broken("gated and foreign pods are not spoken of", pod.uid.to_string()))
             }
             _ => Ok(()),
@@ -79,19 +77,24 @@ impl Sim {
     pub(crate) fn check_report(&mut self, report: &Report) -> Result<(), Broken> {
         let uid = &*report.pod.uid;
         match &report.outcome {
-            Outcome::Placed { node, .. } => {
-                self.check_placed(uid, node)?;
+            Outcome::Placed { node, nodes, feasible } => {
+                self.check_placed(uid, node, *nodes, *feasible)?;
+                self.check_rescued(report)?;
                 self.note_placed(uid, node);
             }
-            Outcome::Unschedulable { message, .. } => {
+            Outcome::Unschedulable { message, preemption, .. } => {
                 self.check_nowhere(uid)?;
+                if let Preemption::Nominated { node, victims, .. } = preemption {
+                    self.process.nominated.insert(uid.to_owned());
+                    self.check_victims(uid, node, victims)?;
+                }
                 // One decided anew that never left.
                 self.process.decided.remove(uid);
-                self.process.told.entry(uid.to_owned()).or_default().failure = Some(message.clone());
+                self.note_failure(uid, message);
             }
             Outcome::BindFailed { message } => {
                 self.process.decided.remove(uid);
-                self.process.told.entry(uid.to_owned()).or_default().failure = Some(message.clone());
+                self.note_failure(uid, message);
                 self.check_failed(uid)?;
             }
             Outcome::Error { message } => {
@@ -115,6 +118,35 @@ impl Sim {
         Ok(())
     }
 
+    /// All victims are less important, and without them the node can take the pod.
+    fn check_victims(&mut self, uid: &str, node: &str, victims: &[PodRef]) -> Result<(), Broken> {
+        let pod = self.seen_info(uid)?;
+        for victim in victims {
+            if self.seen_info(&victim.uid)?.priority >= pod.priority {
+                let detail = format!("{uid} over {}", victim.uid);
+                return Err(broken("victims are less important", detail));
+            }
+        }
+        let picture = self.process.told_of();
+        let name = self.process.scheduler.tables().symbol(node);
+        let goes = |other: &PodInfo| victims.iter().any(|victim| victim.uid == other.uid);
+        let tables = self.process.scheduler.tables();
+        match picture.world(tables).without(uid).without_on(name, goes).objection(&pod, name) {
+            Some(why) => {
+                let detail = format!("{uid} on {node} without {victims:?}: {why}");
+                Err(broken("without its victims the node can take the pod", detail))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn note_failure(&mut self, uid: &str, message: &str) {
+        let out_of_date = !self.watches.know(Kind::Pod, 0);
+        let told = self.process.told.entry(uid.to_owned()).or_default();
+        told.failure = Some(message.to_owned());
+        told.out_of_date = out_of_date;
+    }
+
     fn seen_info(&mut self, uid: &str) -> Result<Arc<PodInfo>, Broken> {
         let Some(pod) = self.process.pods.get(uid).cloned() else {
             return Err(broken("only known pods are decided about", uid.to_owned()));
@@ -122,40 +154,88 @@ impl Sim {
         Ok(self.process.info(&pod))
     }
 
-    /// The winner is feasible by the reference.
-    fn check_placed(&mut self, uid: &str, node: &str) -> Result<(), Broken> {
+    /// The winner is feasible by the reference, in the world of what was told, and so many other nodes are.
+    fn check_placed(&mut self, uid: &str, node: &str, nodes: usize, feasible: usize) -> Result<(), Broken> {
         let pod = self.seen_info(uid)?;
         if let Some(there) = self.process.decided.get(uid).filter(|d| d.released.is_some()) {
             let detail = format!("{uid} to {node}, with one to {} not settled", there.node);
             return Err(broken("no decision while an earlier one is on its way", detail));
         }
+        let picture = self.process.told_of();
         let snapshot = self.process.scheduler.snapshot();
-        let name = snapshot.tables().find(node);
-        let objection = match name {
-            Some(name) => World::seen_by(snapshot).without(uid).objection(&pod, name),
-            None => Some("nobody knows that node".to_owned()),
-        };
-        match objection {
-            Some(why) => Err(broken("the node decided can take the pod", format!("{uid} on {node}: {why}"))),
-            None => Ok(()),
+        let world = || picture.world(snapshot.tables());
+        let able = evictions::feasible(world, snapshot, &pod);
+        if !able.iter().any(|&name| snapshot.text(name) == node) {
+            let name = snapshot.tables().find(node);
+            let why = name.and_then(|name| world().without(uid).objection(&pod, name)).unwrap_or_default();
+            let detail = format!("{uid} on {node}: {why}");
+            return Err(broken("the node decided can take the pod", detail));
         }
+        // A nominated pod may have been tried on its node alone.
+        let expected = (self.process.nodes.len(), able.len());
+        let alone = feasible == 1 && self.process.nominated.contains(uid);
+        if (nodes, feasible) != expected && !alone {
+            let detail = format!("{uid}: {feasible} of {nodes} nodes, expected {expected:?}");
+            return Err(broken("the feasible nodes are those of the reference", detail));
+        }
+        Ok(())
     }
 
     /// No node is feasible by the reference.
     fn check_nowhere(&mut self, uid: &str) -> Result<(), Broken> {
         let pod = self.seen_info(uid)?;
+        let picture = self.process.told_of();
         let snapshot = self.process.scheduler.snapshot();
-        match evictions::feasible(snapshot, &pod).first() {
-            Some(&node) => Err(broken(
-                "a pod said to be unschedulable is",
-                format!("{uid} fits on {}", snapshot.text(node)),
-            )),
+        match evictions::feasible(|| picture.world(snapshot.tables()), snapshot, &pod).first() {
+            Some(&node) => {
+                let detail = format!("{uid} fits on {}", snapshot.text(node));
+                Err(broken("a pod said to be unschedulable is", detail))
+            }
             None => Ok(()),
         }
     }
 
+    /// A binding that leaves for the first time breaks no rule of its node, as the node is known by then.
+    pub(crate) fn check_release(&mut self, uid: &str, node: &str) -> Result<(), Broken> {
+        if self.process.decided.get(uid).is_none_or(|decided| decided.released.is_some()) {
+            return Ok(());
+        }
+        let pod = self.seen_info(uid)?;
+        let picture = self.process.told_of();
+        let tables = self.process.scheduler.tables();
+        let name = tables.symbol(node);
+        match picture.world(tables).without(uid).local_objection(&pod, name) {
+            Some(why) => {
+                let detail = format!("{uid} to {node}: {why}");
+                Err(broken("a binding leaves only for a node that can still take the pod", detail))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The periodic flush rescues nobody. Whom a pod helped that no watch has confirmed yet, the confirmation would.
+    fn check_rescued(&mut self, report: &Report) -> Result<(), Broken> {
+        if !report.rescued_by_flush {
+            return Ok(());
+        }
+        let pod = self.seen_info(&report.pod.uid)?;
+        let assumed = self.process.scheduler.stats().cache.assumed_pods;
+        if assumed > 1 && reference::may_be_helped_by_pods(&pod) {
+            return Ok(());
+        }
+        // Between the flush and the attempt something may have helped it that would have woken it too.
+        if self.process.flushed.contains(&*report.pod.uid) {
+            return Ok(());
+        }
+        Err(broken("nobody is rescued by the periodic flush", report.pod.uid.to_string()))
+    }
+
     /// A binding that is said to have failed was not carried out, and will not be.
     fn check_failed(&self, uid: &str) -> Result<(), Broken> {
+        if self.process.reborn.contains(uid) {
+            // A list of an older state made us forget that it was bound.
+            return Ok(());
+        }
         let life = self.process.life;
         let ours = self.server.pods.get(uid).filter(|pod| pod.bound_by == Some(life));
         if let Some(node) = ours.and_then(|pod| pod.node.as_ref()) {
@@ -177,19 +257,31 @@ impl Sim {
     /// Where nothing changed between what was known and the write, the write breaks no rule.
     pub(crate) fn check_bound(&mut self, request: &Request) -> Result<(), Broken> {
         let unchanged = request.decided_on.is_some_and(|stamp| stamp == self.server.whole_stamp());
-        let node_unchanged =
-            request.released_on.is_some_and(|stamp| stamp == self.server.node_stamp(&request.node));
+        let node_unchanged = request
+            .released_on
+            .is_some_and(|stamp| stamp == self.server.node_stamp(&request.node, &request.uid));
         if !unchanged && !node_unchanged {
             return Ok(());
         }
         self.truths[usize::from(unchanged)] += 1;
-        let objection = self.in_truth(&request.uid, |world, pod, tables_node| {
-            if unchanged {
-                world.objection(pod, tables_node)
-            } else {
-                world.local_objection(pod, tables_node)
-            }
+        let Some(own) = self.process.numbers.get(&request.uid).copied() else {
+            // A list of an older state did not name it, and what was known of it is forgotten.
+            return Ok(());
+        };
+        // The pods decided about later have to bear with this one, not the other way round.
+        let picture = self.truth(|process, pod| {
+            let of_this_life = pod.bound_by.is_none_or(|life| life == process.life);
+            let number = process.numbers.get(&pod.uid);
+            !(of_this_life && number.is_some_and(|&number| number > own))
         });
+        let Some(pod) = self.server.pods.get(&request.uid).map(|pod| self.process.info(pod)) else {
+            return Err(broken("a pod that was bound is there", request.uid.clone()));
+        };
+        let tables = self.process.scheduler.tables();
+        let node = tables.symbol(&request.node);
+        let world = picture.world(tables).without(&request.uid);
+        let objection =
+            if unchanged { world.objection(&pod, node) } else { world.local_objection(&pod, node) };
         match objection {
             Some(why) => Err(broken(
                 "a binding breaks no rule in the server's truth",
@@ -197,239 +289,5 @@ impl Sim {
             )),
             None => Ok(()),
         }
-    }
-
-    /// Asks about a bound pod in the world of the server's truth and of what is on its way there, without the pods
-    /// decided about later: they have to bear with this one, not the other way round.
-    fn in_truth<T>(&mut self, uid: &str, ask: impl FnOnce(&World<'_>, &PodInfo, Symbol) -> T) -> T {
-        let pods: Vec<_> = self.server.pods.values().cloned().collect();
-        let number = |sim: &Self, uid: &str| sim.process.numbers.get(uid).copied();
-        let own = number(self, uid).expect("a pod that was bound was decided about");
-        let mut placed: Vec<(Arc<PodInfo>, String)> = Vec::new();
-        for pod in &pods {
-            let life = pod.bound_by.is_none_or(|life| life == self.process.life);
-            if life && number(self, &pod.uid).is_some_and(|number| number > own) {
-                continue;
-            }
-            let released = || self.process.decided.get(&pod.uid).filter(|d| d.released.is_some());
-            let on_the_way = || released().map(|decided| &decided.node);
-            if let Some(node) = pod.node.as_ref().or_else(on_the_way).cloned() {
-                placed.push((self.process.info(pod), node));
-            }
-        }
-        let tables = self.process.scheduler.tables();
-        let nodes: Vec<NodeInfo> = self.server.nodes.values().map(|node| node.info(tables)).collect();
-        let names: Vec<Symbol> = placed.iter().map(|(_, node)| tables.symbol(node)).collect();
-        let mut namespaces: Vec<(Symbol, LabelSetId)> = Vec::new();
-        for (&name, &team) in &self.server.namespaces {
-            let pair = (tables.symbol("team"), tables.symbol(team));
-            namespaces.push((tables.symbol(name), tables.label_set(vec![pair])));
-        }
-        let at = placed.iter().position(|(pod, _)| *pod.uid == *uid).expect("the pod is bound");
-        let (pod, node) = (Arc::clone(&placed[at].0), names[at]);
-        let on_nodes = placed.iter().map(|(pod, _)| &**pod).zip(names.iter().copied());
-        let world = World::new(tables, nodes.iter().collect(), on_nodes, namespaces).without(uid);
-        ask(&world, &pod, node)
-    }
-
-    // --- the scheduler's state
-
-    /// Every waiting pod is in one place, and none is there that does not wait.
-    pub(crate) fn check_places(&self) -> Result<(), Broken> {
-        let process = &self.process;
-        let queue = process.scheduler.queue();
-        let waits = |uid: &str| process.pods.get(uid).is_some_and(|pod| pod.ours && pod.node.is_none());
-        for (place, queued) in queue.waiting() {
-            let uid = &*queued.pod.uid;
-            if !waits(uid) {
-                return Err(broken("only waiting pods are queued", format!("{uid} in {}", place.as_str())));
-            }
-            // One that waits for its victims may be kept back, too.
-            let held = queued.gate.is_some_and(|gate| gate == supercargo_core::preemption::NAME);
-            if (place == Place::Gated) != (held || !queued.pod.gates.is_empty()) {
-                return Err(broken("gated pods are in their place", format!("{uid} in {}", place.as_str())));
-            }
-        }
-        let alive = |pod: &&Arc<Pod>| !pod.deleting && !process.known_gone.contains(&pod.uid);
-        for pod in process.pods.values().filter(alive).filter(|pod| waits(&pod.uid)) {
-            let (queued, decided) = (queue.contains(&pod.uid), process.decided.get(&pod.uid));
-            let released = decided.is_some_and(|d| d.released.is_some());
-            if !queued && decided.is_none() || queued && released {
-                let detail = format!("{}: queued {queued}, decided {decided:?}", pod.uid);
-                return Err(broken("no pod is lost and none is in two places", detail));
-            }
-        }
-        let stats = process.scheduler.stats();
-        let assumed = process.decided.keys().filter(|uid| !queue.contains(uid)).count();
-        if stats.cache.assumed_pods != assumed {
-            let detail = format!("{} are, and {assumed} decisions stand", stats.cache.assumed_pods);
-            return Err(broken("exactly the pods with a standing decision are assumed", detail));
-        }
-        self.check_bounds()
-    }
-
-    fn check_bounds(&self) -> Result<(), Broken> {
-        let [bind, volume, evict, status, record] = self.process.scheduler.stats().outgoing;
-        // A pod has one entry in the lane of bindings at most, and may leave one behind when it goes.
-        if bind as u64 > 2 * self.scale.pods
-            || volume > 0
-            || evict.max(status) > self.process.pods.len()
-            || record > 1_000
-        {
-            let detail = format!(
-                "{bind} bindings, {volume} volumes, {evict} evictions, {status} patches, {record} records wait"
-            );
-            return Err(broken("the outbox has bounds", detail));
-        }
-        Ok(())
-    }
-
-    /// The cache holds what the watches told and what was decided, and its sums are those of a recount.
-    pub(crate) fn check_cache(&self) -> Result<(), Broken> {
-        let process = &self.process;
-        let snapshot = process.scheduler.snapshot();
-        if snapshot.nodes().len() != process.nodes.len() {
-            let detail = format!("{} nodes, {} were told of", snapshot.nodes().len(), process.nodes.len());
-            return Err(broken("the cache holds the nodes it was told of", detail));
-        }
-        let mut expected: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for pod in process.pods.values() {
-            let assumed = || Some(&process.decided.get(&pod.uid)?.node);
-            let queued = process.scheduler.queue().contains(&pod.uid);
-            if let Some(node) = pod.node.as_ref().or_else(assumed).filter(|_| !queued) {
-                expected.entry(node).or_default().push(&pod.uid);
-            }
-        }
-        for idx in snapshot.nodes().iter() {
-            let name = snapshot.text(snapshot.node_info(idx).name);
-            if !process.nodes.contains_key(name) {
-                return Err(broken("the cache holds the nodes it was told of", name.to_owned()));
-            }
-            let mut there: Vec<&str> = snapshot.pods_on(idx).map(|pod| &*pod.uid).collect();
-            there.sort_unstable();
-            let expected = expected.remove(name).unwrap_or_default();
-            if there != expected {
-                let detail = format!("{name} has {there:?}, expected {expected:?}");
-                return Err(broken("each pod counts on its node", detail));
-            }
-            self.check_columns(idx)?;
-        }
-        Ok(())
-    }
-
-    fn check_columns(&self, idx: NodeIdx) -> Result<(), Broken> {
-        let snapshot = self.process.scheduler.snapshot();
-        let (columns, at, info) = (snapshot.columns(), idx.index(), snapshot.node_info(idx));
-        let mut sum = Resources::default();
-        let (mut non_zero_cpu, mut non_zero_memory, mut pods) = (0, 0, 0);
-        let mut ports: BTreeMap<HostPort, u32> = BTreeMap::new();
-        let (mut affinity, mut anti_affinity) = (false, false);
-        for pod in snapshot.pods_on(idx) {
-            sum.add(&pod.resources.placed);
-            non_zero_cpu += pod.resources.non_zero_cpu_milli;
-            non_zero_memory += pod.resources.non_zero_memory;
-            pods += 1;
-            pod.ports.iter().for_each(|&port| *ports.entry(port).or_default() += 1);
-            affinity |= pod.pod_affinity.is_some();
-            anti_affinity |= pod.has_required_anti_affinity();
-        }
-        let of_scalars =
-            |r: &Resources| r.scalar.iter().filter(|(_, amount)| *amount != 0).copied().collect::<Vec<_>>();
-        let mut differing = Vec::new();
-        let mut compare = |what: &'static str, same: bool| {
-            if !same {
-                differing.push(what);
-            }
-        };
-        compare("requested cpu", columns.requested_cpu_milli[at] == sum.cpu_milli);
-        compare("requested memory", columns.requested_memory[at] == sum.memory);
-        compare("requested storage", columns.requested_ephemeral_storage[at] == sum.ephemeral_storage);
-        compare("cpu for scoring", columns.non_zero_cpu_milli[at] == non_zero_cpu);
-        compare("memory for scoring", columns.non_zero_memory[at] == non_zero_memory);
-        compare("pods", columns.pods[at] == pods);
-        compare("allocatable cpu", columns.allocatable_cpu_milli[at] == info.allocatable.cpu_milli);
-        compare("allocatable memory", columns.allocatable_memory[at] == info.allocatable.memory);
-        compare("allocatable pods", columns.allocatable_pods[at] == info.allocatable_pods);
-        compare("scalars", of_scalars(snapshot.requested(idx)) == of_scalars(&sum));
-        compare("ports", snapshot.host_ports(idx).iter().copied().eq(ports));
-        compare("affinity", snapshot.nodes_with_affinity().contains(idx) == affinity);
-        let noted = snapshot.nodes_with_required_anti_affinity().contains(idx);
-        compare("anti-affinity", noted == anti_affinity);
-        match differing.as_slice() {
-            [] => Ok(()),
-            what => Err(broken(
-                "a node's sums are those of a recount",
-                format!("{}: {}", snapshot.text(info.name), what.join(", ")),
-            )),
-        }
-    }
-
-    /// No pod waits for an event while a node could take it: a hint would have missed a wake-up.
-    pub(crate) fn check_hints(&self) -> Result<(), Broken> {
-        let snapshot = self.process.scheduler.snapshot();
-        let assumed = self.process.scheduler.stats().cache.assumed_pods;
-        for (place, queued) in self.process.scheduler.queue().waiting() {
-            if place != Place::Unschedulable || queued.pod.deleting {
-                continue;
-            }
-            // Whom an assumed pod would help is woken when that pod is confirmed, as upstream wakes it.
-            if assumed > 0 && reference::may_be_helped_by_pods(&queued.pod) {
-                continue;
-            }
-            if let Some(&node) = evictions::feasible(snapshot, &queued.pod).first() {
-                let detail = format!(
-                    "{} fits on {}; it waits for {:?}",
-                    queued.pod.uid,
-                    snapshot.text(node),
-                    queued.rejectors
-                );
-                return Err(broken("no pod waits for an event that has come", detail));
-            }
-        }
-        Ok(())
-    }
-
-    // --- in the end
-
-    /// A while after the faults have stopped everything is as it should be.
-    pub(crate) fn check_end(&self) -> Result<(), Broken> {
-        let process = &self.process;
-        if process.scheduler.awaited_kinds().next().is_some() {
-            return Err(broken("lists come to an end", "a kind is still awaited".to_owned()));
-        }
-        if !process.scheduler.is_settled() || !process.decided.is_empty() {
-            let detail = format!("{:?}; decided {:?}", process.scheduler.stats(), process.decided);
-            return Err(broken("bindings and effects drain", detail));
-        }
-        for kind in [Kind::Pod, Kind::Node] {
-            debug_assert!(
-                self.watches.delivered(kind) > 0 || self.server.version() == 0,
-                "{kind:?} was listed"
-            );
-        }
-        for pod in self.server.pods.values().filter(|pod| pod.ours && !pod.gated && !pod.deleting) {
-            let told = process.told.get(&pod.uid).cloned().unwrap_or_default();
-            let wrong = if pod.node.is_some() {
-                pod.bound_by == Some(process.life) && told.scheduled_records != 1
-            } else {
-                told.failed_records == 0
-                    || told.failure.is_none()
-                    || pod.condition.as_ref().map(|(_, message)| message) != told.failure.as_ref()
-            };
-            if wrong {
-                let detail = format!("{}: on {:?}, {:?}, {told:?}", pod.uid, pod.node, pod.condition);
-                return Err(broken("every pod has its event, and a waiting one its condition", detail));
-            }
-        }
-        let waiting = |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.deleting;
-        let pending = self.server.pods.values().filter(waiting).count();
-        let queued = process.scheduler.queue().waiting().filter(|(_, queued)| !queued.pod.deleting).count();
-        if pending != queued {
-            let detail = format!("{pending} pods are pending, {queued} are queued");
-            return Err(broken("the queue accounts for every pending pod", detail));
-        }
-        self.check_places()?;
-        self.check_cache()?;
-        self.check_hints()
     }
 }

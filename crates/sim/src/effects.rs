@@ -18,6 +18,9 @@ const LATEST: Duration = Duration::from_secs(60);
 impl Sim {
     /// Takes an effect from the scheduler.
     pub(crate) fn carry_out(&mut self, effect: Effect) -> Result<(), Broken> {
+        if !self.process.leads {
+            return Err(broken("nothing is written without the lead", format!("{effect:?}")));
+        }
         let lane = effect.lane();
         let at = Lane::ALL.iter().position(|&l| l == lane).expect("all lanes are listed");
         let left = self.process.credits[at].checked_sub(1);
@@ -37,9 +40,11 @@ impl Sim {
 
     fn send_bind(&mut self, pod: &PodRef, node: String) -> Result<(), Broken> {
         self.check_bind(pod, &node)?;
-        let on_node = self.stamp_if_known(Some(&node));
+        self.check_release(&pod.uid, &node)?;
+        let on_node = self.stamp_if_known(Some((&node, &pod.uid)));
         let decided = self.process.decided.get_mut(&*pod.uid).expect("it was checked to be decided");
         decided.in_flight = true;
+        self.process.unanswered.insert(pod.uid.to_string());
         let released_on = *decided.released.get_or_insert(on_node);
         let decided_on = decided.on;
         let (fate, sure) = self.draw_fate();
@@ -79,13 +84,21 @@ impl Sim {
     fn draw_fate(&mut self) -> (Fate, &'static str) {
         let w = self.weather;
         let faults = w.forbidden + w.lost_but_applied + w.lost + w.late;
-        self.draw.weighted(&[
+        let fate = self.draw.weighted(&[
             (100 - faults, (Fate::Answered, "answered")),
             (w.forbidden, (Fate::Forbidden, "forbidden")),
             (w.lost_but_applied, (Fate::Unanswered, "unanswered")),
             (w.lost, (Fate::Unanswered, "lost")),
             (w.late, (Fate::Unanswered, "late")),
-        ])
+        ]);
+        match fate.1 {
+            "forbidden" => self.fault("binding refused"),
+            "unanswered" => self.fault("binding applied, answer lost"),
+            "lost" => self.fault("binding lost"),
+            "late" => self.fault("binding applied late, answer lost"),
+            _ => {}
+        }
+        fate
     }
 
     fn answer_unknown(&mut self, request: &Request, delay: Duration) {
@@ -113,9 +126,15 @@ impl Sim {
             self.check_bound(request)?;
         }
         if request.fate != Fate::Unanswered {
-            let outcome = match result {
-                Ok(()) => BindOutcome::Accepted,
-                Err(message) => BindOutcome::Refused { message },
+            // As the shell reads the answer.
+            let there = self.server.pods.get(&request.uid).map(|pod| pod.node.clone());
+            let outcome = match (result, there) {
+                (Ok(()), _) => BindOutcome::Accepted,
+                (Err(message), _) if request.fate == Fate::Forbidden => BindOutcome::Refused { message },
+                (Err(_), None) => BindOutcome::Moot(Found::Gone),
+                (Err(_), Some(Some(node))) if node == request.node => BindOutcome::Accepted,
+                (Err(_), Some(Some(node))) => BindOutcome::Moot(Found::Bound(node)),
+                (Err(message), Some(None)) => BindOutcome::Refused { message },
             };
             let answer = Answer::Bind { uid: request.uid.clone(), outcome };
             let delay = wait(&mut self.draw, self.weather.request_delay);
@@ -140,8 +159,12 @@ impl Sim {
 
     /// A question arrives at the API server.
     pub(crate) fn question_arrives(&mut self, life: u32, uid: String) {
+        let unanswered = self.draw.percent(self.weather.no_answer);
+        if unanswered {
+            self.fault("question unanswered");
+        }
         let found = match self.server.pods.get(&uid) {
-            _ if self.draw.percent(self.weather.no_answer) => Found::NoAnswer,
+            _ if unanswered => Found::NoAnswer,
             None => Found::Gone,
             Some(pod) => pod.node.clone().map_or(Found::Unbound, Found::Bound),
         };
@@ -155,8 +178,15 @@ impl Sim {
         let (uid, event) = match answer {
             Answer::Bind { uid, outcome } => {
                 self.say("answer", &uid, format_args!("{outcome:?}"));
+                if let BindOutcome::Moot(found) = &outcome {
+                    self.note_found(&uid, found);
+                }
+                self.process.unanswered.remove(&uid);
+                let is_unlisted = self.process.is_unlisted(&uid);
                 if let Some(decided) = self.process.decided.get_mut(&uid) {
                     decided.in_flight = false;
+                    // A pod that no list names is asked about all the same.
+                    decided.settled |= outcome == BindOutcome::Accepted && !is_unlisted;
                 }
                 (uid.clone(), Event::BindFinished { uid: uid.as_str().into(), outcome })
             }
@@ -182,13 +212,11 @@ impl Sim {
 
     fn note_found(&mut self, uid: &str, found: &Found) {
         match found {
-            Found::Gone => {
-                self.process.decided.remove(uid);
-                self.process.known_gone.insert(uid.to_owned());
-            }
+            Found::Gone => self.process.found_gone(uid),
             Found::Bound(node) => {
                 if let Some(decided) = self.process.decided.get_mut(uid) {
                     decided.node.clone_from(node);
+                    decided.settled = true;
                 }
             }
             Found::Unbound | Found::NoAnswer => {}
@@ -211,20 +239,30 @@ impl Sim {
     /// A change of a pod's status arrives at the API server.
     pub(crate) fn patch_arrives(&mut self, patch: &StatusPatch) {
         let uid = &*patch.pod.uid;
+        let life = self.process.life;
+        self.agenda.write(self.now, Due::Credit { life, lane: Lane::Status });
+        if self.draw.percent(self.weather.lost_patch) {
+            self.fault("patch lost");
+            self.lost_patches.insert(uid.to_owned());
+            return;
+        }
         let said = patch.condition.as_ref().map(|told| (told.reason.to_owned(), told.message.clone()));
-        self.say("server", uid, format_args!("told {said:?}, nominated: {:?}", patch.nomination));
+        if let Some((reason, _)) = &said {
+            self.lost_patches.remove(uid);
+            self.say("server", uid, format_args!("told {reason}, nominated: {:?}", patch.nomination));
+        } else {
+            self.say("server", uid, format_args!("nominated: {:?}", patch.nomination));
+        }
         if let Some(pod) = self.server.pods.get(uid) {
             let nominated = renominated(pod, &patch.nomination);
             let condition = said.or_else(|| pod.condition.clone());
             self.server.put_pod(Pod { condition, nominated, ..Pod::clone(pod) }, By::Scheduler);
         }
-        let life = self.process.life;
-        self.agenda.write(self.now, Due::Credit { life, lane: Lane::Status });
     }
 
     fn note_record(&mut self, record: &Record) -> Result<(), Broken> {
         let uid = &*record.pod.uid;
-        self.say("record", uid, format_args!("{}: {}", record.reason, record.note));
+        self.say("record", uid, format_args!("{}", record.reason));
         if record.reason != "Preempted" {
             self.check_may_speak_of(&record.pod)?;
         }
@@ -245,11 +283,12 @@ impl Sim {
         Ok(())
     }
 
-    /// The stamp of a node, or of everything, if the scheduler has been told of all that others changed there.
-    pub(crate) fn stamp_if_known(&self, node: Option<&str>) -> Option<Stamp> {
-        let stamp = node.map_or_else(|| self.server.whole_stamp(), |name| self.server.node_stamp(name));
-        let known = |kind, changed| self.watches.delivered(kind) >= changed;
-        let all = known(Kind::Pod, stamp.pods)
+    /// The stamp of a node and a pod that is to go there, or of everything, if the scheduler has been told of all that others changed there.
+    pub(crate) fn stamp_if_known(&self, node: Option<(&str, &str)>) -> Option<Stamp> {
+        let of_node = |(node, uid)| self.server.node_stamp(node, uid);
+        let stamp = node.map_or_else(|| self.server.whole_stamp(), of_node);
+        let known = |kind, changed| self.watches.know(kind, changed);
+        let all = known(Kind::Pod, stamp.pods.max(stamp.own))
             && known(Kind::Node, stamp.nodes)
             && known(Kind::Namespace, stamp.namespaces);
         all.then_some(stamp)
@@ -263,6 +302,7 @@ impl Sim {
             number: self.placed,
             released: None,
             in_flight: false,
+            settled: false,
         };
         self.process.numbers.insert(uid.to_owned(), decided.number);
         self.process.decided.insert(uid.to_owned(), decided);

@@ -19,9 +19,13 @@ use supercargo_core::pod::PodInfo;
 /// The longest a victim takes to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The names of the nodes that can take `pod`, with and without the pods nominated there that come before it.
-pub(crate) fn feasible(snapshot: Snapshot<'_>, pod: &PodInfo) -> Vec<Symbol> {
-    let world = || World::seen_by(snapshot).without(&pod.uid);
+/// The names of the nodes of a world that can take `pod`, with and without the pods nominated there that come before it.
+pub(crate) fn feasible<'a>(
+    world: impl Fn() -> World<'a>,
+    snapshot: Snapshot<'a>,
+    pod: &PodInfo,
+) -> Vec<Symbol> {
+    let world = || world().without(&pod.uid);
     let mut nodes = world().feasible(pod);
     nodes.retain(|&name| {
         let Some(idx) = snapshot.find_node(name) else { return false };
@@ -53,6 +57,11 @@ impl Sim {
             (w.forbidden + w.lost, (false, false)),
             (w.lost_but_applied, (true, false)),
         ]);
+        match (is_applied, is_told) {
+            (false, _) => self.fault("eviction refused"),
+            (true, false) => self.fault("eviction applied, answer lost"),
+            (true, true) => {}
+        }
         let exists = self.server.pods.contains_key(&uid);
         if is_applied {
             self.evict(&uid);

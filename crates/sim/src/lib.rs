@@ -2,8 +2,8 @@
 //!
 //! [`run`] lets so many things happen, stops the faults, waits for everything to come right, and says which invariant
 //! broke, if one did. The same seed gives the same run, to the last line of its log. The invariants stand in `check`;
-//! what a node may take is judged by [`mod@reference`], which shares no rule with the engine. There is no preemption here,
-//! no volume, and no API object: pods and nodes are built as the engine takes them.
+//! what a node may take is judged by [`mod@reference`], which shares no rule with the engine. There are no API objects here:
+//! pods and nodes are built as the engine takes them.
 
 pub mod reference;
 pub mod workloads;
@@ -13,11 +13,14 @@ mod check;
 mod draw;
 mod effects;
 mod evictions;
+mod feeds;
 mod log;
 mod objects;
+mod picture;
 mod process;
 mod server;
 mod sim;
+mod sweep;
 mod watch;
 mod weather;
 mod world;
@@ -25,8 +28,19 @@ mod world;
 use check::Broken;
 use log::Log;
 use sim::Sim;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
+
+pub use sweep::{Totals, sweep};
+
+/// Told when the engine begins and ends a piece of work, by one who has a clock. What it does is no part of the run.
+pub trait Stopwatch {
+    /// The engine begins.
+    fn begin(&mut self);
+    /// The engine is done.
+    fn end(&mut self);
+}
 
 /// What to run.
 #[derive(Default)]
@@ -37,6 +51,8 @@ pub struct Options {
     pub steps: u64,
     /// Where each line of the log is written as well.
     pub echo: Option<Box<dyn Write>>,
+    /// Who times the engine.
+    pub stopwatch: Option<Box<dyn Stopwatch>>,
 }
 
 /// A run in which every invariant held.
@@ -46,6 +62,10 @@ pub struct Summary {
     pub log_hash: u64,
     /// How many lines the log has.
     pub log_lines: u64,
+    /// Things that happened, the calm included.
+    pub steps: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
     /// Pods created.
     pub created: u64,
     /// Decisions for a node.
@@ -98,7 +118,7 @@ impl fmt::Display for Failure {
 /// # Errors
 /// With the first invariant that did not hold.
 pub fn run(options: Options) -> Result<Summary, Box<Failure>> {
-    let mut sim = Sim::new(options.seed, Log::new(options.echo));
+    let mut sim = Sim::new(options.seed, Log::new(options.echo), options.stopwatch);
     let began = sim.now;
     let mut step = 0;
     let mut drive = || {
@@ -113,6 +133,8 @@ pub fn run(options: Options) -> Result<Summary, Box<Failure>> {
         Ok(()) => Ok(Summary {
             log_hash: sim.log.hash(),
             log_lines: sim.log.lines(),
+            steps: sim.happened,
+            faults: sim.faults,
             created: sim.created,
             placed: sim.placed,
             bindings: sim.requests,

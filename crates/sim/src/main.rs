@@ -1,28 +1,36 @@
 //! `supercargo-sim`: runs seeds of the simulation and tells which invariant broke. It knows nothing of the simulation
 //! itself.
 
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use supercargo_sim::{Options, run};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use supercargo_sim::{Failure, Options, Stopwatch, run, sweep};
 
 const USAGE: &str = "usage: supercargo-sim [--seed N] [--steps N] [--seeds K] [-v]
 
   --seed N    the first seed (1)
   --steps N   how many things happen before the faults stop (3000)
-  --seeds K   how many seeds to run, one after the other (1)
-  -v          print every line of the log";
+  --seeds K   how many seeds to run, as many at a time as there are processors (1)
+  --timed     tell how long the engine's pieces of work took, of one seed
+  -v          print every line of the log, of one seed";
+
+/// After so many seeds a line says so.
+const TELL_EVERY: u64 = 10_000;
 
 struct Args {
     seed: u64,
     steps: u64,
     seeds: u64,
+    timed: bool,
     verbose: bool,
 }
 
 /// Reads the arguments; nothing when help was asked for.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
-    let mut args = Args { seed: 1, steps: 3_000, seeds: 1, verbose: false };
+    let mut args = Args { seed: 1, steps: 3_000, seeds: 1, timed: false, verbose: false };
     while let Some(word) = words.next() {
         let (flag, mut value) = match word.split_once('=') {
             Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
@@ -37,6 +45,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String
             "--seed" => args.seed = number()?,
             "--steps" => args.steps = number()?,
             "--seeds" => args.seeds = number()?,
+            "--timed" => args.timed = true,
             "-v" | "--verbose" => args.verbose = true,
             "-h" | "--help" => return Ok(None),
             other => return Err(format!("there is no flag {other}")),
@@ -62,35 +71,76 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    for seed in args.seed..args.seed.saturating_add(args.seeds) {
-        say(format_args!("seed {seed}, {} steps", args.steps));
-        let echo = args.verbose.then(|| Box::new(io::stdout()) as Box<dyn Write>);
-        match run(Options { seed, steps: args.steps, echo }) {
-            Ok(done) => say(format_args!(
-                "  held: {} s, {} pods, {} placed, {} bindings ({} and {} checked in truth), {} lives, log {:016x}",
-                done.seconds,
-                done.created,
-                done.placed,
-                done.bindings,
-                done.checked_locally,
-                done.checked_wholly,
-                done.lives,
-                done.log_hash
-            )),
-            Err(failure) => {
-                // Who reads all lines has read the last ones.
-                if args.verbose {
-                    say(failure.verdict());
-                } else {
-                    say(&failure);
-                }
-                say(format_args!(
-                    "again: cargo run --release -p supercargo-sim -- --seed {seed} --steps {} -v",
-                    args.steps
-                ));
-                return ExitCode::FAILURE;
-            }
-        }
+    let done = if args.seeds == 1 { one(&args) } else { many(&args) };
+    let Err(failure) = done else { return ExitCode::SUCCESS };
+    // Who reads all lines has read the last ones.
+    if args.verbose {
+        say(failure.verdict());
+    } else {
+        say(&failure);
     }
-    ExitCode::SUCCESS
+    let (seed, steps) = (failure.seed, args.steps);
+    say(format_args!("again: cargo run --release -p supercargo-sim -- --seed {seed} --steps {steps} -v"));
+    ExitCode::FAILURE
+}
+
+fn one(args: &Args) -> Result<(), Box<Failure>> {
+    let (seed, steps) = (args.seed, args.steps);
+    say(format_args!("seed {seed}, {steps} steps"));
+    let echo = args.verbose.then(|| Box::new(io::stdout()) as Box<dyn Write>);
+    let times = Rc::new(RefCell::new(Vec::new()));
+    let timer = || Box::new(Timer { began: Instant::now(), times: Rc::clone(&times) }) as Box<dyn Stopwatch>;
+    let done = run(Options { seed, steps, echo, stopwatch: args.timed.then(timer) })?;
+    say(format_args!(
+        "  held: {} s, {} pods, {} placed, {} bindings ({} and {} checked in truth), {} lives, log {:016x}",
+        done.seconds,
+        done.created,
+        done.placed,
+        done.bindings,
+        done.checked_locally,
+        done.checked_wholly,
+        done.lives,
+        done.log_hash
+    ));
+    let mut times = times.take();
+    times.sort_unstable();
+    if let Some(longest) = times.last() {
+        let at = |share: f64| times[(times.len() as f64 * share) as usize];
+        let (half, most) = (at(0.5), at(0.999));
+        let count = times.len();
+        say(format_args!(
+            "  {count} pieces of work: half within {half:?}, 99.9 % within {most:?}, all within {longest:?}"
+        ));
+    }
+    Ok(())
+}
+
+/// Notes how long each piece of work took.
+struct Timer {
+    began: Instant,
+    times: Rc<RefCell<Vec<Duration>>>,
+}
+
+impl Stopwatch for Timer {
+    fn begin(&mut self) {
+        self.began = Instant::now();
+    }
+
+    fn end(&mut self) {
+        self.times.borrow_mut().push(self.began.elapsed());
+    }
+}
+
+fn many(args: &Args) -> Result<(), Box<Failure>> {
+    let last = args.seed.saturating_add(args.seeds).saturating_sub(1);
+    say(format_args!("seeds {} to {last}, {} steps each and then calm", args.seed, args.steps));
+    let began = Instant::now();
+    let tell = |seeds: u64| {
+        if seeds.is_multiple_of(TELL_EVERY) {
+            say(format_args!("  {seeds} seeds in {} s", began.elapsed().as_secs()));
+        }
+    };
+    let totals = sweep(args.seed, args.seeds, args.steps, tell)?;
+    say(format_args!("{totals}\n{:.1} s", began.elapsed().as_secs_f64()));
+    Ok(())
 }

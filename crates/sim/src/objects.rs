@@ -87,11 +87,14 @@ pub(crate) enum Wish {
     OneOf(Vec<&'static str>),
     /// Required node affinity; nodes without a zone will do.
     NoneOf(Vec<&'static str>),
+    /// Required node affinity, to nodes of these names, there or not.
+    Named(Vec<String>),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
     pub(crate) uid: String,
+    pub(crate) name: String,
     pub(crate) namespace: &'static str,
     /// `resourceVersion`.
     pub(crate) version: u64,
@@ -171,6 +174,7 @@ impl Pod {
     /// One of ours that asks for nothing.
     pub(crate) fn plain(uid: String, namespace: &'static str) -> Self {
         Self {
+            name: uid.clone(),
             uid,
             namespace,
             version: 1,
@@ -200,7 +204,7 @@ impl Pod {
         let app = (tables.symbol("app"), tables.symbol(self.app));
         PodInfo {
             uid: self.uid.as_str().into(),
-            name: self.uid.as_str().into(),
+            name: self.name.as_str().into(),
             namespace,
             resource_version: self.version.to_string().into(),
             generation: 1,
@@ -337,6 +341,16 @@ impl Spread {
     }
 }
 
+/// A term per name, each of which PreFilter narrows the nodes by.
+fn pinned(names: &[String], tables: &mut Tables) -> RequiredNodeAffinity {
+    let term = |name: &String| {
+        let name = tables.symbol(name);
+        let demands = TermDemands { labels: [].into(), names: [(name, false)].into() };
+        NodeSelectorTerm { demands: Some(demands), pinned_names: Some([name].into()) }
+    };
+    RequiredNodeAffinity { node_selector: None, terms: Some(names.iter().map(term).collect()) }
+}
+
 impl Wish {
     fn node_affinity(&self, tables: &mut Tables) -> RequiredNodeAffinity {
         let mut symbols =
@@ -349,6 +363,7 @@ impl Wish {
             }
             Self::OneOf(zones) => Operator::In(symbols(zones)),
             Self::NoneOf(zones) => Operator::NotIn(symbols(zones)),
+            Self::Named(names) => return pinned(names, tables),
         };
         let labels = [Requirement { key: known::ZONE, operator }].into();
         let term =

@@ -8,6 +8,7 @@ use supercargo_core::cache::Service;
 use supercargo_core::cycle::Framework;
 use supercargo_core::effect::Lane;
 use supercargo_core::event::{Event, Kind, ObjectKey};
+use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
@@ -26,6 +27,8 @@ pub(crate) struct Decided {
     pub(crate) released: Option<Option<Stamp>>,
     /// The binding that left last was not answered yet.
     pub(crate) in_flight: bool,
+    /// An answer said where the pod is, and no watch has yet.
+    pub(crate) settled: bool,
 }
 
 /// What the scheduler has said of a pod.
@@ -33,6 +36,8 @@ pub(crate) struct Decided {
 pub(crate) struct Told {
     /// The message of its last failure.
     pub(crate) failure: Option<String>,
+    /// That was when the watch of pods had gone back: what the pod showed then was out of date.
+    pub(crate) out_of_date: bool,
     pub(crate) failed_records: u32,
     pub(crate) scheduled_records: u32,
 }
@@ -43,22 +48,37 @@ pub(crate) struct Process {
     pub(crate) life: u32,
     pub(crate) pods: BTreeMap<String, Arc<Pod>>,
     pub(crate) nodes: BTreeMap<String, Arc<Node>>,
+    /// Namespaces and their teams.
+    pub(crate) namespaces: BTreeMap<&'static str, &'static str>,
     pub(crate) decided: BTreeMap<String, Decided>,
     pub(crate) told: BTreeMap<String, Told>,
     /// The numbers of the last decisions about pods.
     pub(crate) numbers: BTreeMap<String, u64>,
-    /// Pods that no watch has told the end of, and an answer has.
-    pub(crate) known_gone: BTreeSet<String>,
+    /// Pods that are gone, as an answer said, or going, as some watch once said.
+    pub(crate) going: BTreeSet<String>,
+    /// Pods that a list of an older state took back: what was told of them since was forgotten.
+    pub(crate) reborn: BTreeSet<String>,
+    /// Pods that a list did not name while their bindings were open; to be asked about.
+    unlisted: BTreeSet<String>,
+    /// Pods whose bindings left and were not answered.
+    pub(crate) unanswered: BTreeSet<String>,
+    /// Whether it was told that it leads.
+    pub(crate) leads: bool,
     /// Credits granted and not used up, in the order of `Lane::ALL`.
     pub(crate) credits: [usize; Lane::ALL.len()],
+    /// Pods it has nominated to a node at some time.
+    pub(crate) nominated: BTreeSet<String>,
     /// Pods it has sent away, of which no answer says that they stay.
     pub(crate) evicting: BTreeSet<String>,
+    /// Pods that the periodic flush took out, and that were not tried before the scheduler came to rest.
+    pub(crate) flushed: BTreeSet<String>,
     /// When it asked to be woken.
     pub(crate) wake: Option<Time>,
     /// Wake-ups in a row that came to nothing, and when the first of them was.
     pub(crate) idle_wakes: (u32, Time),
     listing: BTreeMap<Kind, BTreeSet<String>>,
     converted: BTreeMap<String, (u64, Arc<PodInfo>)>,
+    converted_nodes: BTreeMap<String, (u64, Arc<NodeInfo>)>,
 }
 
 impl Process {
@@ -70,16 +90,24 @@ impl Process {
             life,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
             decided: BTreeMap::new(),
             told: BTreeMap::new(),
             numbers: BTreeMap::new(),
-            known_gone: BTreeSet::new(),
+            going: BTreeSet::new(),
+            reborn: BTreeSet::new(),
+            unlisted: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
+            leads: true,
             credits: [0; Lane::ALL.len()],
+            nominated: BTreeSet::new(),
             evicting: BTreeSet::new(),
+            flushed: BTreeSet::new(),
             wake: None,
             idle_wakes: (0, now),
             listing: BTreeMap::new(),
             converted: BTreeMap::new(),
+            converted_nodes: BTreeMap::new(),
         }
     }
 
@@ -95,6 +123,18 @@ impl Process {
         }
     }
 
+    /// A node as this life's scheduler is shown it.
+    pub(crate) fn node_info(&mut self, node: &Node) -> Arc<NodeInfo> {
+        match self.converted_nodes.get(&node.name) {
+            Some((version, info)) if *version == node.version => Arc::clone(info),
+            _ => {
+                let info = Arc::new(node.info(self.scheduler.tables()));
+                self.converted_nodes.insert(node.name.clone(), (node.version, Arc::clone(&info)));
+                info
+            }
+        }
+    }
+
     /// Tells the scheduler of a change, and notes it.
     pub(crate) fn tell(&mut self, now: Time, kind: Kind, change: &Change) {
         let event = match change {
@@ -102,6 +142,7 @@ impl Process {
                 self.listing.insert(kind, BTreeSet::new());
                 Event::ListBegan(kind)
             }
+            Change::Bookmark => return,
             Change::ListEnded(_) => {
                 self.end_list(kind);
                 Event::ListEnded(kind)
@@ -117,13 +158,15 @@ impl Process {
             Change::Node(node) => {
                 self.name(Kind::Node, &node.name);
                 self.nodes.insert(node.name.clone(), Arc::clone(node));
-                Event::NodeApplied(Box::new(node.info(self.scheduler.tables())))
+                Event::NodeApplied(Box::new(NodeInfo::clone(&self.node_info(node))))
             }
             Change::NodeGone(name) => {
                 self.nodes.remove(name);
                 Event::Gone(ObjectKey::Node(self.scheduler.tables().symbol(name)))
             }
             Change::Namespace(name, team) => {
+                self.name(Kind::Namespace, name);
+                self.namespaces.insert(name, team);
                 let tables = self.scheduler.tables();
                 let pair = (tables.symbol("team"), tables.symbol(team));
                 Event::NamespaceApplied { name: tables.symbol(name), labels: tables.label_set(vec![pair]) }
@@ -154,9 +197,16 @@ impl Process {
                 let unlisted: Vec<_> =
                     self.pods.keys().filter(|uid| !named.contains(*uid)).cloned().collect();
                 for uid in unlisted {
-                    self.lose_pod(&uid);
+                    let is_open = |decided: &Decided| decided.released.is_some() && !decided.settled;
+                    if self.decided.get(&uid).is_some_and(is_open) {
+                        self.unlisted.insert(uid);
+                    } else {
+                        self.lose_pod(&uid);
+                        self.reborn.insert(uid);
+                    }
                 }
             }
+            Kind::Namespace => self.namespaces.retain(|name, _| named.contains(*name)),
             Kind::Node => self.nodes.retain(|name, _| named.contains(name)),
             _ => {}
         }
@@ -164,11 +214,47 @@ impl Process {
 
     fn see_pod(&mut self, pod: &Arc<Pod>) {
         self.name(Kind::Pod, &pod.uid);
+        if self.unlisted.remove(&pod.uid) {
+            self.reborn.insert(pod.uid.clone());
+        }
+        let mut pod = Arc::clone(pod);
+        if let Some(known) = self.pods.get(&pod.uid) {
+            if known.version > pod.version {
+                self.reborn.insert(pod.uid.clone());
+            }
+            if known.deleting && !pod.deleting {
+                self.evicting.remove(&pod.uid);
+            }
+            // A binding takes no step back, and a gate that is gone does not come again: this is an older state.
+            if known.node.is_some() && pod.node.is_none() {
+                return;
+            }
+            if pod.gated && !known.gated {
+                pod = Arc::new(Pod { gated: false, ..Pod::clone(&pod) });
+            }
+        }
+        if pod.deleting {
+            self.going.insert(pod.uid.clone());
+        }
         // What the watch says of it settles a decision; a pod that is being deleted is not bound any more.
         if pod.node.is_some() || pod.deleting {
             self.decided.remove(&pod.uid);
         }
-        self.pods.insert(pod.uid.clone(), Arc::clone(pod));
+        self.pods.insert(pod.uid.clone(), pod);
+    }
+
+    /// The API server says that a pod is gone, and no watch has yet.
+    pub(crate) fn found_gone(&mut self, uid: &str) {
+        self.decided.remove(uid);
+        self.going.insert(uid.to_owned());
+        if self.unlisted.contains(uid) {
+            self.lose_pod(uid);
+        }
+    }
+
+    /// Whether a list did not name the pod, and nothing has since said what became of it.
+    pub(crate) fn is_unlisted(&self, uid: &str) -> bool {
+        self.unlisted.contains(uid)
     }
 
     fn lose_pod(&mut self, uid: &str) {
@@ -177,7 +263,9 @@ impl Process {
         self.told.remove(uid);
         self.numbers.remove(uid);
         self.evicting.remove(uid);
-        self.known_gone.remove(uid);
+        self.going.remove(uid);
+        self.unlisted.remove(uid);
+        self.reborn.remove(uid);
         self.converted.remove(uid);
     }
 }

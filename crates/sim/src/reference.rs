@@ -64,6 +64,18 @@ impl<'a> World<'a> {
         self
     }
 
+    /// The same world without those pods on one node that `go` says go.
+    #[must_use]
+    pub fn without_on(mut self, node: Symbol, go: impl Fn(&PodInfo) -> bool) -> Self {
+        self.pods.retain(|(pod, on)| on.name != node || !go(pod));
+        self
+    }
+
+    /// The names of all nodes.
+    pub fn node_names(&self) -> Vec<Symbol> {
+        self.nodes.iter().map(|node| node.name).collect()
+    }
+
     /// The names of the nodes that can take `pod`, which is not in this world.
     pub fn feasible(&self, pod: &PodInfo) -> Vec<Symbol> {
         let spread = self.spread_counts(pod);

@@ -4,7 +4,7 @@
 //! whether anything changed that the scheduler could not know of.
 
 use crate::objects::{Node, Pod};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::event::Kind;
 
@@ -14,6 +14,8 @@ pub(crate) enum Change {
     ListBegan,
     /// The list is complete as of this version.
     ListEnded(u64),
+    /// Nothing but that the watch has come so far.
+    Bookmark,
     Pod(Arc<Pod>),
     PodGone(String),
     Node(Arc<Node>),
@@ -22,6 +24,23 @@ pub(crate) enum Change {
     Namespace(&'static str, &'static str),
     /// The Service that selects an app.
     Service(&'static str),
+}
+
+impl Change {
+    /// Which object of its kind it is about; nothing for the marks of a list.
+    fn key(&self) -> Option<&str> {
+        match self {
+            Self::ListBegan | Self::ListEnded(_) | Self::Bookmark => None,
+            Self::Pod(pod) => Some(&pod.uid),
+            Self::Node(node) => Some(&node.name),
+            Self::PodGone(name) | Self::NodeGone(name) => Some(name),
+            Self::Namespace(name, _) | Self::Service(name) => Some(name),
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        matches!(self, Self::PodGone(_) | Self::NodeGone(_))
+    }
 }
 
 /// Who changed something.
@@ -39,6 +58,8 @@ pub(crate) struct Stamp {
     pub(crate) pods: u64,
     pub(crate) nodes: u64,
     pub(crate) namespaces: u64,
+    /// Of the pod that is asked about itself.
+    pub(crate) own: u64,
     /// How many bindings were refused for no reason: decisions that were built on one of them stand on nothing.
     pub(crate) refusals: u64,
 }
@@ -52,6 +73,11 @@ pub(crate) struct Server {
     version: u64,
     whole: Stamp,
     by_node: BTreeMap<String, Stamp>,
+    by_pod: BTreeMap<String, u64>,
+    /// Waiting pods that others have changed.
+    reshaped: BTreeSet<String>,
+    /// All changes of each kind, with their versions: what a watch is resumed from, and an older state is listed from.
+    history: BTreeMap<Kind, Vec<(u64, Change)>>,
     /// Changes the watches have not taken up yet.
     news: Vec<(Kind, Change, u64)>,
 }
@@ -64,6 +90,38 @@ impl Server {
     /// The changes since the last call.
     pub(crate) fn take_news(&mut self) -> Vec<(Kind, Change, u64)> {
         std::mem::take(&mut self.news)
+    }
+
+    fn publish(&mut self, kind: Kind, change: Change) {
+        self.history.entry(kind).or_default().push((self.version, change.clone()));
+        self.news.push((kind, change, self.version));
+    }
+
+    /// The version of the last change of a kind.
+    pub(crate) fn last_change(&self, kind: Kind) -> u64 {
+        self.history.get(&kind).and_then(|all| all.last()).map_or(0, |&(version, _)| version)
+    }
+
+    /// The changes of a kind after a version.
+    pub(crate) fn since(&self, kind: Kind, version: u64) -> Vec<(u64, Change)> {
+        let all = self.history.get(&kind).map_or(&[][..], Vec::as_slice);
+        let first = all.partition_point(|(at, _)| *at <= version);
+        all[first..].to_vec()
+    }
+
+    /// All objects of a kind as they were at an earlier version.
+    pub(crate) fn list_at(&self, kind: Kind, version: u64) -> Vec<Change> {
+        let Some(all) = self.history.get(&kind) else { return self.list(kind) };
+        let mut objects: BTreeMap<&str, &Change> = BTreeMap::new();
+        for (_, change) in all.iter().take_while(|(at, _)| *at <= version) {
+            let Some(key) = change.key() else { continue };
+            if change.is_end() {
+                objects.remove(key);
+            } else {
+                objects.insert(key, change);
+            }
+        }
+        objects.into_values().cloned().collect()
     }
 
     /// All objects of a kind, as a list names them.
@@ -95,9 +153,10 @@ impl Server {
         self.whole
     }
 
-    /// The last changes by others of a node and what is on it.
-    pub(crate) fn node_stamp(&self, node: &str) -> Stamp {
-        self.by_node.get(node).copied().unwrap_or_default()
+    /// The last changes by others of a node and what is on it, and of a pod that is to go there.
+    pub(crate) fn node_stamp(&self, node: &str, uid: &str) -> Stamp {
+        let own = self.by_pod.get(uid).copied().unwrap_or_default();
+        Stamp { own, ..self.by_node.get(node).copied().unwrap_or_default() }
     }
 
     /// Adds a pod, or replaces it.
@@ -107,18 +166,36 @@ impl Server {
         if by == By::World {
             let is_new = !self.pods.contains_key(&pod.uid);
             self.note_pod(pod.node.as_deref(), is_new);
+            if !is_new && pod.node.is_none() {
+                self.reshaped.insert(pod.uid.clone());
+            }
+        } else if pod.node.is_some() && self.reshaped.remove(&pod.uid) {
+            // It may take more than whoever decided knew.
+            self.note_pod(pod.node.as_deref(), false);
+        }
+        if by == By::World {
+            self.by_pod.insert(pod.uid.clone(), self.version);
         }
         let pod = Arc::new(pod);
         self.pods.insert(pod.uid.clone(), Arc::clone(&pod));
-        self.news.push((Kind::Pod, Change::Pod(pod), self.version));
+        self.publish(Kind::Pod, Change::Pod(pod));
     }
 
     /// Removes a pod, or takes note that it has ended, which a watch of pods that have not tells the same way.
     pub(crate) fn remove_pod(&mut self, uid: &str) {
         let Some(pod) = self.pods.remove(uid) else { return };
+        self.by_pod.remove(uid);
+        self.reshaped.remove(uid);
         self.version += 1;
         self.note_pod(pod.node.as_deref(), false);
-        self.news.push((Kind::Pod, Change::PodGone(pod.uid.clone()), self.version));
+        self.publish(Kind::Pod, Change::PodGone(pod.uid.clone()));
+    }
+
+    /// Takes note that it is now known of a pod on its way to a node that others have changed it.
+    pub(crate) fn note_on_the_way(&mut self, uid: &str, node: &str) {
+        if self.reshaped.contains(uid) {
+            self.by_node.entry(node.to_owned()).or_default().pods = self.version;
+        }
     }
 
     fn note_pod(&mut self, node: Option<&str>, is_new: bool) {
@@ -137,14 +214,14 @@ impl Server {
         self.note_node(&node.name);
         let node = Arc::new(node);
         self.nodes.insert(node.name.clone(), Arc::clone(&node));
-        self.news.push((Kind::Node, Change::Node(node), self.version));
+        self.publish(Kind::Node, Change::Node(node));
     }
 
     pub(crate) fn remove_node(&mut self, name: &str) {
         if self.nodes.remove(name).is_some() {
             self.version += 1;
             self.note_node(name);
-            self.news.push((Kind::Node, Change::NodeGone(name.to_owned()), self.version));
+            self.publish(Kind::Node, Change::NodeGone(name.to_owned()));
         }
     }
 
@@ -157,7 +234,7 @@ impl Server {
         self.version += 1;
         self.whole.namespaces = self.version;
         self.namespaces.insert(name, team);
-        self.news.push((Kind::Namespace, Change::Namespace(name, team), self.version));
+        self.publish(Kind::Namespace, Change::Namespace(name, team));
     }
 
     /// Refuses a Binding for no reason that the objects give.

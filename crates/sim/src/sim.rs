@@ -1,14 +1,15 @@
 //! The loop: one thread, virtual time, one seed. What is due happens, then the scheduler runs until it is idle.
 
+use crate::Stopwatch;
 use crate::agenda::{Agenda, Due, Request};
 use crate::check::{Broken, broken};
 use crate::draw::Draw;
 use crate::log::Log;
 use crate::process::Process;
-use crate::server::{Change, Server};
+use crate::server::Server;
 use crate::watch::Watches;
 use crate::weather::{CALM, Weather, wait};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
 use std::time::Duration;
 use supercargo_core::cycle::NoProbe;
@@ -20,7 +21,9 @@ use supercargo_core::time::Time;
 
 /// How long after the last fault everything must have come right: the engine's patience with a lost binding, the
 /// longest backoff, and some more.
-pub(crate) const SETTLING: Duration = Duration::from_secs(180);
+pub(crate) const SETTLING: Duration = Duration::from_secs(240);
+/// How long the end of everything takes to be known.
+const EMPTYING: Duration = Duration::from_secs(30);
 /// Steps of the engine that may follow one event, and wake-ups in one second that may come to nothing.
 const STEPS_MAX: u32 = 20_000;
 const IDLE_WAKES_MAX: u32 = 5;
@@ -52,21 +55,28 @@ pub(crate) struct Sim {
     pub(crate) in_air: BTreeMap<u64, Request>,
     pub(crate) requests: u64,
     pub(crate) last_patch: Time,
+    /// Pods whose last patch got lost: their conditions say something older.
+    pub(crate) lost_patches: BTreeSet<String>,
+    /// Things that happened.
+    pub(crate) happened: u64,
     pub(crate) created: u64,
     pub(crate) placed: u64,
     /// Writes checked against the server's truth: by the node's own rules, by all.
     pub(crate) truths: [u64; 2],
+    /// Faults so far, by kind.
+    pub(crate) faults: BTreeMap<&'static str, u64>,
+    stopwatch: Option<Box<dyn Stopwatch>>,
     rests: u64,
     settling: bool,
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64, log: Log) -> Self {
+    pub(crate) fn new(seed: u64, log: Log, stopwatch: Option<Box<dyn Stopwatch>>) -> Self {
         let mut draw = Draw::new(seed);
         let now = Time::from_nanos(100_200_000_000);
         let scale = Scale {
-            nodes: draw.pick(&[1, 3, 6, 6, 12]),
-            pods: draw.pick(&[4, 12, 30, 60]),
+            nodes: draw.pick(&[3, 3, 6, 6, 12, 20]),
+            pods: draw.pick(&[20, 20, 40, 80, 200]),
             bind_credits: draw.pick(&[1, 2, 8, 64]),
             pace: draw.pick(&[Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(10)]),
         };
@@ -84,9 +94,13 @@ impl Sim {
             in_air: BTreeMap::new(),
             requests: 0,
             last_patch: now,
+            lost_patches: BTreeSet::new(),
+            happened: 0,
             created: 0,
             placed: 0,
             truths: [0; 2],
+            faults: BTreeMap::new(),
+            stopwatch,
             rests: 0,
             settling: false,
         };
@@ -102,6 +116,11 @@ impl Sim {
         self.log.line(self.now, who, whom, what);
     }
 
+    /// Counts a fault.
+    pub(crate) fn fault(&mut self, kind: &'static str) {
+        *self.faults.entry(kind).or_default() += 1;
+    }
+
     /// Starts a life of the scheduler: it knows nothing, lists everything, and is granted credits.
     fn start(&mut self) {
         let life = self.process.life + 1;
@@ -109,13 +128,13 @@ impl Sim {
         self.process = Process::new(self.seed, life, self.now);
         let life_goes_on = |due: &Due| match due {
             Due::Question { life: l, .. } | Due::Answer { life: l, .. } => *l == life,
-            Due::Patch { life: l, .. } | Due::Credit { life: l, .. } => *l == life,
+            Due::Patch { life: l, .. } | Due::Credit { life: l, .. } | Due::Lead { life: l } => *l == life,
             Due::Wake => false,
             _ => true,
         };
         self.agenda.retain(life_goes_on);
         for kind in Kind::ALL {
-            self.watches.of(kind).forget();
+            self.watches.of(kind).forget(self.server.version());
             let connection = self.watches.of(kind).connection;
             let delay = wait(&mut self.draw, self.weather.watch_delay);
             self.agenda.write(self.now + delay, Due::Reconnect(kind, connection));
@@ -128,7 +147,35 @@ impl Sim {
     }
 
     pub(crate) fn restart(&mut self) {
+        self.fault("process killed");
         self.start();
+    }
+
+    /// The lead is lost; for a while somebody else has it.
+    pub(crate) fn lose_lead(&mut self) {
+        if !self.process.leads {
+            return;
+        }
+        self.fault("lead lost");
+        self.lead(false);
+        let without = wait(&mut self.draw, Duration::from_secs(60));
+        self.agenda.write(self.now + without, Due::Lead { life: self.process.life });
+    }
+
+    fn lead(&mut self, leads: bool) {
+        let life = self.process.life;
+        let what = if leads { "leads" } else { "leads no more" };
+        self.say("process", &format!("life {life}"), format_args!("{what}"));
+        self.process.leads = leads;
+        self.process.scheduler.handle(self.now, Event::Leading(leads));
+    }
+
+    /// The process, or its whole machine, stands still for long.
+    pub(crate) fn jump(&mut self) {
+        self.fault("clock jump");
+        let seconds = self.draw.pick(&[10, 70, 400, 3_600, 7_200]);
+        self.now = self.now + Duration::from_secs(self.draw.between(seconds / 2, seconds));
+        self.say("clock", "jump", format_args!("of up to {seconds} s"));
     }
 
     fn grant(&mut self, lane: Lane, count: usize) {
@@ -140,7 +187,9 @@ impl Sim {
     /// Lets the next thing happen.
     pub(crate) fn step(&mut self) -> Result<(), Broken> {
         let Some((time, due)) = self.agenda.next() else { return Ok(()) };
-        self.now = time;
+        self.happened += 1;
+        // After a jump of the clock everything is late.
+        self.now = self.now.max(time);
         let woken = matches!(due, Due::Wake);
         if woken && self.process.wake != Some(time) {
             // It has since asked for another time.
@@ -179,64 +228,10 @@ impl Sim {
                 self.say("world", &uid, format_args!("gone"));
                 self.server.remove_pod(&uid);
             }
+            Due::Lead { .. } => self.lead(true),
             Due::Wake => self.process.wake = None,
         }
         Ok(())
-    }
-
-    // --- watches
-
-    /// Puts the server's changes on their way.
-    fn spread_news(&mut self) {
-        for (kind, change, version) in self.server.take_news() {
-            if self.watches.of(kind).connected {
-                let copies = 1 + u64::from(self.draw.percent(self.weather.duplicate));
-                for _ in 0..copies {
-                    self.put_on_watch(kind, change.clone(), version);
-                }
-            }
-        }
-    }
-
-    fn put_on_watch(&mut self, kind: Kind, change: Change, version: u64) {
-        let due = self.now + wait(&mut self.draw, self.weather.watch_delay);
-        let watch = self.watches.of(kind);
-        let due = watch.push(change, version, due);
-        self.agenda.write(due, Due::Watch(kind, watch.connection));
-    }
-
-    fn deliver(&mut self, kind: Kind, connection: u32) {
-        let watch = self.watches.of(kind);
-        if watch.connection != connection {
-            return;
-        }
-        let Some(change) = watch.deliver() else { return };
-        let (whom, what) = describe(&change);
-        self.say("watch", &whom, format_args!("{} {what}", kind.as_str()));
-        self.process.tell(self.now, kind, &change);
-    }
-
-    pub(crate) fn disconnect(&mut self, kind: Kind) {
-        self.watches.of(kind).disconnect();
-        self.say("watch", kind.as_str(), format_args!("connection lost"));
-        let connection = self.watches.of(kind).connection;
-        let down = wait(&mut self.draw, Duration::from_secs(30));
-        self.agenda.write(self.now + down, Due::Reconnect(kind, connection));
-    }
-
-    fn reconnect(&mut self, kind: Kind, connection: u32) {
-        let watch = self.watches.of(kind);
-        if watch.connection != connection || watch.connected {
-            return;
-        }
-        watch.connected = true;
-        // A list is known when it is complete, as of the version it was taken at.
-        self.put_on_watch(kind, Change::ListBegan, 0);
-        for object in self.server.list(kind) {
-            self.put_on_watch(kind, object, 0);
-        }
-        let version = self.server.version();
-        self.put_on_watch(kind, Change::ListEnded(version), version);
     }
 
     // --- the scheduler
@@ -244,7 +239,10 @@ impl Sim {
     /// Runs the scheduler until it is idle; whether it did anything.
     fn run(&mut self) -> Result<bool, Broken> {
         for steps in 0..STEPS_MAX {
-            match self.process.scheduler.step(self.now, &mut NoProbe) {
+            self.stopwatch.iter_mut().for_each(|watch| watch.begin());
+            let step = self.process.scheduler.step(self.now, &mut NoProbe);
+            self.stopwatch.iter_mut().for_each(|watch| watch.end());
+            match step {
                 Step::Effect(effect) => self.carry_out(effect)?,
                 Step::Notice(notice) => {
                     return Err(broken("no object is poison", format!("{}: {}", notice.object, notice.text)));
@@ -276,6 +274,8 @@ impl Sim {
             }
         }
         self.rests += 1;
+        let flushed = self.process.scheduler.queue().waiting().filter(|(_, queued)| queued.was_flushed);
+        self.process.flushed = flushed.map(|(_, queued)| queued.pod.uid.to_string()).collect();
         self.check_places()?;
         if self.rests.is_multiple_of(THOROUGH) {
             self.check_cache()?;
@@ -304,6 +304,22 @@ impl Sim {
 
     // --- the end
 
+    /// Takes everything away, and looks at what is left.
+    fn empty(&mut self) -> Result<(), Broken> {
+        let pods: Vec<_> = self.server.pods.keys().cloned().collect();
+        let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
+        pods.iter().for_each(|uid| self.server.remove_pod(uid));
+        nodes.iter().for_each(|name| self.server.remove_node(name));
+        self.say("world", "all", format_args!("gone"));
+        self.spread_news();
+        let end = self.now + EMPTYING;
+        while self.agenda.next_time().is_some_and(|time| time <= end) {
+            self.step()?;
+        }
+        self.now = end;
+        self.check_empty()
+    }
+
     /// Stops the faults, and waits for everything to come right.
     pub(crate) fn settle(&mut self) -> Result<(), Broken> {
         self.settling = true;
@@ -318,7 +334,7 @@ impl Sim {
         let last_try = end + Duration::from_secs(10);
         loop {
             match self.check_end() {
-                Ok(()) => return Ok(()),
+                Ok(()) => return self.empty(),
                 Err(broken) if self.agenda.next_time().is_none_or(|time| time > last_try) => {
                     return Err(broken);
                 }
@@ -328,30 +344,13 @@ impl Sim {
     }
 }
 
-fn describe(change: &Change) -> (String, String) {
-    match change {
-        Change::ListBegan => ("list".to_owned(), "begins".to_owned()),
-        Change::ListEnded(version) => ("list".to_owned(), format!("ends at {version}")),
-        Change::Pod(pod) => {
-            let node = pod.node.as_deref().unwrap_or("-");
-            let flags = [(pod.deleting, " deleting"), (pod.gated, " gated")];
-            let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
-            (pod.uid.clone(), format!("version {} on {node}{flags}", pod.version))
-        }
-        Change::PodGone(uid) => (uid.clone(), "gone".to_owned()),
-        Change::Node(node) => (node.name.clone(), format!("version {}", node.version)),
-        Change::NodeGone(name) => (name.clone(), "gone".to_owned()),
-        Change::Namespace(name, team) => ((*name).to_owned(), format!("of team {team}")),
-        Change::Service(app) => ((*app).to_owned(), "listed".to_owned()),
-    }
-}
-
 fn tell_outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Placed { node, nodes, feasible } => {
             format!("placed on {node}, {feasible} of {nodes} feasible")
         }
         Outcome::Unschedulable { message, rejectors, .. } => {
+            let message = message.split(". ").next().unwrap_or_default();
             format!("unschedulable {rejectors:?}: {message}")
         }
         Outcome::Error { message } => format!("error: {message}"),

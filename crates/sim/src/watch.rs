@@ -12,9 +12,13 @@ pub(crate) struct Watch {
     /// Counts connections: what was due on an earlier one is lost.
     pub(crate) connection: u32,
     pub(crate) connected: bool,
+    /// A list has begun and not ended.
+    listing: bool,
     last_due: Time,
-    /// The version up to which the scheduler knows this kind.
-    pub(crate) delivered: u64,
+    /// The version up to which the scheduler knows this kind. A list of an older state takes it back.
+    delivered: u64,
+    /// The highest version it ever knew; what it did itself is known only from there on.
+    highest: u64,
 }
 
 impl Watch {
@@ -28,8 +32,20 @@ impl Watch {
     /// The change that arrives next. A list is known when it is complete, everything else at once.
     pub(crate) fn deliver(&mut self) -> Option<Change> {
         let (change, version) = self.on_the_way.pop_front()?;
+        if matches!(change, Change::ListBegan) {
+            self.listing = true;
+            // With the first object of an older state what was known is not known any more.
+            if version > 0 {
+                self.delivered = self.delivered.min(version);
+            }
+            return Some(change);
+        }
+        if matches!(change, Change::ListEnded(_)) {
+            self.listing = false;
+        }
         if version > 0 {
             self.delivered = version;
+            self.highest = self.highest.max(version);
         }
         Some(change)
     }
@@ -41,10 +57,22 @@ impl Watch {
         self.on_the_way.clear();
     }
 
-    /// A scheduler that is new knows nothing.
-    pub(crate) fn forget(&mut self) {
+    /// A scheduler that is new knows nothing; what its predecessor did up to `version` it knows from there on.
+    pub(crate) fn forget(&mut self, version: u64) {
         self.disconnect();
+        self.listing = false;
         self.delivered = 0;
+        self.highest = version;
+    }
+
+    /// A list has shown an older state: what the scheduler did up to `version` it knows from there on.
+    pub(crate) fn went_back(&mut self, version: u64) {
+        self.highest = self.highest.max(version);
+    }
+
+    /// The version a watch goes on from; nothing where a list is needed.
+    pub(crate) fn resumes_from(&self) -> Option<u64> {
+        (self.delivered > 0 && !self.listing).then_some(self.delivered)
     }
 }
 
@@ -62,7 +90,9 @@ impl Watches {
         self.0.get_mut(&kind).expect("there is a watch of each kind")
     }
 
-    pub(crate) fn delivered(&self, kind: Kind) -> u64 {
-        self.0[&kind].delivered
+    /// Whether the scheduler knows all of a kind up to `version`, and what it did itself.
+    pub(crate) fn know(&self, kind: Kind, version: u64) -> bool {
+        let watch = &self.0[&kind];
+        watch.delivered >= version.max(watch.highest)
     }
 }

@@ -12,13 +12,22 @@ pub(crate) struct Weather {
     pub(crate) duplicate: u64,
     /// Of all things the world does, how many are a lost connection.
     pub(crate) disconnect: u64,
+    /// Of connections made anew, how many go on where the last one was; the others have expired (410).
+    pub(crate) resume: u64,
+    /// Of lists, how many are of an older state.
+    pub(crate) stale_list: u64,
     /// Of all things the world does, how many are a restart of the scheduler.
     pub(crate) restart: u64,
+    /// Of all things the world does, how many are a loss of the lead.
+    pub(crate) lose_lead: u64,
+    /// Of a thousand things the world does, how many are a jump of the clock.
+    pub(crate) clock_jump: u64,
     pub(crate) forbidden: u64,
     pub(crate) lost_but_applied: u64,
     pub(crate) lost: u64,
     pub(crate) late: u64,
     pub(crate) no_answer: u64,
+    pub(crate) lost_patch: u64,
     /// The longest a binding, a patch or a record takes.
     pub(crate) request_delay: Duration,
 }
@@ -31,28 +40,38 @@ pub(crate) const CALM: Weather = Weather {
     watch_delay: Duration::from_millis(20),
     duplicate: 0,
     disconnect: 0,
+    resume: 0,
+    stale_list: 0,
     restart: 0,
+    lose_lead: 0,
+    clock_jump: 0,
     forbidden: 0,
     lost_but_applied: 0,
     lost: 0,
     late: 0,
     no_answer: 0,
+    lost_patch: 0,
     request_delay: Duration::from_millis(10),
 };
 
-const KINDS: [Weather; 5] = [
+const KINDS: [Weather; 7] = [
     CALM,
     Weather {
         name: "mixed",
         watch_delay: Duration::from_millis(500),
         duplicate: 5,
         disconnect: 3,
+        resume: 50,
+        stale_list: 0,
         restart: 1,
+        lose_lead: 2,
+        clock_jump: 5,
         forbidden: 5,
         lost_but_applied: 5,
         lost: 5,
         late: 5,
         no_answer: 20,
+        lost_patch: 5,
         request_delay: Duration::from_millis(300),
     },
     Weather {
@@ -78,9 +97,35 @@ const KINDS: [Weather; 5] = [
         watch_delay: Duration::from_secs(2),
         duplicate: 10,
         disconnect: 20,
+        resume: 40,
         restart: 4,
         lost_but_applied: 10,
         no_answer: 20,
+        lost_patch: 20,
+        ..CALM
+    },
+    Weather {
+        name: "behind",
+        watch_delay: Duration::from_secs(5),
+        disconnect: 10,
+        resume: 30,
+        stale_list: 60,
+        restart: 2,
+        lost_but_applied: 10,
+        lost: 5,
+        late: 5,
+        no_answer: 10,
+        request_delay: Duration::from_secs(1),
+        ..CALM
+    },
+    Weather {
+        name: "rivals",
+        watch_delay: Duration::from_secs(1),
+        lose_lead: 15,
+        clock_jump: 20,
+        lost_but_applied: 5,
+        late: 5,
+        request_delay: Duration::from_secs(1),
         ..CALM
     },
 ];

@@ -27,8 +27,11 @@ enum Act {
     RelabelPod,
     TolerateMore,
     ScaleDown,
+    Resize,
+    Recreate,
     CreateNode,
     DeleteNode,
+    ReplaceNode,
     ResizeNode,
     TaintNode,
     Cordon,
@@ -36,7 +39,7 @@ enum Act {
     RelabelNamespace,
 }
 
-const ACTS: [(u64, Act); 16] = [
+const ACTS: [(u64, Act); 19] = [
     (40, Act::CreatePod),
     (4, Act::CreateForeignPod),
     (10, Act::DeletePod),
@@ -46,8 +49,11 @@ const ACTS: [(u64, Act); 16] = [
     (3, Act::RelabelPod),
     (2, Act::TolerateMore),
     (3, Act::ScaleDown),
+    (2, Act::Resize),
+    (4, Act::Recreate),
     (8, Act::CreateNode),
     (3, Act::DeleteNode),
+    (3, Act::ReplaceNode),
     (5, Act::ResizeNode),
     (4, Act::TaintNode),
     (4, Act::Cordon),
@@ -63,8 +69,12 @@ impl Sim {
             self.server.put_namespace(name, team);
         }
         self.server.services = vec![APPS[0]];
-        for _ in 0..self.draw.between(self.scale.nodes / 2, self.scale.nodes) {
+        for _ in 0..self.draw.between(3.max(self.scale.nodes / 2), self.scale.nodes) {
             self.create_node();
+        }
+        for _ in 0..self.draw.between(self.scale.pods / 4, self.scale.pods / 2) {
+            let foreign = self.draw.percent(30);
+            if foreign { self.create_foreign_pod() } else { self.create_pod() }
         }
     }
 
@@ -76,6 +86,16 @@ impl Sim {
         }
         if self.draw.percent(self.weather.restart) {
             return self.restart();
+        }
+        if self.draw.percent(self.weather.lose_lead) {
+            return self.lose_lead();
+        }
+        if self.draw.below(1_000) < self.weather.clock_jump {
+            return self.jump();
+        }
+        // Whoever leads instead binds our pods.
+        if !self.process.leads && self.draw.percent(20) {
+            return self.steal_pod();
         }
         match self.draw.weighted(&ACTS) {
             Act::CreatePod => self.create_pod(),
@@ -99,10 +119,27 @@ impl Sim {
                 |p, _| {
                     p.cpu_milli /= 2;
                     p.memory /= 2;
+                    p.gpus = 0;
                 },
             ),
+            Act::Resize => {
+                let (cpu, memory) = (self.draw.pick(&[100, 1_000, 2_000]), self.draw.pick(&[GIB / 4, GIB]));
+                let device_stays = self.draw.percent(50);
+                let device_goes = |p: &mut Pod, _: &str| p.gpus = 0;
+                if device_stays {
+                    self.change_pod("resized", |_| true, |p, _| (p.cpu_milli, p.memory) = (cpu, memory));
+                } else {
+                    self.change_pod("gave its device back", |p| p.gpus > 0, device_goes);
+                }
+            }
+            Act::Recreate => self.recreate_pod(),
             Act::CreateNode => self.create_node(),
-            Act::DeleteNode => self.delete_node(),
+            Act::DeleteNode => drop(self.delete_node()),
+            Act::ReplaceNode => {
+                if let Some(name) = self.delete_node() {
+                    self.create_node_named(name);
+                }
+            }
             Act::ResizeNode => self.resize_node(),
             Act::TaintNode => self.taint_node(),
             Act::Cordon => {
@@ -152,6 +189,7 @@ impl Sim {
         let port = [("0.0.0.0", 80), ("10.0.0.1", 80), ("10.0.0.2", 80), ("0.0.0.0", 443)];
         Pod {
             uid: format!("p{}", self.created),
+            name: format!("p{}", self.created),
             namespace: draw.pick(&NAMESPACES),
             version: 0,
             app,
@@ -181,6 +219,10 @@ impl Sim {
             0 => Wish::Zone(draw.pick(&ZONES)),
             1 => Wish::OneOf(vec![draw.pick(&ZONES), draw.pick(&ZONES)]),
             2 => Wish::NoneOf(vec![draw.pick(&ZONES)]),
+            3 if draw.percent(50) => {
+                let mut name = || format!("n{}", draw.between(1, self.scale.nodes + 1));
+                Wish::Named(vec![name(), name()])
+            }
             _ => Wish::Anything,
         }
     }
@@ -248,6 +290,15 @@ impl Sim {
         self.goes_later(pod.uid.clone(), 30);
     }
 
+    /// A pod goes, and another of the same name comes at once.
+    fn recreate_pod(&mut self) {
+        let Some(pod) = self.some_pod(|pod| pod.ours) else { return };
+        self.server.remove_pod(&pod.uid);
+        let again = Pod { name: pod.name.clone(), namespace: pod.namespace, ..self.draw_pod(true) };
+        self.say("world", &pod.uid, format_args!("gone, and created again as {}", again.uid));
+        self.server.put_pod(again, By::World);
+    }
+
     fn goes_later(&mut self, uid: String, seconds: u64) {
         let after = Duration::from_millis(self.draw.below(seconds * 1_000));
         self.agenda.write(self.now + after, Due::Gone(uid));
@@ -285,6 +336,10 @@ impl Sim {
             return;
         }
         let name = free[self.draw.below(free.len() as u64) as usize].clone();
+        self.create_node_named(name);
+    }
+
+    fn create_node_named(&mut self, name: String) {
         let zone = self.draw_zone();
         let draw = &mut self.draw;
         let node = Node {
@@ -324,8 +379,9 @@ impl Sim {
         self.server.put_node(changed);
     }
 
-    fn delete_node(&mut self) {
-        let Some(node) = self.some_node() else { return };
+    /// Deletes some node, with or without the pods on it; its name.
+    fn delete_node(&mut self) -> Option<String> {
+        let node = self.some_node()?;
         self.say("world", &node.name, format_args!("deleted"));
         self.server.remove_node(&node.name);
         // The controller that collects garbage takes its time.
@@ -336,6 +392,7 @@ impl Sim {
                 self.goes_later(uid, 60);
             }
         }
+        Some(node.name.clone())
     }
 
     fn resize_node(&mut self) {

@@ -3,52 +3,78 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::process::Command;
-use supercargo_sim::{Options, Summary, run};
+use supercargo_sim::{Options, Summary, Totals, run, sweep};
 
-const STEPS: u64 = 3_000;
+const STEPS: u64 = 1_000;
+const FRESH: u64 = 200;
+
+/// Seeds that once showed a mistake. What a seed does changes with the simulation; the mistake itself is kept as a story or as
+/// a test of the museum, and the seed is run on for its own sake.
+const ONCE_BROKEN: [(u64, u64, &str); 4] = [
+    (42, 2_000, "what was told of a pod that was being deleted was kept when a list no longer named it"),
+    (
+        808,
+        2_000,
+        "an answer from before a long pause was taken for the present, and a binding given up that was carried out",
+    ),
+    (2, 1_000, "a binding that came too late made a pod assumed again that the watch had shown on its node"),
+    (1, 2_000, "a list of an older state freed the room of a pod whose binding was on its way"),
+];
 
 fn holds(seed: u64, steps: u64) -> Summary {
-    run(Options { seed, steps, echo: None }).unwrap_or_else(|failure| panic!("{failure}"))
+    run(Options { seed, steps, ..Options::default() }).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// Runs seeds, and checks that what they are to show came up at all.
-fn all_hold(seeds: impl Iterator<Item = u64>) {
-    let runs: Vec<Summary> = seeds.map(|seed| holds(seed, STEPS)).collect();
-    let sum = |of: fn(&Summary) -> u64| runs.iter().map(of).sum::<u64>();
-    assert!(sum(|run| run.placed) > 300, "{runs:?}");
-    assert!(sum(|run| run.bindings) > sum(|run| run.placed), "no binding was sent again: {runs:?}");
-    assert!(sum(|run| run.checked_locally) > 50 && sum(|run| run.checked_wholly) > 100, "{runs:?}");
-    assert!(runs.iter().any(|run| run.lives > 1), "the scheduler was never started again");
+fn all_hold(first: u64, seeds: u64) -> Totals {
+    let totals = sweep(first, seeds, STEPS, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(totals.steps >= 300 * seeds && totals.placed > 10 * seeds, "{totals}");
+    assert!(totals.bindings > totals.placed, "no binding was sent again: {totals}");
+    assert!(totals.checked.iter().all(|&judged| judged > seeds), "{totals}");
+    assert!(totals.lives > totals.seeds, "the scheduler was never started again");
+    assert!(totals.repeated > 0, "no seed was run twice");
+    for fault in FAULTS {
+        assert!(totals.faults.contains_key(fault), "there was no {fault}: {totals}");
+    }
+    totals
+}
+
+const FAULTS: [&str; 13] = [
+    "binding applied late, answer lost",
+    "binding applied, answer lost",
+    "binding lost",
+    "binding refused",
+    "clock jump",
+    "connection lost",
+    "event twice",
+    "lead lost",
+    "list of an older state",
+    "patch lost",
+    "process killed",
+    "question unanswered",
+    "watch expired",
+];
+
+#[test]
+fn every_invariant_holds_for_seeds_1_to_60() {
+    println!("{}", all_hold(1, 60));
 }
 
 #[test]
-fn every_invariant_holds_for_seeds_1_to_10() {
-    all_hold(1..=10);
-}
-
-#[test]
-fn every_invariant_holds_for_seeds_11_to_20() {
-    all_hold(11..=20);
-}
-
-#[test]
-fn every_invariant_holds_for_seeds_21_to_30() {
-    all_hold(21..=30);
-}
-
-#[test]
-fn every_invariant_holds_for_seeds_31_to_40() {
-    all_hold(31..=40);
+fn seeds_that_once_broke_an_invariant_hold() {
+    for (seed, steps, what) in ONCE_BROKEN {
+        if let Err(failure) = run(Options { seed, steps, ..Options::default() }) {
+            panic!("{what}, again?\n{failure}");
+        }
+    }
 }
 
 #[test]
 fn every_invariant_holds_for_seeds_nobody_has_run_before() {
-    for nth in 0..20_u64 {
-        // The one source of chance in the standard library that is no clock. Small enough to be typed again.
-        let seed = RandomState::new().hash_one(nth) % 1_000_000_000;
-        println!("seed {seed}");
-        holds(seed, STEPS);
-    }
+    // The one source of chance in the standard library that is no clock. Small enough to be typed again.
+    let first = RandomState::new().hash_one(0) % 1_000_000_000;
+    println!("seeds {first} to {}", first + FRESH - 1);
+    println!("{}", all_hold(first, FRESH));
 }
 
 #[test]
@@ -71,7 +97,7 @@ fn the_program_prints_the_seed_first_and_every_line_if_asked() {
     let (code, text) = program(&["--seed", "3", "--steps=50", "--seeds", "2"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(
-        text.starts_with("seed 3, 50 steps\n  held: ") && text.contains("\nseed 4, 50 steps\n"),
+        text.starts_with("seeds 3 to 4, 50 steps each and then calm\n2 seeds held, 1 of them twice"),
         "{text}"
     );
     let (code, text) = program(&["--seed", "3", "--steps", "50", "-v"]);

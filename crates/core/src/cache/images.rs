@@ -34,6 +34,10 @@ impl Images {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
     pub(super) fn view(&self, node: &NodeInfo) -> Vec<(Symbol, ImageState)> {
         let mut view: Vec<_> =
             distinct(Some(node)).filter_map(|(name, _)| self.states.get(name).map(|&s| (*name, s))).collect();

@@ -26,6 +26,7 @@ pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
 use crate::intern::{Symbol, Tables};
+use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, Uid};
 use crate::volume::Reservation;
@@ -88,6 +89,11 @@ impl Cache {
     pub fn remove_node(&mut self, name: Symbol) -> Option<Arc<NodeInfo>> {
         self.version += 1;
         let idx = self.nodes.find(name)?;
+        if mutation::is_on(Mutation::NodeTakesItsPods) {
+            let here = self.pods.iter().filter(|entry| entry.node == idx);
+            let here: Vec<Uid> = here.map(|entry| Arc::clone(&entry.info.uid)).collect();
+            here.iter().for_each(|uid| drop(self.take_off(uid)));
+        }
         let old = self.nodes.set_info(idx, None);
         self.images.replace(old.as_deref(), None);
         self.nodes.release_if_empty(idx);
@@ -100,11 +106,14 @@ impl Cache {
     /// known (yet) is given a slot, so that its pods count as soon as it appears.
     pub fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
         self.version += 1;
-        self.take_off(&pod.uid);
+        let was_there = self.take_off(&pod.uid).is_some();
         let idx = self.nodes.slot_of(node);
         let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
         self.nodes.add_pod(idx, pod_idx, pod);
         self.kinds.add(pod, idx);
+        if was_there && mutation::is_on(Mutation::CountedAgain) {
+            self.nodes.count(idx, pod, 1);
+        }
     }
 
     /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.
@@ -229,6 +238,21 @@ impl Cache {
     /// The slot of the node named `name`, present or not.
     pub fn find_slot(&self, name: Symbol) -> Option<NodeIdx> {
         self.nodes.find(name)
+    }
+
+    /// What the collections about nodes, pods and what is assumed hold, by name, for tests of leaks.
+    pub fn held(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("nodes", self.nodes.len()),
+            ("node slots to refresh beyond all slots", self.nodes.needless_refreshes()),
+            ("claims in use", self.nodes.claims_in_use()),
+            ("pods on nodes", self.pods.len()),
+            ("assumed pods", self.pods.assumed()),
+            ("priorities", self.pods.priorities()),
+            ("images", self.images.len()),
+            ("nominations", self.nominated.len()),
+            ("assumed volumes", self.volumes.assumed()),
+        ]
     }
 
     /// How many objects are held.

@@ -3,6 +3,7 @@
 use super::{ImageState, PodIdx};
 use crate::hash::IdMap;
 use crate::intern::Symbol;
+use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
 use crate::pod::{HostPort, PodInfo};
@@ -177,6 +178,15 @@ impl Nodes {
         self.by_name.len()
     }
 
+    /// Entries to be refreshed that no slot needs: were there any, churn without decisions would pile them up.
+    pub(super) fn needless_refreshes(&self) -> usize {
+        self.changed.len().saturating_sub(self.slots.len())
+    }
+
+    pub(super) fn claims_in_use(&self) -> usize {
+        self.claims.len()
+    }
+
     pub(super) fn stamp(&self, idx: NodeIdx) -> u64 {
         self.slots[idx.index()].stamp
     }
@@ -192,6 +202,8 @@ impl Nodes {
             }
             NodeIdx(u32::try_from(self.slots.len()).expect("fewer than 2^32 nodes"))
         });
+        // A slot given anew may still stand in the list of those that changed: it stands there once.
+        let changed = self.slots.get(idx.index()).is_some_and(|slot| slot.changed);
         let slot = Slot {
             name,
             info: None,
@@ -200,7 +212,7 @@ impl Nodes {
             sums: Sums::default(),
             ports: Vec::new(),
             images: Vec::new(),
-            changed: false,
+            changed,
             stamp: 0,
         };
         if idx.index() == self.slots.len() {
@@ -254,6 +266,9 @@ impl Nodes {
 
     pub(super) fn remove_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, pod: &PodInfo) {
         self.count(idx, pod, -1);
+        if mutation::is_on(Mutation::FreedTwice) {
+            self.count(idx, pod, -1);
+        }
         for claim in claims_of(pod) {
             self.release_claim(idx, claim);
         }
@@ -262,7 +277,9 @@ impl Nodes {
             slot.pods.iter().position(|&p| p == pod_idx).expect("a placed pod stands in its node's list");
         slot.pods.swap_remove(at);
         for &port in &pod.ports {
-            if let Ok(at) = slot.ports.binary_search_by_key(&port, |&(p, _)| p) {
+            if let Ok(at) = slot.ports.binary_search_by_key(&port, |&(p, _)| p)
+                && !mutation::is_on(Mutation::PortsStay)
+            {
                 slot.ports[at].1 -= 1;
                 if slot.ports[at].1 == 0 {
                     slot.ports.remove(at);
@@ -285,7 +302,7 @@ impl Nodes {
         }
     }
 
-    fn count(&mut self, idx: NodeIdx, pod: &PodInfo, sign: i8) {
+    pub(super) fn count(&mut self, idx: NodeIdx, pod: &PodInfo, sign: i8) {
         let (at, columns, slot) = (idx.index(), &mut self.columns, &mut self.slots[idx.index()]);
         slot.sums.count(pod, i128::from(sign));
         slot.requested = slot.sums.requested();
@@ -294,7 +311,9 @@ impl Nodes {
         columns.requested_ephemeral_storage[at] = slot.requested.ephemeral_storage;
         columns.non_zero_cpu_milli[at] = clamp(slot.sums.non_zero_cpu_milli);
         columns.non_zero_memory[at] = clamp(slot.sums.non_zero_memory);
-        columns.pods[at] += i64::from(sign);
+        if !mutation::is_on(Mutation::PlacesUncounted) {
+            columns.pods[at] += i64::from(sign);
+        }
     }
 
     /// The time by the clock that ticks with every change of a node.
@@ -320,7 +339,9 @@ impl Nodes {
         }
         self.log.push_back(idx);
         let slot = &mut self.slots[idx.index()];
-        slot.stamp = self.clock;
+        if !mutation::is_on(Mutation::StampStands) {
+            slot.stamp = self.clock;
+        }
         if !slot.changed {
             slot.changed = true;
             self.changed.push(idx);

@@ -49,6 +49,10 @@ impl Nominated {
         self.node_of.keys()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.node_of.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.node_of.is_empty()
     }

@@ -95,6 +95,11 @@ impl Pods {
         self.by_uid.len()
     }
 
+    /// How many priorities there are.
+    pub(super) fn priorities(&self) -> usize {
+        self.priorities.len()
+    }
+
     pub(super) fn assumed(&self) -> usize {
         self.assumed
     }

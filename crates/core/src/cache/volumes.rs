@@ -77,6 +77,11 @@ pub struct Volumes {
 }
 
 impl Volumes {
+    /// For how many pods something is assumed.
+    pub(super) fn assumed(&self) -> usize {
+        self.held.len()
+    }
+
     /// A PersistentVolume, as the API server has it.
     pub fn volume(&self, name: Symbol) -> Option<&Arc<PersistentVolumeInfo>> {
         self.volumes.get(&name).map(|entry| &entry.object)

@@ -4,6 +4,7 @@ use super::seats::Fails;
 use super::{FilterSeat, Framework, Point, Probe};
 use crate::cache::{NodeView, Overlay, Snapshot};
 use crate::framework::{Code, CycleError, FilterRule, PluginName, Prepared, Rejection, Verdict};
+use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -103,6 +104,9 @@ impl Filtered {
     /// Keeps only the named nodes; none left by several plugins' choices is a rejection (`plugins.md` 2.4).
     fn narrow(&mut self, name: PluginName, only: Vec<NodeIdx>) {
         let mut set: NodeSet = only.into_iter().collect();
+        if mutation::is_on(Mutation::NoNodesUnheardOf) {
+            assert!(!set.is_empty(), "a share of no nodes");
+        }
         self.narrowed_by.push(name);
         if let Some(before) = &self.only {
             set.intersect(before);
@@ -196,6 +200,9 @@ impl Filtered {
         snapshot: Snapshot<'_>,
         node: NodeIdx,
     ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
+        if mutation::is_on(Mutation::NominatedIgnored) {
+            return self.first_rejector(&snapshot.node(node));
+        }
         let mut overlay = Overlay::new();
         let nominated = snapshot.nominated_on(node);
         for other in nominated.iter().filter(|n| n.priority >= pod.priority && n.uid != pod.uid) {

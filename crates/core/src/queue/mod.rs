@@ -18,6 +18,7 @@ pub use stats::{Place, QueueStats};
 
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
 use crate::hash::FixedMap;
+use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
 use active::ActiveQueue;
@@ -160,7 +161,9 @@ impl SchedulingQueue {
     /// Takes a pod out for good; whether it was there.
     pub fn remove(&mut self, uid: &str) -> bool {
         let taken = self.take(uid);
-        if let Some((_, pod)) = &taken {
+        if let Some((_, pod)) = &taken
+            && !mutation::is_on(Mutation::GaugeDrifts)
+        {
             self.counters.unblame(pod);
         }
         taken.is_some()
@@ -233,6 +236,9 @@ impl SchedulingQueue {
     ///
     /// Of a pod that came anew in the meantime, the new record stays.
     pub fn return_error(&mut self, now: Time, mut pod: QueuedPod) {
+        if pod.unschedulable_count > 0 && mutation::is_on(Mutation::OldBlameStays) {
+            return self.return_unschedulable(now, pod, ["NodeResourcesFit"].into(), None);
+        }
         if self.contains(&pod.pod.uid) {
             return;
         }
@@ -323,6 +329,10 @@ impl SchedulingQueue {
             _ => self.unschedulable.take_woken(hears, wakes),
         };
         for pod in woken {
+            if pod.timestamp == now && mutation::is_on(Mutation::EventInFlightLost) {
+                self.put_unschedulable(pod);
+                continue;
+            }
             self.requeue(now, pod, event.label());
         }
     }

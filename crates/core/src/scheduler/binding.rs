@@ -9,9 +9,10 @@ use super::outbox::Outgoing;
 use super::wake::pod_actions;
 use crate::cache::PodState;
 use crate::effect::{Effect, Severity};
-use crate::event::{BindOutcome, Found};
+use crate::event::{BindOutcome, Found, ObjectKey};
 use crate::framework::{ClusterEvent, PodAction};
 use crate::intern::Symbol;
+use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
@@ -51,9 +52,15 @@ struct Doubt {
     message: String,
     /// The pause before the last question.
     pause: Duration,
+    /// When the last question left. Its answer speaks of a moment after that, and may itself come much later.
+    asked: Time,
 }
 
 impl Doubt {
+    fn new(since: Time, last_lost: Time, message: String) -> Self {
+        Self { since, last_lost, message, pause: QUESTION_PAUSE_MIN, asked: since }
+    }
+
     /// When to ask again.
     fn next_question(&mut self, now: Time) -> Phase {
         self.pause = (self.pause * 2).min(QUESTION_PAUSE_MAX);
@@ -79,6 +86,10 @@ pub(super) struct Binding {
     confirmed_on: Option<Symbol>,
     /// Where the pod was nominated when it was decided about.
     nominated: Option<Symbol>,
+    /// A list did not name the pod, and nothing has named it since.
+    unlisted: bool,
+    /// The pod was gone or going, and is told of anew, since a list was of an older state: it is queued after the answer.
+    came_again: bool,
 }
 
 impl Binding {
@@ -100,6 +111,8 @@ impl Binding {
             abandoned: false,
             confirmed_on: None,
             nominated,
+            unlisted: false,
+            came_again: false,
         }
     }
 }
@@ -110,7 +123,7 @@ impl Scheduler {
         while let Some(outgoing) = self.outbox.pop_bind() {
             let effect = match &outgoing {
                 Outgoing::Bind(uid) => self.release_bind(now, uid),
-                Outgoing::Settle(uid) => self.release_question(uid),
+                Outgoing::Settle(uid) => self.release_question(now, uid),
             };
             if effect.is_some() {
                 self.outbox.spend_bind();
@@ -183,7 +196,7 @@ impl Scheduler {
         let binding = &self.bindings[uid];
         let (pod, node, stamp) = (Arc::clone(&binding.queued.pod), binding.node, binding.stamp);
         let Some(slot) = self.cache.find_slot(node) else { return false };
-        if Some(self.cache.stamp(slot)) == stamp {
+        if Some(self.cache.stamp(slot)) == stamp || mutation::is_on(Mutation::NoLastLook) {
             return true;
         }
         let reserved = self.cache.forget_volumes(uid);
@@ -236,10 +249,13 @@ impl Scheduler {
         true
     }
 
-    fn release_question(&mut self, uid: &str) -> Option<Effect> {
-        let binding = self.bindings.get(uid)?;
+    fn release_question(&mut self, now: Time, uid: &str) -> Option<Effect> {
+        let binding = self.bindings.get_mut(uid)?;
         if binding.phase != Phase::Asked {
             return None;
+        }
+        if let Some(doubt) = &mut binding.doubt {
+            doubt.asked = now;
         }
         let pod = Arc::clone(&binding.queued.pod);
         Some(Effect::Settle { pod: self.pod_ref(&pod) })
@@ -259,6 +275,24 @@ impl Scheduler {
         any
     }
 
+    /// The mistake of forgetting assumed pods by the clock.
+    pub(super) fn expire_assumed(&mut self, now: Time) {
+        if !mutation::is_on(Mutation::AssumedExpire) {
+            return;
+        }
+        let old = |binding: &Binding| {
+            binding.phase != Phase::Waiting && now.since(binding.began) > Duration::from_secs(30)
+        };
+        let mut expired: Vec<_> =
+            self.bindings.iter().filter(|(_, binding)| old(binding)).map(|(uid, _)| uid.clone()).collect();
+        expired.sort_unstable();
+        for uid in expired {
+            if let Some(binding) = self.bindings.remove(&uid) {
+                self.refused(now, binding, "expired");
+            }
+        }
+    }
+
     /// When the next binding of unknown outcome is to be asked about.
     pub(super) fn next_question(&self) -> Option<Time> {
         self.questions().map(|(at, _)| at).min()
@@ -275,6 +309,8 @@ impl Scheduler {
     pub(super) fn binding_confirmed(&mut self, pod: &PodInfo, node: Symbol) {
         self.pre_bind_confirmed(&pod.uid, node);
         let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
+        binding.unlisted = false;
+        binding.came_again = false;
         binding.confirmed_on = Some(node);
         match binding.phase {
             // The answer will find out.
@@ -300,8 +336,10 @@ impl Scheduler {
             return;
         }
         let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
+        binding.unlisted = false;
         let deleted_now = pod.deleting && !binding.queued.pod.deleting;
         binding.queued.pod = Arc::clone(pod);
+        binding.came_again = binding.abandoned && !pod.deleting;
         if deleted_now {
             // The API server binds no pod that is being deleted, and had not bound it before: its room is free.
             binding.abandoned = true;
@@ -325,12 +363,43 @@ impl Scheduler {
     /// The pod is gone.
     pub(super) fn binding_abandoned(&mut self, uid: &Uid) {
         self.end_pre_bind(uid);
-        if let Some(binding) = self.bindings.get_mut(uid) {
-            binding.abandoned = true;
-            if matches!(binding.phase, Phase::Unknown { .. } | Phase::Asked) {
+        let Some(binding) = self.bindings.get_mut(uid) else { return };
+        match binding.phase {
+            // Answers name a pod, not a binding: no other is sent before this one is answered.
+            Phase::InFlight => {
+                binding.abandoned = true;
+                binding.confirmed_on = None;
+                binding.came_again = false;
+            }
+            Phase::Waiting => {
+                self.bindings.remove(uid);
+                self.outbox.drop_bind(uid);
+            }
+            Phase::Unknown { .. } | Phase::Asked => {
                 self.bindings.remove(uid);
             }
         }
+    }
+
+    /// Whether a list that does not name this object is not believed before the API server was asked: a pod with an open
+    /// binding. Should the list be of an older state than ours, the pod would come again, be decided about anew, and
+    /// the open binding could still take it to the first node.
+    pub(super) fn is_to_be_asked_about(&mut self, now: Time, key: &ObjectKey) -> bool {
+        let ObjectKey::Pod(uid) = key else { return false };
+        let Some(binding) = self.bindings.get_mut(uid) else { return false };
+        let has_left = binding.phase != Phase::Waiting || binding.doubt.is_some();
+        if !has_left || binding.abandoned || binding.confirmed_on.is_some() {
+            return false;
+        }
+        binding.unlisted = true;
+        let last_lost = binding.released;
+        let message = || "a list does not name the pod".to_owned();
+        binding.doubt.get_or_insert_with(|| Doubt::new(now, last_lost, message()));
+        if binding.phase == Phase::Waiting {
+            binding.phase = Phase::Unknown { ask_at: now };
+            self.outbox.drop_bind(uid);
+        }
+        true
     }
 
     /// Takes an assumed pod off its node and lets others know of the room.
@@ -339,8 +408,14 @@ impl Scheduler {
             return;
         }
         self.give_back_volumes(now, uid);
+        if mutation::is_on(Mutation::FailedBindFreesNothing) {
+            return;
+        }
         if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
             self.victim_off(now, uid);
+            if mutation::is_on(Mutation::FailedBindWakesNobody) {
+                return;
+            }
             self.wake(
                 now,
                 &ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None },
@@ -350,13 +425,24 @@ impl Scheduler {
 
     pub(super) fn bind_finished(&mut self, now: Time, uid: &str, outcome: BindOutcome) {
         let Some(binding) = self.bindings.get_mut(uid) else { return };
+        if binding.came_again {
+            let pod = Arc::clone(&binding.queued.pod);
+            self.bindings.remove(uid);
+            return self.pending_pod(now, &pod);
+        }
         match outcome {
+            BindOutcome::Accepted if binding.unlisted && !binding.abandoned => {
+                binding.phase = Phase::Unknown { ask_at: now };
+            }
             BindOutcome::Accepted => {
                 let binding = self.bindings.remove(uid).expect("it was there a moment ago");
                 self.bound(&binding);
             }
             BindOutcome::Refused { message } => self.bind_refused(now, uid, message),
             BindOutcome::Moot(found) => self.found(now, uid, found),
+            BindOutcome::Unknown { message } if mutation::is_on(Mutation::UnknownIsRefused) => {
+                self.bind_refused(now, uid, message);
+            }
             BindOutcome::Unknown { message } => {
                 self.unknown_binds += 1;
                 if let Some(node) = binding.confirmed_on {
@@ -368,7 +454,7 @@ impl Scheduler {
                     binding.phase = doubt.next_question(now);
                 } else {
                     let last_lost = binding.released;
-                    binding.doubt = Some(Doubt { since: now, last_lost, message, pause: QUESTION_PAUSE_MIN });
+                    binding.doubt = Some(Doubt::new(now, last_lost, message));
                     binding.phase = Phase::Unknown { ask_at: now };
                 }
             }
@@ -403,22 +489,31 @@ impl Scheduler {
         let Some(binding) = self.bindings.get_mut(uid) else { return };
         match (found, &mut binding.doubt) {
             (Found::NoAnswer, Some(doubt)) => binding.phase = doubt.next_question(now),
+            // It is there after all: the watch will name it.
+            (Found::Unbound, Some(doubt)) if binding.unlisted => binding.phase = doubt.next_question(now),
             (Found::Unbound, Some(_)) => self.still_unbound(now, uid),
             // Nobody asked, and so nothing is in doubt: it was not carried out.
             (Found::NoAnswer | Found::Unbound, None) => {
                 self.bind_refused(now, uid, "the pod is not bound".to_owned());
             }
             (Found::Gone, _) => {
+                let unlisted = binding.unlisted;
                 self.bindings.remove(uid);
                 self.free(now, uid);
+                if unlisted {
+                    self.gone(now, &ObjectKey::Pod(uid.into()));
+                }
             }
             (Found::Bound(name), _) => {
                 let binding = self.bindings.remove(uid).expect("it was there a moment ago");
                 let node = self.tables.symbol(&name);
-                if node == binding.node {
+                if node == binding.node && mutation::is_on(Mutation::BoundIsFailed) {
+                    self.refused(now, binding, "found bound");
+                } else if node == binding.node {
                     self.bound(&binding);
-                } else {
-                    // Until the watch says the same: its room is there, not where we wanted it.
+                } else if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
+                    // Until the watch says the same: its room is there, not where we wanted it. What the watch said already
+                    // stands, be it that the pod is there, going or gone.
                     self.free(now, uid);
                     self.cache.place(&binding.queued.pod, node, PodState::Assumed);
                 }
@@ -427,11 +522,13 @@ impl Scheduler {
     }
 
     /// The lost binding was not carried out, so far. For a while the same one is sent again: should the lost one arrive
-    /// after all, both say the same. It is given up when no copy of it can be carried out any more.
+    /// after all, both say the same. It is given up when no copy of it could be carried out any more when it was asked about:
+    /// what was asked before says nothing of what came between, however late the answer is read.
     fn still_unbound(&mut self, now: Time, uid: &str) {
         let binding = self.bindings.get_mut(uid).expect("only a known binding is settled");
         let doubt = binding.doubt.as_mut().expect("only bindings in doubt are asked about");
-        if binding.abandoned || now.since(doubt.last_lost) > UNKNOWN_MAX {
+        let patience = if mutation::is_on(Mutation::NoPatience) { Duration::ZERO } else { UNKNOWN_MAX };
+        if binding.abandoned || doubt.asked.since(doubt.last_lost) > patience {
             let message = doubt.message.clone();
             let binding = self.bindings.remove(uid).expect("it was there a moment ago");
             self.refused(now, binding, &message);

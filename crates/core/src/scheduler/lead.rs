@@ -4,6 +4,7 @@
 //! but no write depends on that.
 
 use super::Scheduler;
+use crate::mutation::{self, Mutation};
 use crate::time::Time;
 
 impl Scheduler {
@@ -12,7 +13,7 @@ impl Scheduler {
     /// answers come, or when this one leads again.
     pub(super) fn lead(&mut self, now: Time, leading: bool) {
         self.leading = leading;
-        if leading {
+        if leading || mutation::is_on(Mutation::LeadIgnored) {
             return;
         }
         for uid in self.drop_preemptions() {

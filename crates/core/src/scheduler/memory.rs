@@ -4,6 +4,7 @@
 
 use super::failure::Unschedulable;
 use crate::hash::FixedMap;
+use crate::mutation::{self, Mutation};
 use crate::pod::PodInfo;
 use crate::report::Preemption;
 use crate::signature::Signature;
@@ -23,7 +24,9 @@ pub(super) struct Memory {
 impl Memory {
     /// What was found of a pod like this in the state of this version.
     pub(super) fn recall(&mut self, version: u64, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
-        self.renew(version);
+        if !mutation::is_on(Mutation::MemoryStays) {
+            self.renew(version);
+        }
         let found = self.known.get(&Signature::of(pod)).cloned();
         self.hits += u64::from(found.is_some());
         found

@@ -7,6 +7,7 @@ use super::wake::{hint, node_actions, pod_actions};
 use crate::cache::PodState;
 use crate::event::{Event, ObjectKey};
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
+use crate::mutation::{self, Mutation};
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
@@ -176,8 +177,12 @@ impl Scheduler {
     }
 
     /// A pod of ours without a node.
-    fn pending_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
+    pub(super) fn pending_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         match self.cache.placed(&pod.uid).map(|(_, _, state)| state) {
+            Some(PodState::Added) if mutation::is_on(Mutation::StepBack) => {
+                self.cache.remove_pod(&pod.uid);
+                self.queue_pod(now, pod);
+            }
             // A binding takes no step back: this is an older state of the pod.
             Some(PodState::Added) => {}
             Some(PodState::Assumed) => self.binding_updated(now, pod),
@@ -215,11 +220,15 @@ impl Scheduler {
 
     /// PreEnqueue: the plugin that keeps the pod out of the active queue.
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
-        self.quarantine.gate(pod).or_else(|| self.profile_of(pod)?.framework.gate(pod, &self.tables))
+        let gate = || self.profile_of(pod)?.framework.gate(pod, &self.tables);
+        let gate = self.quarantine.gate(pod).or_else(gate);
+        gate.filter(|_| !mutation::is_on(Mutation::GateIgnored))
     }
 
     fn pod_gone(&mut self, now: Time, uid: &Uid) {
-        self.sent_conditions.remove(uid);
+        if !mutation::is_on(Mutation::PodGoneLeaves) {
+            self.sent_conditions.remove(uid);
+        }
         self.quarantine.forget(uid);
         self.outbox.cancel_patch(uid);
         self.binding_abandoned(uid);

@@ -65,6 +65,11 @@ impl Quarantine {
         self.crashers.get(&pod.uid).filter(|held| held.is_of(pod)).map(|_| GATE)
     }
 
+    /// How many pods are held back.
+    pub(super) fn crashers(&self) -> usize {
+        self.crashers.len()
+    }
+
     pub(super) fn forget(&mut self, uid: &str) {
         self.crashers.remove(uid);
     }

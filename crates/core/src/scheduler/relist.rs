@@ -134,7 +134,9 @@ impl Scheduler {
     fn known_pods(&self) -> BTreeSet<Uid> {
         let placed = self.cache.placed_uids().map(Uid::from);
         let waiting = self.queue.waiting().map(|(_, queued)| Arc::clone(&queued.pod.uid));
+        // A pod that is being deleted waits nowhere, and something may still be kept for it.
+        let told = self.sent_conditions.keys().cloned();
         let nominated = self.cache.nominated_uids().cloned();
-        placed.chain(waiting).chain(nominated).chain(self.bindings.keys().cloned()).collect()
+        placed.chain(waiting).chain(self.bindings.keys().cloned()).chain(told).chain(nominated).collect()
     }
 }

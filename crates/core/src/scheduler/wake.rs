@@ -4,6 +4,7 @@ use super::{Profile, Scheduler, profile_named};
 use crate::cache::Snapshot;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
 use crate::intern::Symbol;
+use crate::mutation::{self, Mutation};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::time::Time;
@@ -99,5 +100,9 @@ fn scaled_down(old: &PodInfo, new: &PodInfo) -> bool {
     new.cpu_milli < old.cpu_milli
         || new.memory < old.memory
         || new.ephemeral_storage < old.ephemeral_storage
-        || old.scalar.iter().any(|&(name, amount)| new.scalar(name).is_none_or(|now| now < amount))
+        || old.scalar.iter().any(|&(name, amount)| {
+            let now = new.scalar(name);
+            assert!(now.is_some() || !mutation::is_on(Mutation::ResourceTakenForGranted), "it asked for it");
+            now.is_none_or(|now| now < amount)
+        })
 }

@@ -1,0 +1,144 @@
+//! Mistakes the engine can be told to make, so that tests show that they would notice.
+//!
+//! Without the feature `mutations`, which nothing but those tests enables, every question is answered no at compile time and
+//! nothing of this is in the program. With it, a thread can switch one mistake on for the engines it runs.
+
+/// A mistake at one of the engine's decision points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutation {
+    /// A binding without an answer counts as refused.
+    UnknownIsRefused,
+    /// A binding that was not seen carried out is given up at once, though a copy of it is still on its way.
+    NoPatience,
+    /// An assumed pod is forgotten after 30 seconds.
+    AssumedExpire,
+    /// What an assumed pod took is not given back when its binding fails.
+    FailedBindFreesNothing,
+    /// Nobody is told of the room that a failed binding gives back.
+    FailedBindWakesNobody,
+    /// A binding that was found carried out is told of as failed.
+    BoundIsFailed,
+    /// No last look.
+    NoLastLook,
+    /// The lead is taken for granted.
+    LeadIgnored,
+    /// Gates are ignored.
+    GateIgnored,
+    /// NodeResourcesFit never wakes a pod.
+    DeafResources,
+    /// InterPodAffinity never wakes a pod.
+    DeafAffinity,
+    /// InterPodAffinity overlooks pods that go.
+    DeafAffinityDelete,
+    /// PodTopologySpread never wakes a pod.
+    DeafSpread,
+    /// TaintToleration never wakes a pod.
+    DeafTaints,
+    /// An event at the moment of a failed attempt is missed by that pod.
+    EventInFlightLost,
+    /// A pod once rejected waits for an event after an error, too.
+    OldBlameStays,
+    /// A list adds and removes nothing.
+    RelistAdds,
+    /// An older state of a bound pod is believed.
+    StepBack,
+    /// Host ports are not given back.
+    PortsStay,
+    /// What a pod took is given back twice.
+    FreedTwice,
+    /// A pod that is told of again counts again.
+    CountedAgain,
+    /// The number of pods on a node is not kept.
+    PlacesUncounted,
+    /// Pods of a node that is gone are forgotten with it.
+    NodeTakesItsPods,
+    /// A node does not show that it changed.
+    StampStands,
+    /// Something is kept for pods that are gone.
+    PodGoneLeaves,
+    /// Gauges do not see pods that are deleted.
+    GaugeDrifts,
+    /// What was found of a pod is remembered though the cluster changed.
+    MemoryStays,
+    /// A number of nodes is taken to be above zero.
+    NoNodesUnheardOf,
+    /// A resource that a pod asked for is taken to be there ever after.
+    ResourceTakenForGranted,
+    /// Nominated pods are ignored.
+    NominatedIgnored,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Self; 30] = [
+        Self::UnknownIsRefused,
+        Self::NoPatience,
+        Self::AssumedExpire,
+        Self::FailedBindFreesNothing,
+        Self::FailedBindWakesNobody,
+        Self::BoundIsFailed,
+        Self::NoLastLook,
+        Self::LeadIgnored,
+        Self::GateIgnored,
+        Self::DeafResources,
+        Self::DeafAffinity,
+        Self::DeafAffinityDelete,
+        Self::DeafSpread,
+        Self::DeafTaints,
+        Self::EventInFlightLost,
+        Self::OldBlameStays,
+        Self::RelistAdds,
+        Self::StepBack,
+        Self::PortsStay,
+        Self::FreedTwice,
+        Self::CountedAgain,
+        Self::PlacesUncounted,
+        Self::NodeTakesItsPods,
+        Self::StampStands,
+        Self::PodGoneLeaves,
+        Self::GaugeDrifts,
+        Self::MemoryStays,
+        Self::NoNodesUnheardOf,
+        Self::ResourceTakenForGranted,
+        Self::NominatedIgnored,
+    ];
+}
+
+/// Whether the mistake is to be made.
+#[cfg(not(feature = "mutations"))]
+#[inline(always)]
+pub(crate) const fn is_on(_mutation: Mutation) -> bool {
+    false
+}
+
+#[cfg(feature = "mutations")]
+pub(crate) use switch::is_on;
+#[cfg(feature = "mutations")]
+pub use switch::with;
+
+#[cfg(feature = "mutations")]
+mod switch {
+    use super::Mutation;
+    use std::cell::Cell;
+
+    thread_local! {
+        static ON: Cell<Option<Mutation>> = const { Cell::new(None) };
+    }
+
+    /// Whether the mistake is to be made.
+    pub(crate) fn is_on(mutation: Mutation) -> bool {
+        ON.get() == Some(mutation)
+    }
+
+    /// Runs `run` with the mistake switched on, on this thread; afterwards, and after a panic, what was on before is.
+    pub fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
+        struct Before(Option<Mutation>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                ON.set(self.0);
+            }
+        }
+        let _before = Before(ON.replace(mutation));
+        run()
+    }
+}

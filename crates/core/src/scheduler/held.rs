@@ -1,0 +1,30 @@
+//! How much the engine holds, collection by collection, for tests of leaks. Decides nothing.
+
+use super::Scheduler;
+
+impl Scheduler {
+    /// What the engine's collections hold about pods and nodes, by name. In a cluster without pods and nodes all are empty.
+    ///
+    /// Not among them: the tables of ids, since ids are not given back yet, and what is remembered of pods that no node can
+    /// take, which has a bound.
+    pub fn held(&self) -> Vec<(&'static str, usize)> {
+        let [bind, volume, evict, status, record] = self.outbox.waiting();
+        let mut held = vec![
+            ("queue", self.queue.len()),
+            ("bindings", self.bindings.len()),
+            ("sent conditions", self.sent_conditions.len()),
+            ("reports", self.reports.len()),
+            ("notices", self.notices.len()),
+            ("pods held back", self.quarantine.crashers()),
+            ("outgoing bindings", bind),
+            ("outgoing volumes", volume),
+            ("outgoing evictions", evict),
+            ("outgoing patches", status),
+            ("preemptions", self.preemptions.running()),
+            ("evictions", self.preemptions.evictions()),
+            ("outgoing records", record),
+        ];
+        held.extend(self.cache.held());
+        held
+    }
+}

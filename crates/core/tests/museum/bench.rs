@@ -1,0 +1,196 @@
+//! An engine on a bench: lines of the cluster language in, short sentences out.
+
+use crate::support::language;
+use std::sync::Arc;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::effect::{Effect, Lane};
+use supercargo_core::event::{BindOutcome, Event, Found, Kind, ObjectKey};
+use supercargo_core::mutation::Mutation;
+use supercargo_core::queue::{Place, QueueConfig};
+use supercargo_core::report::Outcome;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::time::Time;
+
+/// Shows that the scenario holds, and that it does not with the mistake.
+pub(crate) fn exhibit(mutation: Option<Mutation>, scenario: fn(&mut Bench)) {
+    scenario(&mut Bench::new());
+    #[cfg(feature = "mutations")]
+    if let Some(mutation) = mutation {
+        let mistaken = std::panic::catch_unwind(|| {
+            supercargo_core::mutation::with(Some(mutation), || scenario(&mut Bench::new()));
+        });
+        assert!(mistaken.is_err(), "{mutation:?} goes unnoticed");
+    }
+    #[cfg(not(feature = "mutations"))]
+    let _ = mutation;
+}
+
+pub(crate) struct Bench {
+    pub(crate) scheduler: Scheduler,
+    now: Time,
+    told: Vec<String>,
+}
+
+impl Bench {
+    /// An empty cluster, all of whose lists are complete, with credit for whatever leaves.
+    fn new() -> Self {
+        let now = Time::from_nanos(100_200_000_000);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let mut bench = Self { scheduler: Scheduler::new(config, now), now, told: Vec::new() };
+        for kind in Kind::ALL {
+            bench.tell(Event::ListBegan(kind));
+            bench.tell(Event::ListEnded(kind));
+        }
+        for lane in Lane::ALL {
+            bench.tell(Event::Credits { lane, count: 1_000 });
+        }
+        bench
+    }
+
+    /// Takes back all credit for bindings.
+    pub(crate) fn without_credit_for_bindings() -> Self {
+        let mut bench = Self::new();
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        bench.scheduler = Scheduler::new(config, bench.now);
+        for kind in Kind::ALL {
+            bench.tell(Event::ListBegan(kind));
+            bench.tell(Event::ListEnded(kind));
+        }
+        bench
+    }
+
+    /// Lets something happen, without a chance for the engine to act on it yet.
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+    }
+
+    /// Lines of the cluster language, and `gone KIND NAME`, `accepted POD`, `refused POD`, `unknown POD`,
+    /// `found POD unbound|gone|no-answer|NODE`, `list KIND`, `listed KIND`, `credit LANE COUNT`; each as if all before it had
+    /// been acted on.
+    pub(crate) fn act(&mut self, lines: &str) -> Vec<String> {
+        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let event = self.event(line);
+            self.tell(event);
+            self.run();
+        }
+        std::mem::take(&mut self.told)
+    }
+
+    fn event(&mut self, line: &str) -> Event {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (verb, rest) = words.split_first().expect("a line says something");
+        let answer = |outcome| Event::BindFinished { uid: rest[0].into(), outcome };
+        match *verb {
+            "node" => {
+                let node = language::node(self.scheduler.tables(), rest);
+                Event::NodeApplied(Box::new(Arc::unwrap_or_clone(node)))
+            }
+            "pod" => {
+                let pod = language::pod(self.scheduler.tables(), rest);
+                Event::PodApplied(Box::new(Arc::unwrap_or_clone(pod)))
+            }
+            "budget" => {
+                let (namespace, name, budget) = language::budget(self.scheduler.tables(), rest);
+                Event::DisruptionBudgetApplied { namespace, name, budget }
+            }
+            "gone" if rest[0] == "node" => {
+                Event::Gone(ObjectKey::Node(self.scheduler.tables().symbol(rest[1])))
+            }
+            "gone" => Event::Gone(ObjectKey::Pod(rest[1].into())),
+            "accepted" => answer(BindOutcome::Accepted),
+            "refused" => answer(BindOutcome::Refused { message: "no".to_owned() }),
+            "unknown" => answer(BindOutcome::Unknown { message: "lost".to_owned() }),
+            "found" => {
+                let found = match rest[1] {
+                    "unbound" => Found::Unbound,
+                    "gone" => Found::Gone,
+                    "no-answer" => Found::NoAnswer,
+                    node => Found::Bound(node.to_owned()),
+                };
+                Event::Settled { uid: rest[0].into(), found }
+            }
+            "list" => Event::ListBegan(kind(rest[0])),
+            "listed" => Event::ListEnded(kind(rest[0])),
+            "credit" => {
+                let lane = Lane::ALL.into_iter().find(|lane| lane.as_str() == rest[0]).expect("a lane");
+                Event::Credits { lane, count: rest[1].parse().expect("a number") }
+            }
+            other => panic!("nobody knows how to {other}"),
+        }
+    }
+
+    /// Lets time pass, and the engine act whenever it asked to be woken.
+    pub(crate) fn wait(&mut self, seconds: u64) -> Vec<String> {
+        let end = self.now + std::time::Duration::from_secs(seconds);
+        while let Some(wake_at) = self.run().filter(|&at| at < end) {
+            self.now = wake_at;
+        }
+        self.now = end;
+        self.run();
+        std::mem::take(&mut self.told)
+    }
+
+    fn run(&mut self) -> Option<Time> {
+        for _ in 0..10_000 {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { wake_at } => return wake_at,
+                Step::Effect(effect) => self.told.extend(tell_effect(&effect)),
+                Step::Report(report) => {
+                    let (pod, attempt) = (&report.pod.name, report.attempt);
+                    self.told.extend(match &report.outcome {
+                        Outcome::Placed { node, nodes, feasible } => {
+                            Some(format!("placed {pod} on {node}, {feasible} of {nodes}, attempt {attempt}"))
+                        }
+                        Outcome::Unschedulable { .. } => Some(format!("unschedulable {pod}")),
+                        Outcome::Error { message } => Some(format!("error {pod}: {message}")),
+                        Outcome::Bound { node } => Some(format!("bound {pod} to {node}")),
+                        Outcome::BindFailed { .. } => Some(format!("bind failed {pod}")),
+                        _ => None,
+                    });
+                }
+                Step::Notice(notice) => self.told.push(format!("notice {notice:?}")),
+            }
+        }
+        panic!("the engine does not come to rest");
+    }
+
+    /// Where a pod waits.
+    pub(crate) fn place(&self, pod: &str) -> Option<Place> {
+        let mut waiting = self.scheduler.queue().waiting();
+        waiting.find(|(_, queued)| *queued.pod.uid == *pod).map(|(place, _)| place)
+    }
+
+    /// What the pods on a node take of its cpu, in thousandths of a core, and how many they are.
+    pub(crate) fn taken(&self, node: &str) -> (i64, i64) {
+        let snapshot = self.scheduler.snapshot();
+        let name = snapshot.tables().find(node).expect("the node was named");
+        let at = snapshot.find_node(name).expect("the node is there").index();
+        (snapshot.columns().requested_cpu_milli[at], snapshot.columns().pods[at])
+    }
+
+    /// What the engine's collections hold, where they hold anything.
+    pub(crate) fn held(&self) -> Vec<(&'static str, usize)> {
+        self.scheduler.held().into_iter().filter(|&(_, count)| count > 0).collect()
+    }
+}
+
+fn kind(name: &str) -> Kind {
+    Kind::ALL.into_iter().find(|kind| kind.as_str() == name).expect("a kind")
+}
+
+fn tell_effect(effect: &Effect) -> Option<String> {
+    match effect {
+        Effect::Bind { pod, node } => Some(format!("bind {} to {node}", pod.name)),
+        Effect::Settle { pod } => Some(format!("settle {}", pod.name)),
+        Effect::Record(record) => Some(format!("record {} {}", record.reason, record.pod.name)),
+        _ => None,
+    }
+}
+
+/// Whether one of the sentences is this.
+pub(crate) fn says(told: &[String], sentence: &str) -> bool {
+    told.iter().any(|line| line == sentence)
+}

@@ -1,0 +1,90 @@
+//! Nodes that come, go and come again: B8, B9, B10, B25.
+
+use crate::bench::{Bench, says};
+use crate::exhibit;
+use supercargo_core::mutation::Mutation;
+
+/// A node deleted and created anew had the generation of the old one, and was taken for it.
+#[test]
+fn b08_a_node_created_anew_is_not_taken_for_the_old_one() {
+    exhibit(Some(Mutation::StampStands), |_| {
+        let mut bench = Bench::without_credit_for_bindings();
+        let told = bench.act("node a cpu=4\npod p cpu=2");
+        assert!(says(&told, "placed p on a, 1 of 1, attempt 1"), "{told:?}");
+        let told = bench.act("gone node a\nnode a cpu=1\ncredit bind 10");
+        assert!(!says(&told, "bind p to a"), "{told:?}");
+        assert!(says(&told, "unschedulable p"), "{told:?}");
+        assert!(says(&bench.act("gone node a\nnode a cpu=4"), "bind p to a"));
+    });
+}
+
+/// A node went before its pods, or came again before they went: pods that count nowhere, or twice.
+#[test]
+fn b09_pods_of_a_node_that_is_gone_count_when_it_comes_again() {
+    exhibit(Some(Mutation::NodeTakesItsPods), |bench| {
+        let (gone, again, end) = ("gone node a", "node a cpu=1", "gone pod q");
+        for order in [[gone, again, end], [gone, end, again], [end, gone, again]] {
+            bench.act("node a cpu=1\npod q cpu=1 on=a\npod p cpu=1");
+            let mut is_there = true;
+            for (at, line) in order.iter().enumerate() {
+                let told = bench.act(line);
+                is_there &= *line != end;
+                let bound = says(&told, "bind p to a");
+                assert!(!bound || !is_there, "{order:?}: bound at {at} to a node that is full");
+            }
+            // Where no plugin was left to blame, it backs off.
+            bench.wait(15);
+            assert_eq!(bench.taken("a"), (1_000, 1), "{order:?}");
+            bench.act("accepted p\ngone pod p\ngone node a");
+            assert_eq!(bench.held(), [], "{order:?}");
+        }
+    });
+}
+
+/// All nodes of a zone went, and the loop over zones did not end; zones of different sizes, and nodes were passed over. There is
+/// no loop over zones here to make that mistake in.
+#[test]
+fn b10_every_node_is_looked_at_once_however_zones_come_and_go() {
+    exhibit(None, |bench| {
+        for (zone, nodes) in [("z1", 7), ("z2", 1), ("z3", 3)] {
+            for at in 0..nodes {
+                bench.act(&format!("node {zone}-{at} zone={zone} cpu=4"));
+            }
+        }
+        let mut left = 11;
+        let mut number = 0;
+        for (zone, nodes) in [("z2", 1), ("z1", 7), ("z3", 3)] {
+            for at in 0..nodes {
+                bench.act(&format!("gone node {zone}-{at}"));
+                left -= 1;
+                number += 1;
+                let told = bench.act(&format!("pod p{number}"));
+                let all = format!(", {left} of {left}, attempt 1");
+                let seen = told.iter().any(|line| line.starts_with("placed") && line.ends_with(&all));
+                assert!(seen || left == 0, "{told:?}");
+                bench.act(&format!("gone pod p{number}"));
+            }
+        }
+        assert!(says(&bench.act("pod last"), "unschedulable last"));
+    });
+}
+
+/// A node had just joined, and a burst of pods went there beyond its limit.
+#[test]
+fn b25_a_burst_to_a_node_that_just_joined_stops_at_its_limit() {
+    exhibit(Some(Mutation::PlacesUncounted), |bench| {
+        for at in 0..30 {
+            bench.act(&format!("pod p{at}"));
+        }
+        let mut told = bench.act("node a cpu=64 pods=10");
+        told.extend(bench.wait(30));
+        assert_eq!(told.iter().filter(|line| line.starts_with("bind ")).count(), 10, "{told:?}");
+        for line in told.iter().filter_map(|line| line.strip_prefix("bind ")) {
+            let pod = line.split(' ').next().expect("a binding names its pod");
+            bench.act(&format!("accepted {pod}\npod {pod} on=a"));
+        }
+        let told = bench.wait(600);
+        assert!(!told.iter().any(|line| line.starts_with("bind ")), "{told:?}");
+        assert_eq!(bench.taken("a"), (0, 10));
+    });
+}

@@ -1,0 +1,122 @@
+//! What must have happened a while after the faults have stopped, and what must be left when the cluster is empty.
+
+use super::{Broken, broken};
+use crate::evictions;
+use crate::objects::Pod;
+use crate::reference;
+use crate::sim::Sim;
+use std::sync::Arc;
+use supercargo_core::event::Kind;
+use supercargo_core::intern::Symbol;
+use supercargo_core::pod::PodInfo;
+
+impl Sim {
+    /// A while after the faults have stopped everything is as it should be.
+    pub(crate) fn check_end(&mut self) -> Result<(), Broken> {
+        self.check_drained()?;
+        self.check_told()?;
+        self.check_accounted()?;
+        self.check_places()?;
+        self.check_cache()?;
+        self.check_hints()?;
+        self.check_nobody_waits_in_vain()
+    }
+
+    fn check_drained(&self) -> Result<(), Broken> {
+        let process = &self.process;
+        if process.scheduler.awaited_kinds().next().is_some() {
+            return Err(broken("lists come to an end", "a kind is still awaited".to_owned()));
+        }
+        if !process.scheduler.is_settled() || !process.decided.is_empty() {
+            let detail = format!("{:?}; decided {:?}", process.scheduler.stats(), process.decided);
+            return Err(broken("bindings and effects drain", detail));
+        }
+        let late =
+            Kind::ALL.into_iter().find(|&kind| !self.watches.know(kind, self.server.last_change(kind)));
+        match late {
+            Some(kind) => Err(broken("watches catch up", format!("{kind:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_told(&self) -> Result<(), Broken> {
+        let process = &self.process;
+        let records_dropped = process.scheduler.stats().dropped_records > 0;
+        for pod in self.server.pods.values().filter(|pod| pod.ours && !pod.gated && !pod.deleting) {
+            let told = process.told.get(&pod.uid).cloned().unwrap_or_default();
+            let condition = pod.condition.as_ref().map(|(_, message)| message);
+            let wrong = if pod.node.is_some() {
+                let is_ours = pod.bound_by == Some(process.life) && !process.reborn.contains(&pod.uid);
+                is_ours && told.scheduled_records != 1 && !records_dropped
+            } else {
+                let excused = self.lost_patches.contains(&pod.uid)
+                    || process.reborn.contains(&pod.uid)
+                    || told.out_of_date;
+                let condition_differs = condition != told.failure.as_ref() && !excused;
+                let silent = told.failed_records == 0 && !records_dropped;
+                silent || told.failure.is_none() || condition_differs
+            };
+            if wrong {
+                let detail = format!("{}: on {:?}, {:?}, {told:?}", pod.uid, pod.node, pod.condition);
+                return Err(broken("every pod has its event, and a waiting one its condition", detail));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_accounted(&self) -> Result<(), Broken> {
+        let waiting = |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.deleting;
+        let pending = self.server.pods.values().filter(waiting).count();
+        let queue = self.process.scheduler.queue();
+        let queued = queue.waiting().filter(|(_, queued)| !queued.pod.deleting).count();
+        if pending != queued {
+            let detail = format!("{pending} pods are pending, {queued} are queued");
+            return Err(broken("the queue accounts for every pending pod", detail));
+        }
+        Ok(())
+    }
+
+    /// No pod is pending that some node could take in the server's truth.
+    fn check_nobody_waits_in_vain(&mut self) -> Result<(), Broken> {
+        let picture = self.truth(|_, _| true);
+        let waits = |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
+        let waiting: Vec<_> = self.server.pods.values().filter(waits).cloned().collect();
+        let infos: Vec<_> = waiting.iter().map(|pod| self.process.info(pod)).collect();
+        let snapshot = self.process.scheduler.snapshot();
+        let world = || picture.world(snapshot.tables());
+        for pod in &infos {
+            if let Some(&node) = evictions::feasible(world, snapshot, pod).first() {
+                let detail = format!("{} fits on {}", pod.uid, snapshot.text(node));
+                return Err(broken("no pod is pending that a node could take", detail));
+            }
+            // Who counts on others, or is counted with them, may be worse off where they go.
+            if reference::may_be_helped_by_pods(pod) {
+                continue;
+            }
+            let makes_room = |name: &Symbol| {
+                let lesser = |other: &PodInfo| other.priority < pod.priority && !other.deleting;
+                world().without_on(*name, lesser).objection(pod, *name).is_none()
+            };
+            if let Some(&node) = world().node_names().iter().find(|name| makes_room(name)) {
+                let detail =
+                    format!("{} fits on {} without the lesser pods there", pod.uid, snapshot.text(node));
+                return Err(broken("no pod is pending that preemption would help", detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// With no pod and no node left, the engine holds nothing about any.
+    ///
+    /// Not looked at: the texts, label sets and taint sets in `supercargo_core::intern::Tables`. Nothing counts who holds an
+    /// id, so none is given back as yet; a cluster with ever new labels makes them grow for as long as the process lives.
+    /// Once ids are counted, their number belongs here too.
+    pub(crate) fn check_empty(&self) -> Result<(), Broken> {
+        let scheduler = &self.process.scheduler;
+        let rest: Vec<_> = scheduler.held().into_iter().filter(|&(_, count)| count > 0).collect();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        Err(broken("an empty cluster leaves nothing behind", format!("{rest:?}")))
+    }
+}

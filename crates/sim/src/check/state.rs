@@ -1,0 +1,196 @@
+//! The scheduler's own state: each pod in one place, and every sum as a recount gives it.
+
+use super::{Broken, broken};
+use crate::evictions;
+use crate::objects::Pod;
+use crate::reference::{self, World};
+use crate::sim::Sim;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use supercargo_core::node::NodeIdx;
+use supercargo_core::pod::HostPort;
+use supercargo_core::queue::Place;
+use supercargo_core::resources::Resources;
+
+impl Sim {
+    /// Every waiting pod is in one place, and none is there that does not wait.
+    pub(crate) fn check_places(&self) -> Result<(), Broken> {
+        let process = &self.process;
+        let queue = process.scheduler.queue();
+        let waits = |uid: &str| process.pods.get(uid).is_some_and(|pod| pod.ours && pod.node.is_none());
+        for (place, queued) in queue.waiting() {
+            let uid = &*queued.pod.uid;
+            if !waits(uid) {
+                return Err(broken("only waiting pods are queued", format!("{uid} in {}", place.as_str())));
+            }
+            // One that waits for its victims may be kept back, too.
+            let held = queued.gate.is_some_and(|gate| gate == supercargo_core::preemption::NAME);
+            if (place == Place::Gated) != (held || !queued.pod.gates.is_empty()) {
+                return Err(broken("gated pods are in their place", format!("{uid} in {}", place.as_str())));
+            }
+        }
+        let alive = |pod: &&Arc<Pod>| !pod.deleting && !process.going.contains(&pod.uid);
+        // A pod that came again with an older state waits for the answer to the binding it had.
+        let comes_again =
+            |pod: &&Arc<Pod>| process.reborn.contains(&pod.uid) && process.unanswered.contains(&pod.uid);
+        let waiting = process.pods.values().filter(alive).filter(|pod| waits(&pod.uid));
+        for pod in waiting.filter(|pod| !comes_again(pod)) {
+            let (queued, decided) = (queue.contains(&pod.uid), process.decided.get(&pod.uid));
+            let released = decided.is_some_and(|d| d.released.is_some());
+            if !queued && decided.is_none() || queued && released {
+                let detail = format!("{}: queued {queued}, decided {decided:?}", pod.uid);
+                return Err(broken("no pod is lost and none is in two places", detail));
+            }
+        }
+        let stats = process.scheduler.stats();
+        let assumed = process.decided.keys().filter(|uid| !queue.contains(uid)).count();
+        if stats.cache.assumed_pods != assumed {
+            let detail = format!("{} are, and {assumed} decisions stand", stats.cache.assumed_pods);
+            return Err(broken("exactly the pods with a standing decision are assumed", detail));
+        }
+        self.check_gauges()?;
+        self.check_bounds()
+    }
+
+    /// What the queue counts of itself is what it holds.
+    fn check_gauges(&self) -> Result<(), Broken> {
+        let queue = self.process.scheduler.queue();
+        let stats = queue.stats();
+        let mut pending: BTreeMap<Place, usize> = Place::ALL.into_iter().map(|place| (place, 0)).collect();
+        let mut blamed: BTreeMap<_, usize> = BTreeMap::new();
+        for (place, queued) in queue.waiting() {
+            *pending.entry(place).or_default() += 1;
+            for plugin in &queued.rejectors {
+                *blamed.entry((*plugin, queued.pod.scheduler_name)).or_default() += 1;
+            }
+        }
+        let told: BTreeMap<_, usize> =
+            stats.unschedulable.iter().filter(|&(_, &count)| count > 0).map(|(&key, &n)| (key, n)).collect();
+        if stats.pending != pending || told != blamed || queue.len() != pending.values().sum::<usize>() {
+            let detail = format!("{stats:?}; counted {pending:?}, {blamed:?}");
+            return Err(broken("the queue's gauges are those of a recount", detail));
+        }
+        Ok(())
+    }
+
+    fn check_bounds(&self) -> Result<(), Broken> {
+        let [bind, volume, evict, status, record] = self.process.scheduler.stats().outgoing;
+        // A pod has one entry in the lane of bindings at most, and may leave one behind when it goes.
+        if bind as u64 > 2 * self.scale.pods
+            || volume > 0
+            || evict > self.process.pods.len()
+            || status > self.process.pods.len()
+            || record > 1_000
+        {
+            let detail = format!(
+                "{bind} bindings, {volume} volumes, {evict} evictions, {status} patches, {record} records wait"
+            );
+            return Err(broken("the outbox has bounds", detail));
+        }
+        Ok(())
+    }
+
+    /// The cache holds what the watches told and what was decided, and its sums are those of a recount.
+    pub(crate) fn check_cache(&self) -> Result<(), Broken> {
+        let process = &self.process;
+        let snapshot = process.scheduler.snapshot();
+        if snapshot.nodes().len() != process.nodes.len() {
+            let detail = format!("{} nodes, {} were told of", snapshot.nodes().len(), process.nodes.len());
+            return Err(broken("the cache holds the nodes it was told of", detail));
+        }
+        let mut expected: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for pod in process.pods.values() {
+            if let Some(node) = process.counts_on(pod) {
+                expected.entry(node).or_default().push(&pod.uid);
+            }
+        }
+        for idx in snapshot.nodes().iter() {
+            let name = snapshot.text(snapshot.node_info(idx).name);
+            if !process.nodes.contains_key(name) {
+                return Err(broken("the cache holds the nodes it was told of", name.to_owned()));
+            }
+            let mut there: Vec<&str> = snapshot.pods_on(idx).map(|pod| &*pod.uid).collect();
+            there.sort_unstable();
+            let expected = expected.remove(name).unwrap_or_default();
+            if there != expected {
+                let detail = format!("{name} has {there:?}, expected {expected:?}");
+                return Err(broken("each pod counts on its node", detail));
+            }
+            self.check_columns(idx)?;
+        }
+        Ok(())
+    }
+
+    fn check_columns(&self, idx: NodeIdx) -> Result<(), Broken> {
+        let snapshot = self.process.scheduler.snapshot();
+        let (columns, at, info) = (snapshot.columns(), idx.index(), snapshot.node_info(idx));
+        let mut sum = Resources::default();
+        let (mut non_zero_cpu, mut non_zero_memory, mut pods) = (0, 0, 0);
+        let mut ports: BTreeMap<HostPort, u32> = BTreeMap::new();
+        let (mut affinity, mut anti_affinity) = (false, false);
+        for pod in snapshot.pods_on(idx) {
+            sum.add(&pod.resources.placed);
+            non_zero_cpu += pod.resources.non_zero_cpu_milli;
+            non_zero_memory += pod.resources.non_zero_memory;
+            pods += 1;
+            pod.ports.iter().for_each(|&port| *ports.entry(port).or_default() += 1);
+            affinity |= pod.pod_affinity.is_some();
+            anti_affinity |= pod.has_required_anti_affinity();
+        }
+        let of_scalars =
+            |r: &Resources| r.scalar.iter().filter(|(_, amount)| *amount != 0).copied().collect::<Vec<_>>();
+        let mut differing = Vec::new();
+        let mut compare = |what: &'static str, same: bool| {
+            if !same {
+                differing.push(what);
+            }
+        };
+        compare("requested cpu", columns.requested_cpu_milli[at] == sum.cpu_milli);
+        compare("requested memory", columns.requested_memory[at] == sum.memory);
+        compare("requested storage", columns.requested_ephemeral_storage[at] == sum.ephemeral_storage);
+        compare("cpu for scoring", columns.non_zero_cpu_milli[at] == non_zero_cpu);
+        compare("memory for scoring", columns.non_zero_memory[at] == non_zero_memory);
+        compare("pods", columns.pods[at] == pods);
+        compare("allocatable cpu", columns.allocatable_cpu_milli[at] == info.allocatable.cpu_milli);
+        compare("allocatable memory", columns.allocatable_memory[at] == info.allocatable.memory);
+        compare("allocatable pods", columns.allocatable_pods[at] == info.allocatable_pods);
+        compare("scalars", of_scalars(snapshot.requested(idx)) == of_scalars(&sum));
+        compare("ports", snapshot.host_ports(idx).iter().copied().eq(ports));
+        compare("affinity", snapshot.nodes_with_affinity().contains(idx) == affinity);
+        let noted = snapshot.nodes_with_required_anti_affinity().contains(idx);
+        compare("anti-affinity", noted == anti_affinity);
+        match differing.as_slice() {
+            [] => Ok(()),
+            what => Err(broken(
+                "a node's sums are those of a recount",
+                format!("{}: {}", snapshot.text(info.name), what.join(", ")),
+            )),
+        }
+    }
+
+    /// No pod waits for an event while a node could take it: a hint would have missed a wake-up.
+    pub(crate) fn check_hints(&self) -> Result<(), Broken> {
+        let snapshot = self.process.scheduler.snapshot();
+        let assumed = self.process.scheduler.stats().cache.assumed_pods;
+        for (place, queued) in self.process.scheduler.queue().waiting() {
+            if place != Place::Unschedulable || queued.pod.deleting {
+                continue;
+            }
+            // Whom an assumed pod would help is woken when that pod is confirmed, as upstream wakes it.
+            if assumed > 0 && reference::may_be_helped_by_pods(&queued.pod) {
+                continue;
+            }
+            let world = || World::seen_by(snapshot);
+            if let Some(&node) = evictions::feasible(world, snapshot, &queued.pod).first() {
+                let detail = format!(
+                    "{} fits on {}; it waits for {:?}",
+                    queued.pod.uid,
+                    snapshot.text(node),
+                    queued.rejectors
+                );
+                return Err(broken("no pod waits for an event that has come", detail));
+            }
+        }
+        Ok(())
+    }
+}

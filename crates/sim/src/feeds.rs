@@ -1,0 +1,127 @@
+//! The way of the server's changes to the scheduler: put on their watches, lost with a connection, taken up again, listed
+//! anew, and sometimes listed as they were.
+
+use crate::agenda::Due;
+use crate::server::Change;
+use crate::sim::Sim;
+use crate::weather::wait;
+use std::time::Duration;
+use supercargo_core::event::Kind;
+
+/// How many versions back a list of an older state may be.
+const STALE_MAX: u64 = 150;
+
+impl Sim {
+    /// Puts the server's changes on their way.
+    pub(crate) fn spread_news(&mut self) {
+        for (kind, change, version) in self.server.take_news() {
+            if self.watches.of(kind).connected {
+                let twice = self.draw.percent(self.weather.duplicate);
+                if twice {
+                    self.fault("event twice");
+                    self.put_on_watch(kind, change.clone(), version);
+                }
+                self.put_on_watch(kind, change, version);
+            }
+        }
+    }
+
+    fn put_on_watch(&mut self, kind: Kind, change: Change, version: u64) {
+        let due = self.now + wait(&mut self.draw, self.weather.watch_delay);
+        let watch = self.watches.of(kind);
+        let due = watch.push(change, version, due);
+        self.agenda.write(due, Due::Watch(kind, watch.connection));
+    }
+
+    pub(crate) fn deliver(&mut self, kind: Kind, connection: u32) {
+        let watch = self.watches.of(kind);
+        if watch.connection != connection {
+            return;
+        }
+        let Some(change) = watch.deliver() else { return };
+        if matches!(change, Change::ListEnded(_)) && !self.watches.know(kind, 0) {
+            let version = self.server.last_change(kind);
+            self.watches.of(kind).went_back(version);
+        }
+        let (whom, what) = describe(&change);
+        self.say("watch", &whom, format_args!("{} {what}", kind.as_str()));
+        if let Change::Pod(pod) = &change
+            && let Some(decided) = self.process.decided.get(&pod.uid)
+        {
+            self.server.note_on_the_way(&pod.uid, &decided.node);
+        }
+        self.process.tell(self.now, kind, &change);
+    }
+
+    pub(crate) fn disconnect(&mut self, kind: Kind) {
+        self.fault("connection lost");
+        self.watches.of(kind).disconnect();
+        self.say("watch", kind.as_str(), format_args!("connection lost"));
+        let connection = self.watches.of(kind).connection;
+        let down = wait(&mut self.draw, Duration::from_secs(30));
+        self.agenda.write(self.now + down, Due::Reconnect(kind, connection));
+    }
+
+    pub(crate) fn reconnect(&mut self, kind: Kind, connection: u32) {
+        let watch = self.watches.of(kind);
+        if watch.connection != connection || watch.connected {
+            return;
+        }
+        watch.connected = true;
+        let resumes_from = watch.resumes_from();
+        if let Some(version) = resumes_from.filter(|_| self.draw.percent(self.weather.resume)) {
+            self.say("watch", kind.as_str(), format_args!("goes on from {version}"));
+            return self.follow(kind, version);
+        }
+        if resumes_from.is_some() {
+            self.fault("watch expired");
+        }
+        self.list(kind);
+    }
+
+    /// Lists a kind, and follows it from there. A list is known when it is complete, as of the version it was taken at.
+    fn list(&mut self, kind: Kind) {
+        let newest = self.server.version();
+        let is_stale = self.draw.percent(self.weather.stale_list);
+        let version = if is_stale {
+            self.fault("list of an older state");
+            newest - self.draw.below(newest.min(STALE_MAX))
+        } else {
+            newest
+        };
+        self.put_on_watch(kind, Change::ListBegan, if is_stale { version } else { 0 });
+        for object in self.server.list_at(kind, version) {
+            self.put_on_watch(kind, object, 0);
+        }
+        self.put_on_watch(kind, Change::ListEnded(version), version);
+        if is_stale {
+            self.follow(kind, version);
+        }
+    }
+
+    fn follow(&mut self, kind: Kind, from: u64) {
+        for (version, change) in self.server.since(kind, from) {
+            self.put_on_watch(kind, change, version);
+        }
+        self.put_on_watch(kind, Change::Bookmark, self.server.version());
+    }
+}
+
+fn describe(change: &Change) -> (String, String) {
+    match change {
+        Change::ListBegan => ("list".to_owned(), "begins".to_owned()),
+        Change::ListEnded(version) => ("list".to_owned(), format!("ends at {version}")),
+        Change::Bookmark => ("bookmark".to_owned(), String::new()),
+        Change::Pod(pod) => {
+            let node = pod.node.as_deref().unwrap_or("-");
+            let flags = [(pod.deleting, " deleting"), (pod.gated, " gated")];
+            let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
+            (pod.uid.clone(), format!("version {} on {node}{flags}", pod.version))
+        }
+        Change::PodGone(uid) => (uid.clone(), "gone".to_owned()),
+        Change::Node(node) => (node.name.clone(), format!("version {}", node.version)),
+        Change::NodeGone(name) => (name.clone(), "gone".to_owned()),
+        Change::Namespace(name, team) => ((*name).to_owned(), format!("of team {team}")),
+        Change::Service(app) => ((*app).to_owned(), "listed".to_owned()),
+    }
+}

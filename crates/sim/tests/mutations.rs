@@ -1,0 +1,60 @@
+//! The simulation notices mistakes: each mutation of the engine breaks an invariant within a few seeds.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use supercargo_core::mutation::{self, Mutation};
+use supercargo_sim::{Options, run};
+
+const STEPS: u64 = 1_000;
+/// Seeds after which a mutation counts as not caught.
+const SEEDS_MAX: u64 = 400;
+
+/// What the engine's own assertion is called, where one is quicker than the simulation.
+const ASSERTED: &str = "the engine's own assertions";
+
+/// The first seed that shows the mistake, and the invariant it breaks.
+fn caught(mutation: Option<Mutation>, seeds: u64) -> Option<(u64, String)> {
+    (1..=seeds).find_map(|seed| {
+        let run = || mutation::with(mutation, || run(Options { seed, steps: STEPS, ..Options::default() }));
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(_)) => None,
+            Ok(Err(failure)) => Some((seed, failure.invariant.to_owned())),
+            Err(_) => Some((seed, ASSERTED.to_owned())),
+        }
+    })
+}
+
+#[test]
+fn every_mistake_is_caught() {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(BTreeMap::new());
+    let work = || {
+        while let Some(&mutation) = Mutation::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let caught = caught(Some(mutation), SEEDS_MAX);
+            found.lock().expect("nobody panics while holding it").insert(mutation, caught);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let found = found.into_inner().expect("nobody panics while holding it");
+    let mut missed = Vec::new();
+    for (mutation, caught) in &found {
+        match caught {
+            Some((seed, invariant)) => println!("{mutation:<24?} seed {seed:>3}  {invariant}"),
+            None => missed.push(mutation),
+        }
+    }
+    assert_eq!(found.len(), Mutation::ALL.len());
+    assert!(missed.is_empty(), "not caught in {SEEDS_MAX} seeds: {missed:?}");
+}
+
+#[test]
+fn without_a_mistake_the_same_seeds_hold() {
+    assert_eq!(caught(None, 20), None);
+}
