@@ -25,13 +25,44 @@ pub(crate) fn feasible<'a>(
     snapshot: Snapshot<'a>,
     pod: &PodInfo,
 ) -> Vec<Symbol> {
+    let mut nodes = world().without(&pod.uid).feasible(pod);
+    nodes.retain(|&name| objection(&world, snapshot, pod, name).is_none());
+    nodes
+}
+
+/// Why a node cannot take `pod`, alone or beside the pods nominated there that come before it.
+pub(crate) fn objection<'a>(
+    world: impl Fn() -> World<'a>,
+    snapshot: Snapshot<'a>,
+    pod: &PodInfo,
+    name: Symbol,
+) -> Option<String> {
+    let Some(idx) = snapshot.find_node(name) else { return Some("there is no such node".to_owned()) };
+    let world = || world().without(&pod.uid);
+    let alone = || world().objection(pod, name);
+    let before = |other: &&PodInfo| other.priority >= pod.priority && other.uid != pod.uid;
+    let nominated = || snapshot.nominated_on(idx).iter().map(|other| &**other).filter(before);
+    let beside = || nominated().fold(world(), |world, other| world.with(other, name)).objection(pod, name);
+    let whom = || nominated().map(|other| &*other.uid).collect::<Vec<_>>().join(" ");
+    alone().or_else(|| beside().map(|why| format!("beside {}: {why}", whom())))
+}
+
+/// The names of the nodes that can take `pod`, where of the pods nominated there only their room and their ports count.
+///
+/// The engine may see more than that, and need not: as upstream does, it asks a plugin that has nothing to say about the
+/// pods that are there nothing about those that are nominated, and so overlooks what the nominated keep away.
+pub(crate) fn feasible_at_least<'a>(
+    world: impl Fn() -> World<'a>,
+    snapshot: Snapshot<'a>,
+    pod: &PodInfo,
+) -> Vec<Symbol> {
     let world = || world().without(&pod.uid);
     let mut nodes = world().feasible(pod);
     nodes.retain(|&name| {
         let Some(idx) = snapshot.find_node(name) else { return false };
         let before = |other: &&PodInfo| other.priority >= pod.priority && other.uid != pod.uid;
         let nominated = snapshot.nominated_on(idx).iter().map(|other| &**other).filter(before);
-        nominated.fold(world(), |world, other| world.with(other, name)).objection(pod, name).is_none()
+        nominated.fold(world(), |world, other| world.with(other, name)).local_objection(pod, name).is_none()
     });
     nodes
 }

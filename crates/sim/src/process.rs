@@ -233,6 +233,9 @@ impl Process {
                 pod = Arc::new(Pod { gated: false, ..Pod::clone(&pod) });
             }
         }
+        if pod.nominated.is_some() {
+            self.nominated.insert(pod.uid.clone());
+        }
         if pod.deleting {
             self.going.insert(pod.uid.clone());
         }

@@ -67,6 +67,11 @@ impl Preemptions {
         self.victims.len()
     }
 
+    /// Uids of all pods that something is kept for: those that wait, and their victims.
+    pub(super) fn uids(&self) -> impl Iterator<Item = &Uid> {
+        self.running.keys().chain(self.victims.keys())
+    }
+
     pub(super) fn is_any_in_flight(&self) -> bool {
         self.victims.values().any(|victim| victim.stage == Stage::InFlight)
     }

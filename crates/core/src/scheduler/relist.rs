@@ -137,6 +137,12 @@ impl Scheduler {
         // A pod that is being deleted waits nowhere, and something may still be kept for it.
         let told = self.sent_conditions.keys().cloned();
         let nominated = self.cache.nominated_uids().cloned();
-        placed.chain(waiting).chain(self.bindings.keys().cloned()).chain(told).chain(nominated).collect()
+        placed
+            .chain(waiting)
+            .chain(self.bindings.keys().cloned())
+            .chain(told)
+            .chain(nominated)
+            .chain(self.preemptions.uids().cloned())
+            .collect()
     }
 }
