@@ -185,6 +185,7 @@ fn tell_effect(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Bind { pod, node } => Some(format!("bind {} to {node}", pod.name)),
         Effect::Settle { pod } => Some(format!("settle {}", pod.name)),
+        Effect::Evict(eviction) => Some(format!("evict {}", eviction.pod.name)),
         Effect::Record(record) => Some(format!("record {} {}", record.reason, record.pod.name)),
         _ => None,
     }

@@ -1,8 +1,8 @@
 //! The bug museum: what once broke other schedulers, one named test each. A scenario holds here, and, where the feature
 //! `mutations` is on, does not with the mistake it was written for.
 //!
-//! Beside these: B16 and B26 (memory and stalls over long churn) are in `make soak`; B23 (what a pod asks for, sidecars
-//! included) is `b23_restartable_init_containers_are_summed_and_no_maximum` in `src/convert`, which has the objects.
+//! Beside these: B16 and B26 (memory and stalls over long churn) are in `make soak`; B23 (sidecars counted as a maximum) is
+//! `sidecars_add_to_later_init_containers_and_to_the_main_sum` in `src/convert`, which has the objects.
 //!
 //! Open: B14 waits for dynamic resources; B18 (a hung process that keeps its lease), B19 (two leaders after a pause) and B22 (a
 //! scheduler without all its rights) are about the process and its lease, not about the engine.
@@ -14,6 +14,7 @@ mod bench;
 mod bindings;
 mod nodes;
 mod objects;
+mod preempting;
 mod wakes;
 
 use bench::{Bench, exhibit};
