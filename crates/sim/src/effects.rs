@@ -283,7 +283,8 @@ impl Sim {
         Ok(())
     }
 
-    /// The stamp of a node and a pod that is to go there, or of everything, if the scheduler has been told of all that others changed there.
+    /// The stamp of a node and a pod that is to go there, or of everything, if the scheduler has been told of all that
+    /// others changed there.
     pub(crate) fn stamp_if_known(&self, node: Option<(&str, &str)>) -> Option<Stamp> {
         let of_node = |(node, uid)| self.server.node_stamp(node, uid);
         let stamp = node.map_or_else(|| self.server.whole_stamp(), of_node);

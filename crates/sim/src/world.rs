@@ -80,22 +80,8 @@ impl Sim {
 
     /// Somebody does something, or a fault of the connection or the process happens.
     pub(crate) fn act(&mut self) {
-        if self.draw.percent(self.weather.disconnect) {
-            let kind = self.draw.pick(&[Kind::Pod, Kind::Pod, Kind::Node, Kind::Namespace, Kind::Service]);
-            return self.disconnect(kind);
-        }
-        if self.draw.percent(self.weather.restart) {
-            return self.restart();
-        }
-        if self.draw.percent(self.weather.lose_lead) {
-            return self.lose_lead();
-        }
-        if self.draw.below(1_000) < self.weather.clock_jump {
-            return self.jump();
-        }
-        // Whoever leads instead binds our pods.
-        if !self.process.leads && self.draw.percent(20) {
-            return self.steal_pod();
+        if self.goes_wrong() {
+            return;
         }
         match self.draw.weighted(&ACTS) {
             Act::CreatePod => self.create_pod(),
@@ -156,6 +142,26 @@ impl Sim {
                 self.server.put_namespace(name, team);
             }
         }
+    }
+
+    /// A fault of the connection, the process, the lead or the clock, if there is to be one.
+    fn goes_wrong(&mut self) -> bool {
+        if self.draw.percent(self.weather.disconnect) {
+            let kind = self.draw.pick(&[Kind::Pod, Kind::Pod, Kind::Node, Kind::Namespace, Kind::Service]);
+            self.disconnect(kind);
+        } else if self.draw.percent(self.weather.restart) {
+            self.restart();
+        } else if self.draw.percent(self.weather.lose_lead) {
+            self.lose_lead();
+        } else if self.draw.below(1_000) < self.weather.clock_jump {
+            self.jump();
+        } else if !self.process.leads && self.draw.percent(20) {
+            // Whoever leads instead binds our pods.
+            self.steal_pod();
+        } else {
+            return false;
+        }
+        true
     }
 
     // --- pods
