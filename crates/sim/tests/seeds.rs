@@ -10,7 +10,7 @@ const FRESH: u64 = 200;
 
 /// Seeds that once showed a mistake. What a seed does changes with the simulation; the mistake itself is kept as a story or as
 /// a test of the museum, and the seed is run on for its own sake.
-const ONCE_BROKEN: [(u64, u64, &str); 4] = [
+const ONCE_BROKEN: [(u64, u64, &str); 7] = [
     (42, 2_000, "what was told of a pod that was being deleted was kept when a list no longer named it"),
     (
         808,
@@ -19,6 +19,13 @@ const ONCE_BROKEN: [(u64, u64, &str); 4] = [
     ),
     (2, 1_000, "a binding that came too late made a pod assumed again that the watch had shown on its node"),
     (1, 2_000, "a list of an older state freed the room of a pod whose binding was on its way"),
+    (
+        459_131_483,
+        1_000,
+        "a pod that something else kept out when its victims were gone held its nominated room for good",
+    ),
+    (10_137, 1_000, "a pod that something else kept out when its victims were gone was not tried again"),
+    (20_135, 1_000, "the same"),
 ];
 
 fn holds(seed: u64, steps: u64) -> Summary {

@@ -36,6 +36,18 @@ impl Scheduler {
         }
     }
 
+    /// A pod of `node` is gone: who is nominated there, and waited for it to go, is tried again, whatever kept it out then.
+    ///
+    /// Upstream leaves that to the hints of the plugins that rejected the pod. Where another reason has come between, they
+    /// do not wake it, and it keeps room that it cannot take.
+    pub(super) fn room_left(&mut self, now: Time, node: Symbol) {
+        let nominated: Vec<_> =
+            self.cache.nominated_to(node).iter().map(|pod| Arc::clone(&pod.uid)).collect();
+        for uid in nominated {
+            self.queue.rouse(now, &uid);
+        }
+    }
+
     /// The API server shows a pending pod of ours; `old` is what it showed before.
     ///
     /// Where it shows no other nomination than before, ours, which may be on its way there, stays. A pod that is being

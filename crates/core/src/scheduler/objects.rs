@@ -236,11 +236,12 @@ impl Scheduler {
         self.give_back_volumes(now, uid);
         self.preemptor_left(now, uid);
         let nominated = self.cache.forget_nomination(uid);
-        let freed = self.cache.remove_pod(uid).map(|(pod, _, _)| pod);
+        let freed = self.cache.remove_pod(uid).map(|(pod, node, _)| (pod, node));
         self.victim_left(now, uid);
-        if let Some(pod) = freed {
+        if let Some((pod, node)) = freed {
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
             self.wake(now, &event);
+            self.room_left(now, node);
         } else if let Some(pod) = nominated {
             self.nomination_released(now, &pod);
         }
