@@ -1,6 +1,7 @@
 //! Flags, spelled as kube-scheduler spells them. What a flag's value means to the program is decided in `run`.
 
 use crate::cli::simulate::SimulateArgs;
+use crate::config::{Flags, GoDuration};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -60,10 +61,9 @@ pub struct Args {
     #[arg(long, value_name = "PATHS", value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
     pub authorization_always_allow_paths: Vec<String>,
 
-    /// Overrides the file's leaderElection.leaderElect. Leader election is not part of this version: run one replica, with
-    /// `false`.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
-    pub leader_elect: Option<bool>,
+    /// What decides which of several replicas schedules.
+    #[command(flatten)]
+    pub election: ElectionArgs,
 
     /// How long a pod may wait among the unschedulable before it is tried again without a reason.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
@@ -76,6 +76,59 @@ pub struct Args {
     /// How much is logged: 0 warnings and milestones, 2 what an operator wants, 4 each decision, 6 everything.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
+}
+
+/// The flags of leader election; each overrides the field of leaderElection that it is named after.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ElectionArgs {
+    /// Schedule only while holding a Lease, so that several replicas may run. True unless the file says otherwise.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
+    pub leader_elect: Option<bool>,
+
+    /// How long others wait for a renewal before they take the lease; 15s unless the file says otherwise.
+    #[arg(long, value_name = "DURATION", value_parser = GoDuration::parse)]
+    pub leader_elect_lease_duration: Option<GoDuration>,
+
+    /// How long the leader tries to renew the lease before it gives up; 10s unless the file says otherwise.
+    #[arg(long, value_name = "DURATION", value_parser = GoDuration::parse)]
+    pub leader_elect_renew_deadline: Option<GoDuration>,
+
+    /// The time between two tries; 2s unless the file says otherwise.
+    #[arg(long, value_name = "DURATION", value_parser = GoDuration::parse)]
+    pub leader_elect_retry_period: Option<GoDuration>,
+
+    /// The kind of the lock: there is `leases` and no other.
+    #[arg(long, value_name = "KIND")]
+    pub leader_elect_resource_lock: Option<String>,
+
+    /// The name of the Lease. Without --config it is supercargo, with it what the file says, kube-scheduler by default.
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_resource_name: Option<String>,
+
+    /// The namespace of the Lease; kube-system unless the file says otherwise.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub leader_elect_resource_namespace: Option<String>,
+
+    /// Allow a profile named default-scheduler under another lease than kube-scheduler's. Where kube-scheduler runs as well, both
+    /// would schedule the same pods.
+    #[arg(long)]
+    pub allow_second_default_scheduler: bool,
+}
+
+impl ElectionArgs {
+    /// The flags, for whoever reads the configuration.
+    pub fn flags(&self) -> Flags {
+        Flags {
+            leader_elect: self.leader_elect,
+            lease_duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+            resource_lock: self.leader_elect_resource_lock.clone(),
+            resource_name: self.leader_elect_resource_name.clone(),
+            resource_namespace: self.leader_elect_resource_namespace.clone(),
+            allow_second_default_scheduler: self.allow_second_default_scheduler,
+        }
+    }
 }
 
 /// What the program does beside scheduling a cluster.

@@ -1,25 +1,28 @@
 //! The composition root: builds everything once, wires it, and ends it in order.
 //!
-//! Order of the end: nothing new is decided; bindings in flight are answered; what is to be told is told; the port
-//! closes. Holds no logic beyond that order.
+//! Order of the end: nothing new is decided; bindings in flight are answered; what is to be told is told; the lease is released;
+//! the port closes. Holds no logic beyond that order.
 
 mod dump;
+mod lead;
 mod stats;
 
 use crate::args::Args;
 use crate::client;
-use crate::config::{ConfigError, Effective, Flags, Settings};
+use crate::config::{ConfigError, DEFAULT_NAME, Effective, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
-use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox};
+use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
 use crate::metrics::rest::RestLayer;
 use crate::metrics::{ChannelFill, Exposition, Metrics};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
-use crate::watch::Watches;
+use crate::watch::{ATTEMPT_WITHIN, Watches};
 use anyhow::{Context as _, anyhow};
 use kube::client::ClientBuilder;
+use lead::{Candidacy, Election};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
@@ -33,6 +36,8 @@ use tokio::sync::oneshot;
 const STOP_WITHIN: Duration = Duration::from_secs(15);
 /// How long what is still to be told has at the end.
 const TELL_WITHIN: Duration = Duration::from_secs(5);
+/// How long the scheduling thread may be silent before `/livez` is red.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Why the program ends before it is told to.
 #[derive(Debug)]
@@ -60,18 +65,14 @@ impl From<ConfigError> for Failure {
 /// # Errors
 /// When a flag or the configuration is wrong, or something that cannot be waited out fails.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let flags = Flags { leader_elect: args.leader_elect };
+    let flags = args.election.flags();
     let effective = match &args.config {
         Some(file) => Effective::load(file, &flags)?,
-        None => Effective::without_file(&flags),
+        None => Effective::without_file(&flags)?,
     };
     if let Some(file) = &args.write_config_to {
         return Ok(std::fs::write(file, effective.to_yaml())
             .with_context(|| format!("cannot write {}", file.display()))?);
-    }
-    if args.leader_elect == Some(true) {
-        let cause = anyhow!("--leader-elect: leader election is not part of this version; run one replica");
-        return Err(Failure { cause, code: 2 });
     }
     let settings = Settings::of(&effective)?;
     // Two workers: reading watches and writing answers; the engine has a thread of its own.
@@ -99,6 +100,7 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
     let mailbox = Mailbox::<Scheduler>::new();
     let inbox = mailbox.inbox();
     let identity = Identity { server: server_url, host: host_name() };
+    let candidacy = Candidacy::new(&settings);
     let dispatcher = Dispatcher::new(
         Handle::current(),
         client.clone(),
@@ -106,16 +108,28 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
         Limits::default(),
         Arc::clone(&metrics),
         Arc::new(inbox.clone()),
+        candidacy.fence.clone(),
     );
     let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
-    let engine = engine(&args, &settings, clock.now());
+    let mut engine = engine(&args, &settings, clock.now());
+    if settings.election.is_some() {
+        engine.handle(clock.now(), Event::Leading(false));
+    } else if profiles.contains(&DEFAULT_NAME) {
+        tracing::warn!(
+            "scheduling as {DEFAULT_NAME} without a lease; see that no kube-scheduler runs as well"
+        );
+    }
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let watches = Watches::start(&client, &inbox, &metrics);
 
-    let checks = Checks::new().with_ready(ready_check(&watches));
+    let pulse = Pulse::of(inbox.clone());
+    let readiness = watches.readiness();
+    let mut election =
+        Election::start(candidacy, &settings, &client, &inbox, readiness, pulse.clone(), &metrics)?;
+    let checks = checks(&watches, pulse, &election);
     let exposition = Exposition::new(metrics)
         .with_core(stats::source(inbox.clone(), clock, rescued))
         .with_event_channel(fill_of(inbox.clone()));
@@ -130,13 +144,18 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
             tracing::info!(signal = name?, "stopping: bindings in flight are finished first");
             None
         }
-        end = &mut end => Some(end),
+        end = &mut end => Some(match end {
+            Ok(End::Panicked(text)) => anyhow!("the scheduling thread panicked: {text}"),
+            _ => anyhow!("the scheduling thread ended"),
+        }),
+        // What is on its way ends before the lease does; nothing else may leave, so there is nothing to wait for.
+        lost = election.lost() => return Err(lost),
     };
     let outcome = match ended_early {
-        Some(Ok(End::Panicked(text))) => Err(anyhow!("the scheduling thread panicked: {text}")),
-        Some(_) => Err(anyhow!("the scheduling thread ended")),
+        Some(cause) => Err(cause),
         None => stop(&inbox, end, &dispatcher).await,
     };
+    election.stop().await;
     drop(watches);
     dumps.abort();
     // It ends by itself where nobody listens any more.
@@ -221,14 +240,25 @@ fn pod_ip() -> Option<IpAddr> {
 
 /// The name of the host, as events name it.
 fn host_name() -> String {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = kernel.trim().to_lowercase();
-    if name.is_empty() { "unknown".to_owned() } else { name }
+    kernel_host_name().map_or_else(|| "unknown".to_owned(), |name| name.to_lowercase())
 }
 
-fn ready_check(watches: &Watches) -> Check {
-    let readiness = watches.readiness();
-    Check::new("sched-handler-sync", move || readiness.check())
+fn kernel_host_name() -> Option<String> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Some(kernel.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// Alive: the scheduling thread answers, and no watch is stuck. Ready: every kind has been listed. One that stands by is both.
+fn checks(watches: &Watches, pulse: Pulse, election: &Election) -> Checks {
+    let (listed, attempts) = (watches.readiness(), watches.readiness());
+    let checks = Checks::new()
+        .with_ready(Check::new("sched-handler-sync", move || listed.check()))
+        .with_live(Check::new("scheduling-thread", move || pulse.check(SILENCE_MAX)))
+        .with_live(Check::new("watches", move || attempts.check_attempts(ATTEMPT_WITHIN)));
+    match election.standing.clone() {
+        Some(standing) => checks.with_leader_election(move || standing.check()),
+        None => checks,
+    }
 }
 
 fn fill_of(inbox: Inbox<Scheduler>) -> impl Fn() -> ChannelFill + Send + Sync + 'static {

@@ -204,7 +204,7 @@ fn a_file_that_is_not_taken_ends_the_program_with_2_and_names_the_place() {
 
 /// The plugins that run at a point of the first profile of a valid file.
 fn plugins_at(file: &str, point: ExtensionPoint) -> String {
-    let flags = Flags { leader_elect: Some(false) };
+    let flags = Flags::without_election();
     let file = fixtures().join("valid").join(file);
     let effective = Effective::load(&file, &flags).unwrap_or_else(|error| panic!("{error}"));
     let settings = Settings::of(&effective).unwrap_or_else(|error| panic!("{error}"));

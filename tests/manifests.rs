@@ -98,10 +98,20 @@ fn the_version_is_this_one_everywhere() {
 }
 
 #[test]
-fn the_deployment_runs_one_at_a_time_and_does_not_schedule_itself() {
+fn the_deployment_runs_two_of_which_one_may_go_and_does_not_schedule_itself() {
     let deployment = the("Deployment");
-    assert_eq!(deployment["spec"]["replicas"], 1, "two would both decide until there is leader election");
-    assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}});
+    assert_eq!(deployment["spec"]["strategy"], strategy);
+    let budget = the("PodDisruptionBudget")["spec"].clone();
+    assert_eq!(budget["maxUnavailable"], 1);
+    let spread = &pod_spec()["affinity"]["podAntiAffinity"];
+    let term = spread["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"].clone();
+    assert_eq!(term["topologyKey"], "kubernetes.io/hostname");
+    assert!(spread["requiredDuringSchedulingIgnoredDuringExecution"].is_null(), "one node must do");
+    for selector in [&budget["selector"], &term["labelSelector"]] {
+        assert_eq!(selector, &deployment["spec"]["selector"]);
+    }
     let pod = pod_spec();
     assert_eq!(pod["schedulerName"], "default-scheduler");
     assert_eq!(pod["priorityClassName"], "system-cluster-critical");
@@ -194,8 +204,8 @@ fn the_configuration_is_taken_and_has_the_one_profile() {
     assert_eq!(settings, Settings::default(), "kube-scheduler's defaults, for the profile supercargo");
 }
 
-/// The rights of each role, one line per resource. A right is added here together with what uses it.
-const RIGHTS: [(&str, &[&str]); 4] = [
+/// The rights of each role, one line per resource, with the names of objects where they are named. A right is added here together with what uses it.
+const RIGHTS: [(&str, &[&str]); 5] = [
     (
         "supercargo-act",
         &[
@@ -206,6 +216,10 @@ const RIGHTS: [(&str, &[&str]); 4] = [
             "/persistentvolumeclaims patch",
             "events.k8s.io/events create,patch",
         ],
+    ),
+    (
+        "supercargo-lead",
+        &["coordination.k8s.io/leases create", "coordination.k8s.io/leases get,update supercargo"],
     ),
     ("supercargo-metrics-reader", &["/metrics get"]),
     (
@@ -244,8 +258,9 @@ fn the_roles_grant_what_is_used_and_nothing_else() {
         assert!(role["aggregationRule"].is_null(), "a role that grows by itself is not reviewed");
         let mut rights = Vec::new();
         for rule in role["rules"].as_array().expect("a role has rules") {
-            assert!(rule["resourceNames"].is_null(), "write the names into RIGHTS first");
-            let verbs = strings(&rule["verbs"]).join(",");
+            let names = strings(&rule["resourceNames"]);
+            let names = if names.is_empty() { String::new() } else { format!(" {}", names.join(",")) };
+            let verbs = strings(&rule["verbs"]).join(",") + &names;
             for resource in strings(&rule["resources"]) {
                 rights.extend(
                     strings(&rule["apiGroups"]).iter().map(|group| format!("{group}/{resource} {verbs}")),
@@ -266,22 +281,34 @@ fn the_roles_grant_what_is_used_and_nothing_else() {
 
 #[test]
 fn every_role_but_the_scrapers_is_bound_to_the_service_account() {
-    assert!(
-        of_kind("Role").is_empty() && of_kind("RoleBinding").is_empty(),
-        "nothing is used in one namespace only"
-    );
     let account =
         json!([{"kind": "ServiceAccount", "name": name(&the("ServiceAccount")), "namespace": "kube-system"}]);
-    let mut bound = BTreeSet::new();
-    for binding in of_kind("ClusterRoleBinding") {
-        assert_eq!(binding["roleRef"]["kind"], "ClusterRole");
-        assert_eq!(binding["subjects"], account, "{}", name(&binding));
-        bound.insert(binding["roleRef"]["name"].as_str().expect("a name").to_owned());
+    for kind in ["Role", "ClusterRole"] {
+        let mut bound = BTreeSet::new();
+        for binding in of_kind(&format!("{kind}Binding")) {
+            assert_eq!(binding["roleRef"]["kind"], kind);
+            assert_eq!(binding["subjects"], account, "{}", name(&binding));
+            bound.insert(binding["roleRef"]["name"].as_str().expect("a name").to_owned());
+        }
+        let mut roles: BTreeSet<String> = of_kind(kind).iter().map(|role| name(role).to_owned()).collect();
+        if kind == "ClusterRole" {
+            assert!(roles.remove("supercargo-metrics-reader"), "whoever installs Prometheus binds this one");
+        }
+        assert_eq!(bound, roles);
     }
-    let mut roles: BTreeSet<String> =
-        of_kind("ClusterRole").iter().map(|role| name(role).to_owned()).collect();
-    assert!(roles.remove("supercargo-metrics-reader"), "whoever installs Prometheus binds this one");
-    assert_eq!(bound, roles);
+}
+
+#[test]
+fn the_lease_that_is_contended_for_is_the_one_that_may_be_written() {
+    let text = the("ConfigMap")["data"]["config.yaml"].as_str().expect("a text").to_owned();
+    let configuration: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+    let election = &configuration["leaderElection"];
+    let role = the("Role");
+    let named = role["rules"].as_array().expect("rules").iter().find(|rule| !rule["resourceNames"].is_null());
+    let named = named.expect("a rule that names the lease");
+    assert_eq!(strings(&named["resourceNames"]), [election["resourceName"].as_str().expect("a name")]);
+    assert_eq!(role["metadata"]["namespace"], election["resourceNamespace"]);
+    assert_eq!(election["leaderElect"], true);
 }
 
 #[test]

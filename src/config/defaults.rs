@@ -5,8 +5,8 @@ use super::v1::args::{Args, ResourceSpec, ScoringStrategy};
 use super::v1::{ClientConnection, Configuration, LeaderElection, PluginConfig, Profile};
 use super::{DEFAULT_NAME, plugins};
 
-const LEASE_NAMESPACE: &str = "kube-system";
-const LEASE_NAME: &str = "kube-scheduler";
+pub(super) const LEASE_NAMESPACE: &str = "kube-system";
+pub(super) const LEASE_NAME: &str = "kube-scheduler";
 
 fn default_to<T: Default + PartialEq>(field: &mut T, value: T) {
     if *field == T::default() {

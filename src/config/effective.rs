@@ -6,7 +6,7 @@ use super::document::{Document, Value};
 use super::duration::GoDuration;
 use super::field::Problem;
 use super::framework::{self, Order};
-use super::v1::{API_VERSION, Args, Configuration, KIND, Profile};
+use super::v1::{API_VERSION, Args, Configuration, KIND, LeaderElection, Profile};
 use super::{ConfigError, OWN_NAME, decode, validate};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -16,11 +16,47 @@ use supercargo_core::framework::registry;
 /// Upstream's `DefaultExtenderTimeout`.
 const EXTENDER_TIMEOUT: GoDuration = GoDuration::seconds(5);
 
-/// Flags that override the file's fields where they are given.
+/// Flags that override the file's fields where they are given, and one that lifts a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--leader-elect`.
     pub leader_elect: Option<bool>,
+    /// `--leader-elect-lease-duration`.
+    pub lease_duration: Option<GoDuration>,
+    /// `--leader-elect-renew-deadline`.
+    pub renew_deadline: Option<GoDuration>,
+    /// `--leader-elect-retry-period`.
+    pub retry_period: Option<GoDuration>,
+    /// `--leader-elect-resource-lock`.
+    pub resource_lock: Option<String>,
+    /// `--leader-elect-resource-name`.
+    pub resource_name: Option<String>,
+    /// `--leader-elect-resource-namespace`.
+    pub resource_namespace: Option<String>,
+    /// `--allow-second-default-scheduler`.
+    pub allow_second_default_scheduler: bool,
+}
+
+impl Flags {
+    /// Nobody is elected, whatever the file says: for those who decide about files.
+    pub fn without_election() -> Self {
+        Self { leader_elect: Some(false), ..Self::default() }
+    }
+
+    fn override_fields(&self, election: &mut LeaderElection) {
+        fn given<T: Clone>(field: &mut T, flag: &Option<T>) {
+            if let Some(flag) = flag {
+                field.clone_from(flag);
+            }
+        }
+        election.leader_elect = self.leader_elect.or(election.leader_elect);
+        given(&mut election.lease_duration, &self.lease_duration);
+        given(&mut election.renew_deadline, &self.renew_deadline);
+        given(&mut election.retry_period, &self.retry_period);
+        given(&mut election.resource_lock, &self.resource_lock);
+        given(&mut election.resource_name, &self.resource_name);
+        given(&mut election.resource_namespace, &self.resource_namespace);
+    }
 }
 
 /// A valid configuration.
@@ -32,6 +68,7 @@ pub struct Effective {
     pub(super) orders: Vec<Order>,
     pub(super) path: PathBuf,
     pub(super) document: Option<Document>,
+    pub(super) allow_second_default_scheduler: bool,
 }
 
 impl Effective {
@@ -56,12 +93,16 @@ impl Effective {
         Self::complete(written, flags, path, Some(document)).map_err(invalid)
     }
 
-    /// What holds without a file.
-    pub fn without_file(flags: &Flags) -> Self {
+    /// What holds without a file: a scheduler beside kube-scheduler, with a name and a lease of its own.
+    ///
+    /// # Errors
+    /// When the flags are not valid.
+    pub fn without_file(flags: &Flags) -> Result<Self, ConfigError> {
         let only = Profile { scheduler_name: Some(OWN_NAME.to_owned()), ..Profile::default() };
         let mut written = Configuration { profiles: vec![only], ..Configuration::default() };
-        written.leader_election.leader_elect = Some(false);
-        Self::complete(written, flags, Path::new(""), None).expect("the defaults are valid")
+        written.leader_election.resource_name = OWN_NAME.to_owned();
+        let invalid = |problems| ConfigError::Invalid { path: PathBuf::from("flags"), problems };
+        Self::complete(written, flags, Path::new("flags"), None).map_err(invalid)
     }
 
     fn complete(
@@ -70,9 +111,7 @@ impl Effective {
         path: &Path,
         document: Option<Document>,
     ) -> Result<Self, Vec<Problem>> {
-        if flags.leader_elect.is_some() {
-            written.leader_election.leader_elect = flags.leader_elect;
-        }
+        flags.override_fields(&mut written.leader_election);
         let mut configuration = written.clone();
         configuration.set_defaults();
         let placed = |mut problem: Problem| {
@@ -93,7 +132,9 @@ impl Effective {
         let orders: Result<Vec<_>, _> = orders.collect();
         let orders = orders.map_err(|problem| vec![placed(problem)])?;
         configuration.profiles.iter_mut().for_each(keep_used_arguments);
-        Ok(Self { configuration, written, orders, path: path.to_owned(), document })
+        let allow_second_default_scheduler = flags.allow_second_default_scheduler;
+        let path = path.to_owned();
+        Ok(Self { configuration, written, orders, path, document, allow_second_default_scheduler })
     }
 
     /// The configuration as YAML.

@@ -24,7 +24,7 @@ pub mod v1;
 pub use duration::GoDuration;
 pub use effective::{Effective, Flags};
 pub use field::{Place, Problem};
-pub use settings::{ProfileSettings, Settings};
+pub use settings::{ElectionSettings, ProfileSettings, Settings};
 
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -32,7 +32,7 @@ use thiserror::Error;
 /// The name of the only profile when there is no configuration file.
 pub const OWN_NAME: &str = "supercargo";
 /// The name of a file's only profile when it has none (upstream `DefaultSchedulerName`).
-const DEFAULT_NAME: &str = "default-scheduler";
+pub(crate) const DEFAULT_NAME: &str = "default-scheduler";
 
 /// Why a configuration is not taken.
 #[derive(Debug, Error)]

@@ -1,8 +1,9 @@
 //! What this version runs by, taken from a configuration.
 
 use super::framework::Order;
-use super::v1::{Args, Configuration, Profile};
-use super::{ConfigError, Effective, Flags, build, refuse};
+use super::v1::{Args, Configuration, LeaderElection, Profile};
+use super::{ConfigError, Effective, Flags, GoDuration, build, refuse};
+use crate::lease::Terms;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_core::cycle::Framework;
@@ -20,6 +21,35 @@ pub struct Settings {
     pub max_backoff: Duration,
     /// The kubeconfig the file names.
     pub kubeconfig: Option<PathBuf>,
+    /// The lease to contend for; `None` to schedule without one.
+    pub election: Option<ElectionSettings>,
+}
+
+/// The lease to contend for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectionSettings {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its times.
+    pub terms: Terms,
+}
+
+impl ElectionSettings {
+    fn new(election: &LeaderElection) -> Option<Self> {
+        let duration =
+            |duration: GoDuration| Duration::from_nanos(u64::try_from(duration.0).unwrap_or_default());
+        (election.leader_elect == Some(true)).then(|| Self {
+            namespace: election.resource_namespace.clone(),
+            name: election.resource_name.clone(),
+            terms: Terms {
+                lease_duration: duration(election.lease_duration),
+                renew_deadline: duration(election.renew_deadline),
+                retry_period: duration(election.retry_period),
+            },
+        })
+    }
 }
 
 /// A profile: which plugins run where, and by what.
@@ -54,7 +84,7 @@ impl ProfileSettings {
 impl Default for Settings {
     /// What holds without a file.
     fn default() -> Self {
-        Self::new(&Effective::without_file(&Flags::default()))
+        Self::new(&Effective::without_file(&Flags::default()).expect("the defaults are valid"))
     }
 }
 
@@ -87,6 +117,7 @@ impl Settings {
             client_connection,
             pod_initial_backoff_seconds,
             pod_max_backoff_seconds,
+            leader_election,
             ..
         } = &effective.configuration;
         let seconds =
@@ -101,6 +132,7 @@ impl Settings {
             initial_backoff: seconds(pod_initial_backoff_seconds),
             max_backoff: seconds(pod_max_backoff_seconds),
             kubeconfig: (!kubeconfig.is_empty()).then(|| PathBuf::from(kubeconfig)),
+            election: ElectionSettings::new(leader_election),
         }
     }
 }

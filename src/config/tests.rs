@@ -1,13 +1,17 @@
 //! What a file means and what is refused. Whole files against the real kube-scheduler's answers are in `tests/config.rs`.
 
 use super::*;
+use crate::lease::Terms;
 use std::time::Duration;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
-const ALONE: Flags = Flags { leader_elect: Some(false) };
 
 fn parse(rest: &str) -> Result<Settings, String> {
-    let effective = Effective::parse(Path::new("f.yaml"), &format!("{HEAD}{rest}"), &ALONE);
+    parse_with(rest, &Flags::without_election())
+}
+
+fn parse_with(rest: &str, flags: &Flags) -> Result<Settings, String> {
+    let effective = Effective::parse(Path::new("f.yaml"), &format!("{HEAD}{rest}"), flags);
     effective.and_then(|effective| Settings::of(&effective)).map_err(|e| e.to_string())
 }
 
@@ -42,11 +46,54 @@ fn what_this_version_does_not_do_is_refused_by_field() {
         let error = parse(rest).expect_err(field);
         assert!(error.starts_with("f.yaml:3:") && error.contains(&format!(": {field}: ")), "{rest}: {error}");
     }
-    for rest in ["", "leaderElection: {leaderElect: true}\n"] {
-        let effective = Effective::parse(Path::new("f.yaml"), &format!("{HEAD}{rest}"), &Flags::default());
-        let error =
-            Settings::of(&effective.expect("a valid file")).expect_err("nobody can be elected").to_string();
-        assert!(error.contains("leaderElection.leaderElect: leader election is not part"), "{error}");
+}
+
+#[test]
+fn a_file_contends_for_kube_schedulers_lease_unless_it_says_otherwise() {
+    let seconds = Duration::from_secs;
+    let terms = Terms { lease_duration: seconds(15), renew_deadline: seconds(10), retry_period: seconds(2) };
+    let lease = |namespace: &str, name: &str, terms| {
+        Some(ElectionSettings { namespace: namespace.to_owned(), name: name.to_owned(), terms })
+    };
+    let elected = parse_with("", &Flags::default()).expect("a valid file").election;
+    assert_eq!(elected, lease("kube-system", "kube-scheduler", terms));
+    assert_eq!(Settings::default().election, lease("kube-system", "supercargo", terms));
+    let flags = Flags {
+        lease_duration: Some(GoDuration::seconds(30)),
+        resource_namespace: Some("there".to_owned()),
+        ..Flags::default()
+    };
+    let rest =
+        "leaderElection: {resourceName: mine, leaseDuration: 20s}\nprofiles: [{schedulerName: mine}]\n";
+    let elected = parse_with(rest, &flags).expect("a valid file").election;
+    assert_eq!(elected, lease("there", "mine", Terms { lease_duration: seconds(30), ..terms }));
+}
+
+#[test]
+fn a_second_default_scheduler_is_refused_unless_it_is_allowed() {
+    let rest = "leaderElection: {resourceName: mine}\nprofiles: [{schedulerName: a}, {schedulerName: default-scheduler}]\n";
+    let error = parse_with(rest, &Flags::default()).expect_err("kube-scheduler may run beside it");
+    assert!(error.starts_with("f.yaml:4:") && error.contains(": profiles[1].schedulerName: "), "{error}");
+    assert!(
+        error.contains("kube-system/mine") && error.contains("--allow-second-default-scheduler"),
+        "{error}"
+    );
+    let allowed = Flags { allow_second_default_scheduler: true, ..Flags::default() };
+    assert!(parse_with(rest, &allowed).is_ok());
+    assert!(parse(rest).is_ok(), "without a lease there is no other lease");
+}
+
+#[test]
+fn a_lease_that_cannot_be_kept_is_refused() {
+    for (times, field) in [
+        ("{renewDeadline: 2400ms}", "renewDeadline"),
+        ("{leaseDuration: 999ms, renewDeadline: 500ms, retryPeriod: 100ms}", "leaseDuration"),
+    ] {
+        let error = parse_with(&format!("leaderElection: {times}\n"), &Flags::default()).expect_err(field);
+        assert!(
+            error.starts_with(&format!("f.yaml:3:")) && error.contains(&format!("leaderElection.{field}: ")),
+            "{error}"
+        );
     }
 }
 
@@ -58,12 +105,14 @@ fn a_flag_overrides_the_file() {
 #[test]
 fn another_version_is_refused() {
     let text = "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n";
-    let error = Effective::parse(Path::new("f.yaml"), text, &ALONE).expect_err("v1beta3 is gone").to_string();
+    let error = Effective::parse(Path::new("f.yaml"), text, &Flags::default())
+        .expect_err("v1beta3 is gone")
+        .to_string();
     assert!(error.starts_with("f.yaml:1:1: apiVersion: no kind") && error.contains("v1beta3"), "{error}");
 }
 
 #[test]
 fn without_a_file_one_profile_of_our_own_name_runs_the_defaults() {
     let named = parse("profiles: [{schedulerName: supercargo}]\n").expect("a valid file");
-    assert_eq!(Settings::default(), named);
+    assert_eq!(Settings { election: None, ..Settings::default() }, named);
 }

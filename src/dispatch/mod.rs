@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::driver::{Answers, Outbox, panic_text};
+use crate::lease::Fence;
 use crate::metrics::Metrics;
 use pause::Throttle;
 use record::Recorder;
@@ -136,7 +137,7 @@ impl Drop for Shared {
 }
 
 impl Dispatcher {
-    /// A dispatcher that sends through `client`, whose own retries must be off, and answers into `answers`.
+    /// A dispatcher that sends through `client`, whose own retries must be off, what `fence` lets pass, and answers into `answers`.
     pub fn new(
         runtime: Handle,
         client: kube::Client,
@@ -144,8 +145,9 @@ impl Dispatcher {
         limits: Limits,
         metrics: Arc<Metrics>,
         answers: Arc<dyn Answers>,
+        fence: Fence,
     ) -> Self {
-        let transport = Transport::new(client, &identity.server);
+        let transport = Transport::new(client, &identity.server, fence, Arc::clone(&metrics));
         let recorder = Arc::new(Recorder::new(transport.clone(), limits.clone(), &identity.host));
         let keeper = runtime.spawn(Arc::clone(&recorder).keep());
         let shared = Shared {

@@ -4,6 +4,7 @@
 //! Waits as the server says (`Retry-After`), as upstream's client does (`client-go/rest/with_retry.go`); every other
 //! retry is the business of the kind of effect. The client's own retries are off.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,8 @@ use kube::core::Status;
 use tokio::time::Instant;
 
 use super::pause::jittered;
+use crate::lease::{Fence, Passage};
+use crate::metrics::Metrics;
 
 /// As many answers with `Retry-After` as upstream's client takes before it gives up.
 const TRIES_MAX: u32 = 10;
@@ -74,11 +77,13 @@ pub(super) struct Transport {
     client: kube::Client,
     /// Scheme and authority of the API server, for texts.
     server: String,
+    fence: Fence,
+    metrics: Arc<Metrics>,
 }
 
 impl Transport {
-    pub(super) fn new(client: kube::Client, server: &str) -> Self {
-        Self { client, server: server.trim_end_matches('/').to_owned() }
+    pub(super) fn new(client: kube::Client, server: &str, fence: Fence, metrics: Arc<Metrics>) -> Self {
+        Self { client, server: server.trim_end_matches('/').to_owned(), fence, metrics }
     }
 
     /// Sends, each try within `deadline`. While the server asks to wait, waits and sends again, for up to `patience`.
@@ -99,8 +104,20 @@ impl Transport {
         unreachable!("the loop counts to its limit")
     }
 
+    /// What changes anything leaves only while the lease covers it, and is given no longer than the lease lasts.
     async fn send_once(&self, call: &Call, deadline: Duration) -> (Answer, Option<Duration>) {
-        let uri = match &call.query {
+        let passage =
+            if call.method == Method::GET { Ok(Passage::of_a_question()) } else { self.fence.pass() };
+        let passage = match passage {
+            Ok(passage) => passage,
+            Err(closed) => {
+                self.metrics.write_fenced();
+                return (Answer::NotSent(self.failed(call, &closed.to_string())), None);
+            }
+        };
+        let limit = passage.left().map_or(deadline, |left| left.min(deadline));
+        let query = call.query.as_deref().map(|query| given(query, deadline, limit));
+        let uri = match query {
             Some(query) => format!("{}?{query}", call.path),
             None => call.path.clone(),
         };
@@ -114,9 +131,10 @@ impl Transport {
             Ok(request) => request,
             Err(error) => return (Answer::NotSent(self.failed(call, &error.to_string())), None),
         };
-        match tokio::time::timeout(deadline, self.exchange(call, request)).await {
-            Ok(answer) => answer,
-            Err(_) => (Answer::Lost(self.failed(call, "context deadline exceeded")), None),
+        let exchange = passage.cover(Box::pin(self.exchange(call, request)));
+        match tokio::time::timeout(limit, exchange).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => (Answer::Lost(self.failed(call, "context deadline exceeded")), None),
         }
     }
 
@@ -186,6 +204,14 @@ impl Transport {
         let verb = method[..1].to_owned() + &method[1..].to_ascii_lowercase();
         format!("{verb} \"{}{}\": {why}", self.server, call.path)
     }
+}
+
+/// The query of a request that has no more than `limit`, where the server is asked to give up when we do.
+fn given(query: &str, deadline: Duration, limit: Duration) -> String {
+    if limit < deadline && query.starts_with("timeout=") {
+        return format!("timeout={}ms", limit.as_millis().max(1));
+    }
+    query.to_owned()
 }
 
 /// An error and what caused it, outermost first.

@@ -92,11 +92,20 @@ struct Fixture {
 }
 
 fn dispatcher(client: kube::Client, server: &str) -> (Dispatcher, mpsc::UnboundedReceiver<Vec<Event>>) {
+    fenced(client, server, Fence::default())
+}
+
+fn fenced(
+    client: kube::Client,
+    server: &str,
+    fence: Fence,
+) -> (Dispatcher, mpsc::UnboundedReceiver<Vec<Event>>) {
     let (heard, answers) = mpsc::unbounded_channel();
     let identity = Identity { server: server.to_owned(), host: "host".to_owned() };
     let metrics = Arc::new(Metrics::new());
     let answer = Arc::new(Heard(heard));
-    (Dispatcher::new(Handle::current(), client, &identity, Limits::default(), metrics, answer), answers)
+    let limits = Limits::default();
+    (Dispatcher::new(Handle::current(), client, &identity, limits, metrics, answer, fence), answers)
 }
 
 impl Fixture {

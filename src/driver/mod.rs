@@ -8,6 +8,7 @@ mod clock;
 mod engine;
 mod inbox;
 mod observe;
+mod pulse;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +27,7 @@ pub use engine::{Engine, Observer, Outbox};
 pub(crate) use inbox::without_driver;
 pub use inbox::{Answers, Convert, Ended, Fill, Inbox, Item};
 pub use observe::Accounts;
+pub use pulse::Pulse;
 
 use inbox::{Arrival, Arrivals};
 

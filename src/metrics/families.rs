@@ -319,3 +319,18 @@ pub(super) const CORE_SCRAPE_FAILURES: Family = Family::new(
     "[ALPHA] Number of scrapes that the scheduling thread did not answer in time, and that lack its gauges.",
     &[],
 );
+pub(super) const LEADER_STATUS: Family = Family::new(
+    "leader_election_master_status",
+    "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+    &["name"],
+);
+pub(super) const LEADER_SLOW_PATH: Family = Family::new(
+    "leader_election_slowpath_total",
+    "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
+    &["name"],
+);
+pub(super) const WRITES_FENCED: Family = Family::new(
+    "supercargo_writes_fenced_total",
+    "[ALPHA] Number of writes that were not sent because the lease was not held, or not renewed in time.",
+    &[],
+);

@@ -8,6 +8,7 @@ mod core_stats;
 mod exposition;
 mod families;
 mod labels;
+mod leader;
 mod process;
 mod profile;
 pub mod rest;
@@ -26,6 +27,7 @@ pub use core_stats::{
 };
 pub use exposition::{ChannelFill, Exposition};
 pub use labels::{AttemptResult, ExtensionPoint, HintResult, StatusCode};
+pub use leader::LeaderMetrics;
 pub use process::start_time_seconds;
 pub use profile::ProfileMetrics;
 pub use text::CONTENT_TYPE;
@@ -66,6 +68,9 @@ pub struct Metrics {
     watch_restarts: IntCounterVec,
     effects_in_flight: IntGaugeVec,
     binds_unknown: IntCounter,
+    leader_status: IntGaugeVec,
+    leader_slow_path: IntCounterVec,
+    writes_fenced: IntCounter,
     core_scrape_failures: IntCounter,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
@@ -105,6 +110,9 @@ impl Metrics {
             watch_restarts: families::WATCH_RESTARTS.counter_vec(&registry),
             effects_in_flight: families::EFFECTS_IN_FLIGHT.gauge_vec(&registry),
             binds_unknown: families::BINDS_UNKNOWN.counter(&registry),
+            leader_status: families::LEADER_STATUS.gauge_vec(&registry),
+            leader_slow_path: families::LEADER_SLOW_PATH.counter_vec(&registry),
+            writes_fenced: families::WRITES_FENCED.counter(&registry),
             core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
             watches: Mutex::default(),
             registry,
@@ -207,6 +215,20 @@ impl Metrics {
     /// A binding's request ended without telling whether the pod is bound.
     pub fn bind_unknown(&self) {
         self.binds_unknown.inc();
+    }
+
+    /// The metrics of leader election, which are there from when they are asked for.
+    pub fn leader(&self) -> LeaderMetrics {
+        let name = [leader::NAME];
+        LeaderMetrics::new(
+            self.leader_status.with_label_values(&name),
+            self.leader_slow_path.with_label_values(&name),
+        )
+    }
+
+    /// A write was not sent, since the lease does not cover it.
+    pub fn write_fenced(&self) {
+        self.writes_fenced.inc();
     }
 
     /// What was recorded so far, in no order; the core's numbers are not among it.

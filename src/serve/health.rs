@@ -87,6 +87,13 @@ impl Checks {
         self
     }
 
+    /// Adds a check to `/livez`: what only a new process can mend.
+    #[must_use]
+    pub fn with_live(mut self, check: Check) -> Self {
+        self.livez.push(check);
+        self
+    }
+
     /// Replaces `ping` of `/healthz` by `leaderElection`, and puts it first on `/readyz`.
     #[must_use]
     pub fn with_leader_election(

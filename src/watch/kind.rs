@@ -22,10 +22,13 @@ use crate::metrics::WatchMetrics;
 /// How long a watch lives before the server is to end it; a dead one is found out [`GRACE`] after that. Resuming costs
 /// the server next to nothing, so this is short: a connection that died silently shows a cluster that is no more.
 const WATCH: Duration = Duration::from_secs(40);
+/// By how much of itself a watch's life may be longer. With [`GRACE`] it is less than the minute within which every watch must make a
+/// new attempt ([`crate::watch::ATTEMPT_WITHIN`]).
+const LIFE_JITTER: f64 = 0.25;
 /// How long a watch that begins with a list lives: a large list takes its time.
 const LIST: Duration = Duration::from_secs(600);
 /// How long such a list may be silent.
-const LIST_SILENCE: Duration = Duration::from_secs(60);
+const LIST_SILENCE: Duration = Duration::from_secs(50);
 /// How much longer than it should a watch may live.
 const GRACE: Duration = Duration::from_secs(5);
 /// A watch that ends sooner and brought nothing is a failure, as it is to upstream's client.
@@ -150,6 +153,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
     async fn list_pages(&self) -> Result<String, Trouble> {
         let mut more: Option<String> = None;
         loop {
+            self.state.attempted();
             let body = page(&self.client, &self.list_uri(more.as_deref())).await?;
             let list: List<K> =
                 serde_json::from_slice(&body).map_err(|error| Trouble::Garbled(error.to_string()))?;
@@ -173,7 +177,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
 
     /// Follows what happens after `version`, and moves it on. Ends well when the server ends it in good time.
     async fn follow(&self, version: &mut String) -> Result<(), Trouble> {
-        let life = jittered(WATCH, 0.5);
+        let life = jittered(WATCH, LIFE_JITTER);
         let opened = Instant::now();
         let mut lines =
             watch(&self.client, &self.watch_uri(life, &format!("resourceVersion={version}"))).await?;
@@ -205,6 +209,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
     async fn event(&self, lines: &mut Lines, limit: Instant) -> Result<Option<Line<K>>, Trouble> {
         let Some(line) = lines.next(limit).await? else { return Ok(None) };
         self.metrics.heard();
+        self.state.attempted();
         read(&line).map(Some)
     }
 

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 /// How long an API server may take to begin an answer. It waits some seconds itself for a consistent state.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// How long it may take for a page of a list.
-const PAGE_WITHIN: Duration = Duration::from_secs(60);
+const PAGE_WITHIN: Duration = Duration::from_secs(50);
 
 /// What marks the bookmark at the end of a list that came as a stream (`meta/v1.InitialEventsAnnotationKey`).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

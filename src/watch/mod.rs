@@ -11,6 +11,7 @@ mod trouble;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use supercargo_core::event::Kind;
 use tokio::task::JoinSet;
@@ -27,6 +28,10 @@ use state::KindState;
 use trouble::Troubles;
 
 pub use state::{KindHealth, Readiness};
+
+/// Within this time every watch asks something of the API server or reads an answer, whether that works or not. One that does not is
+/// stuck.
+pub const ATTEMPT_WITHIN: Duration = Duration::from_secs(60);
 
 /// The watches of all kinds. They end when this is dropped.
 pub struct Watches {

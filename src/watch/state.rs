@@ -89,6 +89,35 @@ impl Readiness {
         self.states.iter().map(|state| state.health()).collect()
     }
 
+    /// Whether every watch has asked something of the API server, or read an answer, within `limit`. It need not have worked.
+    ///
+    /// # Errors
+    /// When one has not, with the first of them.
+    pub fn check_attempts(&self, limit: Duration) -> Result<(), String> {
+        let stuck = self.kinds().into_iter().find_map(|health| {
+            let since = health.since_attempt.filter(|since| *since > limit)?;
+            Some(format!("the watch of {} has tried nothing for {} s", health.kind.as_str(), since.as_secs()))
+        });
+        stuck.map_or(Ok(()), Err)
+    }
+
+    /// Whether the watches of pods and nodes are in order at this moment: without them one does not know what is where.
+    ///
+    /// # Errors
+    /// When one is not, with what troubles it.
+    pub fn check_current(&self) -> Result<(), String> {
+        let known = [Kind::Pod, Kind::Node];
+        for health in self.kinds().into_iter().filter(|health| known.contains(&health.kind)) {
+            let kind = health.kind.as_str();
+            match health.trouble {
+                Some(trouble) => return Err(format!("the watch of {kind} is in trouble: {trouble}")),
+                None if !health.synced => return Err(format!("not yet listed: {kind}")),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the engine has the first list of every kind.
     ///
     /// # Errors

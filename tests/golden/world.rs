@@ -196,7 +196,7 @@ fn profile<'a>(profiles: &'a [(Symbol, Framework)], snapshot: Snapshot<'_>, name
 
 /// The profiles of a configuration.
 fn profiles(configuration: &Value, tables: &mut Tables) -> Vec<(Symbol, Framework)> {
-    let flags = Flags { leader_elect: Some(false) };
+    let flags = Flags::without_election();
     let effective = Effective::parse(Path::new("scenario.config"), &configuration.to_string(), &flags);
     let settings = effective.and_then(|effective| Settings::of(&effective));
     let settings = settings.unwrap_or_else(|error| panic!("{error}"));

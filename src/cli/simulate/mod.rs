@@ -180,7 +180,7 @@ impl Simulation {
 /// The profiles of a configuration; without one, a single one of the default plugins.
 fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<(String, Framework)>, InputError> {
     // Whether a leader is elected matters to nobody here.
-    let flags = Flags { leader_elect: Some(false) };
+    let flags = Flags::without_election();
     let settings = match config {
         Some(path) => Effective::load(path, &flags).and_then(|effective| Settings::of(&effective)),
         None => Ok(Settings::default()),

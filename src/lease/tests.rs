@@ -1,0 +1,472 @@
+//! The elector against an API server that has one lease. Time stands still and moves on when everyone waits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::future::BoxFuture;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::*;
+use crate::metrics::{Exposition, Metrics};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TERMS: Terms =
+    Terms { lease_duration: seconds_of(15), renew_deadline: seconds_of(10), retry_period: seconds_of(2) };
+
+const fn seconds_of(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// What the server does beside answering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mood {
+    Well,
+    /// Every connection breaks.
+    Away,
+    /// Writes are carried out, and their answers lost.
+    Forgetful,
+    /// Nothing is answered.
+    Silent,
+    Forbidding,
+}
+
+/// An API server with one lease.
+struct Store {
+    mood: Mood,
+    lease: Option<Value>,
+    version: u64,
+    asked: Vec<String>,
+    told: Vec<Value>,
+}
+
+#[derive(Clone)]
+struct Server {
+    store: Arc<Mutex<Store>>,
+}
+
+type Answer = Result<Response<Body>, tower::BoxError>;
+
+impl Server {
+    fn new() -> Self {
+        let store = Store { mood: Mood::Well, lease: None, version: 0, asked: vec![], told: vec![] };
+        Self { store: Arc::new(Mutex::new(store)) }
+    }
+
+    fn client(&self) -> kube::Client {
+        let server = self.clone();
+        kube::Client::new(tower::service_fn(move |request| server.clone().answer(request)), "default")
+    }
+
+    async fn answer(self, request: Request<Body>) -> Answer {
+        let (head, body) = request.into_parts();
+        let body: Value = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or(Value::Null);
+        let mood = self.store.lock().unwrap().mood;
+        match mood {
+            Mood::Silent => std::future::pending().await,
+            Mood::Away => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
+            Mood::Well | Mood::Forgetful | Mood::Forbidding => {}
+        }
+        let (code, answer) =
+            self.store.lock().unwrap().carry_out(head.method.as_str(), head.uri.path(), body);
+        if mood == Mood::Forgetful && head.method != "GET" {
+            return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
+        }
+        Ok(Response::builder().status(code).body(answer.to_string().into_bytes().into())?)
+    }
+
+    fn is(&self, mood: Mood) {
+        self.store.lock().unwrap().mood = mood;
+    }
+
+    fn spec(&self) -> Value {
+        self.store.lock().unwrap().lease.as_ref().map(|lease| lease["spec"].clone()).unwrap_or_default()
+    }
+
+    fn holder(&self) -> String {
+        self.spec()["holderIdentity"].as_str().unwrap_or("nobody").to_owned()
+    }
+
+    /// Writes as somebody else would.
+    fn write(&self, spec: Value) {
+        let mut store = self.store.lock().unwrap();
+        let lease = json!({ "metadata": { "name": "lease", "namespace": "there" }, "spec": spec });
+        store.put(lease);
+    }
+
+    /// The methods asked for since the last time.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.store.lock().unwrap().asked)
+    }
+
+    fn told(&self) -> Vec<String> {
+        let told = self.store.lock().unwrap().told.clone();
+        told.iter().map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+impl Store {
+    fn carry_out(&mut self, method: &str, path: &str, body: Value) -> (StatusCode, Value) {
+        if path == "/apis/events.k8s.io/v1/namespaces/there/events" {
+            self.told.push(body.clone());
+            return (StatusCode::CREATED, body);
+        }
+        self.asked.push(method.to_owned());
+        let failure = |code: u16, reason: &str| {
+            let status = json!({ "kind": "Status", "status": "Failure", "message": reason, "reason": reason, "code": code });
+            (StatusCode::from_u16(code).expect("a code"), status)
+        };
+        if self.mood == Mood::Forbidding {
+            return failure(403, "Forbidden");
+        }
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/there/leases";
+        match (method, self.lease.clone()) {
+            ("GET", Some(lease)) => (StatusCode::OK, lease),
+            ("GET" | "PUT", None) => failure(404, "NotFound"),
+            ("POST", Some(_)) => failure(409, "AlreadyExists"),
+            ("POST", None) => {
+                assert_eq!(path, leases);
+                (StatusCode::CREATED, self.put(body))
+            }
+            ("PUT", Some(lease)) => {
+                assert_eq!(path, format!("{leases}/lease"));
+                let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
+                assert!(version(&body).is_string(), "a write without a version is a blind one");
+                if version(&body) == version(&lease) {
+                    (StatusCode::OK, self.put(body))
+                } else {
+                    failure(409, "Conflict")
+                }
+            }
+            (method, _) => panic!("{method} {path}"),
+        }
+    }
+
+    fn put(&mut self, mut lease: Value) -> Value {
+        self.version += 1;
+        lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.lease = Some(lease.clone());
+        lease
+    }
+}
+
+struct Engine(mpsc::UnboundedSender<bool>);
+
+impl Answers for Engine {
+    fn answer(&self, events: Vec<Event>) -> BoxFuture<'_, ()> {
+        for event in events {
+            let Event::Leading(leading) = event else { panic!("{event:?}") };
+            // A test that ended does not listen.
+            let _ = self.0.send(leading);
+        }
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// A candidate that runs.
+struct Candidate {
+    leading: mpsc::UnboundedReceiver<bool>,
+    fence: Fence,
+    silence: watch::Sender<Duration>,
+    /// Seconds the machine has slept, which its clock counts and the runtime's does not.
+    slept: Arc<AtomicU64>,
+    known: Arc<AtomicU64>,
+    metrics: Arc<Metrics>,
+    standing: Standing,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Ended>,
+}
+
+impl Candidate {
+    fn start(server: &Server, name: &str) -> Self {
+        let (heard, leading) = mpsc::unbounded_channel();
+        let (silence, pulse) = Pulse::told();
+        let (began, slept) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+        let sleep = Arc::clone(&slept);
+        let clock = BootClock::of(move || began.elapsed() + seconds_of(sleep.load(Ordering::Relaxed)));
+        let fence = TERMS.fence(clock.clone());
+        let metrics = Arc::new(Metrics::new());
+        let known = Arc::new(AtomicU64::new(1));
+        let knows = Arc::clone(&known);
+        let around = Surroundings {
+            clock,
+            fence: fence.clone(),
+            answers: Arc::new(Engine(heard)),
+            up_to_date: Arc::new(move || match knows.load(Ordering::Relaxed) {
+                0 => Err("not yet listed: Pod".to_owned()),
+                _ => Ok(()),
+            }),
+            pulse,
+            metrics: metrics.leader(),
+        };
+        let lock = Lock {
+            client: server.client(),
+            namespace: "there".to_owned(),
+            name: "lease".to_owned(),
+            identity: name.to_owned(),
+            component: "supercargo".to_owned(),
+            timeout: TERMS.renew_deadline / 2,
+        };
+        let elector = Elector::new(lock, TERMS, around);
+        let standing = elector.standing();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(elector.run(async move {
+            // A test that ended stops it, too.
+            let _ = stopped.await;
+        }));
+        Self { leading, fence, silence, slept, known, metrics, standing, stop, task }
+    }
+
+    /// Starts one and waits until it leads.
+    async fn leader(server: &Server, name: &str) -> Self {
+        let mut candidate = Self::start(server, name);
+        assert_eq!(candidate.leading.recv().await, Some(true));
+        candidate
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).expect("it runs");
+        assert_eq!(self.task.await.expect("it did not panic"), Ended::Stopped);
+    }
+
+    async fn lost(self) -> String {
+        match self.task.await.expect("it did not panic") {
+            Ended::Lost(why) => why,
+            Ended::Stopped => panic!("nobody stopped it"),
+        }
+    }
+
+    async fn scrape(&self) -> String {
+        Exposition::new(Arc::clone(&self.metrics)).render().await
+    }
+}
+
+/// Lets so much time pass, and everybody do what is to be done in it.
+async fn pass(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+fn held_by(name: &str, transitions: i32) -> Value {
+    json!({ "holderIdentity": name, "leaseDurationSeconds": 15, "leaseTransitions": transitions,
+        "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z" })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_there_is_made_and_renewed_at_once_and_every_period() {
+    let server = Server::new();
+    let candidate = Candidate::leader(&server, "a").await;
+    pass(SECOND).await;
+    assert_eq!(server.asked(), ["GET", "POST", "PUT"]);
+    let spec = server.spec();
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!("a"), &json!(15)));
+    assert_eq!(spec["leaseTransitions"], 0);
+    let micros = spec["renewTime"].as_str().expect("a time").len();
+    assert_eq!(micros, "2026-11-20T19:20:08.437848Z".len(), "{}", spec["renewTime"]);
+    let acquired = spec["acquireTime"].clone();
+    pass(10 * SECOND).await;
+    assert_eq!(server.asked(), ["PUT"; 5], "in the version that is known, without a look");
+    assert_eq!(server.spec()["acquireTime"], acquired);
+    assert_eq!(server.told(), ["a became leader"]);
+    let scrape = candidate.scrape().await;
+    assert!(scrape.contains("leader_election_master_status{name=\"kube-scheduler\"} 1\n"), "{scrape}");
+    assert!(scrape.contains("leader_election_slowpath_total{name=\"kube-scheduler\"} 0\n"), "{scrape}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stands_by_takes_over_a_lease_duration_after_it_last_saw_it_change() {
+    let server = Server::new();
+    // Its times are of another century: clocks of others are not asked.
+    server.write(held_by("gone", 4));
+    let mut candidate = Candidate::start(&server, "b");
+    pass(14 * SECOND).await;
+    assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err());
+    assert!(!server.asked().contains(&"PUT".to_owned()));
+    pass(6 * SECOND).await;
+    assert_eq!(candidate.leading.try_recv(), Ok(true));
+    assert_eq!(server.holder(), "b");
+    assert_eq!(server.spec()["leaseTransitions"], 5);
+    assert!(candidate.fence.pass().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_renewed_is_never_taken() {
+    let server = Server::new();
+    let leader = Candidate::leader(&server, "a").await;
+    let mut others = [Candidate::start(&server, "b"), Candidate::start(&server, "c")];
+    pass(600 * SECOND).await;
+    assert_eq!(server.holder(), "a");
+    for other in &mut others {
+        assert!(other.leading.try_recv().is_err() && other.fence.pass().is_err());
+        assert!(!other.standing.leads() && other.standing.check().is_ok());
+    }
+    assert!(leader.fence.pass().is_ok() && leader.standing.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_stopped_releases_the_lease_and_the_next_takes_it_without_waiting_for_its_end() {
+    let server = Server::new();
+    let leader = Candidate::leader(&server, "a").await;
+    let mut next = Candidate::start(&server, "b");
+    pass(SECOND).await;
+    let fence = leader.fence.clone();
+    leader.stop().await;
+    assert!(fence.pass().is_err(), "nothing is written after the release");
+    let spec = server.spec();
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
+    assert_eq!(spec["leaseTransitions"], 0);
+    pass(5 * SECOND).await;
+    assert_eq!(next.leading.try_recv(), Ok(true));
+    assert_eq!((server.holder().as_str(), &server.spec()["leaseTransitions"]), ("b", &json!(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stands_by_and_is_stopped_leaves_the_lease_alone() {
+    let server = Server::new();
+    let _leader = Candidate::leader(&server, "a").await;
+    let other = Candidate::start(&server, "b");
+    pass(SECOND).await;
+    other.stop().await;
+    assert_eq!(server.holder(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_released_after_the_last_write_has_ended() {
+    let server = Server::new();
+    let leader = Candidate::leader(&server, "a").await;
+    let passage = leader.fence.pass().expect("it leads");
+    leader.stop.send(()).expect("it runs");
+    pass(3 * SECOND).await;
+    assert_eq!(server.holder(), "a", "a write is on its way");
+    drop(passage);
+    assert_eq!(leader.task.await.expect("it did not panic"), Ended::Stopped);
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_for_the_deadline_is_lost_and_writes_nothing_from_the_deadline_on() {
+    for mood in [Mood::Away, Mood::Silent] {
+        let server = Server::new();
+        let leader = Candidate::leader(&server, "a").await;
+        pass(SECOND).await;
+        let (began, fence) = (Instant::now(), leader.fence.clone());
+        server.is(mood);
+        pass(8 * SECOND).await;
+        assert!(fence.pass().is_ok(), "the lease is ours for a while");
+        pass(2 * SECOND).await;
+        assert!(fence.pass().is_err(), "nobody needs to find out");
+        let why = leader.lost().await;
+        assert!(why.contains("10s"), "{why}");
+        let after = began.elapsed();
+        assert!((10 * SECOND..14 * SECOND).contains(&after), "{mood:?}: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_finds_another_in_its_place_is_lost_at_once() {
+    for (name, why) in [("b", "b holds the lease"), ("", "somebody else held the lease meanwhile")] {
+        let server = Server::new();
+        let leader = Candidate::leader(&server, "a").await;
+        pass(SECOND).await;
+        server.write(held_by(name, 1));
+        let (began, fence) = (Instant::now(), leader.fence.clone());
+        assert_eq!(leader.lost().await, why);
+        assert!(began.elapsed() <= 2 * SECOND && fence.pass().is_err());
+        assert_eq!(server.holder(), name, "it is left as it is");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_whose_answer_is_lost_does_not_count_and_is_made_up_for_by_a_look() {
+    let server = Server::new();
+    let leader = Candidate::leader(&server, "a").await;
+    pass(SECOND).await;
+    server.is(Mood::Forgetful);
+    pass(8 * SECOND).await;
+    server.is(Mood::Well);
+    server.asked();
+    pass(2 * SECOND).await;
+    assert_eq!(server.asked(), ["PUT", "GET", "PUT"], "the version moved on without us");
+    assert!(leader.fence.pass().is_ok() && server.holder() == "a");
+    let scrape = leader.scrape().await;
+    let slow = scrape.lines().find(|line| line.starts_with("leader_election_slowpath_total"));
+    assert!(slow.is_some_and(|line| !line.ends_with(" 0")), "{slow:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_deleted_is_made_again_with_what_was_known_of_it() {
+    let server = Server::new();
+    server.write(held_by("", 6));
+    let leader = Candidate::leader(&server, "a").await;
+    pass(SECOND).await;
+    let before = server.spec();
+    assert_eq!(before["leaseTransitions"], 7);
+    server.store.lock().unwrap().lease = None;
+    pass(2 * SECOND).await;
+    let after = server.spec();
+    assert_eq!((&after["leaseTransitions"], &after["acquireTime"]), (&json!(7), &before["acquireTime"]));
+    assert!(leader.fence.pass().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_begins_to_lead_before_the_cluster_is_known() {
+    let server = Server::new();
+    let mut candidate = Candidate::start(&server, "a");
+    candidate.known.store(0, Ordering::Relaxed);
+    pass(60 * SECOND).await;
+    assert_eq!(server.holder(), "a");
+    assert!(candidate.leading.try_recv().is_err());
+    candidate.known.store(1, Ordering::Relaxed);
+    assert_eq!(candidate.leading.recv().await, Some(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn b18_a_stuck_core_gives_the_lease_up_and_stands_again_once_it_answers() {
+    let server = Server::new();
+    let mut leader = Candidate::leader(&server, "a").await;
+    pass(SECOND).await;
+    leader.silence.send_replace(SILENCE_MAX);
+    pass(SECOND).await;
+    assert_eq!(server.holder(), "", "others need not wait");
+    assert!(leader.fence.pass().is_err() && !leader.standing.leads());
+    assert_eq!(leader.leading.recv().await, Some(false));
+    pass(60 * SECOND).await;
+    assert_eq!(server.holder(), "", "one that cannot lead does not stand");
+    leader.silence.send_replace(Duration::ZERO);
+    assert_eq!(leader.leading.recv().await, Some(true));
+    assert_eq!(server.holder(), "a");
+    assert!(leader.fence.pass().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn b19_a_leader_that_slept_through_its_lease_writes_nothing_before_it_has_renewed_it() {
+    let server = Server::new();
+    let leader = Candidate::leader(&server, "a").await;
+    pass(SECOND).await;
+    // The runtime's timers do not count sleep: the next renewal is a second away.
+    leader.slept.store(60, Ordering::Relaxed);
+    assert!(leader.fence.pass().is_err());
+    assert_eq!(
+        leader.standing.check().expect_err("a minute is too long"),
+        "failed election to renew leadership on lease lease"
+    );
+    pass(2 * SECOND).await;
+    assert!(leader.fence.pass().is_ok(), "nobody had taken it");
+    leader.slept.store(120, Ordering::Relaxed);
+    server.write(held_by("b", 1));
+    pass(2 * SECOND).await;
+    assert!(leader.fence.pass().is_err());
+    assert_eq!(leader.lost().await, "b holds the lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn b22_without_the_rights_for_the_lease_nobody_leads_until_they_are_there() {
+    let server = Server::new();
+    server.is(Mood::Forbidding);
+    let mut candidate = Candidate::start(&server, "a");
+    pass(120 * SECOND).await;
+    assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err());
+    server.is(Mood::Well);
+    assert_eq!(candidate.leading.recv().await, Some(true));
+}
