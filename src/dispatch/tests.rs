@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::*;
 
 mod evict;
+mod fenced;
 mod nominations;
 mod volumes;
 
@@ -92,10 +93,10 @@ struct Fixture {
 }
 
 fn dispatcher(client: kube::Client, server: &str) -> (Dispatcher, mpsc::UnboundedReceiver<Vec<Event>>) {
-    fenced(client, server, Fence::default())
+    behind(client, server, Fence::default())
 }
 
-fn fenced(
+fn behind(
     client: kube::Client,
     server: &str,
     fence: Fence,
@@ -110,12 +111,16 @@ fn fenced(
 
 impl Fixture {
     fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::behind(replies, Fence::default())
+    }
+
+    fn behind(replies: impl IntoIterator<Item = Reply>, fence: Fence) -> Self {
         let script =
             Arc::new(Script { replies: Mutex::new(replies.into_iter().collect()), ..Script::default() });
         let server = Arc::clone(&script);
         let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
         let (dispatcher, answers) =
-            dispatcher(kube::Client::new(service, "default"), "https://10.0.0.1:6443");
+            behind(kube::Client::new(service, "default"), "https://10.0.0.1:6443", fence);
         Self { script, dispatcher, answers }
     }
 

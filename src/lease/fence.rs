@@ -53,7 +53,7 @@ impl Fence {
     }
 
     /// The lease was renewed by a request that began at `at`.
-    pub(super) fn renewed(&self, at: Duration) {
+    pub(crate) fn renewed(&self, at: Duration) {
         if let Some(gate) = &self.gate {
             gate.state().renewed = Some(at);
         }
