@@ -160,7 +160,7 @@ async fn refused(bearer: &Access) -> Result<()> {
 }
 
 /// Pods that fill the nodes of a world exactly, and who has seen them move.
-struct Crowd {
+pub(crate) struct Crowd {
     count: usize,
     /// Each pod's nodes in the order in which a watch saw them.
     seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
@@ -169,7 +169,7 @@ struct Crowd {
 
 impl Crowd {
     /// Makes the nodes; the pods come with [`Self::create`].
-    async fn new(world: &World<'_>, count: usize) -> Result<Self> {
+    pub(crate) async fn new(world: &World<'_>, count: usize) -> Result<Self> {
         let milli = POD_MILLI * u64::try_from(count / NODES)?;
         let fleet: Vec<_> = (0..NODES)
             .map(|number| world.node(&format!("n{number}")).allocatable("cpu", &format!("{milli}m")))
@@ -181,7 +181,7 @@ impl Crowd {
     }
 
     /// Creates the pods beside the test, each again and again until the API server has it.
-    fn create(&self, world: &World<'_>) -> JoinHandle<Result<()>> {
+    pub(crate) fn create(&self, world: &World<'_>) -> JoinHandle<Result<()>> {
         let spec = requesting(&json!({"cpu": format!("{POD_MILLI}m")}));
         let (pods, count) = (world.pods(), self.count);
         let wanted: Result<Vec<Pod>> =
@@ -192,12 +192,12 @@ impl Crowd {
         })
     }
 
-    async fn placed(&self, world: &World<'_>) -> Result<BTreeSet<String>> {
+    pub(crate) async fn placed(&self, world: &World<'_>) -> Result<BTreeSet<String>> {
         let pods = world.pods().list(&ListParams::default()).await?.items;
         Ok(pods.iter().filter(|pod| node_of(pod).is_some()).map(ResourceExt::name_any).collect())
     }
 
-    async fn placed_at_least(&self, world: &World<'_>, wanted: usize) -> Result<()> {
+    pub(crate) async fn placed_at_least(&self, world: &World<'_>, wanted: usize) -> Result<()> {
         wait_for(&format!("{wanted} pods to be placed"), PATIENCE, || async {
             let placed = self.placed(world).await?.len();
             ensure!(placed >= wanted, "{placed} are");
@@ -207,7 +207,7 @@ impl Crowd {
     }
 
     /// All are placed, none ever moved, and the nodes are as full as they can be.
-    async fn check_in_the_end(&self, world: &World<'_>) -> Result<()> {
+    pub(crate) async fn check_in_the_end(&self, world: &World<'_>) -> Result<()> {
         self.placed_at_least(world, self.count).await?;
         let pods = world.pods().list(&ListParams::default()).await?.items;
         let full = POD_MILLI * u64::try_from(self.count / NODES)?;

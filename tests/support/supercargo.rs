@@ -31,7 +31,7 @@ const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(30);
 
 /// The roles of `manifests/base` that its ServiceAccount has.
-const ROLES: [&str; 3] = ["supercargo-read", "supercargo-act", "supercargo-serve-auth"];
+pub(crate) const ROLES: [&str; 3] = ["supercargo-read", "supercargo-act", "supercargo-serve-auth"];
 
 /// Applies `manifests/base`.
 pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
@@ -75,6 +75,18 @@ pub(crate) fn configuration(scheduler: &str) -> String {
     format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
          leaderElection:\n  leaderElect: false\nprofiles:\n- schedulerName: {scheduler}\n"
+    )
+}
+
+/// The same for one of several replicas that contend for the lease of this name, in the namespace of this name. They are quick to find out
+/// that one of them is gone: three seconds, where an installation takes fifteen.
+pub(crate) fn elected_configuration(scheduler: &str) -> String {
+    configuration(scheduler).replace(
+        "  leaderElect: false\n",
+        &format!(
+            "  leaderElect: true\n  leaseDuration: 3s\n  renewDeadline: 2s\n  retryPeriod: 500ms\n  resourceName: {scheduler}\n  \
+             resourceNamespace: {scheduler}\n"
+        ),
     )
 }
 
@@ -199,6 +211,16 @@ impl Supercargo {
     /// The file of its token.
     pub(crate) fn token(&self) -> &TokenFile {
         &self.token
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn end(&mut self) -> Result<ExitStatus> {
+        self.process.wait(END)
     }
 
     /// Its process, to be ended or detached by the caller.

@@ -1,0 +1,318 @@
+//! Several replicas and one lease: whoever leads is killed, stopped, cut off or stuck, and another takes over. Nobody is placed twice, no node is
+//! filled beyond its brim by two together, nobody is lost, and the API server's audit log shows that only one of them wrote at a time.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::restart::Crowd;
+use crate::support::supercargo::{self, ROLES, Setup, Supercargo, elected_configuration};
+use crate::support::{Component, ControlPlane, wait_for};
+use crate::world::{World, play_on};
+
+/// How long a takeover may take on a busy machine; it is its order that is looked at, not its speed.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A control plane that writes down who wrote what.
+struct Audited {
+    plane: ControlPlane,
+    folder: TempDir,
+}
+
+impl Audited {
+    async fn start() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let policy = folder.path().join("policy.yaml");
+        let rules = json!([
+            {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"], "userGroups": ["system:serviceaccounts"]},
+            {"level": "None"},
+        ]);
+        let text = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules});
+        std::fs::write(&policy, text.to_string())?;
+        let plane = ControlPlane::builder()
+            .with([Component::ControllerManager, Component::Kwok])
+            .arg(Component::ApiServer, format!("--audit-policy-file={}", policy.display()))
+            .arg(Component::ApiServer, format!("--audit-log-path={}", log_of(&folder).display()))
+            .start()
+            .await?;
+        supercargo::install(&plane).await?;
+        Ok(Self { plane, folder })
+    }
+
+    /// What service accounts have written, apart from leases and events about them, in order: who, and what.
+    fn writes(&self) -> Result<Vec<(String, String)>> {
+        let text = std::fs::read_to_string(log_of(&self.folder))?;
+        let mut writes = Vec::new();
+        for line in text.lines() {
+            let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
+            let (user, object) =
+                (entry["user"]["username"].as_str().unwrap_or_default(), &entry["objectRef"]);
+            if !["pods", "persistentvolumes", "persistentvolumeclaims"]
+                .contains(&object["resource"].as_str().unwrap_or_default())
+            {
+                continue;
+            }
+            let account = user.rsplit(':').next().unwrap_or_default().to_owned();
+            if account.starts_with("replica-") {
+                let what = format!("{} {} {}", entry["verb"], object["subresource"], object["name"]);
+                writes.push((account, what));
+            }
+        }
+        Ok(writes)
+    }
+}
+
+fn log_of(folder: &TempDir) -> PathBuf {
+    folder.path().join("audit.log")
+}
+
+/// Replicas with a lease, each with a ServiceAccount of its own, so that they can be told apart.
+struct Replicas {
+    running: Vec<Supercargo>,
+    leases: Api<Lease>,
+    lease: String,
+}
+
+impl Replicas {
+    /// Starts so many in the place of the world's own scheduler, and waits until all of them know the cluster.
+    async fn start(world: &mut World<'_>, count: usize) -> Result<Self> {
+        world.supercargo.terminate()?;
+        let (admin, name) = (world.plane.admin(), world.name.clone());
+        let group = format!("--group=system:serviceaccounts:{name}");
+        for role in ROLES {
+            let (binding, role) = (format!("{name}-all-{role}"), format!("--clusterrole={role}"));
+            admin.kubectl(&["create", "clusterrolebinding", &binding, &role, &group]).await?;
+        }
+        let verbs = ["--verb=get,create,update", "--resource=leases.coordination.k8s.io"];
+        admin.kubectl(&["create", "role", "lead", verbs[0], verbs[1], "-n", &name]).await?;
+        admin.kubectl(&["create", "rolebinding", "lead", "--role=lead", &group, "-n", &name]).await?;
+        let mut running = Vec::new();
+        for number in 0..count {
+            let account = format!("replica-{number}");
+            admin.kubectl(&["create", "serviceaccount", &account, "-n", &name]).await?;
+            let mut setup = Setup::called(&name);
+            setup.name = format!("{name}-{account}");
+            setup.account = account;
+            setup.configuration = elected_configuration(&name);
+            running.push(setup.launch(world.plane).await?);
+        }
+        let leases = Api::namespaced(world.client.clone(), &name);
+        let mut replicas = Self { running, leases, lease: name };
+        for replica in &mut replicas.running {
+            // One that stands by is ready as well.
+            replica.wait_until_ready().await?;
+        }
+        Ok(replicas)
+    }
+
+    /// The holder's identity; empty when there is none.
+    async fn holder(&self) -> Result<String> {
+        let lease = self.leases.get_opt(&self.lease).await?;
+        Ok(lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default())
+    }
+
+    /// Waits until another than `before` holds the lease; which of them that is.
+    async fn leader_after(&self, before: &str) -> Result<(usize, String)> {
+        wait_for("another to hold the lease", PATIENCE, || async {
+            let holder = self.holder().await?;
+            ensure!(!holder.is_empty() && holder != before, "it is held by {holder:?}");
+            for (number, replica) in self.running.iter().enumerate() {
+                if replica.log()?.contains(&holder) && is_candidate(replica, &holder)? {
+                    return Ok((number, holder));
+                }
+            }
+            anyhow::bail!("{holder} is none of ours")
+        })
+        .await
+    }
+
+    /// Leaves one of them to the world, to be looked at in the end.
+    fn leave(mut self, world: &mut World<'_>, number: usize) -> Result<()> {
+        world.supercargo = self.running.remove(number);
+        world.supercargo.forgive_refusals()
+    }
+}
+
+/// Whether the process has stood for election under this name.
+fn is_candidate(replica: &Supercargo, identity: &str) -> Result<bool> {
+    let stood = |line: &str| line.contains("attempting to acquire leader lease") && line.contains(identity);
+    Ok(replica.log()?.lines().any(stood))
+}
+
+/// In the audit log, nobody writes any more once another has: each leads once, and at no time two.
+fn check_that_one_wrote_at_a_time(writes: &[(String, String)], leaders: &[usize]) {
+    let mut order: Vec<&str> = writes.iter().map(|(account, _)| account.as_str()).collect();
+    order.dedup();
+    let expected: Vec<String> = leaders.iter().map(|number| format!("replica-{number}")).collect();
+    assert_eq!(order, expected, "who wrote to pods, in order");
+}
+
+#[tokio::test]
+async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_placed_twice() -> Result<()> {
+    let audited = Audited::start().await?;
+    play_on(&audited.plane, "three", async |world| {
+        let mut replicas = Replicas::start(world, 3).await?;
+        let (first, holder) = replicas.leader_after("").await?;
+        let crowd = Crowd::new(world, 300).await?;
+        let creating = crowd.create(world);
+        crowd.placed_at_least(world, 60).await?;
+        replicas.running[first].kill()?;
+        let placed = crowd.placed(world).await?.len();
+        ensure!(placed < 300, "it was too fast to be killed in the middle");
+        let (second, holder) = replicas.leader_after(&holder).await?;
+        assert_ne!(first, second);
+        // One that is told to stop releases the lease, and the third need not wait for its end.
+        crowd.placed_at_least(world, placed + 20).await?;
+        let status = replicas.running[second].terminate()?;
+        assert_eq!(status.code(), Some(0), "{}", replicas.running[second].log_tail());
+        ensure!(
+            replicas.running[second].log()?.contains("released the lease"),
+            "it said nothing of the lease"
+        );
+        let (third, _) = replicas.leader_after(&holder).await?;
+        creating.await??;
+        crowd.check_in_the_end(world).await?;
+        // The second may have been quick enough to leave nothing to the third.
+        world.node("more").create(&world.client).await?;
+        world.create("last", &json!({})).await?;
+        world.bound("last").await?;
+        check_that_one_wrote_at_a_time(&audited.writes()?, &[first, second, third]);
+        replicas.leave(world, third)
+    })
+    .await
+}
+
+/// A process that was stopped for longer than its lease lasts wakes up with bindings in its hands.
+#[tokio::test]
+async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_goes_on_and_ends() -> Result<()>
+{
+    let audited = Audited::start().await?;
+    play_on(&audited.plane, "paused", async |world| {
+        let mut replicas = Replicas::start(world, 2).await?;
+        let (first, holder) = replicas.leader_after("").await?;
+        let crowd = Crowd::new(world, 300).await?;
+        let creating = crowd.create(world);
+        crowd.placed_at_least(world, 60).await?;
+        replicas.running[first].pause()?;
+        let placed = crowd.placed(world).await?.len();
+        ensure!(placed < 300, "it was too fast to be stopped in the middle");
+        let (second, _) = replicas.leader_after(&holder).await?;
+        assert_ne!(first, second);
+        // The second is in the middle of it when the first goes on.
+        crowd.placed_at_least(world, placed + 20).await?;
+        replicas.running[first].resume()?;
+        let status = replicas.running[first].end()?;
+        assert_eq!(status.code(), Some(1), "{}", replicas.running[first].log_tail());
+        ensure!(
+            replicas.running[first].log()?.contains("leaderelection lost"),
+            "{}",
+            replicas.running[first].log_tail()
+        );
+        creating.await??;
+        crowd.check_in_the_end(world).await?;
+        check_that_one_wrote_at_a_time(&audited.writes()?, &[first, second]);
+        // It is welcome again, to stand by.
+        replicas.running[first].start_again(world.plane)?;
+        replicas.running[first].wait_until_ready().await?;
+        replicas.leave(world, second)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn when_the_api_server_is_away_for_longer_than_the_lease_the_leader_ends_and_the_other_goes_on()
+-> Result<()> {
+    let audited = Audited::start().await?;
+    play_on(&audited.plane, "away", async |world| {
+        let mut replicas = Replicas::start(world, 2).await?;
+        let (first, holder) = replicas.leader_after("").await?;
+        let second = 1 - first;
+        let crowd = Crowd::new(world, 300).await?;
+        let creating = crowd.create(world);
+        crowd.placed_at_least(world, 60).await?;
+        audited.plane.kill(Component::ApiServer)?;
+        let status = replicas.running[first].end()?;
+        assert_eq!(status.code(), Some(1), "{}", replicas.running[first].log_tail());
+        ensure!(
+            replicas.running[first].log()?.contains("leaderelection lost"),
+            "{}",
+            replicas.running[first].log_tail()
+        );
+        replicas.running[second].check()?;
+        audited.plane.start(Component::ApiServer).await?;
+        let (leader, _) = replicas.leader_after(&holder).await?;
+        assert_eq!(leader, second);
+        creating.await??;
+        crowd.check_in_the_end(world).await?;
+        check_that_one_wrote_at_a_time(&audited.writes()?, &[first, second]);
+        replicas.leave(world, second)
+    })
+    .await
+}
+
+/// Its scheduling thread alone is stopped, as a deadlock would stop it: the rest of the process goes on, renewals too.
+#[tokio::test]
+async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() -> Result<()> {
+    let audited = Audited::start().await?;
+    play_on(&audited.plane, "stuck", async |world| {
+        let replicas = Replicas::start(world, 2).await?;
+        let (first, holder) = replicas.leader_after("").await?;
+        world.node("a").create(&world.client).await?;
+        world.create("before", &json!({})).await?;
+        world.bound("before").await?;
+        let stuck = &replicas.running[first];
+        let thread = scheduling_thread(stuck.pid())?;
+        ptrace::seize(thread, ptrace::Options::empty()).context("cannot trace our own child")?;
+        ptrace::interrupt(thread)?;
+        waitpid(thread, Some(WaitPidFlag::__WALL))?;
+
+        let (second, next) = replicas.leader_after(&holder).await?;
+        assert_ne!(first, second);
+        world.create("meanwhile", &json!({})).await?;
+        world.bound("meanwhile").await?;
+        wait_for("the stuck one to be red", PATIENCE, || async {
+            let (status, body) = stuck.get("/livez", None).await?;
+            ensure!(
+                status == 500 && body.contains("[-]scheduling-thread failed"),
+                "/livez answers {status}: {body}"
+            );
+            Ok(())
+        })
+        .await?;
+        ensure!(stuck.log()?.contains("released the lease"), "it let the other wait: {}", stuck.log_tail());
+        assert_eq!(replicas.running[second].get("/livez", None).await?.0, 200);
+
+        ptrace::detach(thread, None)?;
+        wait_for("it to be well again", PATIENCE, || async {
+            let (status, body) = stuck.get("/livez", None).await?;
+            ensure!(status == 200, "/livez answers {status}: {body}");
+            Ok(())
+        })
+        .await?;
+        world.create("after", &json!({})).await?;
+        world.bound("after").await?;
+        assert_eq!(replicas.holder().await?, next, "it stands by");
+        check_that_one_wrote_at_a_time(&audited.writes()?, &[first, second]);
+        replicas.leave(world, second)
+    })
+    .await
+}
+
+/// The thread of the process that decides.
+fn scheduling_thread(process: u32) -> Result<Pid> {
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let thread = thread?;
+        if std::fs::read_to_string(thread.path().join("comm"))?.trim() == "scheduler" {
+            return Ok(Pid::from_raw(thread.file_name().to_string_lossy().parse()?));
+        }
+    }
+    anyhow::bail!("it has no thread called scheduler")
+}
