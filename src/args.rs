@@ -207,6 +207,36 @@ mod tests {
     }
 
     #[test]
+    fn the_flags_of_leader_election_are_upstreams() {
+        let flags = [
+            "--leader-elect",
+            "--leader-elect-lease-duration=30s",
+            "--leader-elect-renew-deadline=1m30s",
+            "--leader-elect-retry-period=500ms",
+            "--leader-elect-resource-lock=leases",
+            "--leader-elect-resource-name=mine",
+            "--leader-elect-resource-namespace=there",
+        ];
+        let args = Args::try_parse_from(["supercargo"].iter().chain(&flags)).expect("they are flags");
+        let expected = Flags {
+            leader_elect: Some(true),
+            lease_duration: Some(GoDuration::seconds(30)),
+            renew_deadline: Some(GoDuration::seconds(90)),
+            retry_period: Some(GoDuration(500_000_000)),
+            resource_lock: Some("leases".to_owned()),
+            resource_name: Some("mine".to_owned()),
+            resource_namespace: Some("there".to_owned()),
+            allow_second_default_scheduler: false,
+        };
+        assert_eq!(args.election.flags(), expected);
+        let none = Args::try_parse_from(["supercargo"]).expect("no flag is needed");
+        assert_eq!(none.election.flags(), Flags::default());
+        let wrong = ["supercargo", "--leader-elect-retry-period=soon"];
+        let error = Args::try_parse_from(wrong).expect_err("that is no duration").to_string();
+        assert!(error.contains("--leader-elect-retry-period") && error.contains("soon"), "{error}");
+    }
+
+    #[test]
     fn an_unknown_flag_is_named() {
         let error = Args::try_parse_from(["supercargo", "--foo"]).expect_err("there is no such flag");
         assert!(error.to_string().contains("--foo"), "{error}");

@@ -90,10 +90,8 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
     let connection = client::connection(&args, &settings).await?;
     let server_url = connection.cluster_url.to_string();
     let layer = RestLayer::new(Arc::clone(&metrics), &connection.cluster_url);
-    let client = ClientBuilder::try_from(connection)
-        .context("cannot build the API client")?
-        .with_layer(&layer)
-        .build();
+    let builder = ClientBuilder::try_from(connection).context("cannot build the API client")?;
+    let client = builder.with_layer(&layer).build();
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, ?profiles, "starting");
 
@@ -113,14 +111,7 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
     let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
-    let mut engine = engine(&args, &settings, clock.now());
-    if settings.election.is_some() {
-        engine.handle(clock.now(), Event::Leading(false));
-    } else if profiles.contains(&DEFAULT_NAME) {
-        tracing::warn!(
-            "scheduling as {DEFAULT_NAME} without a lease; see that no kube-scheduler runs as well"
-        );
-    }
+    let engine = engine(&args, &settings, clock.now());
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let watches = Watches::start(&client, &inbox, &metrics);
@@ -191,6 +182,7 @@ async fn stop(
     Ok(())
 }
 
+/// The engine. Where a leader is elected it does not lead until told so.
 fn engine(args: &Args, settings: &Settings, now: Time) -> Scheduler {
     let mut tables = Tables::new();
     let profiles = settings
@@ -206,7 +198,15 @@ fn engine(args: &Args, settings: &Settings, now: Time) -> Scheduler {
             max_in_unschedulable: args.pod_max_in_unschedulable_pods_duration,
         },
     };
-    Scheduler::with_tables(config, tables, now)
+    let mut engine = Scheduler::with_tables(config, tables, now);
+    if settings.election.is_some() {
+        engine.handle(now, Event::Leading(false));
+    } else if settings.profiles.iter().any(|profile| profile.name == DEFAULT_NAME) {
+        tracing::warn!(
+            "scheduling as {DEFAULT_NAME} without a lease; see that no kube-scheduler runs as well"
+        );
+    }
+    engine
 }
 
 /// Starts serving, unless the port is 0; gives what ends it, and its end.

@@ -91,7 +91,7 @@ fn a_lease_that_cannot_be_kept_is_refused() {
     ] {
         let error = parse_with(&format!("leaderElection: {times}\n"), &Flags::default()).expect_err(field);
         assert!(
-            error.starts_with(&format!("f.yaml:3:")) && error.contains(&format!("leaderElection.{field}: ")),
+            error.starts_with("f.yaml:3:") && error.contains(&format!("leaderElection.{field}: ")),
             "{error}"
         );
     }

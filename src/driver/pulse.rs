@@ -52,14 +52,14 @@ impl Pulse {
     /// Waits until it has been silent for `limit`; for ever if it ends or always answers.
     pub async fn silent_for(&mut self, limit: Duration) {
         if self.silence.wait_for(|silence| *silence >= limit).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
     /// Waits until it answers; for ever if it ends.
     pub async fn back(&mut self) {
         if self.silence.wait_for(Duration::is_zero).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

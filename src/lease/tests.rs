@@ -90,7 +90,7 @@ impl Server {
     }
 
     /// Writes as somebody else would.
-    fn write(&self, spec: Value) {
+    fn write(&self, spec: &Value) {
         let mut store = self.store.lock().unwrap();
         let lease = json!({ "metadata": { "name": "lease", "namespace": "there" }, "spec": spec });
         store.put(lease);
@@ -278,7 +278,7 @@ async fn a_lease_that_is_not_there_is_made_and_renewed_at_once_and_every_period(
 async fn one_that_stands_by_takes_over_a_lease_duration_after_it_last_saw_it_change() {
     let server = Server::new();
     // Its times are of another century: clocks of others are not asked.
-    server.write(held_by("gone", 4));
+    server.write(&held_by("gone", 4));
     let mut candidate = Candidate::start(&server, "b");
     pass(14 * SECOND).await;
     assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err());
@@ -369,7 +369,7 @@ async fn a_leader_that_finds_another_in_its_place_is_lost_at_once() {
         let server = Server::new();
         let leader = Candidate::leader(&server, "a").await;
         pass(SECOND).await;
-        server.write(held_by(name, 1));
+        server.write(&held_by(name, 1));
         let (began, fence) = (Instant::now(), leader.fence.clone());
         assert_eq!(leader.lost().await, why);
         assert!(began.elapsed() <= 2 * SECOND && fence.pass().is_err());
@@ -397,7 +397,7 @@ async fn a_renewal_whose_answer_is_lost_does_not_count_and_is_made_up_for_by_a_l
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_deleted_is_made_again_with_what_was_known_of_it() {
     let server = Server::new();
-    server.write(held_by("", 6));
+    server.write(&held_by("", 6));
     let leader = Candidate::leader(&server, "a").await;
     pass(SECOND).await;
     let before = server.spec();
@@ -454,7 +454,7 @@ async fn b19_a_leader_that_slept_through_its_lease_writes_nothing_before_it_has_
     pass(2 * SECOND).await;
     assert!(leader.fence.pass().is_ok(), "nobody had taken it");
     leader.slept.store(120, Ordering::Relaxed);
-    server.write(held_by("b", 1));
+    server.write(&held_by("b", 1));
     pass(2 * SECOND).await;
     assert!(leader.fence.pass().is_err());
     assert_eq!(leader.lost().await, "b holds the lease");

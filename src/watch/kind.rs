@@ -216,6 +216,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
     /// The API server has answered.
     fn alive(&self) {
         self.metrics.heard();
+        self.state.attempted();
         if self.state.succeeded() {
             self.troubles.over::<K>();
         }

@@ -2,7 +2,7 @@
 //! filled beyond its brim by two together, nobody is lost, and the API server's audit log shows that only one of them wrote at a time.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -165,9 +165,11 @@ async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_pla
         let creating = crowd.create(world);
         crowd.placed_at_least(world, 60).await?;
         replicas.running[first].kill()?;
+        let began = Instant::now();
         let placed = crowd.placed(world).await?.len();
         ensure!(placed < 300, "it was too fast to be killed in the middle");
         let (second, holder) = replicas.leader_after(&holder).await?;
+        eprintln!("leading: a lease of 3 s taken over {:?} after its holder was killed", began.elapsed());
         assert_ne!(first, second);
         // One that is told to stop releases the lease, and the third need not wait for its end.
         crowd.placed_at_least(world, placed + 20).await?;
@@ -177,7 +179,9 @@ async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_pla
             replicas.running[second].log()?.contains("released the lease"),
             "it said nothing of the lease"
         );
+        let began = Instant::now();
         let (third, _) = replicas.leader_after(&holder).await?;
+        eprintln!("leading: a released lease taken {:?} after its holder was gone", began.elapsed());
         creating.await??;
         crowd.check_in_the_end(world).await?;
         // The second may have been quick enough to leave nothing to the third.
@@ -204,7 +208,9 @@ async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_g
         replicas.running[first].pause()?;
         let placed = crowd.placed(world).await?.len();
         ensure!(placed < 300, "it was too fast to be stopped in the middle");
+        let began = Instant::now();
         let (second, _) = replicas.leader_after(&holder).await?;
+        eprintln!("leading: a lease of 3 s taken over {:?} after its holder was stopped", began.elapsed());
         assert_ne!(first, second);
         // The second is in the middle of it when the first goes on.
         crowd.placed_at_least(world, placed + 20).await?;
@@ -248,7 +254,9 @@ async fn when_the_api_server_is_away_for_longer_than_the_lease_the_leader_ends_a
         );
         replicas.running[second].check()?;
         audited.plane.start(Component::ApiServer).await?;
+        let began = Instant::now();
         let (leader, _) = replicas.leader_after(&holder).await?;
+        eprintln!("leading: the lease taken over {:?} after the API server was back", began.elapsed());
         assert_eq!(leader, second);
         creating.await??;
         crowd.check_in_the_end(world).await?;
@@ -274,7 +282,9 @@ async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() 
         ptrace::interrupt(thread)?;
         waitpid(thread, Some(WaitPidFlag::__WALL))?;
 
+        let began = Instant::now();
         let (second, next) = replicas.leader_after(&holder).await?;
+        eprintln!("leading: the lease of a stuck core taken over {:?} after it stuck", began.elapsed());
         assert_ne!(first, second);
         world.create("meanwhile", &json!({})).await?;
         world.bound("meanwhile").await?;

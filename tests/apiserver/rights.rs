@@ -42,7 +42,8 @@ impl Right {
         match (resource.as_str(), verb.as_str()) {
             ("leases", _) => Some(String::from("as manifests/base/role-lead.yaml does")),
             ("pods/binding", "create") => Some(String::from("cannot create resource \\\"pods/binding\\\"")),
-            (_, "list" | "watch") => {
+            // Lists come as watches; to list is for an API server that breaks those off.
+            (_, "watch") => {
                 let resource =
                     if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
                 Some(format!("grant list and watch on {resource} "))
@@ -168,7 +169,7 @@ async fn b22_without_any_one_right_nothing_is_placed_blindly_and_what_is_missing
     let rights = granted(plane).await?;
     ensure!(rights.len() >= 40, "{} rights", rights.len());
     let refusing = rights.iter().filter(|right| right.refusal().is_some()).count();
-    ensure!(refusing >= 33, "without {refusing} rights nothing is placed");
+    ensure!(refusing >= 20, "without {refusing} rights nothing is placed");
     for some in rights.chunks(AT_ONCE) {
         let mut lacking = Vec::new();
         // The last lacks nothing: that what the others do not place could have been placed by then is shown by it.
