@@ -25,6 +25,11 @@ const WATCH: Duration = Duration::from_secs(40);
 /// By how much of itself a watch's life may be longer. With [`GRACE`] it is less than the minute within which every watch must make a
 /// new attempt ([`crate::watch::ATTEMPT_WITHIN`]).
 const LIFE_JITTER: f64 = 0.25;
+const _: () = assert!(
+    WATCH.as_secs() as f64 * (1.0 + LIFE_JITTER) + (GRACE.as_secs() as f64)
+        < super::ATTEMPT_WITHIN.as_secs() as f64,
+    "a healthy watch is never taken for a stuck one"
+);
 /// How long a watch that begins with a list lives: a large list takes its time.
 const LIST: Duration = Duration::from_secs(600);
 /// How long such a list may be silent.

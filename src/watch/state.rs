@@ -136,3 +136,46 @@ impl Readiness {
         Err(text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn readiness() -> Readiness {
+        Readiness { states: Kind::ALL.map(|kind| Arc::new(KindState::new(kind))).into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_tries_nothing_is_stuck_and_one_that_fails_is_not() {
+        let readiness = readiness();
+        assert_eq!(readiness.check_attempts(LIMIT), Ok(()), "none has begun");
+        readiness.states.iter().for_each(|state| state.attempted());
+        tokio::time::advance(LIMIT).await;
+        assert_eq!(readiness.check_attempts(LIMIT), Ok(()));
+        for state in readiness.states.iter().filter(|state| state.kind != Kind::Node) {
+            state.attempted();
+            state.failed("away".to_owned());
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let stuck = readiness.check_attempts(LIMIT);
+        assert_eq!(stuck, Err("the watch of Node has tried nothing for 61 s".to_owned()));
+    }
+
+    #[test]
+    fn what_is_where_is_known_while_the_watches_of_pods_and_nodes_work() {
+        let readiness = readiness();
+        let of = |kind: Kind| &readiness.states[kind as usize];
+        assert_eq!(readiness.check_current(), Err("not yet listed: Pod".to_owned()));
+        of(Kind::Pod).synced();
+        of(Kind::Node).synced();
+        assert_eq!(readiness.check_current(), Ok(()));
+        of(Kind::Service).failed("away".to_owned());
+        assert_eq!(readiness.check_current(), Ok(()));
+        of(Kind::Pod).failed("away".to_owned());
+        assert_eq!(readiness.check_current(), Err("the watch of Pod is in trouble: away".to_owned()));
+        of(Kind::Pod).succeeded();
+        assert_eq!(readiness.check_current(), Ok(()));
+    }
+}
