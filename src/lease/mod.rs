@@ -86,14 +86,17 @@ pub struct Surroundings {
     pub fence: Fence,
     /// Where the engine is told whether it leads.
     pub answers: Arc<dyn Answers>,
-    /// Whether what is known of the cluster is up to date, or what is not. One that has just been elected does not begin before: what its
-    /// predecessor bound last must be known to it.
-    pub up_to_date: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Begins to bring what is known of the cluster up to date. One that has just been elected does not begin before that is done: what
+    /// its predecessor bound last must be known to it.
+    pub catch_up: Arc<dyn Fn() -> UpToDate + Send + Sync>,
     /// The scheduling thread's.
     pub pulse: Pulse,
     /// Counts.
     pub metrics: LeaderMetrics,
 }
+
+/// Tells whether what is known of the cluster is up to date, or what is not.
+pub type UpToDate = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// A lease as it was last seen.
 #[derive(Clone, Debug)]
@@ -239,7 +242,7 @@ impl Elector {
     /// Renews the lease until that fails, and tells the engine to lead once it knows the cluster.
     async fn hold(&mut self) -> End {
         let (answers, lock) = (Arc::clone(&self.around.answers), self.lock.describe());
-        let up_to_date = Arc::clone(&self.around.up_to_date);
+        let up_to_date = (self.around.catch_up)();
         let lead = async {
             let told = Throttle::new(TOLD_EVERY);
             while let Err(why) = up_to_date() {

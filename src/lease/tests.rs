@@ -194,9 +194,12 @@ impl Candidate {
             clock,
             fence: fence.clone(),
             answers: Arc::new(Engine(heard)),
-            up_to_date: Arc::new(move || match knows.load(Ordering::Relaxed) {
-                0 => Err("not yet listed: Pod".to_owned()),
-                _ => Ok(()),
+            catch_up: Arc::new(move || {
+                let knows = Arc::clone(&knows);
+                Box::new(move || match knows.load(Ordering::Relaxed) {
+                    0 => Err("not yet listed: Pod".to_owned()),
+                    _ => Ok(()),
+                })
             }),
             pulse,
             metrics: metrics.leader(),

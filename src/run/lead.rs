@@ -69,7 +69,7 @@ impl Election {
             clock,
             fence,
             answers: Arc::new(inbox.clone()),
-            up_to_date: Arc::new(move || readiness.check_current()),
+            catch_up: Arc::new(move || Box::new(readiness.catch_up())),
             pulse,
             metrics: metrics.leader(),
         };

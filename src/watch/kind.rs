@@ -180,7 +180,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
         }
     }
 
-    /// Follows what happens after `version`, and moves it on. Ends well when the server ends it in good time.
+    /// Follows what happens after `version`, and moves it on. Ends well when the server ends it in good time, or somebody wants it anew.
     async fn follow(&self, version: &mut String) -> Result<(), Trouble> {
         let life = jittered(WATCH, LIFE_JITTER);
         let opened = Instant::now();
@@ -188,7 +188,12 @@ impl<K: Object, E: 'static> Watch<K, E> {
             watch(&self.client, &self.watch_uri(life, &format!("resourceVersion={version}"))).await?;
         self.alive();
         let mut silent = true;
-        while let Some(event) = self.event(&mut lines, opened + life + GRACE).await? {
+        loop {
+            let event = tokio::select! {
+                event = self.event(&mut lines, opened + life + GRACE) => event?,
+                () = self.state.wanted_anew() => return Ok(()),
+            };
+            let Some(event) = event else { break };
             silent = false;
             match event {
                 Line::Applied(object) => {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use supercargo_core::event::Kind;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// What is known about the watch of one kind.
@@ -27,6 +28,7 @@ pub struct KindHealth {
 pub(super) struct KindState {
     kind: Kind,
     seen: Mutex<Seen>,
+    anew: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +41,12 @@ struct Seen {
 
 impl KindState {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, seen: Mutex::default() }
+        Self { kind, seen: Mutex::default(), anew: Notify::new() }
+    }
+
+    /// Waits until somebody wants the watch opened anew.
+    pub(super) async fn wanted_anew(&self) {
+        self.anew.notified().await;
     }
 
     pub(super) fn attempted(&self) {
@@ -101,17 +108,24 @@ impl Readiness {
         stuck.map_or(Ok(()), Err)
     }
 
-    /// Whether the watches of pods and nodes are in order at this moment: without them one does not know what is where.
-    ///
-    /// # Errors
-    /// When one is not, with what troubles it.
-    pub fn check_current(&self) -> Result<(), String> {
+    /// Has every watch opened anew where it was, so that one whose connection has died without a word is found out now. What is given
+    /// back tells whether those of pods and nodes have been: before, one does not know what is where.
+    pub fn catch_up(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+        let (began, readiness) = (Instant::now(), self.clone());
+        self.states.iter().for_each(|state| state.anew.notify_one());
+        move || readiness.check_current(began)
+    }
+
+    /// Whether the watches of pods and nodes are in order, and were opened at `began` or later.
+    fn check_current(&self, began: Instant) -> Result<(), String> {
         let known = [Kind::Pod, Kind::Node];
         for health in self.kinds().into_iter().filter(|health| known.contains(&health.kind)) {
             let kind = health.kind.as_str();
+            let opened = health.since_success.is_some_and(|ago| ago <= began.elapsed());
             match health.trouble {
                 Some(trouble) => return Err(format!("the watch of {kind} is in trouble: {trouble}")),
                 None if !health.synced => return Err(format!("not yet listed: {kind}")),
+                None if !opened => return Err(format!("not yet opened anew: the watch of {kind}")),
                 None => {}
             }
         }
@@ -163,19 +177,26 @@ mod tests {
         assert_eq!(stuck, Err("the watch of Node has tried nothing for 61 s".to_owned()));
     }
 
-    #[test]
-    fn what_is_where_is_known_while_the_watches_of_pods_and_nodes_work() {
+    #[tokio::test(start_paused = true)]
+    async fn what_is_where_is_known_when_the_watches_of_pods_and_nodes_were_opened_anew_and_work() {
         let readiness = readiness();
         let of = |kind: Kind| &readiness.states[kind as usize];
-        assert_eq!(readiness.check_current(), Err("not yet listed: Pod".to_owned()));
+        for kind in [Kind::Pod, Kind::Node] {
+            of(kind).succeeded();
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let check = readiness.catch_up();
+        of(Kind::Node).wanted_anew().await;
+        assert_eq!(check(), Err("not yet listed: Pod".to_owned()));
         of(Kind::Pod).synced();
         of(Kind::Node).synced();
-        assert_eq!(readiness.check_current(), Ok(()));
-        of(Kind::Service).failed("away".to_owned());
-        assert_eq!(readiness.check_current(), Ok(()));
-        of(Kind::Pod).failed("away".to_owned());
-        assert_eq!(readiness.check_current(), Err("the watch of Pod is in trouble: away".to_owned()));
+        assert_eq!(check(), Err("not yet opened anew: the watch of Pod".to_owned()));
         of(Kind::Pod).succeeded();
-        assert_eq!(readiness.check_current(), Ok(()));
+        of(Kind::Node).succeeded();
+        assert_eq!(check(), Ok(()));
+        of(Kind::Service).failed("away".to_owned());
+        assert_eq!(check(), Ok(()));
+        of(Kind::Pod).failed("away".to_owned());
+        assert_eq!(check(), Err("the watch of Pod is in trouble: away".to_owned()));
     }
 }

@@ -357,6 +357,24 @@ async fn a_kind_is_ready_when_the_engine_is_told_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_wanted_anew_goes_on_where_it_was_at_once() {
+    let later = Reply::Open(vec![node("ADDED", "b", "6")]);
+    let mut fixture = Fixture::new::<Node>([listed(), Reply::Open(vec![]), later]);
+    fixture.events::<3>().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = tokio::time::Instant::now();
+    let states: Arc<[_]> = [Arc::clone(&fixture.state)].into();
+    let check = Readiness { states }.catch_up();
+    assert_eq!(check(), Err("not yet opened anew: the watch of Node".to_owned()));
+    assert_eq!(fixture.event().await, "node b");
+    assert_eq!((check(), began.elapsed()), (Ok(()), Duration::ZERO));
+    let asked = fixture.asked();
+    let version = |uri: &String| uri.split('&').next_back().map(str::to_owned);
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert_eq!(version(&asked[1]), version(&asked[2]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_kinds_are_watched() {
     let script = Arc::new(Script::default());
     let server = Arc::clone(&script);
