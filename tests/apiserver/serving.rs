@@ -84,12 +84,14 @@ async fn the_metrics_count_what_happened() -> Result<()> {
 
 /// kube-scheduler places the pod of the manifests, and kwok shows it running.
 #[tokio::test]
-async fn the_deployment_of_the_manifests_gets_its_pod() -> Result<()> {
+async fn the_deployment_of_the_manifests_gets_its_pods() -> Result<()> {
     let plane = installed().await?;
     supercargo::wait_for_the_deployment(plane).await?;
-    let fields = "jsonpath={range .items[*]}{.spec.schedulerName} {.spec.serviceAccountName} {.spec.nodeName} {.status.phase}{end}";
+    let fields = "jsonpath={range .items[*]}{.spec.schedulerName} {.spec.serviceAccountName} {.spec.nodeName} {.status.phase}{\"\\n\"}{end}";
     let pods = ["get", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=supercargo", "-o", fields];
-    assert_eq!(plane.admin().kubectl(&pods).await?, "default-scheduler supercargo control-plane Running");
+    let placed = plane.admin().kubectl(&pods).await?;
+    let each = "default-scheduler supercargo control-plane Running";
+    assert_eq!(placed.trim().lines().collect::<Vec<_>>(), [each; 2]);
     // Applying it again, as an upgrade does, finds nothing to change that cannot be changed.
     supercargo::install(plane).await
 }
