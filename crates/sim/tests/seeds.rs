@@ -10,7 +10,7 @@ const FRESH: u64 = 200;
 
 /// Seeds that once showed a mistake. What a seed does changes with the simulation; the mistake itself is kept as a story or as
 /// a test of the museum, and the seed is run on for its own sake.
-const ONCE_BROKEN: [(u64, u64, &str); 7] = [
+const ONCE_BROKEN: [(u64, u64, &str); 8] = [
     (42, 2_000, "what was told of a pod that was being deleted was kept when a list no longer named it"),
     (
         808,
@@ -26,6 +26,11 @@ const ONCE_BROKEN: [(u64, u64, &str); 7] = [
     ),
     (10_137, 1_000, "a pod that something else kept out when its victims were gone was not tried again"),
     (20_135, 1_000, "the same"),
+    (
+        5_003_910,
+        300,
+        "a pod that preemption had not helped was not tried again when what stood in its way was gone",
+    ),
 ];
 
 fn holds(seed: u64, steps: u64) -> Summary {

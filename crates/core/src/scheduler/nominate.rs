@@ -16,23 +16,24 @@ impl Scheduler {
     pub(super) fn nominate(&mut self, now: Time, pod: &Arc<PodInfo>, node: Option<Symbol>) {
         let before = self.cache.nomination(&pod.uid);
         self.cache.nominate(pod, node);
-        if before.is_some() && before != node {
-            self.nomination_released(now, pod);
+        if let Some(before) = before.filter(|_| before != node) {
+            self.nomination_released(now, pod, before);
         }
     }
 
     /// Wakes the pods that the nomination kept out: those that are no more important.
-    pub(super) fn nomination_released(&mut self, now: Time, pod: &PodInfo) {
+    pub(super) fn nomination_released(&mut self, now: Time, pod: &PodInfo, node: Symbol) {
         let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(pod), new: None };
         self.wake_up_to(now, &event, pod.priority);
+        self.wake_preemptors(now, &event, node);
     }
 
     /// The pod is placed on `node`: whatever it was nominated to, it takes nothing more.
     pub(super) fn nomination_fulfilled(&mut self, now: Time, pod: &PodInfo, node: Symbol) {
         let nominated = self.cache.nomination(&pod.uid);
         self.cache.forget_nomination(&pod.uid);
-        if nominated.is_some_and(|name| name != node) {
-            self.nomination_released(now, pod);
+        if let Some(before) = nominated.filter(|&name| name != node) {
+            self.nomination_released(now, pod, before);
         }
     }
 

@@ -112,7 +112,9 @@ impl Scheduler {
             Some(old) => node_actions(old, node),
         };
         for action in actions {
-            self.wake(now, &ClusterEvent::Node { action, old: old.as_deref(), new: Some(node) });
+            let event = ClusterEvent::Node { action, old: old.as_deref(), new: Some(node) };
+            self.wake(now, &event);
+            self.wake_preemptors(now, &event, node.name);
         }
     }
 
@@ -151,7 +153,9 @@ impl Scheduler {
         match known {
             Some((old, _, PodState::Added)) => {
                 for action in pod_actions(&old, pod) {
-                    self.wake(now, &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) });
+                    let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
+                    self.wake(now, &event);
+                    self.wake_preemptors(now, &event, node);
                 }
             }
             None | Some((_, _, PodState::Assumed)) => {
@@ -235,15 +239,17 @@ impl Scheduler {
         self.queue.remove(uid);
         self.give_back_volumes(now, uid);
         self.preemptor_left(now, uid);
-        let nominated = self.cache.forget_nomination(uid);
+        let nominated_to = self.cache.nomination(uid);
+        let nominated = self.cache.forget_nomination(uid).zip(nominated_to);
         let freed = self.cache.remove_pod(uid).map(|(pod, node, _)| (pod, node));
         self.victim_left(now, uid);
         if let Some((pod, node)) = freed {
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
             self.wake(now, &event);
+            self.wake_preemptors(now, &event, node);
             self.room_left(now, node);
-        } else if let Some(pod) = nominated {
-            self.nomination_released(now, &pod);
+        } else if let Some((pod, node)) = nominated {
+            self.nomination_released(now, &pod, node);
         }
     }
 }
