@@ -20,15 +20,6 @@ pub(super) fn problems(effective: &Effective) -> Vec<Problem> {
     if complete.leader_election.leader_elect == Some(true) {
         election(complete, effective.allow_second_default_scheduler, &mut refuse);
     }
-    let sampling = "looking at a part of the nodes";
-    if written.percentage_of_nodes_to_score.is_some() {
-        refuse("percentageOfNodesToScore".to_owned(), not_built(sampling));
-    }
-    for (at, profile) in written.profiles.iter().enumerate() {
-        if profile.percentage_of_nodes_to_score.is_some() {
-            refuse(format!("profiles[{at}].percentageOfNodesToScore"), not_built(sampling));
-        }
-    }
     if !written.extenders.is_empty() {
         refuse("extenders".to_owned(), not_built("asking extenders"));
     }

@@ -6,7 +6,7 @@ use super::{ConfigError, Effective, Flags, GoDuration, build, refuse};
 use crate::lease::Terms;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use supercargo_core::cycle::Framework;
+use supercargo_core::cycle::{Framework, Sampling};
 use supercargo_core::framework::registry::{Plan, PluginArgs};
 use supercargo_core::intern::Tables;
 
@@ -59,15 +59,24 @@ pub struct ProfileSettings {
     pub name: String,
     order: Order,
     args: Vec<Args>,
+    /// As written, in percent; absent for all nodes.
+    percentage_of_nodes_to_score: Option<u8>,
 }
 
 impl ProfileSettings {
-    fn new(profile: &Profile, order: &Order) -> Self {
+    /// `percentage` is what is written, here or for all profiles: what upstream takes where nothing is, is not taken here.
+    fn new(profile: &Profile, order: &Order, percentage: Option<i32>) -> Self {
         Self {
             name: profile.scheduler_name.clone().unwrap_or_default(),
             order: order.clone(),
             args: profile.plugin_config.iter().map(|config| config.args.clone()).collect(),
+            percentage_of_nodes_to_score: percentage.and_then(|percentage| u8::try_from(percentage).ok()),
         }
+    }
+
+    /// `percentageOfNodesToScore` as it is written for this profile or for all; `None` for all nodes.
+    pub fn percentage_of_nodes_to_score(&self) -> Option<u8> {
+        self.percentage_of_nodes_to_score
     }
 
     /// The plugins, made with the engine's tables, in which the texts of arguments become ids.
@@ -77,7 +86,8 @@ impl ProfileSettings {
             build::apply(each, &mut args, tables);
         }
         let Order { points, weights } = self.order.clone();
-        Framework::new(&Plan { points, weights, args })
+        let sampling = self.percentage_of_nodes_to_score.map(Sampling::new);
+        Framework::new(&Plan { points, weights, args }).with_sampling(sampling)
     }
 }
 
@@ -123,11 +133,15 @@ impl Settings {
         let seconds =
             |n: &Option<i64>| Duration::from_secs(n.and_then(|n| u64::try_from(n).ok()).unwrap_or_default());
         let kubeconfig = client_connection.kubeconfig.as_str();
+        let written = &effective.written;
+        let percentage = |at: usize| {
+            let own = written.profiles.get(at).and_then(|profile| profile.percentage_of_nodes_to_score);
+            own.or(written.percentage_of_nodes_to_score)
+        };
+        let profiles = profiles.iter().zip(&effective.orders).enumerate();
         Self {
             profiles: profiles
-                .iter()
-                .zip(&effective.orders)
-                .map(|(p, o)| ProfileSettings::new(p, o))
+                .map(|(at, (profile, order))| ProfileSettings::new(profile, order, percentage(at)))
                 .collect(),
             initial_backoff: seconds(pod_initial_backoff_seconds),
             max_backoff: seconds(pod_max_backoff_seconds),

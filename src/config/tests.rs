@@ -38,8 +38,6 @@ fn an_unknown_field_is_named_with_its_line() {
 fn what_this_version_does_not_do_is_refused_by_field() {
     for (rest, field) in [
         ("extenders: [{urlPrefix: x}]\n", "extenders"),
-        ("percentageOfNodesToScore: 50\n", "percentageOfNodesToScore"),
-        ("profiles: [{percentageOfNodesToScore: 0}]\n", "profiles[0].percentageOfNodesToScore"),
         ("enableProfiling: true\n", "enableProfiling"),
         ("delayCacheUntilActive: true\n", "delayCacheUntilActive"),
     ] {
@@ -95,6 +93,20 @@ fn a_lease_that_cannot_be_kept_is_refused() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_part_of_the_nodes_is_looked_at_only_where_the_file_says_so() {
+    let told = |rest: &str| {
+        let settings = parse(rest).expect("a valid file");
+        settings.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(""), [None]);
+    assert_eq!(told("percentageOfNodesToScore: null\n"), [None]);
+    assert_eq!(told("percentageOfNodesToScore: 0\n"), [Some(0)]);
+    let profiles = "profiles:\n- {schedulerName: a}\n- {schedulerName: b, percentageOfNodesToScore: 0}\n";
+    assert_eq!(told(profiles), [None, Some(0)]);
+    assert_eq!(told(&format!("percentageOfNodesToScore: 30\n{profiles}")), [Some(30), Some(0)]);
 }
 
 #[test]

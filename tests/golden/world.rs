@@ -144,7 +144,7 @@ impl World {
             // The engine's loop says this before anything is decided.
             return json!({ "pod": snapshot.pod_key(&pod), "message": "no nodes available to schedule pods" });
         }
-        let options = Options { always_score: true, ignore_own_nomination: true };
+        let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
         let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
         both_ways(framework, &mut self.shapes, &pod, snapshot);
         let decision = framework.decide(&pod, snapshot, options, &mut NoProbe);

@@ -6,6 +6,7 @@
 mod diagnosis;
 mod filter;
 mod post_filter;
+mod sampling;
 mod score;
 mod seats;
 mod shapes;
@@ -13,6 +14,7 @@ mod shapes;
 pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use filter::Filtered;
 pub use post_filter::{Failed, Nomination, PostFilter};
+pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};
 pub use seats::{FilterSeat, Rank, ScoreSeat};
 pub use shapes::{Quick, Shapes};
@@ -39,6 +41,11 @@ pub struct Framework {
     pub(crate) post_filters: Vec<Box<dyn PostFilterPlugin>>,
     /// How long the volumes of a pod may take to be bound.
     pub(crate) bind_timeout: Duration,
+    /// How much of the nodes is enough; `None` for all of them.
+    ///
+    /// Where it is set, a node's verdict counts only if the walk reaches the node: no way of filtering that does not end in
+    /// `filter_sample` may be taken then.
+    pub(crate) sampling: Option<Sampling>,
     /// The names of the plugins that run at each point, in order.
     pub(crate) points: BTreeMap<ExtensionPoint, Vec<PluginName>>,
 }
@@ -85,12 +92,14 @@ pub struct NoProbe;
 impl Probe for NoProbe {}
 
 /// How much of a decision is carried out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+#[derive(Debug, Default)]
+pub struct Options<'w> {
     /// Score even where one node is feasible, which a decision does not need.
     pub always_score: bool,
     /// Do not try the pod's own nominated node alone before all others.
     pub ignore_own_nomination: bool,
+    /// Where a profile that looks at a part of the nodes goes on looking; without it, at the first node.
+    pub walk: Option<&'w mut Walk>,
 }
 
 /// What a decision came to.
@@ -148,9 +157,10 @@ impl Framework {
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-        options: Options,
+        options: Options<'_>,
         probe: &mut dyn Probe,
     ) -> Result<Decision, CycleError> {
+        let always_score = options.always_score;
         let mut filtered = self.prepare(pod, snapshot, probe)?;
         if filtered.prefilter_rejection().is_some() {
             return Ok(Decision::Infeasible(filtered));
@@ -172,7 +182,7 @@ impl Framework {
         if !found {
             return Ok(Decision::Infeasible(filtered));
         }
-        let scores = if options.always_score || filtered.feasible().len() > 1 {
+        let scores = if always_score || filtered.feasible().len() > 1 {
             Some(self.score(pod, snapshot, filtered.feasible(), probe)?)
         } else {
             None
@@ -184,17 +194,28 @@ impl Framework {
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-        options: Options,
+        options: Options<'_>,
         filtered: &mut Filtered,
     ) -> Result<(), CycleError> {
+        let mut first = Walk::default();
         let own = pod.nominated_node.filter(|_| !options.ignore_own_nomination);
-        if let Some(node) = own.and_then(|name| snapshot.find_node(name)) {
+        let own = own.and_then(|name| snapshot.find_node(name));
+        let mut rejected = None;
+        if let Some(node) = own {
             let alone: NodeSet = [node].into_iter().collect();
-            if filtered.run(pod, snapshot, alone).is_ok() && !filtered.feasible().is_empty() {
+            let ran = filtered.run(pod, snapshot, alone);
+            if ran.is_ok() && !filtered.feasible().is_empty() {
                 return Ok(());
             }
+            rejected = ran.is_ok().then_some(node);
         }
-        filtered.run(pod, snapshot, filtered.candidates(snapshot))
+        match self.sampling {
+            None => filtered.run(pod, snapshot, filtered.candidates(snapshot)),
+            Some(sampling) => {
+                let walk = options.walk.unwrap_or(&mut first);
+                self.filter_sample(sampling, pod, snapshot, rejected, walk, filtered)
+            }
+        }
     }
 
     /// The plugins that run at a point, in order.

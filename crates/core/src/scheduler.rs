@@ -21,7 +21,7 @@ mod relist;
 mod wake;
 
 use crate::cache::{Cache, CacheSize, Snapshot};
-use crate::cycle::{Framework, Probe, Shapes};
+use crate::cycle::{Framework, Probe, Shapes, Walk};
 use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
 use crate::hash::FixedMap;
@@ -128,6 +128,7 @@ pub struct Scheduler {
     notices: VecDeque<Notice>,
     memory: Memory,
     shapes: Shapes,
+    walk: Walk,
     quarantine: Quarantine,
     halted: bool,
     leading: bool,
@@ -164,6 +165,7 @@ impl Scheduler {
             notices: VecDeque::new(),
             memory: Memory::default(),
             shapes: Shapes::default(),
+            walk: Walk::default(),
             quarantine: Quarantine::default(),
             halted: false,
             leading: true,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use supercargo_core::cache::{PodState, Snapshot};
 use supercargo_core::cycle::{
-    Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores,
+    Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores, Walk,
 };
 use supercargo_core::framework::post_filter::{Candidate, Draws};
 use supercargo_core::framework::{CycleError, Reason};
@@ -101,7 +101,8 @@ impl Decider {
         }
         let told = Told { snapshot, rules: self.rules };
         let framework = profile_of(&self.profiles, snapshot.text(pod.scheduler_name));
-        match framework.decide(pod, snapshot, self.rules.options(), &mut NoProbe) {
+        let options = self.rules.options(&mut self.world.walk);
+        match framework.decide(pod, snapshot, options, &mut NoProbe) {
             Err(error) => tell_error(&mut decided.decision, &error),
             Ok(Verdict::Feasible(feasible)) => {
                 told.feasible(&feasible, decided);
@@ -159,7 +160,8 @@ impl Decider {
         self.world.cache.refresh();
         let snapshot = self.world.cache.snapshot(&self.world.tables);
         let framework = profile_of(&self.profiles, snapshot.text(pod.scheduler_name));
-        let again = framework.decide(&nominated, snapshot, Options::default(), &mut NoProbe);
+        let options = Options { walk: Some(&mut self.world.walk), ..Options::default() };
+        let again = framework.decide(&nominated, snapshot, options, &mut NoProbe);
         if let Ok(Verdict::Feasible(feasible)) = again {
             let told = Told { snapshot, rules: self.rules };
             if let Ok(choice) = told.choice(&feasible, told.winner(&feasible, &nominated)) {
@@ -171,10 +173,11 @@ impl Decider {
 }
 
 impl Rules {
-    fn options(self) -> Options {
+    fn options(self, walk: &mut Walk) -> Options<'_> {
         Options {
             always_score: self.detail == Detail::Full,
             ignore_own_nomination: self.tie_break == TieBreak::Name,
+            walk: Some(walk),
         }
     }
 

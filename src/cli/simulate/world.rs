@@ -5,6 +5,7 @@ use crate::api::{Malformed, Object};
 use crate::convert::{self, Watched as _};
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState};
+use supercargo_core::cycle::Walk;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
@@ -14,6 +15,7 @@ use supercargo_core::pod::PodInfo;
 pub(super) struct World {
     pub(super) tables: Tables,
     pub(super) cache: Cache,
+    pub(super) walk: Walk,
 }
 
 impl World {
@@ -32,7 +34,10 @@ impl World {
                     None => cache.nominate(&pod, pod.nominated_node),
                 }
             }
-            Event::NodeApplied(node) => drop(cache.apply_node(&Arc::new(*node))),
+            Event::NodeApplied(node) => {
+                self.walk.node_applied(&node, &self.tables);
+                cache.apply_node(&Arc::new(*node));
+            }
             Event::NamespaceApplied { name, labels } => {
                 cache.lookups_mut().set_namespace(name, labels);
             }

@@ -21,7 +21,10 @@ pub struct Filtered {
     narrowed_by: Vec<PluginName>,
     feasible: NodeSet,
     rejected: Vec<(usize, NodeSet)>,
+    /// Verdicts on single nodes: those that pods nominated to them would leave no room on.
     nominated: BTreeMap<NodeIdx, (PluginName, Rejection)>,
+    /// The nodes looked at, where not all were.
+    walked: NodeSet,
 }
 
 impl Framework {
@@ -52,6 +55,7 @@ impl Framework {
             feasible: NodeSet::new(),
             rejected: Vec::new(),
             nominated: BTreeMap::new(),
+            walked: NodeSet::new(),
         };
         let mut rules = Vec::with_capacity(self.filters.len());
         for seat in &self.filters {
@@ -158,11 +162,81 @@ impl Filtered {
 
     /// Of errors of several plugins the one of the first node, as upstream looks at all of a node before the next.
     fn first_error(&self, pod: &PodInfo, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Option<CycleError> {
-        let judge = |node| match self.with_nominated_pods(pod, snapshot, node)? {
+        nodes.iter().find_map(|node| self.judge(pod, snapshot, node).err())
+    }
+
+    /// The first plugin that rejects the node with the pods nominated to it or without them, and why.
+    fn judge(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+    ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
+        match self.with_nominated_pods(pod, snapshot, node)? {
             None => self.first_rejector(&snapshot.node(node)),
             rejected => Ok(rejected),
-        };
-        nodes.iter().find_map(|node| judge(node).err())
+        }
+    }
+
+    /// Keeps what a walk in this order would have found, which ends at the first feasible node beyond `enough`.
+    pub(super) fn cut(&mut self, order: &[NodeIdx], enough: usize) {
+        let (mut kept, mut found) = (NodeSet::new(), 0);
+        self.walked = NodeSet::new();
+        for &node in order {
+            if self.feasible.contains(node) {
+                if found == enough {
+                    break;
+                }
+                found += 1;
+                kept.insert(node);
+            }
+            self.walked.insert(node);
+        }
+        self.feasible = kept;
+        let walked = &self.walked;
+        self.rejected.iter_mut().for_each(|(_, nodes)| nodes.intersect(walked));
+        self.rejected.retain(|(_, nodes)| !nodes.is_empty());
+        self.nominated.retain(|&node, _| walked.contains(node));
+    }
+
+    /// The same, node by node: an error counts only if the walk gets to it.
+    pub(super) fn walk(
+        &mut self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        order: &[NodeIdx],
+        enough: usize,
+    ) -> Result<(), CycleError> {
+        self.rejected.clear();
+        self.nominated.clear();
+        (self.feasible, self.walked) = (NodeSet::new(), NodeSet::new());
+        let mut found = 0;
+        for &node in order {
+            match self.judge(pod, snapshot, node)? {
+                None if found == enough => break,
+                None => {
+                    found += 1;
+                    self.feasible.insert(node);
+                }
+                Some(verdict) => {
+                    self.nominated.insert(node, verdict);
+                }
+            }
+            self.walked.insert(node);
+        }
+        Ok(())
+    }
+
+    /// Counts a node that was looked at before the walk.
+    pub(super) fn also_walked(&mut self, node: Option<NodeIdx>) {
+        if let Some(node) = node {
+            self.walked.insert(node);
+        }
+    }
+
+    /// How many nodes were looked at on a walk; 0 where there was none.
+    pub fn walked(&self) -> usize {
+        self.walked.len()
     }
 
     fn run_by_plugin(

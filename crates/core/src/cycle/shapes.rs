@@ -95,7 +95,8 @@ impl Framework {
         snapshot: Snapshot<'_>,
         probe: &mut dyn Probe,
     ) -> Option<Quick> {
-        if !pod.volumes.is_empty() || pod.nominated_node.is_some() {
+        // A walk looks at other nodes each time, and is never answered from here.
+        if self.sampling.is_some() || !pod.volumes.is_empty() || pod.nominated_node.is_some() {
             return None;
         }
         shapes.clock += 1;

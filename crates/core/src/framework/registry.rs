@@ -309,6 +309,7 @@ impl Framework {
             filters: filters.into_iter().filter_map(|row| plan.filter_seat(row)).collect(),
             scores: scores.into_iter().filter_map(|row| plan.score_seat(row)).collect(),
             post_filters: post_filters.map(|make| make(&plan.args)).collect(),
+            sampling: None,
             bind_timeout: plan.args.volume_binding.bind_timeout,
             points: plan.points.clone(),
         }

@@ -70,6 +70,7 @@ impl Scheduler {
                 self.still_holds(now, &queued, &found),
                 "what is remembered is not what a look shows"
             );
+            self.walk.advance(found.walked, self.snapshot().nodes().len());
             self.fail(now, queued, now, Failure::Unschedulable(found));
             return true;
         }
@@ -95,8 +96,12 @@ impl Scheduler {
 
     /// Whether a fresh look comes to the same.
     fn still_holds(&mut self, now: Time, queued: &QueuedPod, remembered: &Unschedulable) -> bool {
-        matches!(self.decide(now, queued, &mut NoProbe), Decided::Nowhere(found)
-            if (&found.rejectors, &found.message) == (&remembered.rejectors, &remembered.message))
+        let start = self.walk.start();
+        let decided = self.decide(now, queued, &mut NoProbe);
+        self.walk.return_to(start);
+        matches!(decided, Decided::Nowhere(found)
+            if (&found.rejectors, &found.message, found.walked)
+                == (&remembered.rejectors, &remembered.message, remembered.walked))
     }
 
     /// Whether the pod's signature says all there is to know of it: a nominated pod does not count for itself.
@@ -113,6 +118,7 @@ impl Scheduler {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
         };
         let (framework, shapes, seed) = (&profile.framework, &mut self.shapes, self.seed);
+        let options = Options { walk: Some(&mut self.walk), ..Options::default() };
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
@@ -126,7 +132,7 @@ impl Scheduler {
                 });
             }
             let pod = &*pod;
-            match framework.decide(pod, snapshot, Options::default(), probe) {
+            match framework.decide(pod, snapshot, options, probe) {
                 Ok(Decision::Feasible(feasible)) => {
                     let node = feasible.choose(seed, pod, queued.attempts);
                     reserve(&feasible.filtered, snapshot, node)
@@ -225,6 +231,7 @@ fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> 
         message: outcome.complete(&failed.diagnosis.message),
         preemption,
         nominate,
+        walked: failed.filtered.walked(),
     }
 }
 
@@ -237,6 +244,7 @@ fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decide
             message: format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message()),
             preemption: Preemption::NotTried,
             nominate: Nominate::Clear,
+            walked: 0,
         }),
     }
 }

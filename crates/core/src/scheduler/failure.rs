@@ -39,6 +39,8 @@ pub(super) struct Unschedulable {
     pub(super) preemption: Preemption,
     /// What becomes of the pod's nomination.
     pub(super) nominate: Nominate,
+    /// How many nodes a search that goes on from pod to pod looked at.
+    pub(super) walked: usize,
 }
 
 /// What becomes of the nomination of a pod that was not placed (upstream `NominatingInfo`).
@@ -75,7 +77,7 @@ impl Scheduler {
         let pod = Arc::clone(&queued.pod);
         let was_ours = std::mem::take(&mut queued.nominated);
         let (reason, message, rejectors, nominate) = match failure {
-            Failure::Unschedulable(Unschedulable { rejectors, message, preemption, nominate }) => {
+            Failure::Unschedulable(Unschedulable { rejectors, message, preemption, nominate, .. }) => {
                 let blamed = rejectors.iter().copied().collect();
                 let outcome =
                     Outcome::Unschedulable { message: message.clone(), rejectors: blamed, preemption };

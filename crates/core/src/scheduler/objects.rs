@@ -107,6 +107,7 @@ impl Scheduler {
             return;
         }
         let old = self.cache.apply_node(node);
+        self.walk.node_applied(node, &self.tables);
         let actions = match &old {
             None => vec![NodeAction::Add],
             Some(old) => node_actions(old, node),
@@ -119,6 +120,7 @@ impl Scheduler {
     }
 
     fn node_gone(&mut self, now: Time, name: crate::intern::Symbol) {
+        self.walk.node_gone(name);
         if let Some(old) = self.cache.remove_node(name) {
             self.node_left(now, name);
             self.wake(now, &ClusterEvent::Node { action: NodeAction::Delete, old: Some(&old), new: None });
