@@ -69,6 +69,11 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     pub pod_max_in_unschedulable_pods_duration: Duration,
 
+    /// Feature gates of kube-scheduler, as `NAME=true,NAME=false`: those at their defaults, and those that change nothing
+    /// here, are taken.
+    #[arg(long, value_name = "GATES")]
+    pub feature_gates: Vec<String>,
+
     /// Format of the log.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub logging_format: LoggingFormat,

@@ -8,6 +8,7 @@ pub mod config;
 pub mod convert;
 pub mod dispatch;
 pub mod driver;
+pub mod flags;
 pub mod lease;
 pub mod metrics;
 pub mod run;

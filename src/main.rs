@@ -3,14 +3,18 @@
 //! Exit codes of the scheduler: 0 told to stop and stopped, 1 something failed while running, 2 a flag or the configuration
 //! is wrong. A command has its own, with the same meaning of 0, 1 and 2.
 
-use clap::Parser as _;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
 use supercargo::cli::simulate;
-use supercargo::{run, telemetry};
+use supercargo::{flags, run, telemetry};
 
 fn main() -> ExitCode {
-    let mut args = Args::parse();
+    let mut args = match flags::read(std::env::args_os()) {
+        Ok(line) => Args::parse_from(line),
+        Err(told) => Args::command().error(ErrorKind::UnknownArgument, told).exit(),
+    };
     if let Some(Command::Simulate(args)) = args.command.take() {
         return simulate::main(&args);
     }

@@ -12,6 +12,7 @@ use crate::client;
 use crate::config::{ConfigError, DEFAULT_NAME, Effective, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
 use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
+use crate::flags::gates;
 use crate::metrics::rest::RestLayer;
 use crate::metrics::{ChannelFill, Exposition, Metrics};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
@@ -65,6 +66,11 @@ impl From<ConfigError> for Failure {
 /// # Errors
 /// When a flag or the configuration is wrong, or something that cannot be waited out fails.
 pub fn run(args: Args) -> Result<(), Failure> {
+    let turned = gates::judge(&args.feature_gates)
+        .map_err(|told| Failure { cause: anyhow!("--feature-gates: {told}"), code: 2 })?;
+    if !turned.is_empty() {
+        tracing::warn!(gates = ?turned, "these feature gates change nothing here");
+    }
     let flags = args.election.flags();
     let effective = match &args.config {
         Some(file) => Effective::load(file, &flags)?,

@@ -205,6 +205,30 @@ fn a_file_that_is_not_taken_ends_the_program_with_2_and_names_the_place() {
     }
 }
 
+#[test]
+fn a_flag_or_a_gate_that_is_not_taken_ends_the_program_with_2_and_says_what_to_do() {
+    for (args, told) in [
+        (
+            &["--kube-api-burst=5"][..],
+            "--kube-api-burst is not taken: deprecated; use clientConnection.burst",
+        ),
+        (
+            &["--lock_object_name", "x"],
+            "--lock-object-name is not taken: gone from kube-scheduler; use leaderElection",
+        ),
+        (&["--feature-gates=Foo=true"], "--feature-gates: unrecognized feature gate: Foo"),
+        (
+            &["--feature-gates", "kube:StorageCapacityScoring=true"],
+            "cannot set feature gate StorageCapacityScoring to true: it changes what the scheduler does",
+        ),
+    ] {
+        let output = supercargo(args);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(told), "{args:?}: {error}");
+    }
+}
+
 /// The plugins that run at a point of the first profile of a valid file.
 fn plugins_at(file: &str, point: ExtensionPoint) -> String {
     let flags = Flags::without_election();
