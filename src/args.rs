@@ -1,5 +1,6 @@
 //! Flags, spelled as kube-scheduler spells them. What a flag's value means to the program is decided in `run`.
 
+use crate::cli::config::ConfigArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
@@ -145,6 +146,9 @@ pub enum Command {
     ///
     /// Exit code: 0 every pod was placed, 3 at least one was not, 2 the flags or the files are wrong, 1 anything else.
     Simulate(SimulateArgs),
+
+    /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
+    Config(ConfigArgs),
 }
 
 /// The formats of the log.

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
-use supercargo::cli::simulate;
+use supercargo::cli::{config, simulate};
 use supercargo::{flags, run, telemetry};
 
 fn main() -> ExitCode {
@@ -15,8 +15,10 @@ fn main() -> ExitCode {
         Ok(line) => Args::parse_from(line),
         Err(told) => Args::command().error(ErrorKind::UnknownArgument, told).exit(),
     };
-    if let Some(Command::Simulate(args)) = args.command.take() {
-        return simulate::main(&args);
+    match args.command.take() {
+        Some(Command::Simulate(args)) => return simulate::main(&args),
+        Some(Command::Config(args)) => return config::main(&args),
+        None => {}
     }
     telemetry::start(args.logging_format, args.verbosity);
     match run::run(args) {

@@ -229,6 +229,29 @@ fn a_flag_or_a_gate_that_is_not_taken_ends_the_program_with_2_and_says_what_to_d
     }
 }
 
+#[test]
+fn config_check_and_config_diff_end_with_what_they_found() {
+    let path = |file: &str| fixtures().join(file).to_string_lossy().into_owned();
+    let (one, same) = (path("valid/leader-off-with-nonsense.yaml"), path("valid/leader-off-with-nonsense.yaml"));
+    let (other, wrong) = (path("valid/backoff.yaml"), path("invalid/unknown-plugin.yaml"));
+    for (args, code, out, err) in [
+        (vec!["check", &one], 0, "valid, with profile default-scheduler\n", ""),
+        (vec!["check", &wrong], 2, "", "unknown-plugin.yaml: 1 problem\n"),
+        (vec!["check", "no-such-file.yaml"], 2, "", "cannot read no-such-file.yaml: "),
+        (vec!["diff", &one, &same], 0, "", ""),
+        (vec!["diff", &one, &other], 1, "leaderElection.leaderElect: false -> true (needs a restart)\n", ""),
+        (vec!["diff", &one, &wrong], 2, "", "unknown-plugin.yaml:4:32: "),
+        (vec!["diff", &one], 2, "", "Usage: supercargo config diff <A> <B>"),
+    ] {
+        let output = supercargo(&[vec!["config"], args.clone()].concat());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (told, complained) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}{complained}");
+        assert!(told.contains(out) && complained.contains(err), "{args:?}: {told}{complained}");
+        assert_eq!((told.is_empty(), complained.is_empty()), (out.is_empty(), err.is_empty()), "{args:?}");
+    }
+}
+
 /// The plugins that run at a point of the first profile of a valid file.
 fn plugins_at(file: &str, point: ExtensionPoint) -> String {
     let flags = Flags::without_election();

@@ -80,7 +80,7 @@ impl<'s, 'd> Cursor<'s, 'd> {
 
     fn problem(&self, text: impl Into<String>) -> Problem {
         let path = self.state.path.borrow().clone();
-        Problem { path, text: text.into(), place: Some(self.node().place) }
+        Problem::new(path, text).at(self.node().place)
     }
 
     fn expected(&self, what: &str) -> Stop {
@@ -255,7 +255,7 @@ impl<'s, 'd> Fields<'s, 'd> {
             match known {
                 _ if is_type => {}
                 Some(known) if !known.contains(&entry.key.as_str()) => {
-                    of.state.unknown.borrow_mut().push(unknown(of.state, &entry.key, entry.place));
+                    of.state.unknown.borrow_mut().push(unknown(of.state, &entry.key, entry.place, known));
                 }
                 _ => kept.push((entry.key.as_str(), entry.value)),
             }
@@ -264,11 +264,11 @@ impl<'s, 'd> Fields<'s, 'd> {
     }
 }
 
-fn unknown(state: &State<'_>, key: &str, place: Place) -> Problem {
+fn unknown(state: &State<'_>, key: &str, place: Place, known: &[&str]) -> Problem {
     let mut path = state.path.borrow().clone();
     child(&mut path, key);
     let text = format!("strict decoding error: unknown field {path:?}");
-    Problem { path, text, place: Some(place) }
+    Problem::new(path, text).at(place).meaning(key, known.iter().copied())
 }
 
 impl<'de> MapAccess<'de> for Fields<'_, '_> {

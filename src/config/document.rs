@@ -268,7 +268,7 @@ impl<'t> Reader<'t> {
     }
 
     fn problem(&self, at: Place, text: &str) -> Problem {
-        Problem { path: self.path.clone(), text: text.to_owned(), place: Some(at) }
+        Problem::new(self.path.clone(), text).at(at)
     }
 }
 
@@ -279,17 +279,14 @@ fn place(span: &Span) -> Place {
 fn scan_problem(error: &ScanError) -> Problem {
     let at = error.marker();
     let place = Place { line: at.line(), column: at.col() + 1 };
-    Problem { path: String::new(), text: error.info(), place: Some(place) }
+    Problem::new("", error.info()).at(place)
 }
 
 fn json_problem(error: &serde_json::Error) -> Problem {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
-    Problem {
-        path: String::new(),
-        text: format!("a text that begins with a brace is read as JSON: {text}"),
-        place: Some(Place { line: error.line(), column: error.column().max(1) }),
-    }
+    let place = Place { line: error.line(), column: error.column().max(1) };
+    Problem::new("", format!("a text that begins with a brace is read as JSON: {text}")).at(place)
 }
 
 #[cfg(test)]

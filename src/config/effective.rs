@@ -159,7 +159,7 @@ struct Typed<'a> {
 fn configuration(document: &Document) -> Result<Configuration, Vec<Problem>> {
     let root = document.root();
     let problem = |field: &str, text: String| {
-        vec![Problem { path: field.to_owned(), text, place: document.find(field) }]
+        vec![Problem { place: document.find(field), ..Problem::new(field, text) }]
     };
     let text = |field: &str| match document.get(root, field).map(|node| &node.value) {
         Some(Value::Text(text)) => text.as_str(),

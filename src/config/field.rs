@@ -2,6 +2,7 @@
 //!
 //! Upstream: `apimachinery/pkg/util/validation/field/errors.go`.
 
+use super::nearest::nearest;
 use crate::convert::syntax::{json, quote};
 use std::fmt;
 
@@ -23,12 +24,24 @@ pub struct Problem {
     pub text: String,
     /// Where the field stands, if it is written.
     pub place: Option<Place>,
+    /// What was probably meant by a name that is none.
+    pub meant: Option<String>,
 }
 
 impl Problem {
     /// A problem whose place is not known yet.
     pub(super) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { path: path.into(), text: text.into(), place: None }
+        Self { path: path.into(), text: text.into(), place: None, meant: None }
+    }
+
+    /// The same, at a place.
+    pub(super) fn at(self, place: Place) -> Self {
+        Self { place: Some(place), ..self }
+    }
+
+    /// The same, saying which of `known` was probably meant by `word`.
+    pub(super) fn meaning<'k>(self, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
+        Self { meant: nearest(word, known).map(str::to_owned), ..self }
     }
 
     /// A value that breaks a rule.
@@ -54,9 +67,9 @@ impl Problem {
 
     /// A value that is none of those there are.
     pub(super) fn unsupported(path: impl Into<String>, value: &str, supported: &[&str]) -> Self {
-        let supported: Vec<String> = supported.iter().map(|s| quote(s)).collect();
-        let text = format!("Unsupported value: {}: supported values: {}", json(value), supported.join(", "));
-        Self::new(path, text)
+        let quoted: Vec<String> = supported.iter().map(|s| quote(s)).collect();
+        let text = format!("Unsupported value: {}: supported values: {}", json(value), quoted.join(", "));
+        Self::new(path, text).meaning(value, supported.iter().copied())
     }
 }
 

@@ -25,10 +25,10 @@ type Points = BTreeMap<ExtensionPoint, Vec<PluginName>>;
 /// With upstream's text, and the field it is about.
 pub(super) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<Order, Problem> {
     let name = profile.scheduler_name.as_deref().unwrap_or_default();
-    let wrong = |Problem { path: field, text, place }: Problem| Problem {
-        path: [path, &field].concat(),
-        text: format!("initializing profiles: creating profile for scheduler name {name}: {text}"),
-        place,
+    let wrong = |problem: Problem| Problem {
+        path: [path, &problem.path].concat(),
+        text: format!("initializing profiles: creating profile for scheduler name {name}: {}", problem.text),
+        ..problem
     };
     let plugins = profile.plugins.clone().unwrap_or_default();
     made(profile, &plugins).map_err(wrong)?;
@@ -42,7 +42,12 @@ pub(super) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<
             let enabled =
                 written.plugins.as_ref().map(|p| p.multi_point.enabled.as_slice()).unwrap_or_default();
             let at = enabled.iter().rposition(|plugin| plugin.name == name).unwrap_or_default();
-            wrong(Problem::new(format!(".plugins.multiPoint.enabled[{at}]"), text))
+            let problem = Problem::new(format!(".plugins.multiPoint.enabled[{at}]"), text);
+            wrong(if registry::find(name).is_none() {
+                problem.meaning(name, registry::names())
+            } else {
+                problem
+            })
         })?;
     }
     complete(&points, name).map_err(wrong)?;
@@ -77,7 +82,8 @@ fn listed(point: ExtensionPoint, set: &PluginSet) -> Result<Vec<PluginName>, Pro
     for (at, Plugin { name, .. }) in set.enabled.iter().enumerate() {
         let field = format!(".plugins.{}.enabled[{at}]", field_of(point));
         let Some(known) = registry::find(name) else {
-            return Err(Problem::new(field, format!("{kind} {name:?} does not exist")));
+            let problem = Problem::new(field, format!("{kind} {name:?} does not exist"));
+            return Err(problem.meaning(name, registry::names()));
         };
         if !registry::implements(name, point) {
             return Err(Problem::new(field, format!("plugin {name:?} does not extend {kind} plugin")));

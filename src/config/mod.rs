@@ -12,7 +12,9 @@ mod document;
 mod duration;
 mod effective;
 mod field;
+mod flat;
 mod framework;
+mod nearest;
 mod plugins;
 mod refuse;
 mod scalar;
@@ -24,6 +26,7 @@ pub mod v1;
 pub use duration::GoDuration;
 pub use effective::{Effective, Flags};
 pub use field::{Place, Problem};
+pub use flat::Difference;
 pub use settings::{ElectionSettings, ProfileSettings, Settings};
 
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ pub(super) fn problems(effective: &Effective) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut refuse = |path: String, text: String| {
         let place = effective.document.as_ref().and_then(|document| document.find(&path));
-        problems.push(Problem { path, text, place });
+        problems.push(Problem { place, ..Problem::new(path, text) });
     };
     let not_built = |what: &str| format!("{what} is not part of this version; remove the field");
     if complete.leader_election.leader_elect == Some(true) {

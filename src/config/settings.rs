@@ -133,15 +133,12 @@ impl Settings {
         let seconds =
             |n: &Option<i64>| Duration::from_secs(n.and_then(|n| u64::try_from(n).ok()).unwrap_or_default());
         let kubeconfig = client_connection.kubeconfig.as_str();
-        let written = &effective.written;
-        let percentage = |at: usize| {
-            let own = written.profiles.get(at).and_then(|profile| profile.percentage_of_nodes_to_score);
-            own.or(written.percentage_of_nodes_to_score)
-        };
         let profiles = profiles.iter().zip(&effective.orders).enumerate();
         Self {
             profiles: profiles
-                .map(|(at, (profile, order))| ProfileSettings::new(profile, order, percentage(at)))
+                .map(|(at, (profile, order))| {
+                    ProfileSettings::new(profile, order, effective.percentage_of_nodes_to_score(at))
+                })
                 .collect(),
             initial_backoff: seconds(pod_initial_backoff_seconds),
             max_backoff: seconds(pod_max_backoff_seconds),

@@ -112,7 +112,7 @@ impl Args {
                 value => Self::Raw(value),
             });
         };
-        let problem = |text: String| vec![Problem { path: path.to_owned(), text, place: Some(node.place) }];
+        let problem = |text: String| vec![Problem::new(path, text).at(node.place)];
         let text = |key: &str| match document.get(id, key).map(|node| &node.value) {
             None | Some(Value::Null) => Ok(""),
             Some(Value::Text(text)) => Ok(text.as_str()),

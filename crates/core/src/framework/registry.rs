@@ -210,6 +210,11 @@ fn entry(name: &str) -> Option<&'static Entry> {
     IN_TREE.iter().find(|entry| entry.name == name)
 }
 
+/// The names of all plugins there are.
+pub fn names() -> impl Iterator<Item = PluginName> {
+    IN_TREE.iter().map(|entry| entry.name)
+}
+
 /// The plugin of this name, if there is one.
 pub fn find(name: &str) -> Option<PluginName> {
     entry(name).map(|entry| entry.name)

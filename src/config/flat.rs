@@ -1,0 +1,184 @@
+//! What a configuration comes to, as a flat list of settings: two of them can be compared.
+
+use super::effective::Effective;
+use super::plugins::{POINTS, field_of};
+use super::v1::{Args, Profile};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use supercargo_core::framework::registry::ExtensionPoint;
+
+/// Fields that a running scheduler takes over from a file that changed; `profiles` stands for all below it.
+const TAKEN_OVER: [&str; 3] = ["profiles", "podInitialBackoffSeconds", "podMaxBackoffSeconds"];
+
+/// A setting that two configurations do not share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The field; profiles are named, not numbered.
+    pub field: String,
+    /// Its value in the first; `None` where it has none.
+    pub before: Option<String>,
+    /// Its value in the second.
+    pub after: Option<String>,
+}
+
+impl Difference {
+    /// Whether a running scheduler cannot take it over.
+    pub fn needs_restart(&self) -> bool {
+        let top = self.field.split(['.', '[']).next().unwrap_or_default();
+        !TAKEN_OVER.contains(&top)
+    }
+}
+
+impl Effective {
+    /// All settings, defaults included, each with its value: which plugins run at each point rather than how that is written, and
+    /// how much of the nodes each profile looks at.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let mut all = serde_json::to_value(&self.configuration).expect("a configuration is JSON");
+        if let Value::Object(fields) = &mut all {
+            fields.remove("profiles");
+            fields.remove("percentageOfNodesToScore");
+        }
+        let mut settings = BTreeMap::new();
+        flatten("", &all, &mut settings);
+        for (at, profile) in self.configuration.profiles.iter().enumerate() {
+            self.add_profile(at, profile, &mut settings);
+        }
+        settings
+    }
+
+    fn add_profile(&self, at: usize, profile: &Profile, settings: &mut BTreeMap<String, String>) {
+        let path = format!("profiles[{}]", profile.scheduler_name.as_deref().unwrap_or_default());
+        let looked_at = match self.percentage_of_nodes_to_score(at) {
+            None => "all nodes".to_owned(),
+            Some(0) => "adaptive".to_owned(),
+            Some(percentage) => format!("{percentage} %"),
+        };
+        settings.insert(format!("{path}.percentageOfNodesToScore"), looked_at);
+        let order = &self.orders[at];
+        for point in POINTS {
+            let plugins = order.points.get(&point).map(Vec::as_slice).unwrap_or_default();
+            let told = plugins.iter().map(|plugin| match order.weights.get(plugin) {
+                Some(weight) if point == ExtensionPoint::Score => format!("{plugin}={weight}"),
+                _ => (*plugin).to_owned(),
+            });
+            let told: Vec<String> = told.collect();
+            if !told.is_empty() {
+                settings.insert(format!("{path}.plugins.{}", field_of(point)), told.join(" "));
+            }
+        }
+        for config in &profile.plugin_config {
+            let args = match &config.args {
+                Args::Absent | Args::Unread(_) => continue,
+                args => serde_json::to_value(args).expect("arguments are JSON"),
+            };
+            flatten(&format!("{path}.{}", config.name), &args, settings);
+        }
+    }
+
+    /// What is different in `after`, by field.
+    pub fn differences(&self, after: &Self) -> Vec<Difference> {
+        let (before, mut rest) = (self.settings(), after.settings());
+        let mut differences: Vec<Difference> = Vec::new();
+        for (field, value) in before {
+            let other = rest.remove(&field);
+            if other.as_ref() != Some(&value) {
+                differences.push(Difference { field, before: Some(value), after: other });
+            }
+        }
+        let added =
+            rest.into_iter().map(|(field, value)| Difference { field, before: None, after: Some(value) });
+        differences.extend(added);
+        differences.sort_by(|a, b| a.field.cmp(&b.field));
+        differences
+    }
+
+    /// What is written of a profile, or for all of them.
+    pub(super) fn percentage_of_nodes_to_score(&self, profile: usize) -> Option<i32> {
+        let own = self.written.profiles.get(profile).and_then(|profile| profile.percentage_of_nodes_to_score);
+        own.or(self.written.percentage_of_nodes_to_score)
+    }
+}
+
+/// Puts every value below `path` into `settings`. `apiVersion` and `kind` of a part say nothing.
+fn flatten(path: &str, value: &Value, settings: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in
+                fields.iter().filter(|(key, _)| !["apiVersion", "kind"].contains(&key.as_str()))
+            {
+                let dot = if path.is_empty() { "" } else { "." };
+                flatten(&format!("{path}{dot}{key}"), value, settings);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                flatten(&format!("{path}[{at}]"), item, settings);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => {
+            settings.insert(path.to_owned(), text.clone());
+        }
+        other => {
+            settings.insert(path.to_owned(), other.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Flags;
+    use std::path::Path;
+
+    fn read(rest: &str) -> Effective {
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+        Effective::parse(Path::new("f.yaml"), &format!("{head}{rest}"), &Flags::default())
+            .expect("it is valid")
+    }
+
+    fn told(before: &str, after: &str) -> Vec<(String, bool)> {
+        let differences = read(before).differences(&read(after));
+        let told = |d: &Difference| {
+            let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+            (format!("{}: {} -> {}", d.field, side(&d.before), side(&d.after)), d.needs_restart())
+        };
+        differences.iter().map(told).collect()
+    }
+
+    #[test]
+    fn what_comes_to_the_same_is_equal_however_it_is_written() {
+        for (before, after) in [
+            ("", "parallelism: 16\nprofiles: [{schedulerName: default-scheduler}]\n"),
+            (
+                "profiles: [{schedulerName: a}, {schedulerName: b}]\n",
+                "profiles: [{schedulerName: b}, {schedulerName: a}]\n",
+            ),
+            ("percentageOfNodesToScore: 30\n", "profiles: [{percentageOfNodesToScore: 30}]\n"),
+            ("", "profiles: [{plugins: {filter: {enabled: [{name: NodeUnschedulable}]}}}]\n"),
+        ] {
+            assert_eq!(told(before, after), [], "{before} and {after}");
+        }
+    }
+
+    #[test]
+    fn what_differs_is_told_by_field_and_whether_it_can_be_taken_over() {
+        let line = |text: &str, restart| (text.to_owned(), restart);
+        assert_eq!(told("", "podMaxBackoffSeconds: 30\n"), [line("podMaxBackoffSeconds: 10 -> 30", false)]);
+        assert_eq!(told("", "parallelism: 4\n"), [line("parallelism: 16 -> 4", true)]);
+        assert_eq!(
+            told("", "percentageOfNodesToScore: 0\n"),
+            [line("profiles[default-scheduler].percentageOfNodesToScore: all nodes -> adaptive", false)]
+        );
+        assert_eq!(
+            told(
+                "",
+                "profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 7}}]}]\n"
+            ),
+            [line("profiles[default-scheduler].InterPodAffinity.hardPodAffinityWeight: 1 -> 7", false)]
+        );
+        let other = told("profiles: [{schedulerName: a}]\n", "profiles: [{schedulerName: b}]\n");
+        assert!(other.contains(&line("profiles[a].plugins.bind: DefaultBinder -> -", false)), "{other:?}");
+        assert!(other.contains(&line("profiles[b].plugins.bind: - -> DefaultBinder", false)), "{other:?}");
+    }
+}

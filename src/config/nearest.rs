@@ -1,0 +1,50 @@
+//! "Did you mean": of the names there are, the one that a wrong one was probably to be.
+
+/// The nearest of `known` to `word`, where one is near enough: the same but for case, or a few slips of the hand away.
+pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let lower = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
+    let word = lower(word);
+    let slips = (word.len() / 3).clamp(1, 3);
+    let near = known.into_iter().map(|name| (distance(&word, &lower(name)), name));
+    near.filter(|&(distance, _)| distance <= slips && distance < word.len()).min().map(|(_, name)| name)
+}
+
+/// How many letters have to be put in, taken out, replaced, or exchanged with their neighbours.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_slip_of_the_hand_is_seen_and_another_word_is_not_guessed() {
+        let known = ["profiles", "parallelism", "podMaxBackoffSeconds", "podInitialBackoffSeconds"];
+        for (word, meant) in [
+            ("Profiles", Some("profiles")),
+            ("profile", Some("profiles")),
+            ("porfiles", Some("profiles")),
+            ("podInitialBackofSecond", Some("podInitialBackoffSeconds")),
+            ("paralellism", Some("parallelism")),
+            ("extenders", None),
+            ("p", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), meant, "{word}");
+        }
+    }
+}
