@@ -232,7 +232,8 @@ fn a_flag_or_a_gate_that_is_not_taken_ends_the_program_with_2_and_says_what_to_d
 #[test]
 fn config_check_and_config_diff_end_with_what_they_found() {
     let path = |file: &str| fixtures().join(file).to_string_lossy().into_owned();
-    let (one, same) = (path("valid/leader-off-with-nonsense.yaml"), path("valid/leader-off-with-nonsense.yaml"));
+    let (one, same) =
+        (path("valid/leader-off-with-nonsense.yaml"), path("valid/leader-off-with-nonsense.yaml"));
     let (other, wrong) = (path("valid/backoff.yaml"), path("invalid/unknown-plugin.yaml"));
     for (args, code, out, err) in [
         (vec!["check", &one], 0, "valid, with profile default-scheduler\n", ""),

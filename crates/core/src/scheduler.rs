@@ -16,9 +16,12 @@ mod outbox;
 mod pre_bind;
 mod preempt;
 mod quarantine;
+mod reconfigure;
 mod rejected;
 mod relist;
 mod wake;
+
+pub use reconfigure::Reconfiguration;
 
 use crate::cache::{Cache, CacheSize, Snapshot};
 use crate::cycle::{Framework, Probe, Shapes, Walk};

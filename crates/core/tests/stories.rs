@@ -20,13 +20,15 @@ mod support;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::{Effect, Lane, Nomination, StatusPatch, VolumeChange};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::framework::registry::Plan;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
-use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::scheduler::{Config, Profile, Reconfiguration, Scheduler, Step};
 use supercargo_core::time::Time;
 use support::{language, storage};
 
@@ -68,6 +70,11 @@ fn volumes_that_wait_for_a_node_are_bound_before_the_pod_and_hold_up_nobody() {
 #[test]
 fn evictions_go_on_beside_the_loop_and_strand_nobody() {
     check("preemption.txt");
+}
+
+#[test]
+fn another_configuration_holds_from_the_next_decision_on() {
+    check("reconfigured.txt");
 }
 
 struct Story {
@@ -237,6 +244,7 @@ impl Story {
             "deleted" => self.evicted(rest[0], EvictOutcome::Deleted),
             "not-found" => self.evicted(rest[0], EvictOutcome::Gone),
             "not-deleted" => self.evicted(rest[0], EvictOutcome::Failed { message: text() }),
+            "configure" => self.configure(rest),
             "halt" => self.handle(Event::Halt),
             "leads" => self.handle(Event::Leading(true)),
             "lost-the-lead" => self.handle(Event::Leading(false)),
@@ -261,6 +269,29 @@ impl Story {
                 let object = object.unwrap_or_else(|| panic!("nobody knows how to {verb}"));
                 self.handle(Event::StorageApplied(object));
             }
+        }
+    }
+
+    /// `configure a b,without=NodeAffinity backoff=5..60`: profiles, each with what it lacks, and backoffs.
+    fn configure(&mut self, words: &[&str]) {
+        let mut to = Reconfiguration {
+            profiles: Vec::new(),
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
+        };
+        for word in words {
+            if let Some((initial, max)) = word.strip_prefix("backoff=").and_then(|it| it.split_once("..")) {
+                let seconds = |text: &str| Duration::from_secs(text.parse().expect("a number of seconds"));
+                (to.initial_backoff, to.max_backoff) = (seconds(initial), seconds(max));
+                continue;
+            }
+            let (name, without) = word.split_once(",without=").unwrap_or((word, ""));
+            let mut plan = Plan::default();
+            plan.points.values_mut().for_each(|plugins| plugins.retain(|plugin| *plugin != without));
+            to.profiles.push(Profile { name: name.to_owned(), framework: Framework::new(&plan) });
+        }
+        if self.scheduler.reconfigure(self.now, to) {
+            self.told.push_str("there is a new profile: pods are to be listed anew\n");
         }
     }
 

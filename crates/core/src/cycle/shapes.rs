@@ -69,7 +69,7 @@ impl Shapes {
         self.answers
     }
 
-    /// Forgets everything, for what was held may be half changed.
+    /// Forgets everything, for what was held may be half changed, or was found by other plugins.
     pub fn clear(&mut self) {
         self.known.clear();
     }

@@ -10,10 +10,12 @@ mod backoff;
 mod pod;
 mod pool;
 mod rebuild;
+mod reconsider;
 mod stats;
 mod unschedulable;
 
 pub use pod::QueuedPod;
+pub use reconsider::Reconsidered;
 pub use stats::{Place, QueueStats};
 
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
@@ -38,6 +40,7 @@ mod label {
     pub(super) const FAILURE: &str = "ScheduleAttemptFailure";
     pub(super) const BACKOFF_COMPLETE: &str = "BackoffComplete";
     pub(super) const POP_FROM_BACKOFF: &str = "PopFromBackoffQ";
+    pub(super) const RECONFIGURED: &str = "ConfigurationChange";
     pub(super) const FORCE_ACTIVATE: &str = "ForceActivate";
 }
 

@@ -49,6 +49,11 @@ impl Scheduler {
     pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
         let Some(queued) = self.queue.pop(now) else { return false };
         let pod = Arc::clone(&queued.pod);
+        if !self.is_ours(&pod) {
+            // What came of a binding of a profile that is gone brought it back.
+            self.let_go(now, &pod);
+            return true;
+        }
         if pod.deleting {
             let note = format!("skip schedule deleting pod: {}", self.snapshot().pod_key(&pod));
             self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", note);

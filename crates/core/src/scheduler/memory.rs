@@ -51,6 +51,11 @@ impl Memory {
         }
     }
 
+    /// Forgets all of it.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+    }
+
     /// How many answers came from here.
     pub(super) fn hits(&self) -> u64 {
         self.hits

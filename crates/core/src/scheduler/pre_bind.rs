@@ -344,6 +344,16 @@ impl Scheduler {
         self.queue.activate(now, pre_bind.queued);
     }
 
+    /// The pod is not to be bound after all, for no fault of its own.
+    pub(super) fn pre_bind_given_up(&mut self, now: Time, uid: &Uid) {
+        let Some(pre_bind) = self.end_pre_bind(uid) else { return };
+        if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
+            return self.give_back_volumes(now, uid);
+        }
+        self.free(now, uid);
+        self.queue.activate(now, pre_bind.queued);
+    }
+
     /// Takes the pod out of PreBind, whatever becomes of it. Others that left a write to it have theirs looked at again.
     pub(super) fn end_pre_bind(&mut self, uid: &Uid) -> Option<PreBind> {
         let pre_bind = self.pre_binds.remove(uid)?;
