@@ -11,6 +11,7 @@ pub mod driver;
 pub mod flags;
 pub mod lease;
 pub mod metrics;
+pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod telemetry;

@@ -15,6 +15,7 @@ use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
 use crate::flags::gates;
 use crate::metrics::rest::RestLayer;
 use crate::metrics::{ChannelFill, Exposition, Metrics};
+use crate::reload::Reload;
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
 use crate::watch::{ATTEMPT_WITHIN, Watches};
 use anyhow::{Context as _, anyhow};
@@ -87,11 +88,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve_and_schedule(args, settings))?;
+    runtime.block_on(serve_and_schedule(args, Configuration { flags, effective, settings }))?;
     Ok(())
 }
 
-async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()> {
+/// What the process is started with.
+struct Configuration {
+    flags: Flags,
+    effective: Effective,
+    settings: Settings,
+}
+
+async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow::Result<()> {
+    let Configuration { flags, effective, settings } = configuration;
     let metrics = Arc::new(Metrics::new());
     let connection = client::connection(&args, &settings).await?;
     let server_url = connection.cluster_url.to_string();
@@ -121,6 +130,12 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let watches = Watches::start(&client, &inbox, &metrics);
+
+    let reload = args.config.clone().map(|file| {
+        let relist = watches.relist_pods();
+        let reload = Reload::new(file, flags, effective, inbox.clone(), relist, Arc::clone(&metrics));
+        tokio::spawn(reload.run())
+    });
 
     let pulse = Pulse::of(inbox.clone());
     let readiness = watches.readiness();
@@ -155,6 +170,9 @@ async fn serve_and_schedule(args: Args, settings: Settings) -> anyhow::Result<()
     election.stop().await;
     drop(watches);
     dumps.abort();
+    if let Some(reload) = reload {
+        reload.abort();
+    }
     // It ends by itself where nobody listens any more.
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;

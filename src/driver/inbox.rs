@@ -11,10 +11,14 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
+use supercargo_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
 /// Turns a decoded object into an event, on the driver thread, where the tables are.
 pub type Convert = Box<dyn FnOnce(&mut Tables) -> Event + Send>;
+
+/// Changes the engine, which is told the time.
+pub type Change<E> = Box<dyn FnOnce(&mut E, Time) + Send>;
 
 /// What the driver thread is told.
 pub enum Item<E> {
@@ -24,6 +28,8 @@ pub enum Item<E> {
     Answer(Vec<Event>),
     /// Looks at the engine between two decisions.
     Inspect(Box<dyn FnOnce(&E) + Send>),
+    /// Changes the engine between two decisions.
+    Change(Change<E>),
     /// Nothing more is decided; what is in flight has this long to be answered.
     Stop {
         /// How long.
@@ -78,6 +84,20 @@ impl<E> Inbox<E> {
             let _ = answer.send(question(engine));
         };
         self.send(Item::Inspect(Box::new(inspect))).await?;
+        answered.await.map_err(|_| Ended)
+    }
+
+    /// Has the engine changed between two decisions, and waits until it is.
+    pub async fn change<R: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut E, Time) -> R + Send + 'static,
+    ) -> Result<R, Ended> {
+        let (answer, answered) = oneshot::channel();
+        let change = move |engine: &mut E, now: Time| {
+            // Who asked may have given up waiting.
+            let _ = answer.send(change(engine, now));
+        };
+        self.send(Item::Change(Box::new(change))).await?;
         answered.await.map_err(|_| Ended)
     }
 

@@ -25,7 +25,7 @@ pub use clock::Clock;
 pub use engine::{Engine, Observer, Outbox};
 #[cfg(test)]
 pub(crate) use inbox::without_driver;
-pub use inbox::{Answers, Convert, Ended, Fill, Inbox, Item};
+pub use inbox::{Answers, Change, Convert, Ended, Fill, Inbox, Item};
 pub use observe::Accounts;
 pub use pulse::Pulse;
 
@@ -188,6 +188,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
                 }
             }
             Item::Inspect(look) => look(&self.engine),
+            Item::Change(change) => change(&mut self.engine, now),
             Item::Stop { within } => self.stop(within),
         }
     }

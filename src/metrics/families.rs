@@ -314,6 +314,21 @@ pub(super) const POISON_OBJECTS: Family = Family::new(
     "[ALPHA] Number of objects put into quarantine because handling them panicked.",
     &[],
 );
+pub(super) const CONFIG_RELOADS: Family = Family::new(
+    "supercargo_config_reloads_total",
+    "[ALPHA] Number of changes of the configuration file while running: applied, needs_restart where a part of it waits for a restart, invalid where the last good one stays in force.",
+    &["result"],
+);
+pub(super) const CONFIG_LAST_RELOAD_SUCCESS: Family = Family::new(
+    "supercargo_config_last_reload_success",
+    "[ALPHA] Whether the configuration file, as it is, could be read and is valid.",
+    &[],
+);
+pub(super) const CONFIG_RESTART_NEEDED: Family = Family::new(
+    "supercargo_config_restart_needed",
+    "[ALPHA] Whether the configuration file has changed in fields that need a restart.",
+    &[],
+);
 pub(super) const CORE_SCRAPE_FAILURES: Family = Family::new(
     "supercargo_core_scrape_failures_total",
     "[ALPHA] Number of scrapes that the scheduling thread did not answer in time, and that lack its gauges.",

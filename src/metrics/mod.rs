@@ -11,6 +11,7 @@ mod labels;
 mod leader;
 mod process;
 mod profile;
+mod reload;
 pub mod rest;
 mod text;
 mod watch;
@@ -30,9 +31,11 @@ pub use labels::{AttemptResult, ExtensionPoint, HintResult, StatusCode};
 pub use leader::LeaderMetrics;
 pub use process::start_time_seconds;
 pub use profile::ProfileMetrics;
+pub use reload::ReloadResult;
 pub use text::CONTENT_TYPE;
 pub use watch::WatchMetrics;
 
+use reload::ReloadMetrics;
 use text::{Plain, plain_family};
 
 /// The release of kube-scheduler whose decisions are reproduced.
@@ -72,6 +75,7 @@ pub struct Metrics {
     leader_slow_path: IntCounterVec,
     writes_fenced: IntCounter,
     core_scrape_failures: IntCounter,
+    config: ReloadMetrics,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
 
@@ -114,6 +118,7 @@ impl Metrics {
             leader_slow_path: families::LEADER_SLOW_PATH.counter_vec(&registry),
             writes_fenced: families::WRITES_FENCED.counter(&registry),
             core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
+            config: ReloadMetrics::new(&registry),
             watches: Mutex::default(),
             registry,
         }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use supercargo_core::event::{Event, Kind};
 use tokio::time::Instant;
 
+use super::Relist;
 use super::lines::{Line, Lines, Trouble, page, read, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
@@ -55,6 +56,8 @@ pub(super) struct Watch<K, E> {
     pub(super) flaws: Arc<Flaws>,
     /// Whether the next list is to be a stream.
     pub(super) streams: bool,
+    /// Who may ask for a list.
+    pub(super) relist: Relist,
     pub(super) object: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -87,7 +90,16 @@ impl<K: Object, E: 'static> Watch<K, E> {
             self.state.attempted();
             let began = Instant::now();
             let trouble = match &mut version {
-                Some(version) => self.follow(version).await.err(),
+                Some(followed) => {
+                    let ended = tokio::select! {
+                        ended = self.follow(followed) => Some(ended.err()),
+                        () = self.relist.requested() => None,
+                    };
+                    ended.unwrap_or_else(|| {
+                        version = None;
+                        None
+                    })
+                }
                 None => match self.list().await {
                     Ok(listed) => {
                         version = Some(listed);

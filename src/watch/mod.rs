@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use supercargo_core::event::Kind;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::api::{
@@ -38,6 +39,23 @@ pub struct Watches {
     /// Aborts its tasks when dropped.
     _tasks: JoinSet<()>,
     readiness: Readiness,
+    relist_pods: Relist,
+}
+
+/// Asks the watch of a kind to list anew, though it knows no reason to.
+#[derive(Clone, Debug, Default)]
+pub struct Relist(Arc<Notify>);
+
+impl Relist {
+    /// It does so as soon as it can, once for however many requests.
+    pub fn request(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits for a request.
+    pub(crate) async fn requested(&self) {
+        self.0.notified().await;
+    }
 }
 
 impl Watches {
@@ -51,6 +69,7 @@ impl Watches {
             states: &states,
             troubles: Arc::new(Troubles::new()),
             tasks: JoinSet::new(),
+            relist_pods: Relist::default(),
         };
         start.kind::<Pod>();
         start.kind::<Node>();
@@ -68,8 +87,13 @@ impl Watches {
         start.kind::<CsiStorageCapacity>();
         start.kind::<VolumeAttachment>();
         start.kind::<DeviceClass>();
-        let tasks = start.tasks;
-        Self { _tasks: tasks, readiness: Readiness { states } }
+        let (tasks, relist_pods) = (start.tasks, start.relist_pods);
+        Self { _tasks: tasks, readiness: Readiness { states }, relist_pods }
+    }
+
+    /// Asks for a list of the pods.
+    pub fn relist_pods(&self) -> Relist {
+        self.relist_pods.clone()
     }
 
     /// Tells whether the engine knows the cluster.
@@ -85,6 +109,7 @@ struct Start<'a, E> {
     states: &'a [Arc<KindState>],
     troubles: Arc<Troubles>,
     tasks: JoinSet<()>,
+    relist_pods: Relist,
 }
 
 impl<E: 'static> Start<'_, E> {
@@ -98,6 +123,7 @@ impl<E: 'static> Start<'_, E> {
             metrics,
             troubles: Arc::clone(&self.troubles),
             streams: true,
+            relist: if K::KIND == Kind::Pod { self.relist_pods.clone() } else { Relist::default() },
             object: PhantomData::<fn() -> K>,
         };
         self.tasks.spawn(watch.run());

@@ -87,6 +87,7 @@ struct Fixture {
     tables: Tables,
     state: Arc<KindState>,
     metrics: Metrics,
+    relist_pods: Relist,
     _tasks: JoinSet<()>,
 }
 
@@ -107,11 +108,12 @@ impl Fixture {
             states: &states,
             troubles: Arc::new(Troubles::new()),
             tasks: JoinSet::new(),
+            relist_pods: Relist::default(),
         };
         start.kind::<K>();
-        let tasks = start.tasks;
+        let (tasks, relist_pods) = (start.tasks, start.relist_pods);
         let state = Arc::clone(&states[K::KIND as usize]);
-        Self { script, items, tables: Tables::new(), state, metrics, _tasks: tasks }
+        Self { script, items, tables: Tables::new(), state, metrics, relist_pods, _tasks: tasks }
     }
 
     async fn event(&mut self) -> String {
@@ -210,6 +212,22 @@ async fn a_kind_is_listed_as_a_stream_of_the_newest_state_and_then_followed() {
     let events = fixture.events::<6>().await;
     assert_eq!(events, ["Node list", "node a", "Node list ends", "node a", "node b", "gone a"]);
     assert_eq!(fixture.asked(), [STREAM.to_owned(), follow("5")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_listed_anew_when_that_is_asked_for_and_then_followed_again() {
+    let listed = || Reply::Open(vec![pod("ADDED", "u1", "Pending"), bookmark("8", true)]);
+    let mut fixture = Fixture::new::<Pod>([listed(), Reply::Open(Vec::new()), listed()]);
+    let list = ["Pod list", "pod u1", "Pod list ends"];
+    assert_eq!(fixture.events::<3>().await, list);
+    // Before it is followed there is nothing to be interrupted.
+    while fixture.asked().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    fixture.relist_pods.request();
+    assert_eq!(fixture.events::<3>().await, list);
+    let is_list: Vec<bool> = fixture.asked().iter().map(|uri| uri.contains("sendInitialEvents")).collect();
+    assert_eq!(is_list[..3], [true, false, true]);
 }
 
 #[tokio::test(start_paused = true)]

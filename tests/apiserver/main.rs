@@ -18,6 +18,7 @@ mod leading;
 mod leftovers;
 mod path;
 mod preemption;
+mod reload;
 mod restart;
 mod rights;
 mod serving;

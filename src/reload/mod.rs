@@ -1,0 +1,152 @@
+//! The configuration file while the process runs: what of a change can be taken over is, between two decisions.
+//!
+//! A file that is not valid changes nothing: the last good one stays, and log and metrics say so. What a running process
+//! cannot take over is told, and waits for a restart. Upstream reads its file once.
+
+mod source;
+
+use crate::config::{ConfigError, Difference, Effective, Flags, Settings};
+use crate::driver::{Ended, Inbox};
+use crate::metrics::{Metrics, ReloadResult};
+use crate::watch::Relist;
+use source::Source;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
+
+/// How often the file is looked at. A kubelet takes up to a minute to bring a ConfigMap's change to its mount.
+const POLL: Duration = Duration::from_secs(3);
+
+/// Follows the configuration file.
+pub struct Reload {
+    source: Source,
+    flags: Flags,
+    /// What the process was started with.
+    started: Effective,
+    /// What is in force of what can be taken over.
+    in_force: Effective,
+    inbox: Inbox<Scheduler>,
+    relist_pods: Relist,
+    metrics: Arc<Metrics>,
+}
+
+/// What became of a change.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is in force.
+    Applied(Vec<Difference>),
+    /// It comes to the same.
+    Same,
+}
+
+impl Reload {
+    /// Follows `path`, of which `started` was read with `flags`.
+    pub fn new(
+        path: PathBuf,
+        flags: Flags,
+        started: Effective,
+        inbox: Inbox<Scheduler>,
+        relist_pods: Relist,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let in_force = started.clone();
+        Self { source: Source::new(path), flags, started, in_force, inbox, relist_pods, metrics }
+    }
+
+    /// Runs until the engine ends.
+    pub async fn run(mut self) {
+        loop {
+            // Where the file is mounted from is not known: a look may take its time.
+            let looked = tokio::task::spawn_blocking(move || {
+                let looked = self.source.look();
+                (self, looked)
+            });
+            let Ok((same, looked)) = looked.await else { return };
+            self = same;
+            if let Some(text) = looked
+                && self.changed(text).await == Err(Ended)
+            {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// The file has another text than before.
+    async fn changed(&mut self, text: std::io::Result<String>) -> Result<(), Ended> {
+        let path = self.source.path().to_owned();
+        let read = text.map_err(|source| ConfigError::Read { path: path.clone(), source });
+        let read = read.and_then(|text| Effective::parse(&path, &text, &self.flags));
+        let read = read.and_then(|effective| Ok((Settings::of(&effective)?, effective)));
+        let (settings, effective) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(%error, "the configuration file changed and cannot be taken; the last good one stays in force");
+                self.metrics.config_reloaded(ReloadResult::Invalid);
+                return Ok(());
+            }
+        };
+        let restart = self.needs_restart(&effective);
+        match self.apply(settings, effective).await? {
+            Outcome::Same if restart.is_empty() => self.metrics.config_read_again(),
+            Outcome::Same => self.metrics.config_reloaded(ReloadResult::NeedsRestart),
+            Outcome::Applied(changed) => {
+                let changed: Vec<&str> = changed.iter().map(|change| change.field.as_str()).collect();
+                tracing::info!(?changed, "the configuration file changed, and is in force from now on");
+                let result =
+                    if restart.is_empty() { ReloadResult::Applied } else { ReloadResult::NeedsRestart };
+                self.metrics.config_reloaded(result);
+            }
+        }
+        Ok(())
+    }
+
+    /// The fields that a restart would change.
+    fn needs_restart(&self, effective: &Effective) -> Vec<String> {
+        let differences = self.started.differences(effective);
+        let restart = differences.into_iter().filter(Difference::needs_restart);
+        let fields: Vec<String> = restart.map(|difference| difference.field).collect();
+        if !fields.is_empty() {
+            tracing::warn!(?fields, "the configuration file changed in fields that need a restart");
+        }
+        fields
+    }
+
+    /// Hands the engine what it can take over.
+    async fn apply(&mut self, settings: Settings, effective: Effective) -> Result<Outcome, Ended> {
+        let mut changed = self.in_force.differences(&effective);
+        changed.retain(|difference| !difference.needs_restart());
+        if changed.is_empty() {
+            return Ok(Outcome::Same);
+        }
+        let any_is_new = self
+            .inbox
+            .change(move |engine: &mut Scheduler, now| {
+                let to = reconfiguration(&settings, engine);
+                engine.reconfigure(now, to)
+            })
+            .await?;
+        self.in_force = effective;
+        if any_is_new {
+            // After the engine has the new profile: their pods come by this list.
+            self.relist_pods.request();
+        }
+        Ok(Outcome::Applied(changed))
+    }
+}
+
+fn reconfiguration(settings: &Settings, engine: &mut Scheduler) -> Reconfiguration {
+    let profiles = settings
+        .profiles
+        .iter()
+        .map(|profile| Profile { name: profile.name.clone(), framework: profile.framework(engine.tables()) });
+    Reconfiguration {
+        profiles: profiles.collect(),
+        initial_backoff: settings.initial_backoff,
+        max_backoff: settings.max_backoff,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! A file that may change, be replaced, or be a name for another: a mounted ConfigMap is a link to a folder that is swapped.
+//!
+//! Looks at what the name leads to, and reads it only when that is another file, or was written. Says nothing of what the
+//! text means.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// What tells one state of a file from another without reading it.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    leads_to: PathBuf,
+    device: u64,
+    inode: u64,
+    /// Seconds and nanoseconds.
+    written: (i64, i64),
+    size: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let leads_to = std::fs::canonicalize(path)?;
+        let file = std::fs::metadata(&leads_to)?;
+        Ok(Self {
+            leads_to,
+            device: file.dev(),
+            inode: file.ino(),
+            written: (file.mtime(), file.mtime_nsec()),
+            size: file.size(),
+        })
+    }
+}
+
+/// A file, and what it held when it was looked at last.
+#[derive(Debug)]
+pub(super) struct Source {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+    text: Option<String>,
+    /// The last look could not read it.
+    is_unread: bool,
+}
+
+impl Source {
+    /// A file that was not looked at yet: the first look finds it changed.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, stamp: None, text: None, is_unread: false }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text, if it is another one than at the last look, or could not be read then. That it cannot be read is told once.
+    pub(super) fn look(&mut self) -> Option<io::Result<String>> {
+        match self.read() {
+            Ok(text) => {
+                let is_back = std::mem::take(&mut self.is_unread);
+                text.or_else(|| self.text.clone().filter(|_| is_back)).map(Ok)
+            }
+            Err(error) => {
+                self.stamp = None;
+                let is_news = !std::mem::replace(&mut self.is_unread, true);
+                is_news.then_some(Err(error))
+            }
+        }
+    }
+
+    fn read(&mut self) -> io::Result<Option<String>> {
+        let stamp = Stamp::of(&self.path)?;
+        if self.stamp.as_ref() == Some(&stamp) {
+            return Ok(None);
+        }
+        let text = std::fs::read_to_string(&stamp.leads_to)?;
+        // Of before the reading: what is written meanwhile is seen at the next look.
+        self.stamp = Some(stamp);
+        if self.text.as_ref() == Some(&text) {
+            return Ok(None);
+        }
+        self.text = Some(text.clone());
+        Ok(Some(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn told(source: &mut Source) -> Option<String> {
+        source.look().map(|text| text.expect("it can be read"))
+    }
+
+    /// A ConfigMap as the kubelet mounts it: the file is a link through `..data`, which is swapped for another folder.
+    struct Mount(tempfile::TempDir);
+
+    impl Mount {
+        fn new(text: &str) -> Self {
+            let mount = Self(tempfile::tempdir().expect("a scratch folder"));
+            mount.swap("first", text);
+            symlink("..data/config.yaml", mount.0.path().join("config.yaml")).expect("a link");
+            mount
+        }
+
+        fn swap(&self, version: &str, text: &str) {
+            let folder = self.0.path();
+            fs::create_dir(folder.join(version)).expect("a folder");
+            fs::write(folder.join(version).join("config.yaml"), text).expect("a file");
+            symlink(version, folder.join("..data_tmp")).expect("a link");
+            fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("it is swapped at once");
+        }
+
+        fn source(&self) -> Source {
+            Source::new(self.0.path().join("config.yaml"))
+        }
+    }
+
+    #[test]
+    fn a_config_map_that_is_swapped_is_seen_once() {
+        let mount = Mount::new("one");
+        let mut source = mount.source();
+        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        assert_eq!(told(&mut source), None);
+        mount.swap("second", "two");
+        assert_eq!(told(&mut source).as_deref(), Some("two"));
+        assert_eq!(told(&mut source), None);
+    }
+
+    #[test]
+    fn a_swap_that_brings_the_same_text_is_no_change() {
+        let mount = Mount::new("one");
+        let mut source = mount.source();
+        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        mount.swap("second", "one");
+        assert_eq!(told(&mut source), None);
+    }
+
+    #[test]
+    fn a_file_that_is_written_in_place_is_seen() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let path = folder.path().join("config.yaml");
+        fs::write(&path, "one").expect("a file");
+        let mut source = Source::new(path.clone());
+        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        fs::write(&path, "another").expect("a file");
+        assert_eq!(told(&mut source).as_deref(), Some("another"));
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_told_once_and_seen_again_when_it_is_back() {
+        let mount = Mount::new("one");
+        let mut source = mount.source();
+        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        fs::remove_file(mount.0.path().join("..data")).expect("it was there");
+        assert!(source.look().is_some_and(|look| look.is_err()));
+        assert!(source.look().is_none());
+        mount.swap("second", "one");
+        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        assert_eq!(told(&mut source), None);
+        mount.swap("third", "two");
+        assert_eq!(told(&mut source).as_deref(), Some("two"));
+    }
+}

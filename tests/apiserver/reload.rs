@@ -1,0 +1,69 @@
+//! The configuration file while it runs: a new profile takes up its pods, one that is gone lets them go, a wrong file changes nothing.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::support::pki::write_private;
+use crate::support::supercargo::{NAME, configuration};
+use crate::world::{World, play, requesting};
+
+/// Puts another file in the place of the one it runs with.
+fn reconfigure(world: &World<'_>, text: &str) -> Result<()> {
+    write_private(&world.plane.folder().join(format!("{NAME}-{}.yaml", world.name)), text)
+}
+
+fn reloads(result: &str) -> String {
+    format!("supercargo_config_reloads_total{{result=\"{result}\"}}")
+}
+
+#[tokio::test]
+async fn a_new_profile_takes_up_its_pods_and_one_that_is_gone_lets_them_go() -> Result<()> {
+    play("reload", async |world| {
+        world.node("a").allocatable("cpu", "4").create(&world.client).await?;
+        let second = format!("{}-second", world.name);
+        let mut of_second = requesting(&json!({"cpu": "1"}));
+        of_second["schedulerName"] = json!(second);
+        let of_first = requesting(&json!({"cpu": "1"}));
+        // It waits before there is anybody to place it.
+        world.create("waiting", &of_second).await?;
+        world.create("first", &of_first).await?;
+        world.bound("first").await?;
+
+        reconfigure(world, &format!("{}- schedulerName: {second}\n", configuration(&world.name)))?;
+        world.bound("waiting").await?;
+        world.counted(&reloads("applied"), 1.0).await?;
+
+        reconfigure(world, &configuration(&second))?;
+        world.counted(&reloads("applied"), 2.0).await?;
+        world.create("let-go", &of_first).await?;
+        world.create("taken", &of_second).await?;
+        world.bound("taken").await?;
+        let let_go = world.pods().get("let-go").await?;
+        ensure!(let_go.spec.is_some_and(|spec| spec.node_name.is_none()), "its profile is gone");
+
+        reconfigure(world, &configuration(&world.name))?;
+        world.bound("let-go").await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_valid_is_told_with_its_place_and_changes_nothing() -> Result<()> {
+    play("bad-reload", async |world| {
+        world.node("a").allocatable("cpu", "4").create(&world.client).await?;
+        reconfigure(world, &format!("{}podMaxBackofSeconds: 5\n", configuration(&world.name)))?;
+        world.counted(&reloads("invalid"), 1.0).await?;
+        world.counted("supercargo_config_last_reload_success", 0.0).await?;
+        let log = world.supercargo.log()?;
+        let told = ".yaml:7:1: podMaxBackofSeconds: strict decoding error: unknown field";
+        ensure!(log.contains(told), "{told} is not in the log");
+
+        world.create("p", &requesting(&json!({"cpu": "1"}))).await?;
+        world.bound("p").await?;
+        reconfigure(world, &configuration(&world.name))?;
+        world.counted("supercargo_config_last_reload_success", 1.0).await?;
+        Ok(())
+    })
+    .await
+}
