@@ -9,7 +9,7 @@ mod stats;
 
 use crate::args::Args;
 use crate::client;
-use crate::config::{ConfigError, DEFAULT_NAME, Effective, Settings};
+use crate::config::{ConfigError, DEFAULT_NAME, Effective, Flags, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
 use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
 use crate::flags::gates;
