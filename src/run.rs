@@ -102,11 +102,7 @@ struct Configuration {
 async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow::Result<()> {
     let Configuration { flags, effective, settings } = configuration;
     let metrics = Arc::new(Metrics::new());
-    let connection = client::connection(&args, &settings).await?;
-    let server_url = connection.cluster_url.to_string();
-    let layer = RestLayer::new(Arc::clone(&metrics), &connection.cluster_url);
-    let builder = ClientBuilder::try_from(connection).context("cannot build the API client")?;
-    let client = builder.with_layer(&layer).build();
+    let (client, server_url) = connect(&args, &settings, &metrics).await?;
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, ?profiles, "starting");
 
@@ -131,12 +127,7 @@ async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow:
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let watches = Watches::start(&client, &inbox, &metrics);
 
-    let reload = args.config.clone().map(|file| {
-        let relist = watches.relist_pods();
-        let reload = Reload::new(file, flags, effective, inbox.clone(), relist, Arc::clone(&metrics));
-        tokio::spawn(reload.run())
-    });
-
+    let reload = follow(&args, (flags, effective), &inbox, &watches, &metrics);
     let pulse = Pulse::of(inbox.clone());
     let readiness = watches.readiness();
     let mut election =
@@ -170,13 +161,41 @@ async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow:
     election.stop().await;
     drop(watches);
     dumps.abort();
-    if let Some(reload) = reload {
-        reload.abort();
-    }
+    reload.abort();
     // It ends by itself where nobody listens any more.
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;
     outcome
+}
+
+/// A client of the API server, and the server's URL.
+async fn connect(
+    args: &Args,
+    settings: &Settings,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<(kube::Client, String)> {
+    let connection = client::connection(args, settings).await?;
+    let server_url = connection.cluster_url.to_string();
+    let layer = RestLayer::new(Arc::clone(metrics), &connection.cluster_url);
+    let builder = ClientBuilder::try_from(connection).context("cannot build the API client")?;
+    Ok((builder.with_layer(&layer).build(), server_url))
+}
+
+/// Follows the configuration file, if there is one.
+fn follow(
+    args: &Args,
+    (flags, effective): (Flags, Effective),
+    inbox: &Inbox<Scheduler>,
+    watches: &Watches,
+    metrics: &Arc<Metrics>,
+) -> tokio::task::JoinHandle<()> {
+    let (file, inbox, relist) = (args.config.clone(), inbox.clone(), watches.relist_pods());
+    let metrics = Arc::clone(metrics);
+    tokio::spawn(async move {
+        if let Some(file) = file {
+            Reload::new(file, flags, effective, inbox, relist, metrics).run().await;
+        }
+    })
 }
 
 /// Lets what is in flight end, and says what did not.
