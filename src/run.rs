@@ -119,10 +119,10 @@ async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow:
         Arc::new(inbox.clone()),
         candidacy.fence.clone(),
     );
-    let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
+    let mut accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
-    let engine = engine(&args, &settings, clock.now());
+    let engine = engine(&args, &settings, clock.now(), &mut accounts);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let watches = Watches::start(&client, &inbox, &metrics);
@@ -226,12 +226,13 @@ async fn stop(
 }
 
 /// The engine. Where a leader is elected it does not lead until told so.
-fn engine(args: &Args, settings: &Settings, now: Time) -> Scheduler {
+fn engine(args: &Args, settings: &Settings, now: Time, accounts: &mut Accounts) -> Scheduler {
     let mut tables = Tables::new();
-    let profiles = settings
-        .profiles
-        .iter()
-        .map(|profile| Profile { name: profile.name.clone(), framework: profile.framework(&mut tables) });
+    let profiles = settings.profiles.iter().map(|profile| {
+        let framework = profile.framework(&mut tables);
+        accounts.expect_plugins(&profile.name, &framework);
+        Profile { name: profile.name.clone(), framework }
+    });
     let config = Config {
         seed: Seed(u64::from(std::process::id())),
         profiles: profiles.collect(),

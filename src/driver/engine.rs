@@ -18,6 +18,9 @@ pub trait Engine: Send + 'static {
     /// Brings the state up to date with one event.
     fn handle(&mut self, now: Time, event: Event);
 
+    /// What the last event was to waiting pods, as upstream's metrics label it; nothing where it was nothing to them.
+    fn event_label(&self) -> Option<&'static str>;
+
     /// Does one piece of work.
     fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step;
 
@@ -32,6 +35,10 @@ impl Engine for Scheduler {
 
     fn handle(&mut self, now: Time, event: Event) {
         Self::handle(self, now, event);
+    }
+
+    fn event_label(&self) -> Option<&'static str> {
+        Self::event_label(self)
     }
 
     fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
@@ -62,6 +69,9 @@ pub trait Observer: Send + 'static {
 
     /// Something happened that a person must know of.
     fn notice(&mut self, notice: &Notice);
+
+    /// An event of this label was handled, and this long it took.
+    fn handled(&mut self, label: &'static str, took: Duration);
 
     /// An effect was answered.
     fn answer(&mut self, event: &Event);

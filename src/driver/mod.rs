@@ -175,8 +175,12 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
         let now = self.clock.now();
         match item {
             Item::Object(convert) => {
+                let began = Instant::now();
                 let event = convert(self.engine.tables());
                 self.engine.handle(now, event);
+                if let Some(label) = self.engine.event_label() {
+                    self.observer.handled(label, began.elapsed());
+                }
             }
             Item::Answer(events) => {
                 for event in events {

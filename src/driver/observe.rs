@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use supercargo_core::cycle::{Point, Probe};
+use supercargo_core::cycle::{Framework, Point, Probe};
 use supercargo_core::event::{BindOutcome, Event};
+use supercargo_core::framework::{PluginName, registry};
 use supercargo_core::report::{Notice, Outcome, Preemption, Report};
 use supercargo_core::time::Time;
 
@@ -30,16 +31,32 @@ impl Accounts {
         Self { metrics, profiles, stopwatch: Stopwatch::default(), rescued_by_flush: Arc::default() }
     }
 
+    /// Lets the series of every plugin of a profile begin with 0, as upstream's do.
+    pub fn expect_plugins(&mut self, profile: &str, framework: &Framework) {
+        let points = [
+            (registry::ExtensionPoint::PreFilter, ExtensionPoint::PreFilter),
+            (registry::ExtensionPoint::Filter, ExtensionPoint::Filter),
+            (registry::ExtensionPoint::PreScore, ExtensionPoint::PreScore),
+            (registry::ExtensionPoint::Score, ExtensionPoint::Score),
+        ];
+        let profile = self.profile(profile);
+        for (at, point) in points {
+            for plugin in framework.plugins_at(at) {
+                profile.plugin_evaluated(plugin, point, 0);
+            }
+        }
+    }
+
     /// How many pods were scheduled after only the periodic flush had woken them; goes on counting.
     pub fn rescued_by_flush(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.rescued_by_flush)
     }
 
-    fn profile(&mut self, name: &str) -> &ProfileMetrics {
+    fn profile(&mut self, name: &str) -> &mut ProfileMetrics {
         if !self.profiles.contains_key(name) {
             self.profiles.insert(name.to_owned(), self.metrics.profile(name));
         }
-        &self.profiles[name]
+        self.profiles.get_mut(name).expect("it was put there just now")
     }
 }
 
@@ -50,9 +67,19 @@ impl Observer for Accounts {
 
     fn report(&mut self, now: Time, report: &Report, took: Duration) {
         let laps = std::mem::take(&mut self.stopwatch.laps);
+        let plugins = self.stopwatch.take_plugins();
+        let metrics = Arc::clone(&self.metrics);
         let profile = self.profile(&report.profile);
         for (point, status, lap) in laps {
             profile.extension_point(point, status, lap);
+        }
+        for PluginLap { plugin, point, status, nodes, took } in plugins {
+            if status != StatusCode::Skip {
+                profile.plugin_evaluated(plugin, point, nodes);
+            }
+            if let Some(took) = took {
+                metrics.plugin_execution(plugin, point, status, took);
+            }
         }
         let attempt_took = now.since(report.began).max(took);
         match &report.outcome {
@@ -95,6 +122,10 @@ impl Observer for Accounts {
 
     fn notice(&mut self, notice: &Notice) {
         tracing::error!(object = %notice.object, "{}", notice.text);
+    }
+
+    fn handled(&mut self, label: &'static str, took: Duration) {
+        self.metrics.event_handled(label, took);
     }
 
     fn answer(&mut self, event: &Event) {
@@ -149,10 +180,40 @@ fn log(report: &Report, took: Duration) {
 struct Stopwatch {
     running: Option<Instant>,
     laps: Vec<(ExtensionPoint, StatusCode, Duration)>,
+    plugin_running: Option<Instant>,
+    plugins: Vec<PluginLap>,
+    /// Decisions until the plugins of one are timed; 0: those of this one are.
+    until_sample: u32,
+}
+
+/// One plugin's part in a decision.
+struct PluginLap {
+    plugin: PluginName,
+    point: ExtensionPoint,
+    status: StatusCode,
+    nodes: usize,
+    /// Where it was taken.
+    took: Option<Duration>,
+}
+
+/// Of so many decisions the plugins of one are timed, as upstream times a tenth of them (`pluginMetricsSamplePercent`).
+const SAMPLE_EVERY: u32 = 10;
+
+impl Stopwatch {
+    /// What the plugins did in the decision that ended.
+    fn take_plugins(&mut self) -> Vec<PluginLap> {
+        let laps = std::mem::take(&mut self.plugins);
+        if !laps.is_empty() {
+            self.until_sample = self.until_sample.checked_sub(1).unwrap_or(SAMPLE_EVERY - 1);
+        }
+        laps
+    }
 }
 
 /// Points kept for one decision; a decision has four at most, and one that is never told of must not grow the list.
 const LAPS_MAX: usize = 64;
+/// The same for plugins: every one of them at four points is less.
+const PLUGIN_LAPS_MAX: usize = 256;
 
 impl Probe for Stopwatch {
     fn enter(&mut self, _point: Point) {
@@ -164,6 +225,18 @@ impl Probe for Stopwatch {
         let Some(point) = extension_point(point) else { return };
         if self.laps.len() < LAPS_MAX {
             self.laps.push((point, status_code(status), began.elapsed()));
+        }
+    }
+
+    fn plugin_begins(&mut self) {
+        self.plugin_running = (self.until_sample == 0).then(Instant::now);
+    }
+
+    fn plugin_ended(&mut self, plugin: PluginName, point: Point, status: &'static str, nodes: usize) {
+        let took = self.plugin_running.take().map(|began| began.elapsed());
+        let Some(point) = extension_point(point) else { return };
+        if self.plugins.len() < PLUGIN_LAPS_MAX {
+            self.plugins.push(PluginLap { plugin, point, status: status_code(status), nodes, took });
         }
     }
 }

@@ -51,6 +51,10 @@ impl Engine for Scripted {
         });
     }
 
+    fn event_label(&self) -> Option<&'static str> {
+        None
+    }
+
     fn step(&mut self, _now: Time, _probe: &mut dyn Probe) -> Step {
         let step = self.steps.pop_front().unwrap_or(Step::Idle { wake_at: None });
         self.log.lock().unwrap().push(
@@ -94,6 +98,8 @@ impl Observer for Told {
     }
 
     fn notice(&mut self, _notice: &Notice) {}
+
+    fn handled(&mut self, _label: &'static str, _took: Duration) {}
 
     fn answer(&mut self, _event: &Event) {}
 }

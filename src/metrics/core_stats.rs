@@ -27,8 +27,16 @@ pub struct CoreStats {
     pub unschedulable: Vec<UnschedulablePods>,
     /// Pods put into each queue since the start, by the event that put them there.
     pub incoming: Vec<IncomingPods>,
-    /// Events kept for pods that are being decided, by event; `PodPopped` among them.
-    pub inflight_events: Vec<(Label, u64)>,
+    /// Pods between the decision and the end of their binding, waiting for volumes included.
+    pub bindings: u64,
+    /// Evictions that are not over.
+    pub evictions: u64,
+    /// Bindings that a last look held back since the start.
+    pub last_looks_failed: u64,
+    /// Events about pods that were dropped since the start.
+    pub dropped_events: u64,
+    /// Writes that wait to be sent, by lane.
+    pub effects_waiting: Vec<(&'static str, u64)>,
     /// Objects in the cache.
     pub cache: CacheSizes,
     /// Pods scheduled after the periodic flush since the start: no event had woken them.
@@ -112,7 +120,9 @@ impl CoreStats {
         let unschedulable =
             self.unschedulable.iter().map(|row| ([&*row.plugin, &*row.profile], row.pods as f64));
         let incoming = self.incoming.iter().map(|row| ([&*row.queue, &*row.event], row.pods as f64));
-        let inflight = self.inflight_events.iter().map(|(event, count)| ([&**event], *count as f64));
+        // What upstream has goroutines for, and this scheduler has pods between two events.
+        let running = [("binding", self.bindings), ("DefaultPreemption", self.evictions)];
+        let total = |family, value: u64| plain_family(family, Plain::Counter, [([], value as f64)]);
         let rescued = self.pods_rescued_by_flush as f64;
         vec![
             plain_family(
@@ -123,7 +133,14 @@ impl CoreStats {
             plain_family(&families::CACHE_SIZE, Plain::Gauge, cache.map(|(kind, n)| ([kind], n as f64))),
             plain_family(&families::UNSCHEDULABLE_PODS, Plain::Gauge, unschedulable),
             plain_family(&families::QUEUE_INCOMING_PODS, Plain::Counter, incoming),
-            plain_family(&families::INFLIGHT_EVENTS, Plain::Gauge, inflight),
+            plain_family(&families::GOROUTINES, Plain::Gauge, running.map(|(work, n)| ([work], n as f64))),
+            total(&families::LAST_LOOKS_FAILED, self.last_looks_failed),
+            total(&families::DROPPED_EVENTS, self.dropped_events),
+            plain_family(
+                &families::EFFECTS_WAITING,
+                Plain::Gauge,
+                self.effects_waiting.iter().map(|(lane, n)| ([*lane], *n as f64)),
+            ),
             plain_family(&families::POD_SCHEDULED_AFTER_FLUSH, Plain::Counter, [([], rescued)]),
             plain_family(&families::PODS_RESCUED_BY_FLUSH, Plain::Counter, [([], rescued)]),
             plain_family(&families::POISON_OBJECTS, Plain::Counter, [([], self.poison_objects as f64)]),

@@ -203,10 +203,10 @@ pub(super) const QUEUE_INCOMING_PODS: Family = Family::new(
     "[STABLE] Number of pods added to scheduling queues by event and queue type.",
     &["queue", "event"],
 );
-pub(super) const INFLIGHT_EVENTS: Family = Family::new(
-    "scheduler_inflight_events",
-    "[ALPHA] Number of events currently tracked in the scheduling queue.",
-    &["event"],
+pub(super) const GOROUTINES: Family = Family::new(
+    "scheduler_goroutines",
+    "[BETA] Number of running goroutines split by the work they do such as binding.",
+    &["operation"],
 );
 pub(super) const CACHE_SIZE: Family = Family::new(
     "scheduler_cache_size",
@@ -303,6 +303,21 @@ pub(super) const OLDEST_PENDING: Family = Family::new(
     "supercargo_oldest_pending_pod_seconds",
     "[ALPHA] How long the pod has waited that came to each queue first, since it was added or last came back from an attempt.",
     &["queue"],
+);
+pub(super) const LAST_LOOKS_FAILED: Family = Family::new(
+    "supercargo_last_looks_failed_total",
+    "[ALPHA] Number of bindings that were held back, and their pods decided anew, because their node had changed and did not fit any more.",
+    &[],
+);
+pub(super) const DROPPED_EVENTS: Family = Family::new(
+    "supercargo_dropped_events_total",
+    "[ALPHA] Number of events about pods that were not written because too many waited.",
+    &[],
+);
+pub(super) const EFFECTS_WAITING: Family = Family::new(
+    "supercargo_effects_waiting",
+    "[ALPHA] Number of writes to the API server that wait for others of their lane to be answered, by lane.",
+    &["lane"],
 );
 pub(super) const PANICS: Family = Family::new(
     "supercargo_panics_total",

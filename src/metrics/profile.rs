@@ -2,6 +2,7 @@
 //!
 //! Recording costs an index and an atomic add; label values are hashed only on the first use of a series.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub struct ProfileMetrics {
     attempt_duration_family: HistogramVec,
     extension_points: Vec<OnceLock<Histogram>>,
     extension_point_family: HistogramVec,
-    plugin_evaluations: IntCounterVec,
+    plugin_evaluations: BTreeMap<(&'static str, ExtensionPoint), IntCounter>,
+    plugin_evaluation_family: IntCounterVec,
 }
 
 impl ProfileMetrics {
@@ -41,7 +43,8 @@ impl ProfileMetrics {
             attempt_duration_family: attempt_durations.clone(),
             extension_points: cells(ExtensionPoint::ALL.len() * StatusCode::ALL.len()),
             extension_point_family: extension_points.clone(),
-            plugin_evaluations: plugin_evaluations.clone(),
+            plugin_evaluations: BTreeMap::new(),
+            plugin_evaluation_family: plugin_evaluations.clone(),
         }
     }
 
@@ -64,9 +67,14 @@ impl ProfileMetrics {
             .observe(took.as_secs_f64());
     }
 
-    /// The counter of a plugin's evaluations at PreFilter, Filter, PreScore or Score. To be called for every
-    /// pair at start, so that the series begin with 0 as upstream's do, and kept by the caller.
-    pub fn plugin_evaluations(&self, plugin: &str, point: ExtensionPoint) -> IntCounter {
-        self.plugin_evaluations.with_label_values(&[plugin, point.as_str(), &self.profile])
+    /// A plugin was asked about this many nodes at Filter or Score, or about the pod at PreFilter or PreScore. To be called once with 0 for
+    /// every pair at start, so that the series begin with 0 as upstream's do.
+    pub fn plugin_evaluated(&mut self, plugin: &'static str, point: ExtensionPoint, times: usize) {
+        let profile = &self.profile;
+        let family = &self.plugin_evaluation_family;
+        self.plugin_evaluations
+            .entry((plugin, point))
+            .or_insert_with(|| family.with_label_values(&[plugin, point.as_str(), profile]))
+            .inc_by(times as u64);
     }
 }

@@ -52,7 +52,11 @@ fn some_stats() -> CoreStats {
             event: "UnschedulablePodAdd".into(),
             pods: 55,
         }],
-        inflight_events: vec![("PodPopped".into(), 0)],
+        bindings: 8,
+        evictions: 9,
+        last_looks_failed: 12,
+        dropped_events: 13,
+        effects_waiting: vec![("bind", 14)],
         cache: CacheSizes { nodes: 8, pods: 32, assumed_pods: 1 },
         pods_rescued_by_flush: 4,
         poison_objects: 0,
@@ -74,10 +78,10 @@ const MS: Duration = Duration::from_millis(1);
 #[tokio::test]
 async fn every_family_upstream_has_looks_as_upstreams() {
     let metrics = Arc::new(Metrics::new());
-    let profile = metrics.profile("supercargo");
+    let mut profile = metrics.profile("supercargo");
     profile.attempt(AttemptResult::Scheduled, MS);
     profile.extension_point(ExtensionPoint::Filter, StatusCode::Success, MS);
-    profile.plugin_evaluations("NodeName", ExtensionPoint::Filter).inc();
+    profile.plugin_evaluated("NodeName", ExtensionPoint::Filter, 1);
     metrics.algorithm(MS);
     metrics.pod_scheduled(1, Some(MS));
     metrics.plugin_execution("NodeName", ExtensionPoint::Filter, StatusCode::Success, MS);
@@ -119,6 +123,10 @@ async fn the_core_is_shown_as_it_is_now() {
         "supercargo_recalled_decisions_total 11",
         "supercargo_oldest_pending_pod_seconds{queue=\"unschedulable\"} 90",
         "supercargo_kubelet_rejections_total{reason=\"OutOfcpu\"} 3",
+        "scheduler_goroutines{operation=\"binding\"} 8",
+        "supercargo_last_looks_failed_total 12",
+        "supercargo_dropped_events_total 13",
+        "supercargo_effects_waiting{lane=\"bind\"} 14",
         "supercargo_event_channel_length 7",
         "supercargo_event_channel_capacity 1024",
         "supercargo_core_scrape_failures_total 0",
@@ -142,8 +150,8 @@ async fn a_silent_core_costs_only_its_own_gauges() {
 #[tokio::test]
 async fn what_upstream_shows_from_the_start_starts_at_zero() {
     let metrics = Arc::new(Metrics::new());
-    let profile = metrics.profile("supercargo");
-    let _ = profile.plugin_evaluations("NodePorts", ExtensionPoint::Filter);
+    let mut profile = metrics.profile("supercargo");
+    profile.plugin_evaluated("NodePorts", ExtensionPoint::Filter, 0);
     let text = Exposition::new(metrics).render().await;
     for line in [
         "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"error\"} 0",

@@ -2,9 +2,11 @@
 
 use crate::driver::{Clock, Inbox};
 use crate::metrics::{CacheSizes, CoreSource, CoreStats, IncomingPods, PendingPods, UnschedulablePods};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use supercargo_core::effect::Lane;
 use supercargo_core::queue::Place;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_core::time::Time;
@@ -52,7 +54,15 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
                 pods,
             })
             .collect(),
-        inflight_events: Vec::new(),
+        bindings: (stats.bindings + stats.pre_binds) as u64,
+        evictions: stats.evictions as u64,
+        last_looks_failed: stats.last_looks_failed,
+        dropped_events: stats.dropped_records,
+        effects_waiting: Lane::ALL
+            .iter()
+            .zip(stats.outgoing)
+            .map(|(lane, n)| (lane.as_str(), n as u64))
+            .collect(),
         cache: CacheSizes {
             nodes: stats.cache.nodes as u64,
             pods: stats.cache.pods as u64,
@@ -65,8 +75,18 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         unschedulable_groups: stats.queue.groups as u64,
         recalled_decisions: stats.recalled,
         oldest_pending: oldest(engine, now),
-        kubelet_rejections: stats.kubelet_rejections.into_iter().collect(),
+        kubelet_rejections: rejections(stats.kubelet_rejections),
     }
+}
+
+/// Reasons of kubelets that are shown from the start: the first rejection is then a rise, and not a new series that no rate sees.
+const USUAL_REJECTIONS: [&str; 3] = ["OutOfcpu", "OutOfmemory", "OutOfpods"];
+
+fn rejections(mut counted: BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    for reason in USUAL_REJECTIONS {
+        counted.entry(reason.to_owned()).or_default();
+    }
+    counted.into_iter().collect()
 }
 
 /// How long the pod has waited that has waited longest, per queue; 0 where none waits.

@@ -14,6 +14,7 @@ mod beside;
 mod chaos;
 mod control_plane;
 mod examples;
+mod families;
 mod leading;
 mod leftovers;
 mod path;

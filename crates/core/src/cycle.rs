@@ -84,6 +84,11 @@ pub trait Probe {
     fn enter(&mut self, _point: Point) {}
     /// The point that began last ends; `status` is upstream's name of what it came to.
     fn leave(&mut self, _point: Point, _status: &'static str) {}
+    /// A plugin is about to be asked.
+    fn plugin_begins(&mut self) {}
+    /// The plugin that began last has answered at a point, about this many nodes (1 where it is asked about the pod alone);
+    /// `status` is upstream's name of what it said.
+    fn plugin_ended(&mut self, _plugin: PluginName, _point: Point, _status: &'static str, _nodes: usize) {}
 }
 
 /// A probe that listens to nothing.
@@ -166,7 +171,7 @@ impl Framework {
             return Ok(Decision::Infeasible(filtered));
         }
         probe.enter(Point::Filter);
-        let outcome = self.filter(pod, snapshot, options, &mut filtered);
+        let outcome = self.filter(pod, snapshot, options, &mut filtered, probe);
         let found = outcome.is_ok() && !filtered.feasible().is_empty();
         probe.leave(
             Point::Filter,
@@ -196,6 +201,7 @@ impl Framework {
         snapshot: Snapshot<'_>,
         options: Options<'_>,
         filtered: &mut Filtered,
+        probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
         let mut first = Walk::default();
         let own = pod.nominated_node.filter(|_| !options.ignore_own_nomination);
@@ -203,17 +209,17 @@ impl Framework {
         let mut rejected = None;
         if let Some(node) = own {
             let alone: NodeSet = [node].into_iter().collect();
-            let ran = filtered.run(pod, snapshot, alone);
+            let ran = filtered.run(pod, snapshot, alone, probe);
             if ran.is_ok() && !filtered.feasible().is_empty() {
                 return Ok(());
             }
             rejected = ran.is_ok().then_some(node);
         }
         match self.sampling {
-            None => filtered.run(pod, snapshot, filtered.candidates(snapshot)),
+            None => filtered.run(pod, snapshot, filtered.candidates(snapshot), probe),
             Some(sampling) => {
                 let walk = options.walk.unwrap_or(&mut first);
-                self.filter_sample(sampling, pod, snapshot, rejected, walk, filtered)
+                self.filter_sample((sampling, walk), pod, snapshot, rejected, filtered, probe)
             }
         }
     }
@@ -257,7 +263,7 @@ impl Framework {
         if filtered.prefilter_rejection().is_some() || !filtered.candidates(snapshot).contains(node) {
             return Ok(false);
         }
-        filtered.run(pod, snapshot, [node].into_iter().collect())?;
+        filtered.run(pod, snapshot, [node].into_iter().collect(), &mut NoProbe)?;
         Ok(!filtered.feasible().is_empty())
     }
 }

@@ -139,6 +139,7 @@ pub struct Scheduler {
     last_looks_failed: u64,
     panics: u64,
     kubelet_rejections: BTreeMap<String, u64>,
+    event_label: Option<&'static str>,
     #[cfg(test)]
     trap: Option<quarantine::tests::Trap>,
 }
@@ -176,6 +177,7 @@ impl Scheduler {
             last_looks_failed: 0,
             panics: 0,
             kubelet_rejections: BTreeMap::new(),
+            event_label: None,
             #[cfg(test)]
             trap: None,
         }
@@ -208,6 +210,7 @@ impl Scheduler {
 
     /// Brings the state up to date with one event.
     pub fn handle(&mut self, now: Time, event: Event) {
+        self.event_label = None;
         match event {
             Event::ListBegan(kind) => self.lists.begin(kind),
             Event::ListEnded(kind) => {
@@ -227,6 +230,12 @@ impl Scheduler {
             Event::Credits { lane, count } => self.outbox.grant(lane, count),
             object => self.object_with_care(now, object),
         }
+    }
+
+    /// Upstream's label of what the last event meant to waiting pods (`scheduler_event_handling_duration_seconds`); nothing where it meant nothing to
+    /// them. Of several, the first.
+    pub fn event_label(&self) -> Option<&'static str> {
+        self.event_label
     }
 
     /// Does one piece of work: tells of an end, releases an effect against a credit, or decides about a pod.

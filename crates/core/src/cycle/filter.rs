@@ -36,7 +36,7 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> Result<Filtered, CycleError> {
         probe.enter(Point::PreFilter);
-        let filtered = self.prepare_all(pod, snapshot);
+        let filtered = self.prepare_all(pod, snapshot, probe);
         let status = match &filtered {
             Err(_) => "Error",
             Ok(Filtered { prefilter: Some((_, rejection)), .. }) => rejection.code.as_str(),
@@ -46,7 +46,12 @@ impl Framework {
         filtered
     }
 
-    fn prepare_all(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Filtered, CycleError> {
+    fn prepare_all(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        probe: &mut dyn Probe,
+    ) -> Result<Filtered, CycleError> {
         let mut filtered = Filtered {
             rules: Vec::new(),
             prefilter: None,
@@ -64,7 +69,10 @@ impl Framework {
             if !seat.pre_filter {
                 rule = unprepared(seat, pod, snapshot);
             } else {
-                match seat.plugin.prepare(pod, snapshot) {
+                probe.plugin_begins();
+                let prepared = seat.plugin.prepare(pod, snapshot);
+                probe.plugin_ended(name, Point::PreFilter, prepared.status(), 1);
+                match prepared {
                     Prepared::Skip => {}
                     Prepared::Failed(CycleError(text)) => {
                         return Err(CycleError(format!("running PreFilter plugin \"{name}\": {text}")));
@@ -89,6 +97,15 @@ impl Framework {
         rules.sort_by_key(|&(rank, ..)| rank);
         filtered.rules = rules.into_iter().map(|(_, name, rule)| (name, rule)).collect();
         Ok(filtered)
+    }
+}
+
+/// Upstream's name of what a filter said of all its nodes together.
+fn judged_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static str {
+    match judged {
+        Err(_) => "Error",
+        Ok(()) if all_pass => "Success",
+        Ok(()) => "Unschedulable",
     }
 }
 
@@ -154,9 +171,10 @@ impl Filtered {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         candidates: NodeSet,
+        probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
         let all = candidates.clone();
-        let ran = self.run_by_plugin(pod, snapshot, candidates);
+        let ran = self.run_by_plugin(pod, snapshot, candidates, probe);
         ran.map_err(|error| self.first_error(pod, snapshot, &all).unwrap_or(error))
     }
 
@@ -244,6 +262,7 @@ impl Filtered {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         mut candidates: NodeSet,
+        probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
         self.rejected.clear();
         self.nominated.clear();
@@ -256,7 +275,11 @@ impl Filtered {
         candidates.retain(|node| !self.nominated.contains_key(&node));
         for (at, (name, rule)) in self.rules.iter().enumerate() {
             let before = candidates.clone();
-            rule.filter(snapshot, &mut candidates).map_err(|e| filter_error(name, &e))?;
+            probe.plugin_begins();
+            let judged = rule.filter(snapshot, &mut candidates);
+            let (asked, left) = (before.len(), candidates.len());
+            probe.plugin_ended(name, Point::Filter, judged_status(&judged, asked == left), asked);
+            judged.map_err(|e| filter_error(name, &e))?;
             let mut gone = before;
             gone.subtract(&candidates);
             if !gone.is_empty() {

@@ -5,7 +5,7 @@
 //! threads. A profile without it looks at every node, and nothing here runs. Upstream:
 //! `pkg/scheduler/schedule_one.go#findNodesThatPassFilters`, `pkg/scheduler/backend/cache/node_tree.go`.
 
-use super::{Filtered, Framework};
+use super::{Filtered, Framework, Probe};
 use crate::cache::Snapshot;
 use crate::framework::CycleError;
 use crate::framework::registry::ExtensionPoint;
@@ -136,12 +136,12 @@ impl Framework {
     /// Filter, up to enough feasible nodes. `before` is the nominated node that was tried alone and rejected.
     pub(super) fn filter_sample(
         &self,
-        sampling: Sampling,
+        (sampling, walk): (Sampling, &mut Walk),
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         before: Option<NodeIdx>,
-        walk: &mut Walk,
         filtered: &mut Filtered,
+        probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
         let candidates = filtered.candidates(snapshot);
         let order = walk.order(snapshot, &candidates);
@@ -150,7 +150,7 @@ impl Framework {
         } else {
             sampling.enough_of(order.len())
         };
-        let outcome = match filtered.run(pod, snapshot, candidates) {
+        let outcome = match filtered.run(pod, snapshot, candidates, probe) {
             Ok(()) => {
                 filtered.cut(&order, enough);
                 Ok(())

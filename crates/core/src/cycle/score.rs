@@ -36,11 +36,11 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> Result<Scores, CycleError> {
         probe.enter(Point::PreScore);
-        let rules = self.pre_score(pod, snapshot, feasible);
+        let rules = self.pre_score(pod, snapshot, feasible, probe);
         probe.leave(Point::PreScore, if rules.is_ok() { "Success" } else { "Error" });
         let rules = rules?;
         probe.enter(Point::Score);
-        let scores = run_score(&rules, snapshot, feasible);
+        let scores = run_score(&rules, snapshot, feasible, probe);
         probe.leave(Point::Score, if scores.is_ok() { "Success" } else { "Error" });
         scores
     }
@@ -50,13 +50,17 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         feasible: &NodeSet,
+        probe: &mut dyn Probe,
     ) -> Result<Vec<PreparedScore>, CycleError> {
         let mut rules = Vec::with_capacity(self.scores.len());
         for seat in &self.scores {
             let name = seat.plugin.name();
             let rule = if seat.pre_score {
                 let failed = |text: &str| CycleError(format!("running PreScore plugin \"{name}\": {text}"));
-                match seat.plugin.prepare(pod, snapshot, feasible) {
+                probe.plugin_begins();
+                let prepared = seat.plugin.prepare(pod, snapshot, feasible);
+                probe.plugin_ended(name, Point::PreScore, prepared.status(), 1);
+                match prepared {
                     Prepared::Skip => None,
                     Prepared::Run { rule, .. } => Some(rule),
                     Prepared::Failed(CycleError(text)) => return Err(failed(&text)),
@@ -94,13 +98,17 @@ fn run_score(
     rules: &[PreparedScore],
     snapshot: Snapshot<'_>,
     feasible: &NodeSet,
+    probe: &mut dyn Probe,
 ) -> Result<Scores, CycleError> {
     let count = feasible.len();
     let mut totals = vec![0i64; count];
     let mut plugins = Vec::with_capacity(rules.len());
     for (plugin, weight, rule) in rules {
         let mut cells = vec![0i64; count];
-        rule.score(snapshot, feasible, &mut cells).map_err(|CycleError(text)| {
+        probe.plugin_begins();
+        let scored = rule.score(snapshot, feasible, &mut cells);
+        probe.plugin_ended(plugin, Point::Score, if scored.is_ok() { "Success" } else { "Error" }, count);
+        scored.map_err(|CycleError(text)| {
             CycleError(format!("running Score plugins: plugin \"{plugin}\" failed with: {text}"))
         })?;
         rule.normalize(snapshot, feasible, &mut cells);

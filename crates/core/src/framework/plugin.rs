@@ -31,6 +31,18 @@ pub enum Prepared<R: ?Sized> {
     },
 }
 
+impl<R: ?Sized> Prepared<R> {
+    /// Upstream's name of the answer.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Self::Skip => "Skip",
+            Self::Rejected(rejection) => rejection.code.as_str(),
+            Self::Failed(_) => "Error",
+            Self::Run { .. } => "Success",
+        }
+    }
+}
+
 /// What can change a filter rule's verdict on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DependsOn {

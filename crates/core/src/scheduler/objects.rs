@@ -202,6 +202,7 @@ impl Scheduler {
         super::quarantine::tests::Trap::TakingIn.spring(self.trap, pod);
         let gate = self.gate(pod);
         let Some(old) = self.queue.get(&pod.uid).map(|queued| Arc::clone(&queued.pod)) else {
+            self.event_means("UnschedulablePodAdd");
             self.queue.add(now, Arc::clone(pod), gate);
             self.nomination_told(now, None, pod);
             return;
@@ -209,6 +210,7 @@ impl Scheduler {
         if old == *pod {
             return;
         }
+        self.event_means("UnschedulablePodUpdate");
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.panics);
         let events: Vec<ClusterEvent<'_>> = pod_actions(&old, pod)
@@ -238,7 +240,9 @@ impl Scheduler {
         self.quarantine.forget(uid);
         self.outbox.cancel_patch(uid);
         self.binding_abandoned(uid);
-        self.queue.remove(uid);
+        if self.queue.remove(uid) {
+            self.event_means("UnschedulablePodDelete");
+        }
         self.give_back_volumes(now, uid);
         self.preemptor_left(now, uid);
         let nominated_to = self.cache.nomination(uid);

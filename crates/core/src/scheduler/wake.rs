@@ -39,6 +39,7 @@ impl Scheduler {
 
     /// As [`Self::wake`], of the pods of no more than this priority.
     pub(super) fn wake_up_to(&mut self, now: Time, event: &ClusterEvent<'_>, priority: i32) {
+        self.event_means(event.label());
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.panics);
         self.queue.move_all(
@@ -55,6 +56,11 @@ impl Scheduler {
                 })
             },
         );
+    }
+
+    /// Notes what the event at hand is called.
+    pub(super) fn event_means(&mut self, label: &'static str) {
+        self.event_label.get_or_insert(label);
     }
 }
 

@@ -1,0 +1,296 @@
+//! The metrics of the real kube-scheduler and ours after the same work: names, types, label names and buckets, compared by program.
+//!
+//! Compares no values: what they count is shown by the tests of what is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::support::plane::ADMIN_TOKEN;
+use crate::support::wait::PATIENCE;
+use crate::support::{Component, http, wait_for};
+use crate::world::{World, play, requesting};
+
+/// Families of upstream's, by name or by the beginning of it, that have no meaning here, and why.
+const NOT_HERE: [(&str, &str); 26] = [
+    ("go_", "the Go runtime's"),
+    ("apiserver_", "leftovers of libraries linked into upstream, constant"),
+    ("aggregator_discovery_", "leftovers of libraries linked into upstream, constant"),
+    ("cardinality_enforcement_", "of upstream's metrics library: labels come from closed sets here"),
+    ("disabled_metrics_total", "of upstream's metrics library"),
+    ("hidden_metrics_total", "of upstream's metrics library"),
+    ("registered_metrics_total", "of upstream's metrics library"),
+    ("version_info", "of upstream's compatibility versions; see supercargo_build_info"),
+    ("kubernetes_build_info", "this is no build of Kubernetes; see supercargo_build_info"),
+    ("kubernetes_feature_enabled", "the gates of libraries linked into upstream"),
+    ("workqueue_", "the work queues of upstream's serving certificates"),
+    ("authentication_", "who asks is reviewed by the API server, which counts it; refusals are logged"),
+    ("authorization_", "who asks is reviewed by the API server, which counts it; refusals are logged"),
+    (
+        "authenticated_user_requests",
+        "who asks is reviewed by the API server, which counts it; refusals are logged",
+    ),
+    ("rest_client_exec_plugin_", "there are no plugins for credentials"),
+    ("rest_client_transport_", "the cache of connections of Go's client"),
+    (
+        "rest_client_rate_limiter_duration_seconds",
+        "requests are bounded in flight, not by rate; see supercargo_effects_waiting",
+    ),
+    ("rest_client_request_retries_total", "a repeated request is one more of rest_client_requests_total"),
+    ("rest_client_request_size_bytes", "not counted yet"),
+    ("rest_client_response_size_bytes", "not counted yet"),
+    ("scheduler_batch_", "upstream's batching of equal pods; see supercargo_recalled_decisions_total"),
+    ("scheduler_get_node_hint_duration_seconds", "upstream's batching of equal pods"),
+    ("scheduler_store_schedule_results_duration_seconds", "upstream's batching of equal pods"),
+    (
+        "scheduler_inflight_events",
+        "events are not kept for pods in flight: a decision is one step, between two events",
+    ),
+    (
+        "scheduler_queueing_hint_execution_duration_seconds",
+        "hints are asked once for a group of pods, within what scheduler_event_handling_duration_seconds measures",
+    ),
+    ("leader_election_", "there from when there is leader election"),
+];
+
+/// How many values a label of ours can have, whatever users write.
+const VALUES: [(&str, u64); 22] = [
+    ("attempts", 15),
+    ("code", 64),
+    ("event", 50),
+    ("extension_point", 17),
+    ("host", 1),
+    // Watched kinds, and kinds of writes.
+    ("kind", 22),
+    ("kubernetes", 1),
+    ("lane", 5),
+    ("method", 7),
+    ("operation", 2),
+    ("plugin", 24),
+    // One a profile: the configuration's, which is not for users to write.
+    ("profile", 1),
+    ("queue", 4),
+    // Of kubelets' rejections; what comes after sixty-four is `Other`.
+    ("reason", 65),
+    ("result", 4),
+    ("status", 7),
+    ("type", 3),
+    ("verb", 7),
+    ("version", 1),
+    ("name", 1),
+    ("hint", 3),
+    ("stage", 3),
+];
+
+/// So many series there are at most with one profile.
+const SERIES_MAX: u64 = 20_000;
+
+/// What a family looks like to whoever queries it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Shape {
+    kind: String,
+    labels: BTreeSet<String>,
+    buckets: BTreeSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct Scrape {
+    families: BTreeMap<String, Shape>,
+    series: BTreeMap<String, u64>,
+    /// Every value of every label, `le` left out.
+    values: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Scrape {
+    fn read(text: &str) -> Result<Self> {
+        let (mut scrape, mut family) = (Self::default(), String::new());
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').context("a TYPE has a name and a kind")?;
+                name.clone_into(&mut family);
+                scrape.families.entry(family.clone()).or_default().kind = kind.to_owned();
+                continue;
+            }
+            if line.starts_with('#') {
+                continue;
+            }
+            *scrape.series.entry(family.clone()).or_default() += 1;
+            let shape = scrape.families.get_mut(&family).with_context(|| format!("{line} has no TYPE"))?;
+            let labels =
+                line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map_or("", |(l, _)| l);
+            for label in labels.split("\",").filter(|label| !label.is_empty()) {
+                let (key, value) = label.split_once("=\"").with_context(|| format!("a label in {line}"))?;
+                let value = value.trim_end_matches('"').to_owned();
+                if key == "le" {
+                    shape.buckets.insert(value);
+                } else {
+                    shape.labels.insert(key.to_owned());
+                    scrape.values.entry(key.to_owned()).or_default().insert(value);
+                }
+            }
+        }
+        Ok(scrape)
+    }
+}
+
+fn reason_not_here(family: &str) -> Option<&'static str> {
+    NOT_HERE.iter().find(|(begins, _)| family.starts_with(begins)).map(|(_, why)| *why)
+}
+
+/// Pods of both schedulers: some that fit, one that fits nowhere, one that is gated, one that takes the place of another.
+async fn work(world: &World<'_>) -> Result<()> {
+    for (name, value) in [("families-low", 10), ("families-high", 1_000)] {
+        let class = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value,
+        });
+        world.plane.admin().apply(&class.to_string()).await?;
+    }
+    for (short, scheduler) in [("ours", world.name.as_str()), ("theirs", "default-scheduler")] {
+        let of = |spec: Value| {
+            let mut spec = spec;
+            spec["schedulerName"] = json!(scheduler);
+            spec
+        };
+        let node = world.node(short).label("of", short).allocatable("cpu", "4");
+        node.create(&world.client).await?;
+        let on_it = |cpu: &str, class: &str| {
+            let mut spec = of(requesting(&json!({"cpu": cpu})));
+            spec["nodeSelector"] = json!({"of": short});
+            spec["priorityClassName"] = json!(class);
+            spec["terminationGracePeriodSeconds"] = json!(1);
+            spec
+        };
+        // A pod with what users write wherever they may.
+        let mut pod = world.pod(&format!("{short}-made-up-name"), &on_it("3", "families-low"))?;
+        pod.metadata.labels = Some([("made-up-key".to_owned(), "made-up-value".to_owned())].into());
+        pod.metadata.annotations = Some([("made-up-note".to_owned(), "made-up-text".to_owned())].into());
+        world.pods().create(&PostParams::default(), &pod).await?;
+        world.bound(&format!("{short}-made-up-name")).await?;
+        for number in 0..11 {
+            // Enough for upstream to have timed the plugins of one, of which it draws a tenth.
+            world.create(&format!("{short}-small{number}"), &on_it("1m", "families-high")).await?;
+        }
+        world.create(&format!("{short}-large"), &on_it("64", "families-low")).await?;
+        world.waiting(&format!("{short}-large"), "Insufficient cpu").await?;
+        let mut gated = on_it("1m", "families-low");
+        gated["schedulingGates"] = json!([{"name": "example.com/made-up-gate"}]);
+        world.create(&format!("{short}-gated"), &gated).await?;
+        world.create(&format!("{short}-high"), &on_it("3", "families-high")).await?;
+        world.bound(&format!("{short}-high")).await?;
+        for number in 0..11 {
+            world.bound(&format!("{short}-small{number}")).await?;
+        }
+    }
+    Ok(())
+}
+
+fn compare(upstream: &Scrape, ours: &Scrape) -> Result<usize> {
+    let mut compared = 0;
+    for (family, shape) in &upstream.families {
+        match (reason_not_here(family), ours.families.get(family)) {
+            (Some(why), found) => {
+                ensure!(found.is_none(), "{family} is here, though it is told not to be: {why}")
+            }
+            (None, None) => ensure!(false, "upstream has {family}, with {shape:?}"),
+            (None, Some(found)) => {
+                ensure!(found == shape, "{family} is {found:?} and upstream's {shape:?}");
+                compared += 1;
+            }
+        }
+    }
+    let made_up: Vec<_> = ours
+        .families
+        .keys()
+        .filter(|name| !name.starts_with("supercargo_") && !upstream.families.contains_key(*name))
+        .collect();
+    ensure!(made_up.is_empty(), "upstream has no {made_up:?}");
+    Ok(compared)
+}
+
+/// One line a family: what panels and rules may name. `UPDATE_EXPECT=1` writes it.
+const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/metrics-ours.txt");
+
+fn as_recorded(ours: &Scrape) -> Result<()> {
+    let mut lines = String::from(
+        "# Every family of a scrape of supercargo after mixed work: name, type, labels. Written by tests/apiserver/families.rs.\n",
+    );
+    for (family, Shape { kind, labels, .. }) in &ours.families {
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        writeln!(lines, "{family} {kind} {}", labels.join(","))?;
+    }
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(OURS, &lines)?;
+    }
+    let recorded = std::fs::read_to_string(OURS)?;
+    ensure!(lines == recorded, "{OURS} is out of date, UPDATE_EXPECT=1 writes it; there is\n{lines}");
+    Ok(())
+}
+
+/// How many series a family can have, whatever happens.
+fn bound(shape: &Shape) -> Result<u64> {
+    let mut bound = if shape.kind == "histogram" { shape.buckets.len() as u64 + 2 } else { 1 };
+    for label in &shape.labels {
+        let values =
+            VALUES.iter().find(|(name, _)| name == label).with_context(|| format!("a bound for {label}"))?;
+        // Plugins are told apart at four points.
+        bound *= if label == "extension_point" && shape.labels.contains("plugin") { 4 } else { values.1 };
+    }
+    Ok(bound)
+}
+
+#[tokio::test]
+async fn kube_scheduler_and_this_one_have_the_same_families_labels_and_buckets() -> Result<()> {
+    play("families", async |world| {
+        work(world).await?;
+        let theirs = format!("https://127.0.0.1:{}/metrics", world.plane.port(Component::Scheduler));
+        let compared = wait_for("both to show the same families", PATIENCE, || async {
+            let (status, text) = http::get(&theirs, Some(ADMIN_TOKEN)).await?;
+            ensure!(status == 200, "kube-scheduler's metrics: {status}");
+            compare(&Scrape::read(&text)?, &Scrape::read(&world.metrics().await?)?)
+        })
+        .await?;
+        wait_for("all of ours to be there, and as the dashboards take them to be", PATIENCE, || async {
+            as_recorded(&Scrape::read(&world.metrics().await?)?)
+        })
+        .await?;
+        eprintln!("families: {compared} of kube-scheduler's are the same here");
+        ensure!(compared >= 28, "only {compared} families were there to compare");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_users_write_is_no_label_and_the_number_of_series_is_bounded() -> Result<()> {
+    play("series", async |world| {
+        work(world).await?;
+        let text = world.metrics().await?;
+        let ours = Scrape::read(&text)?;
+        let (mut most, mut there) = (0, 0);
+        for (family, shape) in &ours.families {
+            let (bound, count) = (bound(shape)?, ours.series[family]);
+            ensure!(count <= bound, "{family} has {count} series, and {bound} at most");
+            (most, there) = (most + bound, there + count);
+        }
+        for (label, values) in &ours.values {
+            let bound = VALUES.iter().find(|(name, _)| name == label).map_or(0, |(_, bound)| *bound);
+            ensure!(values.len() as u64 <= bound, "{label}: {values:?}");
+            let written = |value: &&String| {
+                let is_profile = label == "profile" && **value == world.name;
+                !is_profile
+                    && (value.contains("made-up")
+                        || value.contains(&world.name)
+                        || value.contains("families-"))
+            };
+            let written: Vec<_> = values.iter().filter(written).collect();
+            ensure!(written.is_empty(), "{label} has what users write: {written:?}");
+        }
+        eprintln!("series: {there} here, {most} at most with one profile");
+        ensure!(most <= SERIES_MAX, "{most} series at most");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds what packages and rules are checked with (see go.mod beside this file) into target/packaging/bin: what is missing there, or of
+# another pin. The first build of Prometheus takes some minutes.
+#
+#   tests/packaging/build.sh [promtool helm prometheus]     without names: promtool and helm
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+bin="${CARGO_TARGET_DIR:-$root/target}/packaging/bin"
+mkdir -p "$bin"
+cd "$here"
+
+tool() {
+  local name=$1 module=$2 package=$3 pin
+  pin=$(awk -v m="$module" '$1 == m && $2 ~ /^v/ { print $2; exit }' go.mod)
+  [ -n "$pin" ] || { echo "packaging: go.mod lacks a pin for $module" >&2; exit 1; }
+  [ -x "$bin/$name" ] && [ "$(cat "$bin/.$name.pin" 2>/dev/null)" = "$pin" ] && return 0
+  echo "packaging: building $name $pin" >&2
+  CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$bin/$name.part" "$package"
+  mv "$bin/$name.part" "$bin/$name"
+  echo "$pin" > "$bin/.$name.pin"
+}
+
+[ $# -gt 0 ] || set -- promtool helm
+for name in "$@"; do
+  case $name in
+    promtool | prometheus) tool "$name" github.com/prometheus/prometheus "github.com/prometheus/prometheus/cmd/$name" ;;
+    helm) tool helm helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm ;;
+    *) echo "packaging: no tool named $name; there are promtool prometheus helm" >&2; exit 2 ;;
+  esac
+done
