@@ -61,6 +61,12 @@ $(TOOLS)/bin/cargo-deny:
 	cargo install --locked --quiet --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
 	touch $@
 
+.PHONY: rules
+rules: ## Check Prometheus' rules and show that every alert fires, and stays silent where it is nearly true. Builds promtool first.
+	tests/packaging/build.sh promtool
+	$(TARGET)/packaging/bin/promtool check rules dashboards/rules.yaml
+	$(TARGET)/packaging/bin/promtool test rules dashboards/rules-test.yaml
+
 .PHONY: golden
 golden: oracle ## Ask the real kube-scheduler again about the recorded scenarios, and compare our decisions with its answers.
 	$(TARGET)/upstream/bin/oracle renew tests/golden/*.jsonl tests/golden/*.jsonl.gz
@@ -100,6 +106,6 @@ soak: oracle ## What takes long: many simulated and random clusters, and the API
 	for round in 1 2 3 4 5; do echo "round $$round" >&2; cargo test --locked --quiet --test apiserver; done
 
 .PHONY: release-check
-release-check: release-binary ## What a release must pass beside `make test`.
+release-check: release-binary rules ## What a release must pass beside `make test`.
 	$(TARGET)/release/supercargo --version
 	cargo test --locked --release --quiet --test golden --test manifests

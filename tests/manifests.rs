@@ -221,7 +221,7 @@ const RIGHTS: [(&str, &[&str]); 5] = [
         "supercargo-lead",
         &["coordination.k8s.io/leases create", "coordination.k8s.io/leases get,update supercargo"],
     ),
-    ("supercargo-metrics-reader", &["/metrics get"]),
+    ("supercargo-metrics-reader", &["/metrics get", "/metrics/slis get"]),
     (
         "supercargo-read",
         &[

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what packages and rules are checked with (see go.mod beside this file) into target/packaging/bin: what is missing there, or of
+# Builds what packages and rules are checked with (see the go.mod in each folder) into target/packaging/bin: what is missing there, or of
 # another pin. The first build of Prometheus takes some minutes.
 #
 #   tests/packaging/build.sh [promtool helm prometheus]     without names: promtool and helm
@@ -8,10 +8,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 bin="${CARGO_TARGET_DIR:-$root/target}/packaging/bin"
 mkdir -p "$bin"
-cd "$here"
 
 tool() {
-  local name=$1 module=$2 package=$3 pin
+  local name=$1 folder=$2 module=$3 package=$4 pin
+  cd "$here/$folder"
   pin=$(awk -v m="$module" '$1 == m && $2 ~ /^v/ { print $2; exit }' go.mod)
   [ -n "$pin" ] || { echo "packaging: go.mod lacks a pin for $module" >&2; exit 1; }
   [ -x "$bin/$name" ] && [ "$(cat "$bin/.$name.pin" 2>/dev/null)" = "$pin" ] && return 0
@@ -24,8 +24,8 @@ tool() {
 [ $# -gt 0 ] || set -- promtool helm
 for name in "$@"; do
   case $name in
-    promtool | prometheus) tool "$name" github.com/prometheus/prometheus "github.com/prometheus/prometheus/cmd/$name" ;;
-    helm) tool helm helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm ;;
+    promtool | prometheus) tool "$name" prometheus github.com/prometheus/prometheus "github.com/prometheus/prometheus/cmd/$name" ;;
+    helm) tool helm helm helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm ;;
     *) echo "packaging: no tool named $name; there are promtool prometheus helm" >&2; exit 2 ;;
   esac
 done

@@ -1,0 +1,327 @@
+//! Dashboards, rules and runbooks: every panel and rule names metrics that a scrape of ours has, with labels they have; every alert has a
+//! runbook and a test.
+//!
+//! Reads files alone. What a real scrape has is written down in `tests/fixtures/metrics-ours.txt`, which a test against a control plane keeps
+//! true; that rules fire is shown by promtool (`make rules`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn yaml(name: &str) -> Value {
+    let mut documents: Vec<Value> =
+        serde_saphyr::from_multiple(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(documents.len(), 1, "{name} is one document");
+    documents.remove(0)
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&read("dashboards/supercargo.json")).expect("the dashboard is JSON")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+/// Series by name, each with the labels it can have, those of the target included.
+type Known = BTreeMap<String, BTreeSet<String>>;
+
+const OF_THE_TARGET: [&str; 2] = ["job", "instance"];
+
+fn labels<'a>(of: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    of.into_iter().chain(OF_THE_TARGET).filter(|label| !label.is_empty()).map(str::to_owned).collect()
+}
+
+/// What a scrape has.
+fn scraped() -> Known {
+    let mut known = Known::new();
+    for line in read("tests/fixtures/metrics-ours.txt").lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split(' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (name, kind, keys) = (word(), word(), labels(word().split(',')));
+        if kind == "histogram" {
+            let with_bound = keys.iter().cloned().chain(["le".to_owned()]).collect();
+            known.insert(format!("{name}_bucket"), with_bound);
+            known.insert(format!("{name}_sum"), keys.clone());
+            known.insert(format!("{name}_count"), keys);
+        } else {
+            known.insert(name.to_owned(), keys);
+        }
+    }
+    // Prometheus' own, of every target.
+    known.insert("up".to_owned(), labels([]));
+    known
+}
+
+/// A selector of a query, and the labels by which the query groups.
+#[derive(Debug, Default)]
+struct Query {
+    selectors: Vec<(String, Vec<String>)>,
+    grouped: Vec<String>,
+}
+
+const WORDS: [&str; 20] = [
+    "sum",
+    "max",
+    "min",
+    "count",
+    "topk",
+    "rate",
+    "increase",
+    "histogram_quantile",
+    "absent",
+    "changes",
+    "by",
+    "on",
+    "and",
+    "or",
+    "unless",
+    "without",
+    "avg",
+    "bool",
+    "ignoring",
+    "group_left",
+];
+
+impl Query {
+    /// Takes a query apart as far as names go; panics where it meets a word it does not know the meaning of.
+    fn read(text: &str) -> Self {
+        let (mut query, mut rest, mut last) = (Self::default(), text, String::new());
+        while let Some(first) = rest.chars().next() {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "_:".contains(c);
+            if first == '[' {
+                rest = rest.split_once(']').expect("a range ends").1;
+            } else if first == '{' {
+                let (inside, after) = rest[1..].split_once('}').expect("a selector ends");
+                let keys = matchers(inside);
+                let selector = query.selectors.last_mut().filter(|(name, _)| *name == last);
+                selector.unwrap_or_else(|| panic!("a selector without a name in {text}")).1.extend(keys);
+                rest = after;
+            } else if first == '(' && matches!(last.as_str(), "by" | "on") {
+                let (inside, after) = rest[1..].split_once(')').expect("a list ends");
+                query.grouped.extend(inside.split(',').map(|label| label.trim().to_owned()));
+                (rest, last) = (after, String::new());
+            } else if first.is_ascii_alphabetic() || first == '_' {
+                let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+                let word = &rest[..end];
+                if !WORDS.contains(&word) {
+                    query.selectors.push((word.to_owned(), Vec::new()));
+                }
+                word.clone_into(&mut last);
+                rest = &rest[end..];
+            } else if first.is_ascii_digit() {
+                let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+                rest = &rest[end..];
+            } else {
+                assert!(" \n(),*/+->=<".contains(first), "{first:?} in {text}");
+                rest = &rest[first.len_utf8()..];
+            }
+        }
+        query
+    }
+
+    fn check(&self, known: &Known, whose: &str) {
+        assert!(!self.selectors.is_empty(), "{whose} asks for nothing");
+        let mut all = BTreeSet::new();
+        for (name, keys) in &self.selectors {
+            let has = known.get(name).unwrap_or_else(|| panic!("{whose}: there is no series {name}"));
+            for key in keys {
+                assert!(has.contains(key), "{whose}: {name} has no label {key}");
+            }
+            all.extend(has.iter().cloned());
+        }
+        for label in &self.grouped {
+            assert!(all.contains(label), "{whose}: nothing it asks for has the label {label}");
+        }
+    }
+}
+
+/// The labels of `a="b", c=~"d"`; values may hold commas.
+fn matchers(inside: &str) -> Vec<String> {
+    let outside: Vec<&str> = inside.split('"').step_by(2).collect();
+    outside
+        .iter()
+        .filter_map(|part| part.split(['=', '!']).next())
+        .map(|key| key.trim_matches([',', ' ']).to_owned())
+        .filter(|key| !key.is_empty())
+        .collect()
+}
+
+#[test]
+fn a_query_is_taken_apart_into_names_and_labels() {
+    let query = Query::read(
+        r#"sum by (job, le) (rate(a_bucket{job="x", code=~"5..|<error>"}[5m])) > 14.4 * 0.01 and on (job) b:c"#,
+    );
+    let names: Vec<&str> = query.selectors.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["a_bucket", "b:c"]);
+    assert_eq!(query.selectors[0].1, ["job", "code"]);
+    assert_eq!(query.grouped, ["job", "le", "job"]);
+}
+
+#[test]
+fn every_panel_asks_for_what_a_scrape_has() {
+    let (known, mut queries) = (scraped(), 0);
+    for panel in dashboard()["panels"].as_array().expect("there are panels") {
+        let title = text(&panel["title"]);
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let expr = text(&target["expr"]);
+            Query::read(expr).check(&known, title);
+            assert!(!expr.contains("[5m]"), "{title}: rates go by the panel's own interval");
+            for selector in expr.split('{').skip(1) {
+                assert!(
+                    selector.starts_with(r#"job=~"$job", instance=~"$instance""#),
+                    "{title} heeds the variables"
+                );
+            }
+            queries += 1;
+        }
+    }
+    assert!(queries > 25, "{queries} queries");
+}
+
+#[test]
+fn every_panel_says_what_it_shows_and_in_which_unit() {
+    let dashboard = dashboard();
+    let (mut ids, mut rows) = (BTreeSet::new(), Vec::new());
+    for panel in dashboard["panels"].as_array().expect("there are panels") {
+        let title = text(&panel["title"]);
+        assert!(ids.insert(panel["id"].as_u64()), "{title} has an id of its own");
+        if panel["type"] == "row" {
+            rows.push(title.to_owned());
+            continue;
+        }
+        assert!(text(&panel["description"]).len() > 30, "{title} has a description");
+        assert!(!text(&panel["fieldConfig"]["defaults"]["unit"]).is_empty(), "{title} has a unit");
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+        if panel["type"] == "timeseries" {
+            assert_eq!(panel["options"]["legend"]["displayMode"], "table", "{title}");
+        }
+        for target in panel["targets"].as_array().expect("a panel asks") {
+            assert!(!text(&target["legendFormat"]).is_empty(), "{title} names its lines");
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+        }
+    }
+    assert_eq!(rows, ["Am I scheduling?", "Why not?", "Where is time spent?", "Am I healthy?"]);
+}
+
+#[test]
+fn panels_do_not_overlap_and_stay_on_the_page() {
+    let mut taken = BTreeSet::new();
+    for panel in dashboard()["panels"].as_array().expect("there are panels") {
+        let at = |key: &str| panel["gridPos"][key].as_u64().expect("a place");
+        assert!(at("x") + at("w") <= 24, "{}", panel["title"]);
+        for cell in
+            (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y)))
+        {
+            assert!(taken.insert(cell), "{} lies on another", panel["title"]);
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_can_be_provisioned() {
+    let dashboard = dashboard();
+    assert_eq!(dashboard["uid"], "supercargo-overview", "links to it must go on working");
+    assert_eq!(dashboard["editable"], false);
+    let variables: Vec<&str> = dashboard["templating"]["list"]
+        .as_array()
+        .expect("variables")
+        .iter()
+        .map(|v| text(&v["name"]))
+        .collect();
+    assert_eq!(variables, ["datasource", "job", "instance"]);
+    assert_eq!(dashboard["templating"]["list"][0]["type"], "datasource");
+    assert!(dashboard["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == "supercargo")));
+}
+
+fn rules() -> Vec<Value> {
+    let groups = yaml("dashboards/rules.yaml")["groups"].clone();
+    groups
+        .as_array()
+        .expect("groups")
+        .iter()
+        .flat_map(|g| g["rules"].as_array().expect("rules").clone())
+        .collect()
+}
+
+#[test]
+fn every_rule_asks_for_what_a_scrape_or_a_rule_before_it_has() {
+    let mut known = scraped();
+    for rule in rules() {
+        let name = rule["record"].as_str().or(rule["alert"].as_str()).expect("a rule has a name").to_owned();
+        let expr = text(&rule["expr"]);
+        let query = Query::read(expr);
+        query.check(&known, &name);
+        for selector in
+            expr.split('{').skip(1).filter(|selector| !selector.starts_with("result=\"error\"}\n"))
+        {
+            assert!(selector.starts_with("job=\"supercargo\""), "{name} takes in other jobs: {selector}");
+        }
+        if rule["record"].is_string() {
+            let kept = query.grouped.into_iter().filter(|label| label != "le").collect();
+            known.insert(name, kept);
+        }
+    }
+}
+
+#[test]
+fn every_alert_has_a_runbook_a_test_of_both_kinds_and_words() {
+    let tests = yaml("dashboards/rules-test.yaml");
+    let (mut fires, mut silent) = (BTreeSet::new(), BTreeSet::new());
+    for test in tests["tests"].as_array().expect("tests") {
+        for case in test["alert_rule_test"].as_array().expect("alerts") {
+            let fired = case["exp_alerts"].as_array().is_some_and(|alerts| !alerts.is_empty());
+            if fired { &mut fires } else { &mut silent }.insert(text(&case["alertname"]).to_owned());
+        }
+    }
+    let mut alerts = BTreeSet::new();
+    for rule in rules().into_iter().filter(|rule| rule["alert"].is_string()) {
+        let name = text(&rule["alert"]).to_owned();
+        let file = format!("docs/runbooks/{name}.md");
+        assert!(text(&rule["annotations"]["runbook_url"]).ends_with(&file), "{name}");
+        let runbook = read(&file);
+        assert!(runbook.starts_with(&format!("# {name}\n")), "{file}");
+        for part in ["What it means", "How to look", "What to do"] {
+            assert!(runbook.contains(&format!("\n## {part}\n")), "{file} has no part {part}");
+        }
+        for word in ["summary", "description"] {
+            assert!(!text(&rule["annotations"][word]).is_empty(), "{name}: {word}");
+        }
+        assert!(matches!(text(&rule["labels"]["severity"]), "critical" | "warning" | "info"), "{name}");
+        alerts.insert(name);
+    }
+    assert_eq!(alerts, fires, "each alert fires in rules-test.yaml");
+    assert_eq!(alerts, silent, "each alert has a near miss there");
+    let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbooks")).expect("runbooks");
+    let files: BTreeSet<String> = files
+        .map(|file| file.expect("a file").file_name().to_string_lossy().trim_end_matches(".md").to_owned())
+        .collect();
+    assert_eq!(alerts, files, "runbooks are of alerts");
+}
+
+#[test]
+fn series_in_runbooks_exist() {
+    let known = scraped();
+    for rule in rules().iter().filter_map(|rule| rule["alert"].as_str()) {
+        let runbook = read(&format!("docs/runbooks/{rule}.md"));
+        for quoted in runbook.split('`').skip(1).step_by(2) {
+            let Some(at) =
+                quoted.find("scheduler_").or(quoted.find("supercargo_")).or(quoted.find("rest_client_"))
+            else {
+                continue;
+            };
+            let name: String =
+                quoted[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            let there = known.keys().any(|series| series.starts_with(&name))
+                || name == "scheduler_volume_scheduling_stage_error_total";
+            assert!(there, "{rule}: there is no series {name}");
+        }
+    }
+}
