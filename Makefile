@@ -61,6 +61,10 @@ $(TOOLS)/bin/cargo-deny:
 	cargo install --locked --quiet --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
 	touch $@
 
+.PHONY: packaging
+packaging: ## Build the pinned helm where it is missing.
+	tests/packaging/build.sh helm
+
 .PHONY: rules
 rules: ## Check Prometheus' rules and show that every alert fires, and stays silent where it is nearly true. Builds promtool first.
 	tests/packaging/build.sh promtool

@@ -12,13 +12,14 @@ part() {
 }
 
 part "control plane binaries" tests/upstream/build.sh
+part "helm" make --no-print-directory packaging
 part "format, lints, docs, licences, fences" make --no-print-directory lint
 part "engine" cargo test --locked --quiet -p supercargo-core
 part "simulator" cargo test --locked --quiet -p supercargo-sim
 part "mistakes are noticed" make --no-print-directory mutations
 part "shell" cargo test --locked --quiet --lib --bins --examples
 part "golden vectors" cargo test --locked --quiet --test golden
-part "packaging, habits, serving" cargo test --locked --quiet --test config --test dashboards --test manifests --test tidy --test serve --test simulate
+part "packaging, habits, serving" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate
 part "API server" cargo test --locked --quiet --test apiserver
 
 printf '\n'

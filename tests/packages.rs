@@ -1,0 +1,242 @@
+//! What is made of the manifests: overlays, the static pod and the chart, against the base they are made of.
+//!
+//! Runs the pinned kubectl (for kustomize) and helm; `make upstream` and `make packaging` build them. Talks to no API server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Parser as _;
+use serde_json::{Value, json};
+use supercargo::args::Args;
+use supercargo::config::Settings;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A pinned tool, built into `folder` of the target folder by `make <made_by>`.
+fn tool(folder: &str, name: &str, made_by: &str) -> PathBuf {
+    let given = std::env::var_os("CARGO_TARGET_DIR").map(|target| root().join(target));
+    let targets = given.into_iter().chain([root().join("target")]);
+    let mut candidates = targets.map(|target| target.join(folder).join("bin").join(name));
+    candidates
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| panic!("{name} is not built; run `make {made_by}` first"))
+}
+
+/// What a tool wrote; its complaint where it failed.
+fn run(tool: &Path, args: &[&str]) -> Result<String, String> {
+    let output = Command::new(tool).args(args).current_dir(root()).output().expect("the tool can be run");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+type Objects = BTreeMap<(String, String), Value>;
+
+/// The objects of YAML documents by kind and name, without what every tool writes in its own way.
+fn objects(text: &str) -> Objects {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("a tool writes YAML");
+    let mut objects = Objects::new();
+    for mut object in documents.into_iter().filter(|object| !object.is_null()) {
+        for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
+            if let Some(labels) = object.pointer_mut(labels).and_then(Value::as_object_mut) {
+                labels.remove("app.kubernetes.io/managed-by");
+            }
+        }
+        if let Some(config) = object.pointer_mut("/data/config.yaml") {
+            *config = serde_saphyr::from_str(config.as_str().expect("a text")).expect("it is YAML");
+        }
+        let key = |at: &str| {
+            object.pointer(at).and_then(Value::as_str).expect("an object has kind and name").to_owned()
+        };
+        let key = (key("/kind"), key("/metadata/name"));
+        assert!(objects.insert(key.clone(), object).is_none(), "{key:?} is there twice");
+    }
+    objects
+}
+
+fn kustomize(folder: &str) -> Objects {
+    let kubectl = tool("upstream", "kubectl", "upstream");
+    objects(&run(&kubectl, &["kustomize", folder]).unwrap_or_else(|error| panic!("{folder}: {error}")))
+}
+
+const CHART: &str = "manifests/chart/supercargo";
+
+fn helm(release: &str, namespace: &str, set: &[&str]) -> Result<Objects, String> {
+    let mut args = vec!["template", release, CHART, "--namespace", namespace, "--kube-version", "1.36.3"];
+    args.extend(set.iter().flat_map(|value| ["--set-json", value]));
+    run(&tool("packaging", "helm", "packaging"), &args).map(|text| objects(&text))
+}
+
+fn get<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
+    objects.get(&(kind.to_owned(), name.to_owned())).unwrap_or_else(|| panic!("there is no {kind} {name}"))
+}
+
+#[test]
+fn the_chart_of_no_values_is_the_base_object_by_object() {
+    let (base, chart) =
+        (kustomize("manifests/base"), helm("supercargo", "kube-system", &[]).expect("it renders"));
+    assert_eq!(base.keys().collect::<Vec<_>>(), chart.keys().collect::<Vec<_>>());
+    for (key, object) in &base {
+        assert_eq!(&chart[key], object, "{key:?}");
+    }
+}
+
+#[test]
+fn another_release_in_another_namespace_names_itself_everywhere() {
+    let objects = helm("blue", "scheduling", &[]).expect("it renders");
+    let names: BTreeSet<&str> = objects.keys().map(|(_, name)| name.as_str()).collect();
+    assert!(names.iter().all(|name| name.starts_with("blue-supercargo")), "{names:?}");
+    for ((kind, name), object) in &objects {
+        let namespace = if kind.starts_with("ClusterRole") { Value::Null } else { json!("scheduling") };
+        assert_eq!(object["metadata"]["namespace"], namespace, "{kind} {name}");
+        assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/instance"], "blue", "{kind} {name}");
+        for subject in object["subjects"].as_array().into_iter().flatten() {
+            let account =
+                json!({"kind": "ServiceAccount", "name": "blue-supercargo", "namespace": "scheduling"});
+            assert_eq!(subject, &account, "{kind} {name}");
+        }
+        if object["roleRef"].is_object() {
+            let kind = object["roleRef"]["kind"].as_str().expect("a kind");
+            get(&objects, kind, object["roleRef"]["name"].as_str().expect("a name"));
+        }
+    }
+    let pod = &get(&objects, "Deployment", "blue-supercargo")["spec"]["template"];
+    assert_eq!(pod["spec"]["serviceAccountName"], "blue-supercargo");
+    assert_eq!(pod["spec"]["volumes"][0]["configMap"]["name"], "blue-supercargo-config");
+    let selector = &get(&objects, "Deployment", "blue-supercargo")["spec"]["selector"]["matchLabels"];
+    assert_eq!(
+        selector,
+        &json!({"app.kubernetes.io/name": "supercargo", "app.kubernetes.io/instance": "blue"})
+    );
+    assert_eq!(&get(&objects, "Service", "blue-supercargo")["spec"]["selector"], selector);
+    for (key, value) in selector.as_object().expect("labels") {
+        assert_eq!(&pod["metadata"]["labels"][key], value);
+    }
+}
+
+#[test]
+fn values_reach_the_pod_and_the_configuration() {
+    let spread = r#"topologySpreadConstraints=[{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]"#;
+    let config = r#"config={"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration","leaderElection":{"leaderElect":false},"profiles":[{"schedulerName":"second"}]}"#;
+    let objects = helm(
+        "supercargo",
+        "kube-system",
+        &[
+            r#"image={"repository":"example.com/s","tag":"9"}"#,
+            "replicas=3",
+            spread,
+            config,
+            r#"extraArgs=["--v=4"]"#,
+        ],
+    )
+    .expect("it renders");
+    let deployment = get(&objects, "Deployment", "supercargo");
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["image"], "example.com/s:9");
+    assert_eq!(pod["topologySpreadConstraints"][0]["maxSkew"], 1);
+    let args = pod["containers"][0]["args"].as_array().expect("arguments");
+    assert_eq!(args.last(), Some(&json!("--v=4")));
+    let settings = &get(&objects, "ConfigMap", "supercargo-config")["data"]["config.yaml"];
+    assert_eq!(settings["profiles"][0]["schedulerName"], "second");
+}
+
+#[test]
+fn what_is_off_by_default_is_whole_when_it_is_on() {
+    let on = [
+        "networkPolicy.enabled=true",
+        "serviceMonitor.enabled=true",
+        "prometheusRule.enabled=true",
+        "dashboards.enabled=true",
+    ];
+    let objects = helm("supercargo", "kube-system", &on).expect("it renders");
+    let policy = &get(&objects, "NetworkPolicy", "supercargo")["spec"];
+    assert_eq!(policy["ingress"][0]["ports"], json!([{"port": "https", "protocol": "TCP"}]));
+    assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
+    let monitor = &get(&objects, "ServiceMonitor", "supercargo")["spec"];
+    assert_eq!(
+        monitor["jobLabel"], "app.kubernetes.io/name",
+        "the job is called supercargo, as the rules take it to be"
+    );
+    let service = get(&objects, "Service", "supercargo");
+    assert_eq!(service["metadata"]["labels"]["app.kubernetes.io/name"], "supercargo");
+    for endpoint in monitor["endpoints"].as_array().expect("endpoints") {
+        assert_eq!(endpoint["port"], service["spec"]["ports"][0]["name"]);
+    }
+    for (key, value) in monitor["selector"]["matchLabels"].as_object().expect("labels") {
+        assert_eq!(&service["metadata"]["labels"][key], value);
+    }
+    get(
+        &objects,
+        "ClusterRole",
+        get(&objects, "ClusterRoleBinding", "supercargo-metrics-reader")["roleRef"]["name"]
+            .as_str()
+            .expect("a name"),
+    );
+    let rules: Value =
+        serde_saphyr::from_str(&fs::read_to_string(root().join("dashboards/rules.yaml")).expect("rules"))
+            .expect("YAML");
+    assert_eq!(get(&objects, "PrometheusRule", "supercargo")["spec"], rules);
+    let dashboard = &get(&objects, "ConfigMap", "supercargo-dashboards")["data"]["supercargo.json"];
+    let file = fs::read_to_string(root().join("dashboards/supercargo.json")).expect("the dashboard");
+    assert_eq!(dashboard.as_str(), Some(file.as_str()));
+}
+
+#[test]
+fn values_that_nobody_reads_or_that_cannot_be_are_refused() {
+    for (value, told) in [
+        ("replica=2", "replica"),
+        ("replicas=-1", "replicas"),
+        (r#"image={"repository":"a","pullPolicy":"Sometimes"}"#, "pullPolicy"),
+        (r#"extraArgs=["v=4"]"#, "extraArgs"),
+        (r#"config={"profiles":[]}"#, "config"),
+        (r#"serviceMonitor={"interval":"30"}"#, "interval"),
+    ] {
+        let error = helm("supercargo", "kube-system", &[value]).expect_err(value);
+        assert!(error.contains(told), "{value}: {error}");
+    }
+}
+
+#[test]
+fn single_is_the_base_with_one_replica() {
+    let mut expected = kustomize("manifests/base");
+    let deployment =
+        expected.get_mut(&("Deployment".to_owned(), "supercargo".to_owned())).expect("a Deployment");
+    deployment["spec"]["replicas"] = json!(1);
+    deployment["spec"]["strategy"] = json!({"type": "Recreate"});
+    assert_eq!(kustomize("manifests/overlays/single"), expected);
+}
+
+#[test]
+fn the_static_pod_names_what_it_mounts_and_its_configuration_is_kube_schedulers() {
+    let text = fs::read_to_string(root().join("manifests/static-pod.yaml")).expect("the static pod");
+    let pod = objects(&text);
+    let spec = &get(&pod, "Pod", "supercargo")["spec"];
+    let container = &spec["containers"][0];
+    assert_eq!(container["image"], format!("supercargo:{}", env!("CARGO_PKG_VERSION")));
+    let arguments =
+        container["args"].as_array().expect("arguments").iter().map(|arg| arg.as_str().expect("a text"));
+    let args =
+        Args::try_parse_from(std::iter::once("supercargo").chain(arguments)).expect("the program takes them");
+    let mounted = |file: &Path| {
+        let mounts = container["volumeMounts"].as_array().expect("mounts");
+        mounts.iter().any(|mount| file.starts_with(mount["mountPath"].as_str().expect("a path")))
+    };
+    assert!(
+        mounted(&args.kubeconfig.expect("a kubeconfig")) && mounted(&args.config.expect("a configuration"))
+    );
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["port"], args.secure_port, "{probe}");
+        assert_eq!(container[probe]["httpGet"]["host"], args.bind_address.to_string(), "{probe}");
+    }
+    let base = kustomize("manifests/base");
+    let of_base = &get(&base, "Deployment", "supercargo")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["resources"], of_base["resources"]);
+    let settings =
+        Settings::load(&root().join("manifests/static-pod-config.yaml")).expect("the program takes it");
+    let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    assert_eq!(names, ["default-scheduler"]);
+}
