@@ -113,3 +113,5 @@ soak: oracle ## What takes long: many simulated and random clusters, and the API
 release-check: release-binary rules ## What a release must pass beside `make test`.
 	$(TARGET)/release/supercargo --version
 	cargo test --locked --release --quiet --test golden --test manifests
+	tests/packaging/build.sh prometheus
+	cargo test --locked --quiet --test live -- --nocapture

@@ -173,6 +173,11 @@ impl<'a> World<'a> {
         .await
     }
 
+    /// The token of who reads the metrics.
+    pub(crate) fn reader(&self) -> &str {
+        &self.reader
+    }
+
     /// The scheduler's metrics.
     pub(crate) async fn metrics(&self) -> Result<String> {
         let (status, body) = self.supercargo.get("/metrics", Some(&self.reader)).await?;
