@@ -376,4 +376,31 @@ mod tests {
         let labels = "extension_point=\"Filter\",profile=\"supercargo\",status=\"Success\"";
         shows(&text, &format!("scheduler_framework_extension_point_duration_seconds_count{{{labels}}} 2"));
     }
+
+    #[tokio::test]
+    async fn plugins_are_counted_in_every_decision_and_timed_in_one_of_ten() {
+        let metrics = Arc::new(Metrics::new());
+        let mut accounts = Accounts::new(Arc::clone(&metrics), ["supercargo"]);
+        for _ in 0..11 {
+            for (plugin, status, nodes) in [("NodeName", "Unschedulable", 3), ("NodePorts", "Skip", 1)] {
+                accounts.probe().plugin_begins();
+                accounts.probe().plugin_ended(plugin, Point::Filter, status, nodes);
+            }
+            accounts.report(Time::from_secs(15), &report(Outcome::Skipped), Duration::from_millis(1));
+            // One that asks no plugin, as most that are remembered, is none of the ten.
+            accounts.report(Time::from_secs(15), &report(Outcome::Skipped), Duration::from_millis(1));
+        }
+        let text = Exposition::new(metrics).render().await;
+        let evaluated = "scheduler_plugin_evaluation_total{extension_point=\"Filter\",plugin=\"NodeName\",profile=\"supercargo\"}";
+        shows(&text, &format!("{evaluated} 33"));
+        assert!(
+            !text.contains(
+                "scheduler_plugin_evaluation_total{extension_point=\"Filter\",plugin=\"NodePorts\""
+            )
+        );
+        for (plugin, status) in [("NodeName", "Unschedulable"), ("NodePorts", "Skip")] {
+            let labels = format!("extension_point=\"Filter\",plugin=\"{plugin}\",status=\"{status}\"");
+            shows(&text, &format!("scheduler_plugin_execution_duration_seconds_count{{{labels}}} 2"));
+        }
+    }
 }

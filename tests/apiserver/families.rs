@@ -210,6 +210,14 @@ fn compare(upstream: &Scrape, ours: &Scrape) -> Result<usize> {
     Ok(compared)
 }
 
+/// The events whose handling was timed.
+fn handled(text: &str) -> BTreeSet<&str> {
+    let counts = text.lines().filter_map(|line| {
+        line.strip_prefix("scheduler_event_handling_duration_seconds_count{event=\"")?.split_once('"')
+    });
+    counts.map(|(event, _)| event).collect()
+}
+
 /// One line a family: what panels and rules may name. `UPDATE_EXPECT=1` writes it.
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/metrics-ours.txt");
 
@@ -249,7 +257,13 @@ async fn kube_scheduler_and_this_one_have_the_same_families_labels_and_buckets()
         let compared = wait_for("both to show the same families", PATIENCE, || async {
             let (status, text) = http::get(&theirs, Some(ADMIN_TOKEN)).await?;
             ensure!(status == 200, "kube-scheduler's metrics: {status}");
-            compare(&Scrape::read(&text)?, &Scrape::read(&world.metrics().await?)?)
+            let ours = world.metrics().await?;
+            let (here, there) = (handled(&ours), handled(&text));
+            ensure!(here.is_subset(&there), "events are called {here:?} here, and by upstream {there:?}");
+            for event in ["NodeAdd", "AssignedPodAdd", "AssignedPodDelete", "UnschedulablePodAdd"] {
+                ensure!(here.contains(event), "{event} was handled, and is not among {here:?}");
+            }
+            compare(&Scrape::read(&text)?, &Scrape::read(&ours)?)
         })
         .await?;
         wait_for("all of ours to be there, and as the dashboards take them to be", PATIENCE, || async {

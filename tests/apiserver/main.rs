@@ -17,6 +17,7 @@ mod examples;
 mod families;
 mod leading;
 mod leftovers;
+mod packages;
 mod path;
 mod preemption;
 mod reload;

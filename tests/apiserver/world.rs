@@ -180,7 +180,7 @@ impl<'a> World<'a> {
 
     /// The scheduler's metrics.
     pub(crate) async fn metrics(&self) -> Result<String> {
-        let (status, body) = self.supercargo.get("/metrics", Some(&self.reader)).await?;
+        let (status, body) = self.supercargo.get("/metrics", Some(self.reader())).await?;
         ensure!(status == 200, "/metrics answers {status}: {body}");
         Ok(body)
     }

@@ -35,6 +35,9 @@ pub(crate) const ROLES: [&str; 3] = ["supercargo-read", "supercargo-act", "super
 
 /// Applies `manifests/base`.
 pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
+    // The strictest pod standard there is: what the manifests ask for must fit into it.
+    let standard = "pod-security.kubernetes.io/enforce=restricted";
+    plane.admin().kubectl(&["label", "namespace", NAMESPACE, standard, "--overwrite"]).await?;
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
     plane.admin().kubectl(&["apply", "-k", &base.display().to_string()]).await?;
     Ok(())

@@ -39,7 +39,10 @@ impl Scheduler {
 
     /// As [`Self::wake`], of the pods of no more than this priority.
     pub(super) fn wake_up_to(&mut self, now: Time, event: &ClusterEvent<'_>, priority: i32) {
-        self.event_means(event.label());
+        // Upstream has no event of namespaces.
+        if !matches!(event, ClusterEvent::Other) {
+            self.event_means(event.label());
+        }
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.panics);
         self.queue.move_all(
