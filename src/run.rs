@@ -119,10 +119,11 @@ async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow:
         Arc::new(inbox.clone()),
         candidacy.fence.clone(),
     );
-    let mut accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
+    let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
-    let engine = engine(&args, &settings, clock.now(), &mut accounts);
+    let engine = engine(&args, &settings, clock.now());
+    let accounts = accounts.expecting(&engine);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let watches = Watches::start(&client, &inbox, &metrics);
@@ -226,13 +227,12 @@ async fn stop(
 }
 
 /// The engine. Where a leader is elected it does not lead until told so.
-fn engine(args: &Args, settings: &Settings, now: Time, accounts: &mut Accounts) -> Scheduler {
+fn engine(args: &Args, settings: &Settings, now: Time) -> Scheduler {
     let mut tables = Tables::new();
-    let profiles = settings.profiles.iter().map(|profile| {
-        let framework = profile.framework(&mut tables);
-        accounts.expect_plugins(&profile.name, &framework);
-        Profile { name: profile.name.clone(), framework }
-    });
+    let profiles = settings
+        .profiles
+        .iter()
+        .map(|profile| Profile { name: profile.name.clone(), framework: profile.framework(&mut tables) });
     let config = Config {
         seed: Seed(u64::from(std::process::id())),
         profiles: profiles.collect(),

@@ -11,6 +11,7 @@ use supercargo_core::cycle::{Framework, Point, Probe};
 use supercargo_core::event::{BindOutcome, Event};
 use supercargo_core::framework::{PluginName, registry};
 use supercargo_core::report::{Notice, Outcome, Preemption, Report};
+use supercargo_core::scheduler::Scheduler;
 use supercargo_core::time::Time;
 
 use super::engine::Observer;
@@ -31,8 +32,16 @@ impl Accounts {
         Self { metrics, profiles, stopwatch: Stopwatch::default(), rescued_by_flush: Arc::default() }
     }
 
-    /// Lets the series of every plugin of a profile begin with 0, as upstream's do.
-    pub fn expect_plugins(&mut self, profile: &str, framework: &Framework) {
+    /// Lets the series of every plugin of every profile begin with 0, as upstream's do.
+    #[must_use]
+    pub fn expecting(mut self, engine: &Scheduler) -> Self {
+        for profile in engine.profiles() {
+            self.expect_plugins(&profile.name, &profile.framework);
+        }
+        self
+    }
+
+    fn expect_plugins(&mut self, profile: &str, framework: &Framework) {
         let points = [
             (registry::ExtensionPoint::PreFilter, ExtensionPoint::PreFilter),
             (registry::ExtensionPoint::Filter, ExtensionPoint::Filter),

@@ -192,7 +192,7 @@ fn compare(upstream: &Scrape, ours: &Scrape) -> Result<usize> {
     for (family, shape) in &upstream.families {
         match (reason_not_here(family), ours.families.get(family)) {
             (Some(why), found) => {
-                ensure!(found.is_none(), "{family} is here, though it is told not to be: {why}")
+                ensure!(found.is_none(), "{family} is here, though it is told not to be: {why}");
             }
             (None, None) => ensure!(false, "upstream has {family}, with {shape:?}"),
             (None, Some(found)) => {

@@ -301,6 +301,11 @@ impl Scheduler {
         self.pre_binds.is_empty() && !is_asking && !(self.leading && unsent)
     }
 
+    /// All profiles.
+    pub fn profiles(&self) -> impl Iterator<Item = &Profile> {
+        self.profiles.iter().map(|(_, profile)| profile)
+    }
+
     /// The texts of all profiles' names.
     pub fn profile_names(&self) -> impl Iterator<Item = &str> {
         self.profiles.iter().map(|(_, profile)| profile.name.as_str())
