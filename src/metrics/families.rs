@@ -186,6 +186,33 @@ pub(super) const REST_REQUEST_DURATION: Family = Family::new(
 )
 .fixed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 
+/// Bounds of the sizes of requests and answers, in bytes.
+const SIZES: &[f64] = &[
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];
+pub(super) const REST_REQUEST_SIZE: Family = Family::new(
+    "rest_client_request_size_bytes",
+    "[ALPHA] Request size in bytes. Broken down by verb and host.",
+    &["verb", "host"],
+)
+.fixed(SIZES);
+pub(super) const REST_RESPONSE_SIZE: Family = Family::new(
+    "rest_client_response_size_bytes",
+    "[ALPHA] Response size in bytes. Broken down by verb and host.",
+    &["verb", "host"],
+)
+.fixed(SIZES);
+
 // What kube-scheduler has, mirrored from the core on scrape.
 
 pub(super) const PENDING_PODS: Family = Family::new(

@@ -67,6 +67,8 @@ pub struct Metrics {
     preemption_durations: HistogramVec,
     rest_requests: IntCounterVec,
     rest_durations: HistogramVec,
+    rest_request_sizes: HistogramVec,
+    rest_response_sizes: HistogramVec,
     malformed_objects: IntCounterVec,
     watch_restarts: IntCounterVec,
     effects_in_flight: IntGaugeVec,
@@ -110,6 +112,8 @@ impl Metrics {
             preemption_durations: families::PREEMPTION_DURATION.histogram_vec(&registry),
             rest_requests: families::REST_REQUESTS.counter_vec(&registry),
             rest_durations: families::REST_REQUEST_DURATION.histogram_vec(&registry),
+            rest_request_sizes: families::REST_REQUEST_SIZE.histogram_vec(&registry),
+            rest_response_sizes: families::REST_RESPONSE_SIZE.histogram_vec(&registry),
             malformed_objects: families::MALFORMED_OBJECTS.counter_vec(&registry),
             watch_restarts: families::WATCH_RESTARTS.counter_vec(&registry),
             effects_in_flight: families::EFFECTS_IN_FLIGHT.gauge_vec(&registry),
@@ -196,6 +200,15 @@ impl Metrics {
         let code = code.as_deref().unwrap_or("<error>");
         self.rest_requests.with_label_values(&[code, method, host]).inc();
         self.rest_durations.with_label_values(&[method, host]).observe(took.as_secs_f64());
+    }
+
+    /// Where the sizes of a request and of its answer are counted.
+    fn rest_sizes(&self, method: &str, host: &str) -> (Histogram, Histogram) {
+        let labels = [method, host];
+        (
+            self.rest_request_sizes.with_label_values(&labels),
+            self.rest_response_sizes.with_label_values(&labels),
+        )
     }
 
     /// The metrics of the watch of a kind, such as `Pod`. The same for the same kind.

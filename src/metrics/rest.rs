@@ -1,12 +1,18 @@
-//! Counts what the API client asks and is answered: `rest_client_requests_total` and its durations.
+//! Counts what the API client asks and is answered: `rest_client_requests_total`, its durations and its sizes.
 //!
-//! A layer around the client, so that watches are counted as writes are. Looks at no body.
+//! A layer around the client, so that watches are counted as writes are, though, as upstream has it, without a size. Reads no body: it sees the
+//! frames go by.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::MapFrame;
+use hyper::body::{Body, Frame};
+use prometheus::Histogram;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
@@ -41,14 +47,52 @@ pub struct RestService<S> {
     inner: S,
 }
 
+/// Adds up what comes of an answer, and counts it when the answer is at its end.
+struct Size {
+    bytes: u64,
+    histogram: Option<Histogram>,
+}
+
+impl Size {
+    fn add(&mut self, frame: &Frame<Bytes>) {
+        self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+    }
+}
+
+impl Drop for Size {
+    fn drop(&mut self) {
+        if let Some(histogram) = &self.histogram {
+            histogram.observe(self.bytes as f64);
+        }
+    }
+}
+
+/// An answer whose frames are counted.
+type Counted<R> = MapFrame<R, Box<dyn FnMut(Frame<Bytes>) -> Frame<Bytes> + Send>>;
+
+fn counted<R: Body<Data = Bytes>>(body: R, histogram: Option<Histogram>) -> Counted<R> {
+    let mut size = Size { bytes: 0, histogram };
+    body.map_frame(Box::new(move |frame| {
+        size.add(&frame);
+        frame
+    }))
+}
+
+/// Whether the answer goes on until somebody ends it.
+fn is_watch(uri: &http::Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "watch=true" | "watch=1")))
+}
+
 impl<S, B, R> Service<Request<B>> for RestService<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Future: Send + 'static,
+    B: Body,
+    R: Body<Data = Bytes> + Send + 'static,
 {
-    type Response = S::Response;
+    type Response = Response<Counted<R>>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -57,25 +101,58 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let RestLayer { metrics, host } = self.layer.clone();
         let method = request.method().clone();
+        let sent = request.body().size_hint().exact();
+        let sizes = (!is_watch(request.uri())).then(|| metrics.rest_sizes(method.as_str(), &host));
         let begin = Instant::now();
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
             let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
             metrics.rest_request(method.as_str(), code, &host, begin.elapsed());
-            answer
+            let answered = answer.is_ok();
+            let (request_size, response_size) = sizes.filter(|_| answered).unzip();
+            if let (Some(histogram), Some(sent)) = (request_size, sent) {
+                histogram.observe(sent as f64);
+            }
+            answer.map(|answer| answer.map(|body| counted(body, response_size)))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::Full;
     use k8s_openapi::api::core::v1::Namespace;
     use kube::Api;
     use kube::client::ClientBuilder;
 
     use super::*;
     use crate::metrics::Exposition;
+
+    #[tokio::test]
+    async fn requests_and_answers_are_measured_and_watches_are_not() {
+        let metrics = Arc::new(Metrics::new());
+        let layer = RestLayer::new(metrics.clone(), &"http://10.0.0.1:443".parse().unwrap());
+        let answer = |_: Request<Full<Bytes>>| async {
+            Ok::<_, std::convert::Infallible>(Response::new(Full::from(Bytes::from_static(&[b'x'; 300]))))
+        };
+        let mut client = layer.layer(tower::service_fn(answer));
+        for uri in ["http://10.0.0.1:443/api", "http://10.0.0.1:443/api?a=b&watch=true"] {
+            let request = Request::post(uri).body(Full::from("seven b")).unwrap();
+            let answer = client.call(request).await.unwrap();
+            assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 300);
+        }
+        let text = Exposition::new(metrics).render().await;
+        for (what, bytes) in [("request", 7), ("response", 300)] {
+            let labels = "{host=\"10.0.0.1:443\",verb=\"POST\"}";
+            for line in [
+                format!("rest_client_{what}_size_bytes_sum{labels} {bytes}"),
+                format!("rest_client_{what}_size_bytes_count{labels} 1"),
+            ] {
+                assert!(text.lines().any(|shown| shown == line), "{line} is not among\n{text}");
+            }
+        }
+    }
 
     #[tokio::test]
     async fn a_request_without_an_answer_is_counted_as_an_error() {
