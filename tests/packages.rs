@@ -211,6 +211,43 @@ fn single_is_the_base_with_one_replica() {
 }
 
 #[test]
+fn high_availability_is_the_base_three_times_spread_over_zones() {
+    let mut expected = kustomize("manifests/base");
+    let deployment =
+        expected.get_mut(&("Deployment".to_owned(), "supercargo".to_owned())).expect("a Deployment");
+    let selector = deployment["spec"]["selector"].clone();
+    deployment["spec"]["replicas"] = json!(3);
+    deployment["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector,
+    }]);
+    assert_eq!(kustomize("manifests/overlays/high-availability"), expected);
+    assert_eq!(get(&expected, "PodDisruptionBudget", "supercargo")["spec"]["maxUnavailable"], 1);
+}
+
+/// The settings a ConfigMap comes to.
+fn settings(objects: &Objects) -> Settings {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("config.yaml");
+    let text = &get(objects, "ConfigMap", "supercargo-config")["data"]["config.yaml"];
+    fs::write(&file, text.to_string()).expect("the folder can be written to");
+    Settings::load(&file).expect("the program takes it")
+}
+
+#[test]
+fn replace_default_has_kube_schedulers_profile_and_lease_and_the_right_to_that_lease() {
+    let objects = kustomize("manifests/overlays/replace-default");
+    let settings = settings(&objects);
+    let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    assert_eq!(names, ["default-scheduler"]);
+    let lease = &get(&objects, "ConfigMap", "supercargo-config")["data"]["config.yaml"]["leaderElection"];
+    assert_eq!(lease["resourceName"], "kube-scheduler");
+    let rules = get(&objects, "Role", "supercargo-lead")["rules"].as_array().expect("rules");
+    let named: Vec<&Value> =
+        rules.iter().filter_map(|rule| rule["resourceNames"].as_array()).flatten().collect();
+    assert_eq!(named, [&lease["resourceName"]]);
+}
+
+#[test]
 fn the_static_pod_names_what_it_mounts_and_its_configuration_is_kube_schedulers() {
     let text = fs::read_to_string(root().join("manifests/static-pod.yaml")).expect("the static pod");
     let pod = objects(&text);
