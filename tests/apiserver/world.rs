@@ -90,6 +90,22 @@ impl<'a> World<'a> {
         Ok(Self { plane, client, name, supercargo, reader })
     }
 
+    /// Starts the scheduler anew as one that contends for a lease, of the name of the namespace and in it.
+    pub(crate) async fn elect(&mut self) -> Result<()> {
+        let (admin, namespace) = (self.plane.admin(), self.name.as_str());
+        let leases = "--resource=leases.coordination.k8s.io";
+        admin
+            .kubectl(&["create", "role", "lead", "--verb=get,create,update", leases, "-n", namespace])
+            .await?;
+        let account = format!("--serviceaccount={namespace}:{NAME}");
+        admin.kubectl(&["create", "rolebinding", "lead", "--role=lead", &account, "-n", namespace]).await?;
+        self.supercargo.terminate()?;
+        let mut setup = Setup::called(namespace);
+        setup.configuration = supercargo::elected_configuration(namespace);
+        self.supercargo = setup.launch(self.plane).await?;
+        self.supercargo.wait_until_ready().await
+    }
+
     /// The pods of the namespace.
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.name)

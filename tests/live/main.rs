@@ -117,6 +117,7 @@ async fn every_panel_and_rule_has_data_in_a_real_prometheus() -> Result<()> {
     let plane = ControlPlane::builder().with([Component::ControllerManager, Component::Kwok]).start().await?;
     supercargo::install(&plane).await?;
     play_on(&plane, "live", async |world| {
+        world.elect().await?;
         let port = Port::reserve()?;
         let config = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
