@@ -12,12 +12,15 @@ use crate::time::Time;
 use std::sync::Arc;
 
 impl Scheduler {
-    /// Nominates the pod to a node, or to none. Where a nomination ends, its room is free for others at once.
+    /// Nominates the pod to a node, or to none. Where a nomination ends, or the pod asks for less than it did, room is free for
+    /// others at once.
     pub(super) fn nominate(&mut self, now: Time, pod: &Arc<PodInfo>, node: Option<Symbol>) {
         let before = self.cache.nomination(&pod.uid);
+        let is_other = |old: &&Arc<PodInfo>| old.uid == pod.uid && !old.is_same_to_others(pod);
+        let changed = before.and_then(|node| self.cache.nominated_to(node).iter().find(is_other).cloned());
         self.cache.nominate(pod, node);
-        if let Some(before) = before.filter(|_| before != node) {
-            self.nomination_released(now, pod, before);
+        if let Some(before) = before.filter(|_| before != node || changed.is_some()) {
+            self.nomination_released(now, changed.as_ref().unwrap_or(pod), before);
         }
     }
 
