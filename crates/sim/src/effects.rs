@@ -178,6 +178,9 @@ impl Sim {
         let (uid, event) = match answer {
             Answer::Bind { uid, outcome } => {
                 self.say("answer", &uid, format_args!("{outcome:?}"));
+                if matches!(outcome, BindOutcome::Refused { .. }) {
+                    self.server.refusal_told();
+                }
                 if let BindOutcome::Moot(found) = &outcome {
                     self.note_found(&uid, found);
                 }

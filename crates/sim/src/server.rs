@@ -243,6 +243,11 @@ impl Server {
         Err(format!("pods \"{uid}\" is forbidden: not now"))
     }
 
+    /// The scheduler is told of a refusal: what it decided up to now may stand on the pod that was refused.
+    pub(crate) fn refusal_told(&mut self) {
+        self.whole.refusals += 1;
+    }
+
     /// POST of a Binding. Whether the node exists is not asked, as a real API server does not ask it.
     pub(crate) fn bind(&mut self, uid: &str, node: &str, by: By, life: Option<u32>) -> Result<(), String> {
         let Some(pod) = self.pods.get(uid) else {
