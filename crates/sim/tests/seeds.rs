@@ -26,6 +26,7 @@ const ONCE_BROKEN: [(u64, u64, &str); 9] = [
     ),
     (10_137, 1_000, "a pod that something else kept out when its victims were gone was not tried again"),
     (20_135, 1_000, "the same"),
+    (7_000_295, 300, "room that a nominated pod came to ask for no more was told to nobody"),
     (
         5_003_910,
         300,
