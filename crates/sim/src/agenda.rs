@@ -2,8 +2,8 @@
 
 use crate::server::Stamp;
 use std::collections::BTreeMap;
-use supercargo_core::effect::{Lane, StatusPatch};
-use supercargo_core::event::{BindOutcome, EvictOutcome, Found, Kind};
+use supercargo_core::effect::{Lane, StatusPatch, VolumeWrite};
+use supercargo_core::event::{BindOutcome, EvictOutcome, Found, Kind, WriteOutcome};
 use supercargo_core::time::Time;
 
 /// Something that is going to happen.
@@ -25,6 +25,10 @@ pub(crate) enum Due {
     Answer { life: u32, answer: Answer },
     /// An eviction arrives at the API server.
     Evict { life: u32, uid: String },
+    /// A write of a volume or a claim arrives at the API server.
+    VolumeWrite { life: u32, write: VolumeWrite, fate: Fate },
+    /// The controllers of volumes do something.
+    Controllers,
     /// A change of a pod's status arrives at the API server.
     Patch { life: u32, patch: StatusPatch },
     /// The outside takes one more effect of a lane.
@@ -69,6 +73,7 @@ pub(crate) enum Answer {
     Bind { uid: String, outcome: BindOutcome },
     Settled { uid: String, found: Found },
     Evicted { uid: String, outcome: EvictOutcome },
+    Written { uid: String, write: u64, outcome: WriteOutcome },
 }
 
 #[derive(Default)]

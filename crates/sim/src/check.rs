@@ -15,6 +15,7 @@ use supercargo_core::report::{Outcome, Preemption, Report};
 
 mod end;
 mod state;
+mod storage;
 
 /// An invariant that does not hold.
 #[derive(Debug)]
@@ -93,6 +94,7 @@ impl Sim {
                 self.note_failure(uid, message);
             }
             Outcome::BindFailed { message } => {
+                self.server.note_failure();
                 self.process.decided.remove(uid);
                 self.note_failure(uid, message);
                 self.check_failed(uid)?;
@@ -106,8 +108,10 @@ impl Sim {
                     return Err(broken("only pods that are being deleted are skipped", uid.to_owned()));
                 }
             }
-            Outcome::PreBound { .. } => {
-                return Err(broken("no pod here has volumes", uid.to_owned()));
+            Outcome::PreBound { succeeded, .. } => {
+                if *succeeded {
+                    self.process.pre_bound.insert(uid.to_owned());
+                }
             }
             Outcome::Bound { node } => {
                 if self.server.pods.get(uid).is_some_and(|pod| pod.node.as_deref() != Some(node)) {
@@ -132,7 +136,7 @@ impl Sim {
         if !pod.ports.is_empty() {
             return Ok(());
         }
-        let picture = self.process.told_of();
+        let picture = self.process.told_of(uid);
         let name = self.process.scheduler.tables().symbol(node);
         let goes = |other: &PodInfo| victims.iter().any(|victim| victim.uid == other.uid);
         let tables = self.process.scheduler.tables();
@@ -166,7 +170,7 @@ impl Sim {
             let detail = format!("{uid} to {node}, with one to {} not settled", there.node);
             return Err(broken("no decision while an earlier one is on its way", detail));
         }
-        let picture = self.process.told_of();
+        let picture = self.process.told_of(uid);
         let snapshot = self.process.scheduler.snapshot();
         let world = || picture.world(snapshot.tables());
         let able = evictions::feasible_at_least(world, snapshot, &pod);
@@ -190,7 +194,7 @@ impl Sim {
     /// No node is feasible by the reference.
     fn check_nowhere(&mut self, uid: &str) -> Result<(), Broken> {
         let pod = self.seen_info(uid)?;
-        let picture = self.process.told_of();
+        let picture = self.process.told_of(uid);
         let snapshot = self.process.scheduler.snapshot();
         match evictions::feasible(|| picture.world(snapshot.tables()), snapshot, &pod).first() {
             Some(&node) => {
@@ -207,10 +211,15 @@ impl Sim {
             return Ok(());
         }
         let pod = self.seen_info(uid)?;
-        let picture = self.process.told_of();
+        self.check_claims(uid)?;
+        let was_pre_bound = self.process.pre_bound.remove(uid);
+        let picture = self.process.told_of(uid);
         let tables = self.process.scheduler.tables();
         let name = tables.symbol(node);
-        match picture.world(tables).without(uid).local_objection(&pod, name) {
+        let world = picture.world(tables).without(uid);
+        // Of such a pod its claims are looked at once more.
+        let by_claims = || if was_pre_bound { world.storage_objection(&pod, name) } else { None };
+        match world.local_objection(&pod, name).or_else(by_claims) {
             Some(why) => {
                 let detail = format!("{uid} to {node}: {why}");
                 Err(broken("a binding leaves only for a node that can still take the pod", detail))

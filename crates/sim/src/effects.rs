@@ -9,7 +9,7 @@ use crate::server::{By, Stamp};
 use crate::sim::Sim;
 use crate::weather::wait;
 use std::time::Duration;
-use supercargo_core::effect::{Effect, Lane, PodRef, Record, StatusPatch};
+use supercargo_core::effect::{Effect, Lane, Nomination, PodRef, Record, StatusPatch};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
 
 /// How long after it was sent a binding may still be carried out: an API server's `--request-timeout`.
@@ -29,9 +29,7 @@ impl Sim {
         match effect {
             Effect::Bind { pod, node } => self.send_bind(&pod, node),
             Effect::Settle { pod } => self.send_question(&pod),
-            Effect::WriteVolume(write) => {
-                Err(broken("no pod here has volumes", format!("{write:?} is written")))
-            }
+            Effect::WriteVolume(write) => self.send_write(write),
             Effect::Evict(eviction) => self.send_eviction(&eviction),
             Effect::Patch(patch) => self.send_patch(patch),
             Effect::Record(record) => self.note_record(&record),
@@ -198,6 +196,10 @@ impl Sim {
                 self.note_found(&uid, &found);
                 (uid.clone(), Event::Settled { uid: uid.as_str().into(), found })
             }
+            Answer::Written { uid, write, outcome } => {
+                self.say("answer", &uid, format_args!("write {write}: {outcome:?}"));
+                (uid.clone(), Event::VolumeWritten { uid: uid.as_str().into(), write, outcome })
+            }
             Answer::Evicted { uid, outcome } => {
                 self.say("answer", &uid, format_args!("{outcome:?}"));
                 if matches!(outcome, EvictOutcome::Failed { .. }) {
@@ -206,7 +208,11 @@ impl Sim {
                 (uid.clone(), Event::EvictFinished { uid: uid.as_str().into(), outcome })
             }
         };
-        let lane = if matches!(event, Event::EvictFinished { .. }) { Lane::Evict } else { Lane::Bind };
+        let lane = match event {
+            Event::EvictFinished { .. } => Lane::Evict,
+            Event::VolumeWritten { .. } => Lane::Volume,
+            _ => Lane::Bind,
+        };
         self.process.scheduler.handle(self.now, event);
         let life = self.process.life;
         self.agenda.write(self.now, Due::Credit { life, lane });
@@ -231,6 +237,9 @@ impl Sim {
         if self.process.pods.get(&*patch.pod.uid).is_some_and(|pod| pod.node.is_some()) {
             let detail = format!("{} is bound and told: {:?}", patch.pod.uid, patch.condition);
             return Err(broken("a pod known to be bound is not told that it is not", detail));
+        }
+        if let Nomination::Set(_) = patch.nomination {
+            self.process.nominated.insert(patch.pod.uid.to_string());
         }
         let arrives = self.now + wait(&mut self.draw, self.weather.request_delay);
         // One after the other, as they left.
@@ -294,7 +303,9 @@ impl Sim {
         let known = |kind, changed| self.watches.know(kind, changed);
         let all = known(Kind::Pod, stamp.pods.max(stamp.own))
             && known(Kind::Node, stamp.nodes)
-            && known(Kind::Namespace, stamp.namespaces);
+            && known(Kind::Namespace, stamp.namespaces)
+            && known(Kind::PersistentVolumeClaim, stamp.claims)
+            && known(Kind::PersistentVolume, stamp.volumes);
         all.then_some(stamp)
     }
 

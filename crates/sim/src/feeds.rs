@@ -123,5 +123,15 @@ fn describe(change: &Change) -> (String, String) {
         Change::NodeGone(name) => (name.clone(), "gone".to_owned()),
         Change::Namespace(name, team) => ((*name).to_owned(), format!("of team {team}")),
         Change::Service(app) => ((*app).to_owned(), "listed".to_owned()),
+        Change::Claim(claim) => {
+            let (version, volume, selected) = (claim.version, &claim.volume, &claim.selected);
+            (claim.key(), format!("version {version}, {volume:?}, for node {selected:?}"))
+        }
+        Change::Volume(volume) => {
+            let claim = volume.claim.as_ref().map(|claim| &claim.uid);
+            (volume.name.clone(), format!("version {} for {claim:?}", volume.version))
+        }
+        Change::ClaimGone(name) | Change::VolumeGone(name) => (name.clone(), "gone".to_owned()),
+        Change::Class(class) => (class.name().to_owned(), "listed".to_owned()),
     }
 }

@@ -1,7 +1,7 @@
 //! Objects as the simulated API server has them, and how the engine is shown them.
 //!
 //! They are plain text and numbers, so that they outlive a scheduler and its tables. They hold what the simulation
-//! varies and no more; there is no preferred node affinity and no volume.
+//! varies and no more; there is no preferred node affinity.
 
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
@@ -13,6 +13,7 @@ use supercargo_core::resources::{PodResources, Resources};
 use supercargo_core::selector::{
     NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands,
 };
+use supercargo_core::volume::{PodVolume, VolumeSource};
 
 /// The profile under test.
 pub(crate) const OURS: &str = "supercargo";
@@ -118,6 +119,8 @@ pub(crate) struct Pod {
     pub(crate) wish: Wish,
     pub(crate) affinity: Affinity,
     pub(crate) spread: Vec<Spread>,
+    /// The names of its claims.
+    pub(crate) claims: Vec<String>,
     /// `status.nominatedNodeName`.
     pub(crate) nominated: Option<String>,
     /// It has the condition DisruptionTarget for the reason PreemptionByScheduler.
@@ -193,6 +196,7 @@ impl Pod {
             wish: Wish::Anything,
             affinity: Affinity::default(),
             spread: Vec::new(),
+            claims: Vec::new(),
             nominated: None,
             preempted: false,
             condition: None,
@@ -228,7 +232,7 @@ impl Pod {
             spread: self.spread.iter().map(|s| s.info(tables)).collect(),
             images: [tables.symbol(self.app)].into(),
             containers: 1,
-            volumes: [].into(),
+            volumes: self.claims.iter().map(|name| volume(tables, name)).collect(),
             required_features: [].into(),
             unjudged: [].into(),
             scheduled: self.condition.as_ref().map(|(reason, message)| ScheduledCondition {
@@ -263,6 +267,10 @@ fn amounts(tables: &mut Tables, cpu_milli: i64, memory: i64, gpus: i64) -> Resou
         resources.set_scalar(gpu, gpus);
     }
     resources
+}
+
+fn volume(tables: &mut Tables, claim: &str) -> PodVolume {
+    PodVolume { name: claim.into(), source: VolumeSource::Claim(tables.symbol(claim)) }
 }
 
 fn host_port(tables: &mut Tables, address: &str, port: i32) -> HostPort {

@@ -1,9 +1,11 @@
 //! A cluster put together for the reference: what the scheduler was told and decided, or the server's truth.
 
 use crate::objects::{Node, Pod};
-use crate::process::Process;
-use crate::reference::World;
+use crate::process::{Decided, Process};
+use crate::reference::{Storage, World};
 use crate::sim::Sim;
+use crate::storage::Class;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::node::NodeInfo;
@@ -15,13 +17,14 @@ pub(crate) struct Picture {
     /// Pods and the names of their nodes.
     pods: Vec<(Arc<PodInfo>, Symbol)>,
     namespaces: Vec<(Symbol, LabelSetId)>,
+    storage: Arc<Storage>,
 }
 
 impl Picture {
     pub(crate) fn world<'a>(&'a self, tables: &'a Tables) -> World<'a> {
         let nodes = self.nodes.iter().map(|node| &**node).collect();
         let pods = self.pods.iter().map(|(pod, node)| (&**pod, *node));
-        World::new(tables, nodes, pods, self.namespaces.clone())
+        World::new(tables, nodes, pods, self.namespaces.clone()).with_storage(Arc::clone(&self.storage))
     }
 
     fn fill(
@@ -29,6 +32,7 @@ impl Picture {
         nodes: &[Arc<Node>],
         pods: &[(Arc<Pod>, String)],
         namespaces: &[(&'static str, &'static str)],
+        storage: Arc<Storage>,
     ) -> Self {
         let pods = pods.iter().map(|(pod, node)| {
             let info = process.info(pod);
@@ -41,19 +45,33 @@ impl Picture {
             let pair = (tables.symbol("team"), tables.symbol(team));
             (tables.symbol(name), tables.label_set(vec![pair]))
         };
-        Self { nodes, pods, namespaces: namespaces.iter().map(labels).collect() }
+        Self { nodes, pods, namespaces: namespaces.iter().map(labels).collect(), storage }
     }
 }
 
 impl Process {
-    /// What this life was told, and what it decided since.
-    pub(crate) fn told_of(&mut self) -> Picture {
+    /// What this life was told, and what it decided since, as a pod finds it.
+    pub(crate) fn told_of(&mut self, uid: &str) -> Picture {
+        let storage = self.storage_for(uid);
         let nodes: Vec<_> = self.nodes.values().cloned().collect();
         let placed =
             self.pods.values().filter_map(|pod| Some((Arc::clone(pod), self.counts_on(pod)?.to_owned())));
         let placed: Vec<_> = placed.collect();
         let namespaces: Vec<_> = self.namespaces.iter().map(|(&name, &team)| (name, team)).collect();
-        Picture::fill(self, &nodes, &placed, &namespaces)
+        Picture::fill(self, &nodes, &placed, &namespaces, storage)
+    }
+
+    /// Claims and volumes as a pod finds them: those of others may be taken to be what they are not yet.
+    pub(crate) fn storage_for(&self, uid: &str) -> Arc<Storage> {
+        if self.pods.get(uid).is_none_or(|pod| pod.claims.is_empty()) {
+            return Arc::default();
+        }
+        let snapshot = self.scheduler.snapshot();
+        let others = || self.pods.keys().filter(|other| *other != uid);
+        let held = |key| {
+            others().flat_map(|other| snapshot.volumes().held_for(other)).any(|held| held.object() == key)
+        };
+        Arc::new(Storage::seen_by(snapshot, uid, held))
     }
 
     /// The node a pod counts on: its own, or the one decided for it.
@@ -71,8 +89,13 @@ impl Sim {
     pub(crate) fn truth(&mut self, counts: impl Fn(&Process, &Pod) -> bool) -> Picture {
         let process = &mut self.process;
         let mut placed = Vec::new();
+        let pre_binds = process.scheduler.waiting_for_volumes();
+        let pre_binds: BTreeSet<_> = pre_binds.map(|(queued, ..)| queued.pod.uid.to_string()).collect();
         for pod in self.server.pods.values().filter(|pod| counts(process, pod)) {
-            let released = || process.decided.get(&pod.uid).filter(|decided| decided.released.is_some());
+            // Others were decided about with those whose volumes are on their way.
+            let is_on_its_way =
+                |decided: &&Decided| decided.released.is_some() || pre_binds.contains(&pod.uid);
+            let released = || process.decided.get(&pod.uid).filter(is_on_its_way);
             if let Some(node) = &pod.node {
                 placed.push((Arc::clone(pod), node.clone()));
             } else if let Some(decided) = released() {
@@ -83,6 +106,12 @@ impl Sim {
         }
         let nodes: Vec<_> = self.server.nodes.values().cloned().collect();
         let namespaces: Vec<_> = self.server.namespaces.iter().map(|(&name, &team)| (name, team)).collect();
-        Picture::fill(process, &nodes, &placed, &namespaces)
+        let tables = process.scheduler.tables();
+        let storage = Storage {
+            claims: self.server.claims.values().map(|it| Arc::new(it.info(tables))).collect(),
+            volumes: self.server.volumes.values().map(|it| Arc::new(it.info(tables))).collect(),
+            classes: Class::ALL.into_iter().map(|it| Arc::new(it.info(tables))).collect(),
+        };
+        Picture::fill(process, &nodes, &placed, &namespaces, Arc::new(storage))
     }
 }

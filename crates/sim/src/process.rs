@@ -2,6 +2,7 @@
 
 use crate::objects::{Node, OURS, Pod};
 use crate::server::{Change, Stamp};
+use crate::storage::{Claim, Volume, claim_id, volume_id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Service;
@@ -14,6 +15,7 @@ use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler};
 use supercargo_core::time::Time;
+use supercargo_core::volume::StorageObject;
 
 /// A decision that still stands: its pod is assumed on its node, as far as anyone outside can know.
 #[derive(Clone, Debug)]
@@ -50,6 +52,11 @@ pub(crate) struct Process {
     pub(crate) nodes: BTreeMap<String, Arc<Node>>,
     /// Namespaces and their teams.
     pub(crate) namespaces: BTreeMap<&'static str, &'static str>,
+    /// By key.
+    pub(crate) claims: BTreeMap<String, Arc<Claim>>,
+    pub(crate) volumes: BTreeMap<String, Arc<Volume>>,
+    /// Pods whose volumes were bound for them, and whose bindings have not left.
+    pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
     pub(crate) told: BTreeMap<String, Told>,
     /// The numbers of the last decisions about pods.
@@ -91,6 +98,9 @@ impl Process {
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            pre_bound: BTreeSet::new(),
             decided: BTreeMap::new(),
             told: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -171,6 +181,27 @@ impl Process {
                 let pair = (tables.symbol("team"), tables.symbol(team));
                 Event::NamespaceApplied { name: tables.symbol(name), labels: tables.label_set(vec![pair]) }
             }
+            Change::Claim(claim) => {
+                self.name(Kind::PersistentVolumeClaim, &claim.key());
+                self.claims.insert(claim.key(), Arc::clone(claim));
+                Event::StorageApplied(StorageObject::Claim(Arc::new(claim.info(self.scheduler.tables()))))
+            }
+            Change::Volume(volume) => {
+                self.name(Kind::PersistentVolume, &volume.name);
+                self.volumes.insert(volume.name.clone(), Arc::clone(volume));
+                Event::StorageApplied(StorageObject::Volume(Arc::new(volume.info(self.scheduler.tables()))))
+            }
+            Change::ClaimGone(key) => {
+                self.claims.remove(key);
+                Event::Gone(ObjectKey::Storage(claim_id(self.scheduler.tables(), key)))
+            }
+            Change::VolumeGone(name) => {
+                self.volumes.remove(name);
+                Event::Gone(ObjectKey::Storage(volume_id(self.scheduler.tables(), name)))
+            }
+            Change::Class(class) => {
+                Event::StorageApplied(StorageObject::Class(Arc::new(class.info(self.scheduler.tables()))))
+            }
             Change::Service(app) => {
                 let tables = self.scheduler.tables();
                 let pair = (tables.symbol("app"), tables.symbol(app));
@@ -208,6 +239,8 @@ impl Process {
             }
             Kind::Namespace => self.namespaces.retain(|name, _| named.contains(*name)),
             Kind::Node => self.nodes.retain(|name, _| named.contains(name)),
+            Kind::PersistentVolume => self.volumes.retain(|name, _| named.contains(name)),
+            Kind::PersistentVolumeClaim => self.claims.retain(|key, _| named.contains(key)),
             _ => {}
         }
     }
@@ -265,6 +298,7 @@ impl Process {
         self.decided.remove(uid);
         self.told.remove(uid);
         self.numbers.remove(uid);
+        self.pre_bound.remove(uid);
         self.evicting.remove(uid);
         self.going.remove(uid);
         self.unlisted.remove(uid);

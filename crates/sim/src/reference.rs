@@ -1,8 +1,9 @@
 //! Where a pod may go, straight from the definitions of the API, with no regard for cost.
 //!
 //! Nothing here is shared with the engine's plugins, not even the matching of selectors, so that one can judge the
-//! other. It knows the hard rules only: no scores, no nominations, no volumes, no reasons as upstream words them.
+//! other. It knows the hard rules only: no scores, no nominations, no reasons as upstream words them.
 
+use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::intern::{LabelSetId, Symbol, Tables, known};
 use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
@@ -11,8 +12,11 @@ use supercargo_core::pod::{
 };
 use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector};
 
+mod storage;
 #[cfg(test)]
 mod tests;
+
+pub use storage::Storage;
 
 /// A cluster at one moment.
 pub struct World<'a> {
@@ -21,6 +25,7 @@ pub struct World<'a> {
     /// Pods, and the nodes they are on or on their way to. All these nodes exist.
     pods: Vec<(&'a PodInfo, &'a NodeInfo)>,
     namespaces: Vec<(Symbol, LabelSetId)>,
+    storage: Arc<Storage>,
 }
 
 impl<'a> World<'a> {
@@ -35,6 +40,7 @@ impl<'a> World<'a> {
             pods: pods.collect(),
             nodes: nodes.iter().map(|&idx| snapshot.node_info(idx)).collect(),
             namespaces: snapshot.lookups().namespaces().collect(),
+            storage: Arc::default(),
         }
     }
 
@@ -47,7 +53,14 @@ impl<'a> World<'a> {
     ) -> Self {
         let on = |(pod, name)| Some((pod, *nodes.iter().find(|node| node.name == name)?));
         let pods = pods.into_iter().filter_map(on).collect();
-        Self { tables, nodes, pods, namespaces }
+        Self { tables, nodes, pods, namespaces, storage: Arc::default() }
+    }
+
+    /// The same world with these claims and volumes; without, there are none.
+    #[must_use]
+    pub fn with_storage(mut self, storage: Arc<Storage>) -> Self {
+        self.storage = storage;
+        self
     }
 
     /// The same world without one pod.
@@ -99,12 +112,19 @@ impl<'a> World<'a> {
         self.of_node(pod, node).or_else(|| self.of_room(pod, node)).or_else(|| self.of_ports(pod, node))
     }
 
+    /// As [`Self::objection`], of what the pod's claims decide alone.
+    pub fn storage_objection(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
+        let node = self.nodes.iter().find(|n| n.name == node)?;
+        self.of_storage(pod, node)
+    }
+
     fn objection_with(&self, pod: &PodInfo, node: &NodeInfo, spread: &[Domains]) -> Option<String> {
         self.of_node(pod, node)
             .or_else(|| self.of_room(pod, node))
             .or_else(|| self.of_ports(pod, node))
             .or_else(|| self.of_affinity(pod, node))
             .or_else(|| self.of_spread(pod, node, spread))
+            .or_else(|| self.of_storage(pod, node))
     }
 
     fn label(&self, labels: LabelSetId, key: Symbol) -> Option<Symbol> {

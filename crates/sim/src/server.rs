@@ -4,9 +4,14 @@
 //! whether anything changed that the scheduler could not know of.
 
 use crate::objects::{Node, Pod};
+use crate::storage::{Claim, Class, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::event::Kind;
+
+mod storage;
+
+pub(crate) use storage::Work;
 
 /// A change as a watch tells it.
 #[derive(Clone, Debug)]
@@ -24,22 +29,33 @@ pub(crate) enum Change {
     Namespace(&'static str, &'static str),
     /// The Service that selects an app.
     Service(&'static str),
+    Claim(Arc<Claim>),
+    /// A claim by its key.
+    ClaimGone(String),
+    Volume(Arc<Volume>),
+    VolumeGone(String),
+    Class(Class),
 }
 
 impl Change {
     /// Which object of its kind it is about; nothing for the marks of a list.
-    fn key(&self) -> Option<&str> {
+    pub(crate) fn key(&self) -> Option<String> {
         match self {
             Self::ListBegan | Self::ListEnded(_) | Self::Bookmark => None,
-            Self::Pod(pod) => Some(&pod.uid),
-            Self::Node(node) => Some(&node.name),
-            Self::PodGone(name) | Self::NodeGone(name) => Some(name),
-            Self::Namespace(name, _) | Self::Service(name) => Some(name),
+            Self::Pod(pod) => Some(pod.uid.clone()),
+            Self::Node(node) => Some(node.name.clone()),
+            Self::Claim(claim) => Some(claim.key()),
+            Self::Volume(volume) => Some(volume.name.clone()),
+            Self::PodGone(name) | Self::NodeGone(name) | Self::ClaimGone(name) | Self::VolumeGone(name) => {
+                Some(name.clone())
+            }
+            Self::Namespace(name, _) | Self::Service(name) => Some((*name).to_owned()),
+            Self::Class(class) => Some(class.name().to_owned()),
         }
     }
 
     fn is_end(&self) -> bool {
-        matches!(self, Self::PodGone(_) | Self::NodeGone(_))
+        matches!(self, Self::PodGone(_) | Self::NodeGone(_) | Self::ClaimGone(_) | Self::VolumeGone(_))
     }
 }
 
@@ -58,9 +74,11 @@ pub(crate) struct Stamp {
     pub(crate) pods: u64,
     pub(crate) nodes: u64,
     pub(crate) namespaces: u64,
+    pub(crate) claims: u64,
+    pub(crate) volumes: u64,
     /// Of the pod that is asked about itself.
     pub(crate) own: u64,
-    /// How many bindings were refused for no reason: decisions that were built on one of them stand on nothing.
+    /// How many bindings were refused for no reason, or given up: decisions that were built on one of them stand on nothing.
     pub(crate) refusals: u64,
 }
 
@@ -70,6 +88,9 @@ pub(crate) struct Server {
     pub(crate) nodes: BTreeMap<String, Arc<Node>>,
     pub(crate) namespaces: BTreeMap<&'static str, &'static str>,
     pub(crate) services: Vec<&'static str>,
+    /// By key.
+    pub(crate) claims: BTreeMap<String, Arc<Claim>>,
+    pub(crate) volumes: BTreeMap<String, Arc<Volume>>,
     version: u64,
     whole: Stamp,
     by_node: BTreeMap<String, Stamp>,
@@ -112,11 +133,11 @@ impl Server {
     /// All objects of a kind as they were at an earlier version.
     pub(crate) fn list_at(&self, kind: Kind, version: u64) -> Vec<Change> {
         let Some(all) = self.history.get(&kind) else { return self.list(kind) };
-        let mut objects: BTreeMap<&str, &Change> = BTreeMap::new();
+        let mut objects: BTreeMap<String, &Change> = BTreeMap::new();
         for (_, change) in all.iter().take_while(|(at, _)| *at <= version) {
             let Some(key) = change.key() else { continue };
             if change.is_end() {
-                objects.remove(key);
+                objects.remove(&key);
             } else {
                 objects.insert(key, change);
             }
@@ -133,13 +154,13 @@ impl Server {
                 self.namespaces.iter().map(|(&name, &team)| Change::Namespace(name, team)).collect()
             }
             Kind::Service => self.services.iter().map(|&app| Change::Service(app)).collect(),
+            Kind::PersistentVolume => self.volumes.values().cloned().map(Change::Volume).collect(),
+            Kind::PersistentVolumeClaim => self.claims.values().cloned().map(Change::Claim).collect(),
+            Kind::StorageClass => Class::ALL.into_iter().map(Change::Class).collect(),
             Kind::ReplicationController
             | Kind::ReplicaSet
             | Kind::StatefulSet
             | Kind::PodDisruptionBudget
-            | Kind::PersistentVolume
-            | Kind::PersistentVolumeClaim
-            | Kind::StorageClass
             | Kind::CsiNode
             | Kind::CsiDriver
             | Kind::CsiStorageCapacity
@@ -237,9 +258,14 @@ impl Server {
         self.publish(Kind::Namespace, Change::Namespace(name, team));
     }
 
+    /// Takes note that a decision others were built on was given up.
+    pub(crate) fn note_failure(&mut self) {
+        self.whole.refusals += 1;
+    }
+
     /// Refuses a Binding for no reason that the objects give.
     pub(crate) fn refuse(&mut self, uid: &str) -> Result<(), String> {
-        self.whole.refusals += 1;
+        self.note_failure();
         Err(format!("pods \"{uid}\" is forbidden: not now"))
     }
 

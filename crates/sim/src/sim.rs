@@ -60,6 +60,10 @@ pub(crate) struct Sim {
     /// Things that happened.
     pub(crate) happened: u64,
     pub(crate) created: u64,
+    pub(crate) claims_made: u64,
+    pub(crate) volumes_made: u64,
+    /// The controllers of volumes are going to do something.
+    pub(crate) controllers_called: bool,
     pub(crate) placed: u64,
     /// Writes checked against the server's truth: by the node's own rules, by all.
     pub(crate) truths: [u64; 2],
@@ -97,6 +101,9 @@ impl Sim {
             lost_patches: BTreeSet::new(),
             happened: 0,
             created: 0,
+            claims_made: 0,
+            volumes_made: 0,
+            controllers_called: false,
             placed: 0,
             truths: [0; 2],
             faults: BTreeMap::new(),
@@ -139,8 +146,13 @@ impl Sim {
             let delay = wait(&mut self.draw, self.weather.watch_delay);
             self.agenda.write(self.now + delay, Due::Reconnect(kind, connection));
         }
-        let credits =
-            [(Lane::Bind, self.scale.bind_credits), (Lane::Evict, 2), (Lane::Status, 4), (Lane::Record, 8)];
+        let credits = [
+            (Lane::Bind, self.scale.bind_credits),
+            (Lane::Volume, 2),
+            (Lane::Evict, 2),
+            (Lane::Status, 4),
+            (Lane::Record, 8),
+        ];
         for (lane, count) in credits {
             self.grant(lane, count);
         }
@@ -197,6 +209,7 @@ impl Sim {
         }
         self.happen(due)?;
         self.spread_news();
+        self.call_controllers();
         let worked = self.run()?;
         self.check_wakes(woken, worked)
     }
@@ -222,6 +235,8 @@ impl Sim {
             Due::Question { life, uid } => self.question_arrives(life, uid),
             Due::Answer { answer, .. } => self.answer_arrives(answer),
             Due::Evict { life, uid } => self.eviction_arrives(life, uid),
+            Due::VolumeWrite { life, write, fate } => self.write_arrives(life, &write, fate)?,
+            Due::Controllers => self.controllers_work()?,
             Due::Patch { patch, .. } => self.patch_arrives(&patch),
             Due::Credit { lane, .. } => self.grant(lane, 1),
             Due::Gone(uid) => {
@@ -310,6 +325,10 @@ impl Sim {
         let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
         pods.iter().for_each(|uid| self.server.remove_pod(uid));
         nodes.iter().for_each(|name| self.server.remove_node(name));
+        let claims: Vec<_> = self.server.claims.keys().cloned().collect();
+        let volumes: Vec<_> = self.server.volumes.keys().cloned().collect();
+        claims.iter().for_each(|key| self.server.remove_claim(key));
+        volumes.iter().for_each(|name| self.server.remove_volume(name));
         self.say("world", "all", format_args!("gone"));
         self.spread_news();
         let end = self.now + EMPTYING;

@@ -28,6 +28,8 @@ pub(crate) struct Weather {
     pub(crate) late: u64,
     pub(crate) no_answer: u64,
     pub(crate) lost_patch: u64,
+    /// Of volumes to be made, how many cannot be.
+    pub(crate) no_volume: u64,
     /// The longest a binding, a patch or a record takes.
     pub(crate) request_delay: Duration,
 }
@@ -51,6 +53,7 @@ pub(crate) const CALM: Weather = Weather {
     late: 0,
     no_answer: 0,
     lost_patch: 0,
+    no_volume: 0,
     request_delay: Duration::from_millis(10),
 };
 
@@ -72,6 +75,7 @@ const KINDS: [Weather; 7] = [
         late: 5,
         no_answer: 20,
         lost_patch: 5,
+        no_volume: 20,
         request_delay: Duration::from_millis(300),
     },
     Weather {
@@ -102,6 +106,7 @@ const KINDS: [Weather; 7] = [
         lost_but_applied: 10,
         no_answer: 20,
         lost_patch: 20,
+        no_volume: 40,
         ..CALM
     },
     Weather {

@@ -10,11 +10,25 @@ use supercargo_core::event::Kind;
 use supercargo_core::node::TaintEffect;
 
 const APPS: [&str; 3] = ["web", "db", "job"];
-const ZONES: [&str; 3] = ["z1", "z2", "z3"];
+pub(crate) const ZONES: [&str; 3] = ["z1", "z2", "z3"];
 const TAINTS: [&str; 2] = ["gpu", "spot"];
 const TEAMS: [&str; 2] = ["red", "blue"];
 const NAMESPACES: [&str; 2] = ["default", "other"];
 const GIB: i64 = 1 << 30;
+
+/// The watches that lose their connection; that of pods more often than the others.
+const WATCHED: [Kind; 10] = [
+    Kind::Pod,
+    Kind::Pod,
+    Kind::Pod,
+    Kind::Node,
+    Kind::Node,
+    Kind::Namespace,
+    Kind::Service,
+    Kind::PersistentVolume,
+    Kind::PersistentVolumeClaim,
+    Kind::StorageClass,
+];
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -37,9 +51,13 @@ enum Act {
     Cordon,
     MoveNode,
     RelabelNamespace,
+    CreateClaim,
+    DeleteClaim,
+    CreateVolume,
+    DeleteVolume,
 }
 
-const ACTS: [(u64, Act); 19] = [
+const ACTS: [(u64, Act); 23] = [
     (40, Act::CreatePod),
     (4, Act::CreateForeignPod),
     (10, Act::DeletePod),
@@ -59,6 +77,10 @@ const ACTS: [(u64, Act); 19] = [
     (4, Act::Cordon),
     (3, Act::MoveNode),
     (1, Act::RelabelNamespace),
+    (4, Act::CreateClaim),
+    (2, Act::DeleteClaim),
+    (4, Act::CreateVolume),
+    (1, Act::DeleteVolume),
 ];
 
 impl Sim {
@@ -141,13 +163,17 @@ impl Sim {
                 self.say("world", name, format_args!("now of team {team}"));
                 self.server.put_namespace(name, team);
             }
+            Act::CreateClaim => self.create_missing_claim(),
+            Act::DeleteClaim => self.delete_claim(),
+            Act::CreateVolume => self.create_volume(),
+            Act::DeleteVolume => self.delete_volume(),
         }
     }
 
     /// A fault of the connection, the process, the lead or the clock, if there is to be one.
     fn goes_wrong(&mut self) -> bool {
         if self.draw.percent(self.weather.disconnect) {
-            let kind = self.draw.pick(&[Kind::Pod, Kind::Pod, Kind::Node, Kind::Namespace, Kind::Service]);
+            let kind = self.draw.pick(&WATCHED);
             self.disconnect(kind);
         } else if self.draw.percent(self.weather.restart) {
             self.restart();
@@ -190,13 +216,15 @@ impl Sim {
 
     fn draw_pod(&mut self, ours: bool) -> Pod {
         self.created += 1;
+        let namespace = self.draw.pick(&NAMESPACES);
+        let claims = self.draw_claims(namespace);
         let draw = &mut self.draw;
         let app = draw.pick(&APPS);
         let port = [("0.0.0.0", 80), ("10.0.0.1", 80), ("10.0.0.2", 80), ("0.0.0.0", 443)];
         Pod {
             uid: format!("p{}", self.created),
             name: format!("p{}", self.created),
-            namespace: draw.pick(&NAMESPACES),
+            namespace,
             version: 0,
             app,
             ours,
@@ -213,6 +241,7 @@ impl Sim {
             wish: self.draw_wish(),
             affinity: self.draw_affinity(),
             spread: self.draw_spread(app),
+            claims,
             nominated: None,
             preempted: false,
             condition: None,
@@ -300,7 +329,8 @@ impl Sim {
     fn recreate_pod(&mut self) {
         let Some(pod) = self.some_pod(|pod| pod.ours) else { return };
         self.server.remove_pod(&pod.uid);
-        let again = Pod { name: pod.name.clone(), namespace: pod.namespace, ..self.draw_pod(true) };
+        let (name, namespace, claims) = (pod.name.clone(), pod.namespace, pod.claims.clone());
+        let again = Pod { name, namespace, claims, ..self.draw_pod(true) };
         self.say("world", &pod.uid, format_args!("gone, and created again as {}", again.uid));
         self.server.put_pod(again, By::World);
     }

@@ -15,6 +15,7 @@ impl Scheduler {
             ("sent conditions", self.sent_conditions.len()),
             ("reports", self.reports.len()),
             ("notices", self.notices.len()),
+            ("pods waiting for volumes", self.pre_binds.len()),
             ("pods held back", self.quarantine.crashers()),
             ("outgoing bindings", bind),
             ("outgoing volumes", volume),

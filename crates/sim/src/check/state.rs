@@ -77,7 +77,7 @@ impl Sim {
         let [bind, volume, evict, status, record] = self.process.scheduler.stats().outgoing;
         // A pod has one entry in the lane of bindings at most, and may leave one behind when it goes.
         if bind as u64 > 2 * self.scale.pods
-            || volume > 0
+            || volume as u64 > 2 * self.scale.pods
             || evict > self.process.pods.len()
             || status > self.process.pods.len()
             || record > 1_000
@@ -118,7 +118,7 @@ impl Sim {
             }
             self.check_columns(idx)?;
         }
-        Ok(())
+        self.check_storage()
     }
 
     fn check_columns(&self, idx: NodeIdx) -> Result<(), Broken> {
@@ -180,7 +180,8 @@ impl Sim {
             if assumed > 0 && reference::may_be_helped_by_pods(&queued.pod) {
                 continue;
             }
-            let world = || World::seen_by(snapshot);
+            let storage = self.process.storage_for(&queued.pod.uid);
+            let world = || World::seen_by(snapshot).with_storage(Arc::clone(&storage));
             if let Some(&node) = evictions::feasible(world, snapshot, &queued.pod).first() {
                 let detail = format!(
                     "{} fits on {}; it waits for {:?}",

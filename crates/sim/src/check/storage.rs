@@ -1,0 +1,58 @@
+//! Claims and volumes: known as they were told of, held only for pods on their way, and bound before the pods are.
+
+use super::{Broken, broken};
+use crate::sim::Sim;
+use crate::storage::claim_key;
+use std::collections::{BTreeMap, BTreeSet};
+use supercargo_core::volume::StorageKind;
+
+impl Sim {
+    /// The claims of a pod whose binding leaves are bound in the server's truth, unless they went meanwhile.
+    pub(crate) fn check_claims(&self, uid: &str) -> Result<(), Broken> {
+        let Some(pod) = self.process.pods.get(uid) else { return Ok(()) };
+        for name in &pod.claims {
+            let key = claim_key(pod.namespace, name);
+            let (seen, there) = (self.process.claims.get(&key), self.server.claims.get(&key));
+            if let (Some(seen), Some(there)) = (seen, there)
+                && seen.uid == there.uid
+                && there.volume.is_none()
+            {
+                return Err(broken("no pod is bound before its claims", format!("{uid} with {key}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The cache has the claims and volumes it was told of, in these versions, and holds volumes only for pods on their way.
+    pub(crate) fn check_storage(&self) -> Result<(), Broken> {
+        let process = &self.process;
+        let snapshot = process.scheduler.snapshot();
+        let objects = snapshot.volumes();
+        let keys = |kind| objects.keys(kind).into_iter();
+        let known = keys(StorageKind::PersistentVolume).chain(keys(StorageKind::PersistentVolumeClaim));
+        let known: BTreeMap<String, u64> = known
+            .map(|key| {
+                let name = snapshot.text(key.name);
+                let name = key.namespace.map_or(name.to_owned(), |ns| claim_key(snapshot.text(ns), name));
+                (name, objects.version(key).and_then(|version| version.parse().ok()).unwrap_or_default())
+            })
+            .collect();
+        let claims = process.claims.iter().map(|(key, claim)| (key.clone(), claim.version));
+        let volumes = process.volumes.iter().map(|(name, volume)| (name.clone(), volume.version));
+        let told: BTreeMap<String, u64> = claims.chain(volumes).collect();
+        if known != told {
+            let detail = format!("{known:?}, and was told {told:?}");
+            return Err(broken("the cache has the claims and volumes it was told of", detail));
+        }
+        let waiting: BTreeSet<&str> =
+            process.scheduler.waiting_for_volumes().map(|(queued, ..)| &*queued.pod.uid).collect();
+        for uid in process.pods.keys() {
+            let is_on_its_way = waiting.contains(uid.as_str()) || process.decided.contains_key(uid);
+            if !is_on_its_way && !objects.held_for(uid).is_empty() {
+                let detail = format!("{uid} has {:?}", objects.held_for(uid));
+                return Err(broken("volumes are held for pods on their way", detail));
+            }
+        }
+        Ok(())
+    }
+}

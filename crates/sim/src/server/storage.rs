@@ -1,0 +1,123 @@
+//! Claims and volumes on the simulated API server, and what its controllers have to do about them.
+
+use super::{Change, Server};
+use crate::storage::{Claim, Class, Owner, Volume};
+use std::sync::Arc;
+use supercargo_core::effect::VolumeChange;
+use supercargo_core::event::Kind;
+
+/// Something the controllers of volumes have to do.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// A volume is for this claim, which is to be bound to it.
+    Bind { claim: String, volume: String },
+    /// A claim of a class that binds at once has no volume.
+    Find { claim: String },
+    /// A volume is to be made for a claim, for the node selected.
+    Make { claim: String, node: String },
+    /// A volume is for a claim that is gone or has another one.
+    Release { volume: String },
+}
+
+impl Server {
+    /// Adds a claim, or replaces it.
+    pub(crate) fn put_claim(&mut self, mut claim: Claim) {
+        self.version += 1;
+        claim.version = self.version;
+        self.whole.claims = self.version;
+        let claim = Arc::new(claim);
+        self.claims.insert(claim.key(), Arc::clone(&claim));
+        self.publish(Kind::PersistentVolumeClaim, Change::Claim(claim));
+    }
+
+    pub(crate) fn remove_claim(&mut self, key: &str) {
+        if self.claims.remove(key).is_some() {
+            self.version += 1;
+            self.whole.claims = self.version;
+            self.publish(Kind::PersistentVolumeClaim, Change::ClaimGone(key.to_owned()));
+        }
+    }
+
+    /// Adds a volume, or replaces it.
+    pub(crate) fn put_volume(&mut self, mut volume: Volume) {
+        self.version += 1;
+        volume.version = self.version;
+        self.whole.volumes = self.version;
+        let volume = Arc::new(volume);
+        self.volumes.insert(volume.name.clone(), Arc::clone(&volume));
+        self.publish(Kind::PersistentVolume, Change::Volume(volume));
+    }
+
+    pub(crate) fn remove_volume(&mut self, name: &str) {
+        if self.volumes.remove(name).is_some() {
+            self.version += 1;
+            self.whole.volumes = self.version;
+            self.publish(Kind::PersistentVolume, Change::VolumeGone(name.to_owned()));
+        }
+    }
+
+    /// The claim a volume is for, if it is there still.
+    pub(crate) fn owner(&self, volume: &Volume) -> Option<&Arc<Claim>> {
+        let owner = volume.claim.as_ref()?;
+        let key = crate::storage::claim_key(&owner.namespace, &owner.name);
+        self.claims.get(&key).filter(|claim| claim.uid == owner.uid)
+    }
+
+    /// PATCH of a volume or a claim, which must be of the version that was decided on.
+    pub(crate) fn write_volume(&mut self, change: &VolumeChange) -> Result<(), String> {
+        let conflict = |what: &str| {
+            Err(format!("Operation cannot be fulfilled on {what}: the object has been modified; try again"))
+        };
+        match change {
+            VolumeChange::Bind { volume: name, version, claim, .. } => {
+                let Some(volume) = self.volumes.get(name) else {
+                    return Err(format!("persistentvolumes \"{name}\" not found"));
+                };
+                if volume.version.to_string() != *version {
+                    return conflict(name);
+                }
+                let owner = Owner {
+                    namespace: claim.namespace.clone(),
+                    name: claim.name.clone(),
+                    uid: claim.uid.to_string(),
+                };
+                self.put_volume(Volume { claim: Some(owner), ..Volume::clone(volume) });
+            }
+            VolumeChange::SelectNode { namespace, name, version, node } => {
+                let Some(claim) = self.claims.get(&crate::storage::claim_key(namespace, name)) else {
+                    return Err(format!("persistentvolumeclaims \"{name}\" not found"));
+                };
+                if claim.version.to_string() != *version {
+                    return conflict(name);
+                }
+                self.put_claim(Claim { selected: Some(node.clone()), ..Claim::clone(claim) });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the controllers of volumes have to do.
+    pub(crate) fn volume_work(&self) -> Vec<Work> {
+        let mut work = Vec::new();
+        for volume in self.volumes.values().filter(|volume| volume.claim.is_some()) {
+            let name = volume.name.clone();
+            match self.owner(volume) {
+                Some(claim) if claim.volume.is_none() => {
+                    work.push(Work::Bind { claim: claim.key(), volume: name });
+                }
+                Some(claim) if claim.volume.as_ref() == Some(&name) => {}
+                Some(_) | None => work.push(Work::Release { volume: name }),
+            }
+        }
+        for claim in self.claims.values().filter(|claim| claim.volume.is_none()) {
+            let is_underway = self.volumes.values().any(|volume| volume.is_for(claim));
+            match &claim.selected {
+                _ if is_underway => {}
+                None if claim.class == Class::Now => work.push(Work::Find { claim: claim.key() }),
+                None => {}
+                Some(node) => work.push(Work::Make { claim: claim.key(), node: node.clone() }),
+            }
+        }
+        work
+    }
+}

@@ -1,0 +1,169 @@
+//! Claims, volumes and classes as the simulated API server has them, and how the engine is shown them.
+//!
+//! All claims and volumes are of one size; a volume is to be had from everywhere, or from one zone.
+
+use supercargo_core::intern::{Symbol, Tables, known};
+use supercargo_core::selector::{Operator, Requirement};
+use supercargo_core::volume::{
+    BindingMode, ClaimInfo, ClaimRef, PersistentVolumeInfo, StorageClassInfo, StorageKey, StorageKind,
+    StorageSize, VolumeNodeAffinity,
+};
+
+/// A StorageClass. They are there from the beginning and stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Its claims are bound without regard to pods.
+    Now,
+    /// Its claims wait for a pod's node; volumes are made if none is there.
+    Later,
+    /// Its claims wait for a pod's node, and no volumes are made.
+    Local,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 3] = [Self::Now, Self::Later, Self::Local];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Now => "now",
+            Self::Later => "later",
+            Self::Local => "local",
+        }
+    }
+
+    pub(crate) fn info(self, tables: &mut Tables) -> StorageClassInfo {
+        StorageClassInfo {
+            name: tables.symbol(self.name()),
+            provisioner: match self {
+                Self::Now | Self::Later => tables.symbol("csi.example.com"),
+                Self::Local => known::NO_PROVISIONER,
+            },
+            in_tree: None,
+            binding_mode: Some(match self {
+                Self::Now => BindingMode::Immediate,
+                Self::Later | Self::Local => BindingMode::WaitForFirstConsumer,
+            }),
+            allowed_topologies: [].into(),
+        }
+    }
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) uid: String,
+    pub(crate) namespace: &'static str,
+    pub(crate) name: String,
+    pub(crate) version: u64,
+    pub(crate) class: Class,
+    /// The volume it is bound to, both sides agreeing.
+    pub(crate) volume: Option<String>,
+    /// The node a volume is to be made for.
+    pub(crate) selected: Option<String>,
+}
+
+/// The key of a claim: its namespace and name.
+pub(crate) fn claim_key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+impl Claim {
+    pub(crate) fn key(&self) -> String {
+        claim_key(self.namespace, &self.name)
+    }
+
+    pub(crate) fn info(&self, tables: &mut Tables) -> ClaimInfo {
+        ClaimInfo {
+            namespace: tables.symbol(self.namespace),
+            name: tables.symbol(&self.name),
+            uid: self.uid.as_str().into(),
+            resource_version: self.version.to_string().into(),
+            controller: None,
+            deleting: false,
+            lost: false,
+            class: tables.symbol(self.class.name()),
+            volume: self.volume.as_deref().map(|volume| tables.symbol(volume)),
+            bind_completed: self.volume.is_some(),
+            selected_node: self.selected.as_deref().map(|node| tables.symbol(node)),
+            annotated: true,
+            access_modes: modes(tables),
+            request: Some(StorageSize::from_bytes(1 << 30)),
+            selector: None,
+            mode: known::FILESYSTEM,
+            attributes_class: known::EMPTY,
+        }
+    }
+}
+
+/// Whom a volume is for: `spec.claimRef`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// A PersistentVolume.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    pub(crate) name: String,
+    pub(crate) version: u64,
+    pub(crate) class: Class,
+    /// The only zone it can be reached from.
+    pub(crate) zone: Option<&'static str>,
+    pub(crate) claim: Option<Owner>,
+    /// It was made for a claim, and goes with it.
+    pub(crate) made: bool,
+}
+
+impl Volume {
+    pub(crate) fn is_for(&self, claim: &Claim) -> bool {
+        self.claim.as_ref().is_some_and(|owner| owner.uid == claim.uid)
+    }
+
+    pub(crate) fn info(&self, tables: &mut Tables) -> PersistentVolumeInfo {
+        let reached = |zone: &str, tables: &mut Tables| {
+            let operator = Operator::In([tables.symbol(zone)].into());
+            let term: Box<[Requirement]> = [Requirement { key: known::ZONE, operator }].into();
+            VolumeNodeAffinity { terms: [term].into() }
+        };
+        let claim = |owner: &Owner, tables: &mut Tables| ClaimRef {
+            namespace: tables.symbol(&owner.namespace),
+            name: tables.symbol(&owner.name),
+            uid: Some(owner.uid.as_str().into()),
+        };
+        PersistentVolumeInfo {
+            name: tables.symbol(&self.name),
+            resource_version: self.version.to_string().into(),
+            labels: tables.label_set(Vec::new()),
+            topology: [].into(),
+            deleting: false,
+            bound_by_controller: self.claim.is_some(),
+            class: tables.symbol(self.class.name()),
+            claim: self.claim.as_ref().map(|owner| claim(owner, tables)),
+            capacity: StorageSize::from_bytes(1 << 30),
+            access_modes: modes(tables),
+            mode: known::FILESYSTEM,
+            attributes_class: known::EMPTY,
+            node_affinity: self.zone.map(|zone| reached(zone, tables)),
+            csi: None,
+            in_tree: None,
+            available: self.claim.is_none(),
+        }
+    }
+}
+
+fn modes(tables: &mut Tables) -> Box<[Symbol]> {
+    [tables.symbol("ReadWriteOnce")].into()
+}
+
+/// The identity of a volume in the engine.
+pub(crate) fn volume_id(tables: &mut Tables, name: &str) -> StorageKey {
+    StorageKey { kind: StorageKind::PersistentVolume, namespace: None, name: tables.symbol(name) }
+}
+
+/// The identity of a claim in the engine, by its key here.
+pub(crate) fn claim_id(tables: &mut Tables, key: &str) -> StorageKey {
+    let (namespace, name) = key.split_once('/').expect("a claim's key has its namespace");
+    StorageKey::of_claim(tables.symbol(namespace), tables.symbol(name))
+}

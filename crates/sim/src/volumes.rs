@@ -1,0 +1,267 @@
+//! What becomes of claims and volumes: people make and delete them, controllers bind and provide, late and not always, and
+//! the scheduler's writes of them are carried out.
+
+use crate::agenda::{Answer, Due, Fate};
+use crate::check::{Broken, broken};
+use crate::objects::Pod;
+use crate::server::Work;
+use crate::sim::Sim;
+use crate::storage::{Claim, Class, Owner, Volume, claim_key};
+use crate::weather::wait;
+use crate::world::ZONES;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::effect::{VolumeChange, VolumeWrite};
+use supercargo_core::event::WriteOutcome;
+
+/// How many volumes nobody has may be there.
+const FREE_MAX: usize = 8;
+/// The longest a controller takes for a step when nothing is slow.
+const CONTROLLER: Duration = Duration::from_secs(1);
+
+impl Sim {
+    // --- people
+
+    /// The names of a pod's claims; most pods have none. Some claims are others' too, some come later or never.
+    pub(crate) fn draw_claims(&mut self, namespace: &'static str) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        if !self.draw.percent(10) {
+            return names;
+        }
+        loop {
+            let there = self.server.claims.values().filter(|claim| claim.namespace == namespace);
+            let there: Vec<_> = there.map(|claim| claim.name.clone()).collect();
+            let name = if !there.is_empty() && self.draw.percent(30) {
+                there[self.draw.below(there.len() as u64) as usize].clone()
+            } else {
+                format!("c{}", self.created)
+            };
+            if names.contains(&name) {
+                return names;
+            }
+            if !there.contains(&name) && self.draw.percent(80) {
+                self.create_claim(namespace, name.clone());
+            }
+            names.push(name);
+            if !self.draw.percent(25) {
+                return names;
+            }
+        }
+    }
+
+    fn create_claim(&mut self, namespace: &'static str, name: String) {
+        self.claims_made += 1;
+        let claim = Claim {
+            uid: format!("u{}", self.claims_made),
+            namespace,
+            name,
+            version: 0,
+            class: self.draw.pick(&Class::ALL),
+            volume: None,
+            selected: None,
+        };
+        self.say("world", &claim.key(), format_args!("claimed of class {}", claim.class.name()));
+        self.server.put_claim(claim);
+    }
+
+    /// A claim comes that a pod was waiting for.
+    pub(crate) fn create_missing_claim(&mut self) {
+        let missing = |pod: &Arc<Pod>| {
+            let absent = |name: &&String| !self.server.claims.contains_key(&claim_key(pod.namespace, name));
+            pod.claims.iter().find(absent).map(|name| (pod.namespace, name.clone()))
+        };
+        let missing: Vec<_> = self.server.pods.values().filter_map(missing).collect();
+        if !missing.is_empty() {
+            let (namespace, name) = missing[self.draw.below(missing.len() as u64) as usize].clone();
+            self.create_claim(namespace, name);
+        }
+    }
+
+    pub(crate) fn delete_claim(&mut self) {
+        let keys: Vec<_> = self.server.claims.keys().cloned().collect();
+        if !keys.is_empty() {
+            let key = &keys[self.draw.below(keys.len() as u64) as usize];
+            self.say("world", key, format_args!("deleted"));
+            self.server.remove_claim(key);
+        }
+    }
+
+    pub(crate) fn create_volume(&mut self) {
+        if self.server.volumes.values().filter(|volume| volume.claim.is_none()).count() < FREE_MAX {
+            let class = self.draw.pick(&Class::ALL);
+            let zone = self.draw.percent(70).then(|| self.draw.pick(&ZONES));
+            self.put_new_volume(class, zone, None);
+        }
+    }
+
+    fn put_new_volume(&mut self, class: Class, zone: Option<&'static str>, claim: Option<Owner>) {
+        self.volumes_made += 1;
+        let name = format!("v{}", self.volumes_made);
+        self.say("world", &name, format_args!("of class {}, in {zone:?}, for {claim:?}", class.name()));
+        let made = claim.is_some();
+        self.server.put_volume(Volume { name, version: 0, class, zone, claim, made });
+    }
+
+    /// Nobody deletes a volume in use.
+    pub(crate) fn delete_volume(&mut self) {
+        let free = self.server.volumes.values().filter(|volume| volume.claim.is_none());
+        let free: Vec<_> = free.map(|volume| volume.name.clone()).collect();
+        if !free.is_empty() {
+            let name = &free[self.draw.below(free.len() as u64) as usize];
+            self.say("world", name, format_args!("deleted"));
+            self.server.remove_volume(name);
+        }
+    }
+
+    // --- controllers
+
+    /// Has the controllers of volumes at work as long as there is something to do.
+    pub(crate) fn call_controllers(&mut self) {
+        if !self.controllers_called && !self.server.volume_work().is_empty() {
+            self.controllers_called = true;
+            let delay = wait(&mut self.draw, self.weather.watch_delay.max(CONTROLLER));
+            self.agenda.write(self.now + delay, Due::Controllers);
+        }
+    }
+
+    pub(crate) fn controllers_work(&mut self) -> Result<(), Broken> {
+        self.controllers_called = false;
+        let work = self.server.volume_work();
+        if work.is_empty() {
+            return Ok(());
+        }
+        match work[self.draw.below(work.len() as u64) as usize].clone() {
+            Work::Bind { claim, volume } => self.complete(&claim, volume)?,
+            Work::Find { claim } => self.find_volume(&claim),
+            Work::Make { claim, node } => self.make_volume(&claim, &node),
+            Work::Release { volume } => self.release(&volume),
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, key: &str, volume: String) -> Result<(), Broken> {
+        let claim = Claim::clone(&self.server.claims[key]);
+        if let Some(other) = self.server.claims.values().find(|it| it.volume.as_ref() == Some(&volume)) {
+            let detail = format!("{volume} for {key} and {}", other.key());
+            return Err(broken("no volume is for two claims", detail));
+        }
+        self.say("controller", key, format_args!("bound to {volume}"));
+        self.server.put_claim(Claim { volume: Some(volume), ..claim });
+        Ok(())
+    }
+
+    /// A claim gets the first volume that is free, or one is made somewhere.
+    fn find_volume(&mut self, key: &str) {
+        let claim = Arc::clone(&self.server.claims[key]);
+        let is_free = |volume: &&Arc<Volume>| volume.class == claim.class && volume.claim.is_none();
+        let owner = Some(owner(&claim));
+        if let Some(volume) = self.server.volumes.values().find(is_free).cloned() {
+            self.say("controller", &volume.name, format_args!("is for {key}"));
+            self.server.put_volume(Volume { claim: owner, ..Volume::clone(&volume) });
+        } else {
+            let zone = self.draw.percent(70).then(|| self.draw.pick(&ZONES));
+            self.put_new_volume(claim.class, zone, owner);
+        }
+    }
+
+    fn make_volume(&mut self, key: &str, node: &str) {
+        let claim = Arc::clone(&self.server.claims[key]);
+        let zone = self.server.nodes.get(node).map(|node| node.zone);
+        let fails = self.draw.percent(self.weather.no_volume);
+        if fails {
+            self.fault("volume not made");
+        }
+        match zone {
+            Some(zone) if !fails => self.put_new_volume(claim.class, zone, Some(owner(&claim))),
+            _ => {
+                self.say("controller", key, format_args!("cannot be provided for on {node}"));
+                self.server.put_claim(Claim { selected: None, ..Claim::clone(&claim) });
+            }
+        }
+    }
+
+    fn release(&mut self, name: &str) {
+        let volume = Arc::clone(&self.server.volumes[name]);
+        self.say("controller", name, format_args!("released"));
+        if volume.made {
+            self.server.remove_volume(name);
+        } else {
+            self.server.put_volume(Volume { claim: None, ..Volume::clone(&volume) });
+        }
+    }
+
+    // --- the scheduler's writes
+
+    pub(crate) fn send_write(&mut self, write: VolumeWrite) -> Result<(), Broken> {
+        let uid = write.pod.uid.to_string();
+        if self.process.pods.get(&uid).is_some_and(|pod| !pod.ours || pod.claims.is_empty()) {
+            return Err(broken("volumes are written for our pods with claims", format!("{write:?}")));
+        }
+        let w = self.weather;
+        let faults = w.forbidden + w.lost_but_applied + w.lost + w.late;
+        let (fate, kind) = self.draw.weighted(&[
+            (100 - faults, (Fate::Answered, "")),
+            (w.forbidden, (Fate::Forbidden, "volume write refused")),
+            (w.lost_but_applied, (Fate::Unanswered, "volume write applied, answer lost")),
+            (w.lost, (Fate::Unanswered, "volume write lost")),
+            (w.late, (Fate::Unanswered, "volume write applied late, answer lost")),
+        ]);
+        if !kind.is_empty() {
+            self.fault(kind);
+        }
+        self.say("write", &uid, format_args!("{:?} {kind}", write.change));
+        let life = self.process.life;
+        let delay = wait(&mut self.draw, self.weather.request_delay);
+        if fate == Fate::Unanswered {
+            let outcome = WriteOutcome::Unknown { message: "connection reset".to_owned() };
+            self.answer_write(life, &write, outcome, delay);
+        }
+        let late = Duration::from_millis(self.draw.between(1, 55_000));
+        match kind {
+            "volume write lost" => {}
+            "volume write applied late, answer lost" => {
+                self.agenda.write(self.now + delay + late, Due::VolumeWrite { life, write, fate });
+            }
+            _ => self.agenda.write(self.now + delay, Due::VolumeWrite { life, write, fate }),
+        }
+        Ok(())
+    }
+
+    fn answer_write(&mut self, life: u32, write: &VolumeWrite, outcome: WriteOutcome, delay: Duration) {
+        let answer = Answer::Written { uid: write.pod.uid.to_string(), write: write.write, outcome };
+        self.agenda.write(self.now + delay, Due::Answer { life, answer });
+    }
+
+    /// A write of a volume or a claim arrives at the API server.
+    pub(crate) fn write_arrives(&mut self, life: u32, write: &VolumeWrite, fate: Fate) -> Result<(), Broken> {
+        let uid = &*write.pod.uid;
+        let before = match &write.change {
+            VolumeChange::Bind { volume, .. } => self.server.volumes.get(volume).cloned(),
+            VolumeChange::SelectNode { .. } => None,
+        };
+        let result = match fate {
+            Fate::Forbidden => Err("not now".to_owned()),
+            Fate::Answered | Fate::Unanswered => self.server.write_volume(&write.change),
+        };
+        self.say("server", uid, format_args!("writes: {result:?}"));
+        if let (Ok(()), VolumeChange::Bind { claim, .. }, Some(before)) = (&result, &write.change, before)
+            && before.claim.as_ref().is_some_and(|owner| *owner.uid != *claim.uid)
+        {
+            let detail = format!("{before:?} for {claim:?}");
+            return Err(broken("no volume is taken away from a claim", detail));
+        }
+        if fate != Fate::Unanswered {
+            let outcome = match result {
+                Ok(()) => WriteOutcome::Done,
+                Err(message) => WriteOutcome::Refused { message },
+            };
+            let delay = wait(&mut self.draw, self.weather.request_delay);
+            self.answer_write(life, write, outcome, delay);
+        }
+        Ok(())
+    }
+}
+
+fn owner(claim: &Claim) -> Owner {
+    Owner { namespace: claim.namespace.to_owned(), name: claim.name.clone(), uid: claim.uid.clone() }
+}
