@@ -84,7 +84,11 @@ impl Sim {
                 self.note_placed(uid, node);
             }
             Outcome::Unschedulable { message, preemption, .. } => {
+                if let Preemption::Nominated { victims, .. } = preemption {
+                    self.process.taken_back = victims.iter().map(|victim| victim.uid.to_string()).collect();
+                }
                 self.check_nowhere(uid)?;
+                self.process.taken_back.clear();
                 if let Preemption::Nominated { node, victims, .. } = preemption {
                     self.process.nominated.insert(uid.to_owned());
                     self.check_victims(uid, node, victims)?;

@@ -78,7 +78,8 @@ impl Process {
     pub(crate) fn counts_on<'a>(&'a self, pod: &'a Pod) -> Option<&'a str> {
         let decided = || {
             let decided = self.decided.get(&pod.uid)?;
-            (!self.scheduler.queue().contains(&pod.uid)).then_some(decided.node.as_str())
+            let waits = self.scheduler.queue().contains(&pod.uid) && !self.taken_back.contains(&pod.uid);
+            (!waits).then_some(decided.node.as_str())
         };
         pod.node.as_deref().or_else(decided)
     }

@@ -75,6 +75,8 @@ pub(crate) struct Process {
     pub(crate) credits: [usize; Lane::ALL.len()],
     /// Pods it has nominated to a node at some time.
     pub(crate) nominated: BTreeSet<String>,
+    /// Victims that were taken back in memory by the decision that is judged now.
+    pub(crate) taken_back: BTreeSet<String>,
     /// Pods it has sent away, of which no answer says that they stay.
     pub(crate) evicting: BTreeSet<String>,
     /// Pods that the periodic flush took out, and that were not tried before the scheduler came to rest.
@@ -111,6 +113,7 @@ impl Process {
             leads: true,
             credits: [0; Lane::ALL.len()],
             nominated: BTreeSet::new(),
+            taken_back: BTreeSet::new(),
             evicting: BTreeSet::new(),
             flushed: BTreeSet::new(),
             wake: None,
