@@ -225,7 +225,7 @@ impl Scheduler {
             Event::Settled { uid, found } => self.settled(now, &uid, found),
             Event::VolumeWritten { uid, write, outcome } => self.volume_written(now, &uid, write, outcome),
             Event::EvictFinished { uid, outcome } => self.evict_finished(now, &uid, outcome),
-            Event::Halt => self.halt(),
+            Event::Halt => self.halt(now),
             Event::Leading(leading) => self.lead(now, leading),
             Event::Credits { lane, count } => self.outbox.grant(lane, count),
             object => self.object_with_care(now, object),

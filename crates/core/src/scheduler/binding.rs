@@ -140,10 +140,10 @@ impl Scheduler {
     }
 
     /// Gives up the bindings that never left; whoever takes over decides about their pods.
-    pub(super) fn halt(&mut self) {
+    pub(super) fn halt(&mut self, now: Time) {
         self.halted = true;
         self.drop_preemptions();
-        self.give_up_pre_binds();
+        self.give_up_pre_binds(now);
         for uid in self.unsent_bindings() {
             self.bindings.remove(&uid);
             if matches!(self.cache.placed(&uid), Some((_, _, PodState::Assumed))) {
@@ -161,13 +161,11 @@ impl Scheduler {
         unsent
     }
 
-    /// Takes back a decision that never left: the pod is active again, unless it is gone or somebody bound it.
+    /// Takes back a decision that never left: the pod is active again, unless it is gone or somebody bound it. Others may
+    /// find room where it was, which it need not find again.
     pub(super) fn give_back(&mut self, now: Time, uid: &str) {
         let Some(binding) = self.bindings.remove(uid) else { return };
-        if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
-            self.cache.remove_pod(uid);
-            self.victim_off(now, uid);
-        }
+        self.free(now, uid);
         if !binding.abandoned && binding.confirmed_on.is_none() {
             self.cache.nominate(&binding.queued.pod, binding.nominated);
             self.queue.activate(now, binding.queued);

@@ -20,7 +20,7 @@ impl Scheduler {
             self.queue.let_go(now, &uid);
             self.queue.rouse(now, &uid);
         }
-        for queued in self.give_up_pre_binds() {
+        for queued in self.give_up_pre_binds(now) {
             self.queue.activate(now, queued);
         }
         for uid in self.unsent_bindings() {

@@ -289,15 +289,15 @@ impl Scheduler {
 
     /// Gives up all that is not bound yet; whoever takes over finds what was written. The pods, who wait for the next
     /// leader.
-    pub(super) fn give_up_pre_binds(&mut self) -> Vec<QueuedPod> {
+    pub(super) fn give_up_pre_binds(&mut self, now: Time) -> Vec<QueuedPod> {
         let mut waiting = Vec::new();
         for PreBind { queued, .. } in self.pre_binds.clear() {
             let uid = &queued.pod.uid;
             if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
-                self.cache.remove_pod(uid);
+                self.free(now, uid);
                 waiting.push(queued);
             } else {
-                self.cache.forget_volumes(uid);
+                self.give_back_volumes(now, uid);
             }
         }
         self.outbox.clear_volumes();
