@@ -198,6 +198,14 @@ impl Sim {
     /// No node is feasible by the reference.
     fn check_nowhere(&mut self, uid: &str) -> Result<(), Broken> {
         let pod = self.seen_info(uid)?;
+        // The volumes that were held for a victim are free by now.
+        let frees_volumes = |victim: &String| {
+            self.process.decided.contains_key(victim)
+                && self.process.pods.get(victim).is_some_and(|victim| !victim.claims.is_empty())
+        };
+        if !pod.volumes.is_empty() && self.process.taken_back.iter().any(frees_volumes) {
+            return Ok(());
+        }
         let picture = self.process.told_of(uid);
         let snapshot = self.process.scheduler.snapshot();
         match evictions::feasible(|| picture.world(snapshot.tables()), snapshot, &pod).first() {
