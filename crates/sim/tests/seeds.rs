@@ -52,7 +52,7 @@ fn all_hold(first: u64, seeds: u64) -> Totals {
     totals
 }
 
-const FAULTS: [&str; 13] = [
+const FAULTS: [&str; 18] = [
     "binding applied late, answer lost",
     "binding applied, answer lost",
     "binding lost",
@@ -65,6 +65,11 @@ const FAULTS: [&str; 13] = [
     "patch lost",
     "process killed",
     "question unanswered",
+    "volume not made",
+    "volume write applied late, answer lost",
+    "volume write applied, answer lost",
+    "volume write lost",
+    "volume write refused",
     "watch expired",
 ];
 
