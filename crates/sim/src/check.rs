@@ -98,7 +98,7 @@ impl Sim {
                 self.note_failure(uid, message);
             }
             Outcome::BindFailed { message } => {
-                self.server.note_failure();
+                self.server.refusal_told();
                 self.process.decided.remove(uid);
                 self.note_failure(uid, message);
                 self.check_failed(uid)?;

@@ -258,18 +258,14 @@ impl Server {
         self.publish(Kind::Namespace, Change::Namespace(name, team));
     }
 
-    /// Takes note that a decision others were built on was given up.
-    pub(crate) fn note_failure(&mut self) {
-        self.whole.refusals += 1;
-    }
-
     /// Refuses a Binding for no reason that the objects give.
     pub(crate) fn refuse(&mut self, uid: &str) -> Result<(), String> {
-        self.note_failure();
+        self.whole.refusals += 1;
         Err(format!("pods \"{uid}\" is forbidden: not now"))
     }
 
-    /// The scheduler is told of a refusal: what it decided up to now may stand on the pod that was refused.
+    /// The scheduler is told of a refusal, or gives up by itself: what it decided up to now may stand on the pod that was
+    /// refused.
     pub(crate) fn refusal_told(&mut self) {
         self.whole.refusals += 1;
     }
