@@ -25,7 +25,7 @@ impl Sim {
     /// The names of a pod's claims; most pods have none. Some claims are others' too, some come later or never.
     pub(crate) fn draw_claims(&mut self, namespace: &'static str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        if !self.draw.percent(10) {
+        if !self.draw.percent(15) {
             return names;
         }
         loop {
@@ -198,10 +198,12 @@ impl Sim {
             return Err(broken("volumes are written for our pods with claims", format!("{write:?}")));
         }
         let w = self.weather;
-        let faults = w.forbidden + w.lost_but_applied + w.lost + w.late;
+        // There are few of them.
+        let forbidden = w.forbidden * 4;
+        let faults = forbidden + w.lost_but_applied + w.lost + w.late;
         let (fate, kind) = self.draw.weighted(&[
             (100 - faults, (Fate::Answered, "")),
-            (w.forbidden, (Fate::Forbidden, "volume write refused")),
+            (forbidden, (Fate::Forbidden, "volume write refused")),
             (w.lost_but_applied, (Fate::Unanswered, "volume write applied, answer lost")),
             (w.lost, (Fate::Unanswered, "volume write lost")),
             (w.late, (Fate::Unanswered, "volume write applied late, answer lost")),

@@ -75,7 +75,7 @@ const KINDS: [Weather; 7] = [
         late: 5,
         no_answer: 20,
         lost_patch: 5,
-        no_volume: 20,
+        no_volume: 50,
         request_delay: Duration::from_millis(300),
     },
     Weather {
@@ -94,6 +94,7 @@ const KINDS: [Weather; 7] = [
         forbidden: 5,
         late: 10,
         request_delay: Duration::from_secs(5),
+        no_volume: 50,
         ..CALM
     },
     Weather {
@@ -121,6 +122,7 @@ const KINDS: [Weather; 7] = [
         late: 5,
         no_answer: 10,
         request_delay: Duration::from_secs(1),
+        no_volume: 50,
         ..CALM
     },
     Weather {
@@ -131,6 +133,7 @@ const KINDS: [Weather; 7] = [
         lost_but_applied: 5,
         late: 5,
         request_delay: Duration::from_secs(1),
+        no_volume: 50,
         ..CALM
     },
 ];
