@@ -22,6 +22,10 @@ pub enum Mutation {
     NoLastLook,
     /// The lead is taken for granted.
     LeadIgnored,
+    /// A pod is bound when its volumes are written, whether its claims are bound or not.
+    PodBeforeVolumes,
+    /// What is assumed of volumes for a pod is never taken back.
+    VolumesNotGivenBack,
     /// Gates are ignored.
     GateIgnored,
     /// NodeResourcesFit never wakes a pod.
@@ -70,7 +74,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -79,6 +83,8 @@ impl Mutation {
         Self::BoundIsFailed,
         Self::NoLastLook,
         Self::LeadIgnored,
+        Self::PodBeforeVolumes,
+        Self::VolumesNotGivenBack,
         Self::GateIgnored,
         Self::DeafResources,
         Self::DeafAffinity,

@@ -5,6 +5,7 @@
 
 use crate::hash::{FixedMap, IdMap};
 use crate::intern::{Symbol, known};
+use crate::mutation::{self, Mutation};
 use crate::pod::Uid;
 use crate::volume::{
     ClaimInfo, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, PersistentVolumeInfo, Reservation,
@@ -304,6 +305,9 @@ impl Volumes {
 
     /// Takes back what was assumed for the pod of this uid; what it was.
     pub(super) fn forget(&mut self, pod: &str) -> Vec<Reservation> {
+        if mutation::is_on(Mutation::VolumesNotGivenBack) {
+            return Vec::new();
+        }
         let reservations = self.held.remove(pod).unwrap_or_default();
         for reservation in &reservations {
             match reservation {

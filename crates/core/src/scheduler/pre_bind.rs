@@ -21,6 +21,7 @@ use crate::event::WriteOutcome;
 use crate::framework::ClusterEvent;
 use crate::framework::registry::ExtensionPoint;
 use crate::intern::Symbol;
+use crate::mutation::{self, Mutation};
 use crate::plugins::volume_binding;
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
@@ -104,9 +105,9 @@ impl Scheduler {
             self.pre_binds.enter(uid, Stage::Waiting { until: now + timeout.unwrap_or_default() });
         }
         match self.pre_binds.get(uid).map(|pre_bind| self.are_bound(pre_bind)) {
-            Some(Ok(true)) => self.pre_bound(now, uid),
+            Some(Ok(all)) if all || mutation::is_on(Mutation::PodBeforeVolumes) => self.pre_bound(now, uid),
             Some(Err(why)) => self.pre_bind_failed(now, uid, &format!("binding volumes: {why}")),
-            Some(Ok(false)) | None => {}
+            Some(Ok(_)) | None => {}
         }
     }
 
