@@ -72,7 +72,7 @@ const VALUES: [(&str, u64); 22] = [
     ("queue", 4),
     // Of kubelets' rejections; what comes after sixty-four is `Other`.
     ("reason", 65),
-    ("result", 4),
+    ("result", 7),
     ("status", 7),
     ("type", 3),
     ("verb", 7),
