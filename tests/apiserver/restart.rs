@@ -106,12 +106,11 @@ async fn when_the_api_server_hangs_under_load_no_place_is_given_twice() -> Resul
         let crowd = Crowd::new(world, 300).await?;
         let creating = crowd.create(world);
         crowd.placed_at_least(world, 60).await?;
-        // Work piles up, so that bindings are on their way when the API server stops.
+        // Pods it is told of before the API server hangs, and binds after: their bindings are on their way without an answer.
         world.supercargo.pause()?;
         creating.await??;
-        world.supercargo.resume()?;
-        crowd.placed_at_least(world, 100).await?;
         plane.pause(Component::ApiServer)?;
+        world.supercargo.resume()?;
         wait_for("it to give up waiting for an answer", PATIENCE, || async {
             let is_lost = world.supercargo.log()?.contains("a binding whose answer was lost");
             ensure!(is_lost, "nothing is lost so far");
