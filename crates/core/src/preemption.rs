@@ -16,6 +16,7 @@ use crate::framework::{CycleError, PluginName};
 use crate::node::NodeIdx;
 use crate::rng::Purpose;
 use dry_run::Tried;
+use std::collections::BTreeSet;
 
 /// Upstream's name of the plugin.
 pub const NAME: PluginName = "DefaultPreemption";
@@ -94,7 +95,7 @@ impl PostFilterPlugin for DefaultPreemption {
 
     fn post_filter<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a> {
         if let Some(reason) = ineligible(unplaced) {
-            return nothing(reason, false);
+            return nothing(reason, false, BTreeSet::new());
         }
         let runs = self.try_nodes(unplaced);
         let DryRuns { harmless, violating, .. } = runs;
@@ -108,12 +109,12 @@ impl PostFilterPlugin for DefaultPreemption {
         let all = unplaced.snapshot.nodes().len();
         let mut reasons = runs.reasons;
         reasons.add_times(NOT_HELPFUL.into(), all - runs.hopeless);
-        nothing(&reasons.message(all), true)
+        nothing(&reasons.message(all), true, runs.hindered_by)
     }
 }
 
-fn nothing<'a>(reason: &str, clear_nomination: bool) -> PostFiltered<'a> {
-    PostFiltered::Nothing { reason: format!("preemption: {reason}"), clear_nomination }
+fn nothing<'a>(reason: &str, clear_nomination: bool, hindered_by: BTreeSet<PluginName>) -> PostFiltered<'a> {
+    PostFiltered::Nothing { reason: format!("preemption: {reason}"), clear_nomination, hindered_by }
 }
 
 /// Why the pod may not preempt (upstream `PodEligibleToPreemptOthers`). A pod whose victims are on their way out waits
@@ -154,6 +155,7 @@ struct DryRuns<'a> {
     reasons: Histogram,
     /// Nodes that are no candidates.
     hopeless: usize,
+    hindered_by: BTreeSet<PluginName>,
     errors: Vec<String>,
 }
 
@@ -165,6 +167,7 @@ impl<'a> DryRuns<'a> {
             violating: Vec::new(),
             reasons: Histogram::default(),
             hopeless: 0,
+            hindered_by: BTreeSet::new(),
             errors: Vec::new(),
         }
     }
@@ -177,8 +180,9 @@ impl<'a> DryRuns<'a> {
                     list.push(candidate);
                 }
             }
-            Tried::Hopeless(reasons) => {
+            Tried::Hopeless(reasons, plugin) => {
                 self.reasons.add(&reasons);
+                self.hindered_by.extend(plugin);
                 self.hopeless += 1;
             }
             Tried::Failed(CycleError(text)) => {

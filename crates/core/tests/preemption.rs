@@ -16,7 +16,7 @@ use supercargo_core::framework::post_filter::{
     Candidate, Draws, Judge, PostFilterPlugin, PostFiltered, Unplaced,
 };
 use supercargo_core::framework::registry::{ExtensionPoint, Plan};
-use supercargo_core::framework::{CycleError, Rejection};
+use supercargo_core::framework::{CycleError, PluginName, Rejection};
 use supercargo_core::pod::PodInfo;
 use supercargo_core::preemption::{DefaultPreemption, DefaultPreemptionArgs};
 use supercargo_core::rng::Seed;
@@ -110,7 +110,7 @@ struct Counting<'a> {
 }
 
 impl Judge for Counting<'_> {
-    fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<Rejection>, CycleError> {
+    fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<(PluginName, Rejection)>, CycleError> {
         self.asked.set(self.asked.get() + 1);
         self.filtered.first_rejection(node)
     }

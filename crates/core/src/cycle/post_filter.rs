@@ -10,6 +10,7 @@ use crate::framework::{Code, CycleError, PluginName, Rejection};
 use crate::pod::PodInfo;
 use crate::rng::Purpose;
 use crate::time::Time;
+use std::collections::BTreeSet;
 
 /// What PostFilter came to.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct PostFilter<'a> {
     pub nomination: Nomination<'a>,
     /// The plugins that were asked, in order.
     pub asked: Vec<PluginName>,
+    /// The plugins that would keep the pod out even if others went; none where a way was found.
+    pub hindered_by: BTreeSet<PluginName>,
 }
 
 impl PostFilter<'_> {
@@ -95,7 +98,7 @@ impl Framework {
     }
 
     fn run_post_filters<'a>(&self, unplaced: &Unplaced<'a>) -> (PostFilter<'a>, &'static str) {
-        let (mut reasons, mut asked) = (Vec::new(), Vec::new());
+        let (mut reasons, mut asked, mut hindered_by) = (Vec::new(), Vec::new(), BTreeSet::new());
         // Where nobody has a say, upstream clears the nomination.
         let mut nomination = if self.post_filters.is_empty() { Nomination::Clear } else { Nomination::Keep };
         for plugin in &self.post_filters {
@@ -103,13 +106,16 @@ impl Framework {
             match plugin.post_filter(unplaced) {
                 PostFiltered::Found(candidates) => {
                     let nomination = Nomination::To(candidates);
-                    return (PostFilter { message: None, nomination, asked }, "Success");
+                    hindered_by.clear();
+                    return (PostFilter { message: None, nomination, asked, hindered_by }, "Success");
                 }
                 PostFiltered::Failed(CycleError(text)) => {
                     let message = Some(text).filter(|text| !text.is_empty());
-                    return (PostFilter { message, nomination: Nomination::Keep, asked }, "Error");
+                    let nomination = Nomination::Keep;
+                    return (PostFilter { message, nomination, asked, hindered_by }, "Error");
                 }
-                PostFiltered::Nothing { reason, clear_nomination } => {
+                PostFiltered::Nothing { reason, clear_nomination, hindered_by: more } => {
+                    hindered_by.extend(more);
                     if clear_nomination {
                         nomination = Nomination::Clear;
                     }
@@ -118,7 +124,7 @@ impl Framework {
             }
         }
         let message = Some(reasons.join(", ")).filter(|text| !text.is_empty());
-        (PostFilter { message, nomination, asked }, "Unschedulable")
+        (PostFilter { message, nomination, asked, hindered_by }, "Unschedulable")
     }
 
     /// The plugins whose PreFilter ran: one that cannot be cured stops those behind it.
@@ -133,7 +139,7 @@ impl Framework {
 }
 
 impl Judge for Filtered {
-    fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<Rejection>, CycleError> {
-        Ok(self.first_rejector(node)?.map(|(_, rejection)| rejection))
+    fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<(PluginName, Rejection)>, CycleError> {
+        self.first_rejector(node)
     }
 }

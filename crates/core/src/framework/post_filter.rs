@@ -10,6 +10,7 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::Seed;
 use crate::time::Time;
+use std::collections::BTreeSet;
 
 /// A plugin with PostFilter.
 pub trait PostFilterPlugin: Send + Sync {
@@ -41,11 +42,11 @@ pub struct Unplaced<'a> {
 
 /// All filters of a cycle, with what they prepared for its pod.
 pub trait Judge {
-    /// The first rejection of the node, if there is one.
+    /// The first rejection of the node, if there is one, and whose it is.
     ///
     /// # Errors
     /// When a filter fails.
-    fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<Rejection>, CycleError>;
+    fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<(PluginName, Rejection)>, CycleError>;
 }
 
 /// A source of draws that differ by attempt.
@@ -68,6 +69,8 @@ pub enum PostFiltered<'a> {
         reason: String,
         /// Whether the pod's nomination is to be cleared, since it leads nowhere.
         clear_nomination: bool,
+        /// The plugins that would keep the pod out even if others went: what they hear of may open the way.
+        hindered_by: BTreeSet<PluginName>,
     },
     /// It failed, and nobody else is asked.
     Failed(CycleError),

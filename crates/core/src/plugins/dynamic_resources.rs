@@ -127,6 +127,10 @@ impl PostFilterPlugin for Deallocation {
         let has_claim = unplaced.pod.unjudged.is_empty()
             && !Wanted::new(unplaced.pod, unplaced.snapshot).by_class.is_empty();
         let reason = if has_claim { "still not schedulable" } else { "no new claims to deallocate" };
-        PostFiltered::Nothing { reason: reason.to_owned(), clear_nomination: false }
+        PostFiltered::Nothing {
+            reason: reason.to_owned(),
+            clear_nomination: false,
+            hindered_by: Default::default(),
+        }
     }
 }

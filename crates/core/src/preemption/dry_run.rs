@@ -4,7 +4,7 @@ use super::budgets;
 use super::importance::sort_by_importance;
 use crate::cache::Overlay;
 use crate::framework::post_filter::{Candidate, Unplaced};
-use crate::framework::{CycleError, Reason, Rejection};
+use crate::framework::{CycleError, PluginName, Reason, Rejection};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 
@@ -15,8 +15,8 @@ pub(super) const NO_VICTIMS: &str = "No preemption victims found for incoming po
 pub(super) enum Tried<'a> {
     /// The node could take the pod without these.
     Candidate(Candidate<'a>),
-    /// It could not, for these reasons.
-    Hopeless(Vec<Reason>),
+    /// It could not, for these reasons; which a plugin gave, where there was anybody to send away.
+    Hopeless(Vec<Reason>, Option<PluginName>),
     /// A filter failed.
     Failed(CycleError),
 }
@@ -28,12 +28,12 @@ pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> 
     let mut lesser: Vec<&PodInfo> =
         snapshot.pods_on(node).filter(|other| other.priority < pod.priority).collect();
     if lesser.is_empty() {
-        return Tried::Hopeless(vec![NO_VICTIMS.into()]);
+        return Tried::Hopeless(vec![NO_VICTIMS.into()], None);
     }
     let mut world = Without::all(unplaced, node, &lesser);
     match world.rejection() {
         Ok(None) => {}
-        Ok(Some(Rejection { reasons, .. })) => return Tried::Hopeless(reasons),
+        Ok(Some((plugin, Rejection { reasons, .. }))) => return Tried::Hopeless(reasons, Some(plugin)),
         Err(error) => return Tried::Failed(error),
     }
     sort_by_importance(&mut lesser, unplaced.now);
@@ -79,7 +79,7 @@ impl<'u, 'a> Without<'u, 'a> {
 
     /// Why the node cannot take the pod: it must, both with and without the nominated pods (upstream
     /// `RunFilterPluginsWithNominatedPods`).
-    fn rejection(&self) -> Result<Option<Rejection>, CycleError> {
+    fn rejection(&self) -> Result<Option<(PluginName, Rejection)>, CycleError> {
         let node = self.unplaced.snapshot.node(self.node);
         for overlay in self.nominated.iter().chain([&self.bare]) {
             let rejection = self.unplaced.judge.first_rejection(&node.with(overlay))?;

@@ -151,7 +151,7 @@ impl SchedulingQueue {
             Slot::Gated(_) => self.requeue(now, queued, release_label(events)),
             Slot::Unschedulable(_) => {
                 let mut helps = |event: &ClusterEvent<'_>| {
-                    queued.rejectors.iter().any(|plugin| wakes(event, plugin, &queued.pod) == Hint::Queue)
+                    queued.wakers().iter().any(|plugin| wakes(event, plugin, &queued.pod) == Hint::Queue)
                 };
                 match events.iter().find(|event| helps(event)) {
                     Some(event) => self.requeue(now, queued, event.label()),
@@ -200,7 +200,7 @@ impl SchedulingQueue {
         })?;
         self.slots.remove(&pod.pod.uid);
         self.counters.unblame(&pod);
-        pod.rejectors.clear();
+        pod.absolve();
         pod.attempts = pod.attempts.saturating_add(1);
         Some(pod)
     }
@@ -246,7 +246,7 @@ impl SchedulingQueue {
             return;
         }
         pod.consecutive_errors = pod.consecutive_errors.saturating_add(1);
-        pod.rejectors.clear();
+        pod.absolve();
         pod.gate = None;
         self.come_back(now, &mut pod);
         self.requeue(now, pod, label::FAILURE);
@@ -259,7 +259,7 @@ impl SchedulingQueue {
         if self.contains(&pod.pod.uid) {
             return;
         }
-        pod.rejectors.clear();
+        pod.absolve();
         pod.gate = None;
         self.counters.came(Place::Active, label::FORCE_ACTIVATE);
         self.put_active(now, pod);
@@ -298,7 +298,7 @@ impl SchedulingQueue {
         };
         let Some(mut pod) = pod else { return };
         self.counters.unblame(&pod);
-        pod.rejectors.clear();
+        pod.absolve();
         pod.consecutive_errors = pod.unschedulable_count.max(1);
         self.come_back(now, &mut pod);
         self.requeue(now, pod, label::FORCE_ACTIVATE);

@@ -30,6 +30,9 @@ pub struct QueuedPod {
     /// The plugins that keep it waiting: those that rejected the last attempt, and the one that gates it. Empty once
     /// it is popped.
     pub rejectors: BTreeSet<PluginName>,
+    /// The plugins because of which preemption did not help at its last attempt. What they hear of wakes the pod as what its
+    /// rejectors hear of does; it is not counted under them. Empty once it is popped.
+    pub hindered_by: BTreeSet<PluginName>,
     /// The PreEnqueue plugin that holds it back.
     pub gate: Option<PluginName>,
     /// It was last moved because it had waited too long, not because an event promised anything. If it is scheduled now,
@@ -52,11 +55,23 @@ impl QueuedPod {
             consecutive_errors: 0,
             panics: 0,
             rejectors: gate.into_iter().collect(),
+            hindered_by: BTreeSet::new(),
             gate,
             was_flushed: false,
             nominated: false,
             sequence: 0,
         }
+    }
+
+    /// The plugins whose hints can wake it.
+    pub(super) fn wakers(&self) -> BTreeSet<PluginName> {
+        self.rejectors.union(&self.hindered_by).copied().collect()
+    }
+
+    /// Nothing keeps it waiting any more.
+    pub(super) fn absolve(&mut self) {
+        self.rejectors.clear();
+        self.hindered_by.clear();
     }
 
     pub(super) fn order(&self) -> ActiveOrder {

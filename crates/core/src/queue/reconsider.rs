@@ -35,7 +35,7 @@ impl SchedulingQueue {
         for (_, uid) in uids {
             let Some((slot, mut queued)) = self.take(&uid) else { continue };
             self.counters.unblame(&queued);
-            queued.rejectors.clear();
+            queued.absolve();
             queued.gate = None;
             match becomes(&queued.pod) {
                 Reconsidered::LetGo => {

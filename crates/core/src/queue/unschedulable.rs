@@ -1,6 +1,6 @@
 //! Pods that wait for an event. Says which of them an event wakes; where they go then is the queue's business.
 //!
-//! Pods of one signature that the same plugins rejected wait for the same: they are one group, and are asked once.
+//! Pods of one signature that wait for the same plugins are one group, and are asked once.
 //! Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which asks for each pod, the gated ones included.
 
 use super::pod::QueuedPod;
@@ -20,7 +20,8 @@ struct GroupId(u64);
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     signature: Signature,
-    rejectors: BTreeSet<PluginName>,
+    /// The plugins that rejected the pods, and those because of which preemption did not help.
+    wakers: BTreeSet<PluginName>,
 }
 
 struct Group {
@@ -34,7 +35,7 @@ struct Group {
 pub(super) struct Unschedulable {
     groups: BTreeMap<GroupId, Group>,
     ids: FixedMap<Arc<Key>, GroupId>,
-    by_rejector: BTreeMap<PluginName, BTreeSet<GroupId>>,
+    by_waker: BTreeMap<PluginName, BTreeSet<GroupId>>,
     /// Every pod's group, by sequence number: who came first, and so has waited longest, comes first.
     group_of: BTreeMap<u64, GroupId>,
     next: u64,
@@ -43,7 +44,7 @@ pub(super) struct Unschedulable {
 impl Unschedulable {
     pub(super) fn insert(&mut self, pod: QueuedPod) -> u64 {
         let sequence = pod.sequence;
-        let key = Key { signature: Signature::of(&pod.pod), rejectors: pod.rejectors.clone() };
+        let key = Key { signature: Signature::of(&pod.pod), wakers: pod.wakers() };
         let id = self.ids.get(&key).copied().unwrap_or_else(|| self.found(key));
         self.group_of.insert(sequence, id);
         self.groups.get_mut(&id).expect("an id leads to its group").pods.insert(sequence, pod);
@@ -54,8 +55,8 @@ impl Unschedulable {
         let id = GroupId(self.next);
         self.next += 1;
         let key = Arc::new(key);
-        for plugin in &key.rejectors {
-            self.by_rejector.entry(plugin).or_default().insert(id);
+        for plugin in &key.wakers {
+            self.by_waker.entry(plugin).or_default().insert(id);
         }
         self.ids.insert(Arc::clone(&key), id);
         self.groups.insert(id, Group { key, pods: BTreeMap::new() });
@@ -65,8 +66,8 @@ impl Unschedulable {
     fn disband(&mut self, id: GroupId) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         self.ids.remove(&group.key);
-        for plugin in &group.key.rejectors {
-            if let Entry::Occupied(mut ids) = self.by_rejector.entry(plugin) {
+        for plugin in &group.key.wakers {
+            if let Entry::Occupied(mut ids) = self.by_waker.entry(plugin) {
                 ids.get_mut().remove(&id);
                 if ids.get().is_empty() {
                     ids.remove();
@@ -76,7 +77,7 @@ impl Unschedulable {
         Some(group)
     }
 
-    /// Takes out the pods of which one rejecting plugin at least wants another attempt, who came first in front.
+    /// Takes out the pods of which one plugin at least that they wait for wants another attempt, who came first in front.
     ///
     /// Plugins that do not hear the event cost nothing, however many pods wait for them.
     pub(super) fn take_woken(
@@ -85,7 +86,7 @@ impl Unschedulable {
         wakes: &mut dyn FnMut(PluginName, &PodInfo) -> Hint,
     ) -> Vec<QueuedPod> {
         let mut woken = BTreeSet::new();
-        for (plugin, ids) in self.by_rejector.iter().filter(|(plugin, _)| hears(plugin)) {
+        for (plugin, ids) in self.by_waker.iter().filter(|(plugin, _)| hears(plugin)) {
             for id in ids {
                 let pod = self.groups[id].key.signature.pod();
                 if !woken.contains(id) && wakes(plugin, pod) == Hint::Queue {

@@ -233,6 +233,7 @@ fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> 
     };
     Unschedulable {
         rejectors: failed.diagnosis.rejectors.clone(),
+        hindered_by: outcome.hindered_by.clone(),
         message: outcome.complete(&failed.diagnosis.message),
         preemption,
         nominate,
@@ -246,6 +247,7 @@ fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decide
         Ok(reservations) => Decided::Node(Choice { node, feasible: filtered.feasible().len(), reservations }),
         Err((plugin, rejection)) => Decided::Refused(Unschedulable {
             rejectors: [plugin].into(),
+            hindered_by: Default::default(),
             message: format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message()),
             preemption: Preemption::NotTried,
             nominate: Nominate::Clear,

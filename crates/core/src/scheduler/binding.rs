@@ -409,14 +409,13 @@ impl Scheduler {
         if mutation::is_on(Mutation::FailedBindFreesNothing) {
             return;
         }
-        if let Some((pod, node, _)) = self.cache.remove_pod(uid) {
+        if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
             self.victim_off(now, uid);
             if mutation::is_on(Mutation::FailedBindWakesNobody) {
                 return;
             }
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
             self.wake(now, &event);
-            self.wake_preemptors(now, &event, node);
         }
     }
 

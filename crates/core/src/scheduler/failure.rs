@@ -33,6 +33,8 @@ pub(super) enum Failure {
 pub(super) struct Unschedulable {
     /// The plugins to blame.
     pub(super) rejectors: BTreeSet<PluginName>,
+    /// The plugins because of which preemption would not help.
+    pub(super) hindered_by: BTreeSet<PluginName>,
     /// The whole text, with what PostFilter adds.
     pub(super) message: String,
     /// What preemption came to.
@@ -77,7 +79,10 @@ impl Scheduler {
         let pod = Arc::clone(&queued.pod);
         let was_ours = std::mem::take(&mut queued.nominated);
         let (reason, message, rejectors, nominate) = match failure {
-            Failure::Unschedulable(Unschedulable { rejectors, message, preemption, nominate, .. }) => {
+            Failure::Unschedulable(found) => {
+                let Unschedulable { rejectors, hindered_by, message, preemption, nominate, walked: _ } =
+                    found;
+                queued.hindered_by = hindered_by;
                 let blamed = rejectors.iter().copied().collect();
                 let outcome =
                     Outcome::Unschedulable { message: message.clone(), rejectors: blamed, preemption };

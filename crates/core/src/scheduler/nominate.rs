@@ -19,24 +19,23 @@ impl Scheduler {
         let is_other = |old: &&Arc<PodInfo>| old.uid == pod.uid && !old.is_same_to_others(pod);
         let changed = before.and_then(|node| self.cache.nominated_to(node).iter().find(is_other).cloned());
         self.cache.nominate(pod, node);
-        if let Some(before) = before.filter(|_| before != node || changed.is_some()) {
-            self.nomination_released(now, changed.as_ref().unwrap_or(pod), before);
+        if before.is_some() && (before != node || changed.is_some()) {
+            self.nomination_released(now, changed.as_ref().unwrap_or(pod));
         }
     }
 
     /// Wakes the pods that the nomination kept out: those that are no more important.
-    pub(super) fn nomination_released(&mut self, now: Time, pod: &PodInfo, node: Symbol) {
+    pub(super) fn nomination_released(&mut self, now: Time, pod: &PodInfo) {
         let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(pod), new: None };
         self.wake_up_to(now, &event, pod.priority);
-        self.wake_preemptors(now, &event, node);
     }
 
     /// The pod is placed on `node`: whatever it was nominated to, it takes nothing more.
     pub(super) fn nomination_fulfilled(&mut self, now: Time, pod: &PodInfo, node: Symbol) {
         let nominated = self.cache.nomination(&pod.uid);
         self.cache.forget_nomination(&pod.uid);
-        if let Some(before) = nominated.filter(|&name| name != node) {
-            self.nomination_released(now, pod, before);
+        if nominated.is_some_and(|name| name != node) {
+            self.nomination_released(now, pod);
         }
     }
 

@@ -115,7 +115,6 @@ impl Scheduler {
         for action in actions {
             let event = ClusterEvent::Node { action, old: old.as_deref(), new: Some(node) };
             self.wake(now, &event);
-            self.wake_preemptors(now, &event, node.name);
         }
     }
 
@@ -157,7 +156,6 @@ impl Scheduler {
                 for action in pod_actions(&old, pod) {
                     let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
                     self.wake(now, &event);
-                    self.wake_preemptors(now, &event, node);
                 }
             }
             None | Some((_, _, PodState::Assumed)) => {
@@ -245,17 +243,15 @@ impl Scheduler {
         }
         self.give_back_volumes(now, uid);
         self.preemptor_left(now, uid);
-        let nominated_to = self.cache.nomination(uid);
-        let nominated = self.cache.forget_nomination(uid).zip(nominated_to);
+        let nominated = self.cache.forget_nomination(uid);
         let freed = self.cache.remove_pod(uid).map(|(pod, node, _)| (pod, node));
         self.victim_left(now, uid);
         if let Some((pod, node)) = freed {
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
             self.wake(now, &event);
-            self.wake_preemptors(now, &event, node);
             self.room_left(now, node);
-        } else if let Some((pod, node)) = nominated {
-            self.nomination_released(now, &pod, node);
+        } else if let Some(pod) = nominated {
+            self.nomination_released(now, &pod);
         }
     }
 }

@@ -2,13 +2,11 @@
 
 use super::{Profile, Scheduler, profile_named};
 use crate::cache::Snapshot;
-use crate::framework::registry::ExtensionPoint;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
 use crate::intern::Symbol;
 use crate::mutation::{self, Mutation};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
-use crate::preemption;
 use crate::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,25 +14,6 @@ impl Scheduler {
     /// Asks the plugins that rejected each waiting pod whether `event` may help it. One that panics may mean yes.
     pub(super) fn wake(&mut self, now: Time, event: &ClusterEvent<'_>) {
         self.wake_up_to(now, event, i32::MAX);
-    }
-
-    /// Queues the pods that could send others away from `node`, of which something is less in the way now.
-    ///
-    /// Their plugins are asked of what kept them out first, and something else may have kept preemption from helping: another
-    /// pod, that matters as much, had the rest of the node. Upstream's DefaultPreemption hears of deletions and says no.
-    pub(super) fn wake_preemptors(&mut self, now: Time, event: &ClusterEvent<'_>, node: Symbol) {
-        let snapshot = self.cache.snapshot(&self.tables);
-        let Some(node) = snapshot.find_node(node) else { return };
-        let stay = snapshot.pods_on(node).filter(|pod| !pod.deleting);
-        let Some(lowest) = stay.map(|pod| pod.priority).min() else { return };
-        let profiles = &self.profiles;
-        let preempts = |pod: &PodInfo| {
-            let profile = profile_named(profiles, pod.scheduler_name);
-            profile.is_some_and(|it| it.framework.runs(ExtensionPoint::PostFilter, preemption::NAME))
-        };
-        self.queue.move_all(now, event, &|_| true, &mut |_, pod| {
-            Hint::queue_if(pod.priority > lowest && !pod.never_preempts && preempts(pod))
-        });
     }
 
     /// As [`Self::wake`], of the pods of no more than this priority.

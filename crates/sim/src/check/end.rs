@@ -3,9 +3,12 @@
 use super::{Broken, broken};
 use crate::evictions;
 use crate::objects::Pod;
+use crate::reference;
 use crate::sim::Sim;
 use std::sync::Arc;
 use supercargo_core::event::Kind;
+use supercargo_core::intern::Symbol;
+use supercargo_core::pod::PodInfo;
 
 impl Sim {
     /// A while after the faults have stopped everything is as it should be.
@@ -73,9 +76,8 @@ impl Sim {
         Ok(())
     }
 
-    /// No pod is pending that some node could take in the server's truth, beside those that are nominated. Whether preemption
-    /// would have helped is not asked here: what stands in its way may be on any node (seed 8017848, 300 steps, where the last
-    /// pod to do so went without waking the one that could have sent others away).
+    /// No pod is pending that some node could take in the server's truth, beside those that are nominated there, or could if
+    /// lesser pods went.
     fn check_nobody_waits_in_vain(&mut self) -> Result<(), Broken> {
         let picture = self.truth(|_, _| true);
         let waits = |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
@@ -87,6 +89,19 @@ impl Sim {
             if let Some(&node) = evictions::feasible(world, snapshot, pod).first() {
                 let detail = format!("{} fits on {}", pod.uid, snapshot.text(node));
                 return Err(broken("no pod is pending that a node could take", detail));
+            }
+            // Who counts on others, or is counted with them, may be worse off where they go.
+            if reference::may_be_helped_by_pods(pod) {
+                continue;
+            }
+            let lesser = |other: &PodInfo| other.priority < pod.priority && !other.deleting;
+            let makes_room = |&&name: &&Symbol| {
+                evictions::objection(|| world().without_on(name, lesser), snapshot, pod, name).is_none()
+            };
+            if let Some(&node) = world().node_names().iter().find(makes_room) {
+                let detail =
+                    format!("{} fits on {} without the lesser pods there", pod.uid, snapshot.text(node));
+                return Err(broken("no pod is pending that preemption would help", detail));
             }
         }
         Ok(())
