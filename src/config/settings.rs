@@ -82,9 +82,7 @@ impl ProfileSettings {
     /// The plugins, made with the engine's tables, in which the texts of arguments become ids.
     pub fn framework(&self, tables: &mut Tables) -> Framework {
         let mut args = PluginArgs::default();
-        for each in &self.args {
-            build::apply(each, &mut args, tables);
-        }
+        tables.pinned(|tables| self.args.iter().for_each(|each| build::apply(each, &mut args, tables)));
         let Order { points, weights } = self.order.clone();
         let sampling = self.percentage_of_nodes_to_score.map(Sampling::new);
         Framework::new(&Plan { points, weights, args }).with_sampling(sampling)

@@ -26,6 +26,9 @@ pub trait Engine: Send + 'static {
 
     /// Whether nothing that was decided is still on its way out or unanswered.
     fn is_settled(&self) -> bool;
+
+    /// Gives back what is held for nothing, now and then. Called where nobody else holds ids.
+    fn tidy(&mut self);
 }
 
 impl Engine for Scheduler {
@@ -47,6 +50,10 @@ impl Engine for Scheduler {
 
     fn is_settled(&self) -> bool {
         Self::is_settled(self)
+    }
+
+    fn tidy(&mut self) {
+        Self::tidy(self);
     }
 }
 

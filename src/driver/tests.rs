@@ -72,6 +72,8 @@ impl Engine for Scripted {
     fn is_settled(&self) -> bool {
         self.steps.is_empty()
     }
+
+    fn tidy(&mut self) {}
 }
 
 struct Taken(mpsc::UnboundedSender<Effect>);

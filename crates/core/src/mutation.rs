@@ -70,11 +70,15 @@ pub enum Mutation {
     ResourceTakenForGranted,
     /// Nominated pods are ignored.
     NominatedIgnored,
+    /// Ids are never given back.
+    IdsStay,
+    /// Ids that only waiting pods hold are given back.
+    HolderOverlooked,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -107,6 +111,8 @@ impl Mutation {
         Self::NoNodesUnheardOf,
         Self::ResourceTakenForGranted,
         Self::NominatedIgnored,
+        Self::IdsStay,
+        Self::HolderOverlooked,
     ];
 }
 

@@ -8,6 +8,7 @@ mod binding;
 mod budget;
 mod failure;
 mod held;
+mod ids;
 mod lead;
 mod memory;
 mod nominate;
@@ -183,7 +184,8 @@ impl Scheduler {
         }
     }
 
-    /// The tables that objects are converted with on their way in.
+    /// The tables that objects are converted with on their way in. An id from them is good until [`Self::tidy`], or as long as
+    /// something the engine was given holds it.
     pub fn tables(&mut self) -> &mut Tables {
         &mut self.tables
     }

@@ -66,12 +66,7 @@ impl Process {
         if self.pods.get(uid).is_none_or(|pod| pod.claims.is_empty()) {
             return Arc::default();
         }
-        let snapshot = self.scheduler.snapshot();
-        let others = || self.pods.keys().filter(|other| *other != uid);
-        let held = |key| {
-            others().flat_map(|other| snapshot.volumes().held_for(other)).any(|held| held.object() == key)
-        };
-        Arc::new(Storage::seen_by(snapshot, uid, held))
+        Arc::new(Storage::seen_by(self.scheduler.snapshot(), uid))
     }
 
     /// The node a pod counts on: its own, or the one decided for it.

@@ -124,6 +124,13 @@ impl Process {
         }
     }
 
+    /// Has ids given back that nobody holds; what was converted is forgotten, for it holds some.
+    pub(crate) fn tidy(&mut self) {
+        self.converted.clear();
+        self.converted_nodes.clear();
+        self.scheduler.give_back_ids();
+    }
+
     /// A pod as this life's scheduler is shown it.
     pub(crate) fn info(&mut self, pod: &Pod) -> Arc<PodInfo> {
         match self.converted.get(&pod.uid) {

@@ -3,6 +3,7 @@
 //! Which devices a class selects is not read: they are not allocated here.
 
 use crate::intern::Symbol;
+use crate::intern::holds_ids;
 use std::collections::BTreeMap;
 
 /// The extended resources a DeviceClass serves.
@@ -57,3 +58,5 @@ impl DeviceClasses {
         self.by_name.keys().copied()
     }
 }
+
+holds_ids!(DeviceClasses { by_name } but not { changes });

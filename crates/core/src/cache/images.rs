@@ -2,6 +2,7 @@
 
 use crate::hash::IdMap;
 use crate::intern::Symbol;
+use crate::intern::holds_ids;
 use crate::node::NodeInfo;
 
 /// An image as one node sees it.
@@ -55,3 +56,5 @@ fn distinct(node: Option<&NodeInfo>) -> impl Iterator<Item = &(Symbol, i64)> {
         .filter(|(at, (name, _))| images[..*at].iter().all(|(n, _)| n != name))
         .map(|(_, i)| i)
 }
+
+holds_ids!(Images { states });

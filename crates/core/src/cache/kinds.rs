@@ -3,6 +3,7 @@
 
 use crate::hash::{FixedMap, IdMap};
 use crate::intern::Symbol;
+use crate::intern::{HoldsIds, Marks, holds_ids};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,5 +134,15 @@ impl Kinds {
 
     pub(super) fn with_anti_affinity(&self) -> impl Iterator<Item = &Kind> {
         self.of(&self.with_anti_affinity)
+    }
+}
+
+holds_ids!(Kind { pod } but not { nodes });
+
+// What the other maps name are kinds, which hold what those name.
+impl HoldsIds for Kinds {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { by_id, ids: _, by_namespace: _, with_affinity: _, with_anti_affinity: _, next: _ } = self;
+        by_id.values().for_each(|kind| kind.mark(marks));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::device_classes::DeviceClasses;
 use crate::hash::IdMap;
+use crate::intern::holds_ids;
 use crate::intern::{LabelSetId, Symbol};
 use crate::pod::ControllerKind;
 use crate::selector::{Requirement, Selector};
@@ -152,3 +153,5 @@ impl Lookups {
             .map(|&(_, namespace, name)| (namespace, name))
     }
 }
+
+holds_ids!(Lookups { namespaces, services, controllers, budgets, device_classes });

@@ -25,6 +25,7 @@ pub use snapshot::Snapshot;
 pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
+use crate::intern::holds_ids;
 use crate::intern::{Symbol, Tables};
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
@@ -260,3 +261,5 @@ impl Cache {
         CacheSize { nodes: self.nodes.len(), pods: self.pods.len(), assumed_pods: self.pods.assumed() }
     }
 }
+
+holds_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { version });

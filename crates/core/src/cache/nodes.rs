@@ -3,6 +3,7 @@
 use super::{ImageState, PodIdx};
 use crate::hash::IdMap;
 use crate::intern::Symbol;
+use crate::intern::{HoldsIds, Marks, holds_ids};
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -363,3 +364,26 @@ fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
     let claims = pod.volumes.iter().filter_map(PodVolume::named_claim);
     claims.map(|claim| (pod.namespace, claim))
 }
+
+// Free slots still have the name of the node that was there, which nobody reads.
+impl HoldsIds for Nodes {
+    fn mark(&self, marks: &mut Marks) {
+        let Self {
+            by_name,
+            slots,
+            claims,
+            free: _,
+            columns: _,
+            present: _,
+            changed: _,
+            clock: _,
+            log: _,
+            arrivals: _,
+        } = self;
+        claims.mark(marks);
+        by_name.values().for_each(|idx| slots[idx.index()].mark(marks));
+    }
+}
+
+holds_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, changed, stamp });
+holds_ids!(Sums { scalar } but not { cpu_milli, memory, ephemeral_storage, non_zero_cpu_milli, non_zero_memory });

@@ -2,6 +2,7 @@
 
 use crate::hash::{FixedMap, IdMap};
 use crate::intern::Symbol;
+use crate::intern::{HoldsIds, Marks};
 use crate::pod::{PodInfo, Uid};
 use std::sync::Arc;
 
@@ -59,5 +60,13 @@ impl Nominated {
 
     pub(super) fn nodes(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.by_node.keys().copied()
+    }
+}
+
+impl HoldsIds for Nominated {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { by_node, node_of } = self;
+        by_node.mark(marks);
+        node_of.values().for_each(|node| node.mark(marks));
     }
 }

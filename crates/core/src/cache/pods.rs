@@ -2,6 +2,7 @@
 
 use super::PodIdx;
 use crate::hash::FixedMap;
+use crate::intern::{HoldsIds, Marks, holds_ids};
 use crate::node::NodeIdx;
 use crate::pod::{PodInfo, Uid};
 use std::collections::BTreeMap;
@@ -102,5 +103,14 @@ impl Pods {
 
     pub(super) fn assumed(&self) -> usize {
         self.assumed
+    }
+}
+
+holds_ids!(PodEntry { info } but not { node, state });
+
+impl HoldsIds for Pods {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { slots, free: _, by_uid: _, assumed: _, priorities: _ } = self;
+        slots.mark(marks);
     }
 }

@@ -4,6 +4,7 @@
 //! `volumebinding/passive_assume_cache.go`). Two pods of one claim may assume the same: it lasts until both let go.
 
 use crate::hash::{FixedMap, IdMap};
+use crate::intern::{HoldsIds, Marks};
 use crate::intern::{Symbol, known};
 use crate::mutation::{self, Mutation};
 use crate::pod::Uid;
@@ -27,6 +28,10 @@ impl<T: PartialEq> Assumable<T> {
 
     fn now(&self) -> &Arc<T> {
         self.assumed.as_ref().map_or(&self.object, |(object, _)| object)
+    }
+
+    fn holders(&self) -> &[Uid] {
+        self.assumed.as_ref().map_or(&[], |(_, holders)| holders)
     }
 
     /// Takes a version from the API server; what it was there before.
@@ -128,14 +133,17 @@ impl Volumes {
 
     /// Whether something is assumed of a PersistentVolume or a claim that the API server does not show.
     pub fn is_assumed(&self, key: StorageKey) -> bool {
+        !self.holders(key).is_empty()
+    }
+
+    /// The pods for which something is assumed of a PersistentVolume or a claim that the API server does not show.
+    pub fn holders(&self, key: StorageKey) -> &[Uid] {
         match (key.kind, key.namespace) {
-            (StorageKind::PersistentVolume, _) => {
-                self.volumes.get(&key.name).is_some_and(|it| it.assumed.is_some())
-            }
+            (StorageKind::PersistentVolume, _) => self.volumes.get(&key.name).map_or(&[], Assumable::holders),
             (StorageKind::PersistentVolumeClaim, Some(namespace)) => {
-                self.claims.get(&(namespace, key.name)).is_some_and(|it| it.assumed.is_some())
+                self.claims.get(&(namespace, key.name)).map_or(&[], Assumable::holders)
             }
-            _ => false,
+            _ => &[],
         }
     }
 
@@ -340,4 +348,41 @@ fn remove_in<K: Ord, V>(maps: &mut IdMap<Symbol, BTreeMap<K, V>>, outer: Symbol,
         maps.remove(&outer);
     }
     removed
+}
+
+impl<T: HoldsIds> HoldsIds for Assumable<T> {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { object, assumed } = self;
+        object.mark(marks);
+        assumed.iter().for_each(|(object, _)| object.mark(marks));
+    }
+}
+
+impl HoldsIds for Volumes {
+    fn mark(&self, marks: &mut Marks) {
+        let Self {
+            volumes,
+            by_class,
+            claims,
+            classes,
+            csi_nodes,
+            csi_drivers,
+            capacities,
+            capacity_classes,
+            attachments,
+            attachment_nodes,
+            held,
+        } = self;
+        volumes.mark(marks);
+        by_class.mark(marks);
+        claims.mark(marks);
+        classes.mark(marks);
+        csi_nodes.mark(marks);
+        csi_drivers.mark(marks);
+        capacities.mark(marks);
+        capacity_classes.mark(marks);
+        attachments.mark(marks);
+        attachment_nodes.mark(marks);
+        held.values().for_each(|reservations| reservations.mark(marks));
+    }
 }

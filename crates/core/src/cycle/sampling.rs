@@ -10,6 +10,7 @@ use crate::cache::Snapshot;
 use crate::framework::CycleError;
 use crate::framework::registry::ExtensionPoint;
 use crate::hash::IdMap;
+use crate::intern::holds_ids;
 use crate::intern::{LabelSetId, Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -163,6 +164,8 @@ impl Framework {
         outcome
     }
 }
+
+holds_ids!(Walk { zones, zone_of } but not { start });
 
 #[cfg(test)]
 mod tests {

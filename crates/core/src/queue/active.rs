@@ -4,6 +4,7 @@
 //! is handled while a decision runs.
 
 use super::pod::{ActiveOrder, QueuedPod};
+use crate::intern::{HoldsIds, Marks};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -36,5 +37,12 @@ impl ActiveQueue {
 
     pub(super) fn len(&self) -> usize {
         self.pods.len()
+    }
+}
+
+impl HoldsIds for ActiveQueue {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { pods } = self;
+        pods.values().for_each(|pod| pod.mark(marks));
     }
 }

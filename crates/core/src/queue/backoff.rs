@@ -4,6 +4,7 @@
 //! second come back together and compete by priority (KEP-5142).
 
 use super::pod::{ActiveOrder, QueuedPod};
+use crate::intern::{HoldsIds, Marks};
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -107,5 +108,12 @@ impl BackoffQueue {
 
     pub(super) fn len(&self) -> usize {
         self.rejected.len() + self.failed.len()
+    }
+}
+
+impl HoldsIds for BackoffQueue {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { rejected, failed } = self;
+        rejected.values().chain(failed.values()).for_each(|pod| pod.mark(marks));
     }
 }

@@ -20,6 +20,7 @@ pub use stats::{Place, QueueStats};
 
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
 use crate::hash::FixedMap;
+use crate::intern::holds_ids;
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
@@ -505,3 +506,7 @@ fn release_label(events: &[ClusterEvent<'_>]) -> &'static str {
     let event = events.iter().find(is_release).or_else(|| events.first());
     event.map_or(label::UPDATE, ClusterEvent::label)
 }
+
+holds_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
+    backoff_policy, max_in_unschedulable, slots, held, next_sequence, next_flush
+});

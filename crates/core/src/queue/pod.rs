@@ -1,6 +1,7 @@
 //! The record of a waiting pod and the order of the active queue. Moves nothing.
 
 use crate::framework::PluginName;
+use crate::intern::holds_ids;
 use crate::pod::PodInfo;
 use crate::time::Time;
 use std::cmp::Reverse;
@@ -92,3 +93,8 @@ pub(super) struct ActiveOrder {
     timestamp: Time,
     sequence: u64,
 }
+
+holds_ids!(QueuedPod { pod } but not {
+    attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, hindered_by, gate,
+    was_flushed, nominated, sequence
+});

@@ -1,6 +1,7 @@
 //! Pods that are held back, one by one, until somebody takes them out. No event walks them.
 
 use super::pod::QueuedPod;
+use crate::intern::{HoldsIds, Marks};
 use std::collections::BTreeMap;
 
 /// Pods by their sequence number.
@@ -30,5 +31,12 @@ impl Pool {
 
     pub(super) fn len(&self) -> usize {
         self.pods.len()
+    }
+}
+
+impl HoldsIds for Pool {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { pods } = self;
+        pods.values().for_each(|pod| pod.mark(marks));
     }
 }

@@ -3,6 +3,7 @@
 use super::pod::QueuedPod;
 use crate::framework::PluginName;
 use crate::intern::Symbol;
+use crate::intern::{HoldsIds, Marks};
 use std::collections::BTreeMap;
 
 /// Where a pod waits (upstream's label `queue`).
@@ -78,5 +79,12 @@ impl Counters {
     /// Counts a pod that comes to `place` because of `event`.
     pub(super) fn came(&mut self, place: Place, event: &'static str) {
         *self.incoming.entry((place, event)).or_default() += 1;
+    }
+}
+
+impl HoldsIds for Counters {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { unschedulable, incoming: _ } = self;
+        unschedulable.keys().for_each(|(_, profile)| profile.mark(marks));
     }
 }

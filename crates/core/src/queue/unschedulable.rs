@@ -6,6 +6,7 @@
 use super::pod::QueuedPod;
 use crate::framework::{Hint, PluginName};
 use crate::hash::FixedMap;
+use crate::intern::{HoldsIds, Marks, holds_ids};
 use crate::pod::PodInfo;
 use crate::signature::Signature;
 use crate::time::Time;
@@ -153,5 +154,18 @@ impl Unschedulable {
 
     pub(super) fn is_empty(&self) -> bool {
         self.group_of.is_empty()
+    }
+}
+
+// A group's signature may be that of a pod that is gone.
+holds_ids!(Key { signature } but not { wakers });
+
+impl HoldsIds for Unschedulable {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { groups, ids: _, by_waker: _, group_of: _, next: _ } = self;
+        for Group { key, pods } in groups.values() {
+            key.mark(marks);
+            pods.values().for_each(|pod| pod.mark(marks));
+        }
     }
 }

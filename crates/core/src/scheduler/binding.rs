@@ -12,6 +12,7 @@ use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found, ObjectKey};
 use crate::framework::{ClusterEvent, PodAction};
 use crate::intern::Symbol;
+use crate::intern::holds_ids;
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
@@ -561,3 +562,7 @@ impl Scheduler {
         self.fail(now, binding.queued, binding.began, Failure::Binding(text));
     }
 }
+
+holds_ids!(Binding { queued, node, confirmed_on, nominated } but not {
+    stamp, began, phase, released, doubt, abandoned, unlisted, came_again
+});

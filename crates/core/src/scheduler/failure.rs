@@ -6,6 +6,7 @@ use super::{Scheduler, quarantine};
 use crate::effect::{Nomination, Record, Severity, StatusPatch, Unscheduled};
 use crate::framework::PluginName;
 use crate::intern::Symbol;
+use crate::intern::holds_ids;
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::report::{Outcome, Preemption};
@@ -212,3 +213,5 @@ impl Scheduler {
         self.outbox.push_record(record);
     }
 }
+
+holds_ids!(SentCondition { nominated } but not { reason, message, at });

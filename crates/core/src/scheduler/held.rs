@@ -5,8 +5,8 @@ use super::Scheduler;
 impl Scheduler {
     /// What the engine's collections hold about pods and nodes, by name. In a cluster without pods and nodes all are empty.
     ///
-    /// Not among them: the tables of ids, since ids are not given back yet, and what is remembered of pods that no node can
-    /// take, which has a bound.
+    /// Not among them: the tables of ids, of which [`Tables::sizes`](crate::intern::Tables::sizes) tells, and what is remembered of
+    /// pods that no node can take, which has a bound.
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let [bind, volume, evict, status, record] = self.outbox.waiting();
         let mut held = vec![

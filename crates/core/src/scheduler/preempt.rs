@@ -11,6 +11,7 @@ use crate::effect::{Disruption, Eviction, Severity};
 use crate::event::EvictOutcome;
 use crate::framework::registry::ExtensionPoint;
 use crate::intern::Symbol;
+use crate::intern::{HoldsIds, Marks, holds_ids};
 use crate::pod::{PodInfo, Uid};
 use crate::preemption;
 use crate::report::{Outcome, Report};
@@ -299,6 +300,17 @@ impl Scheduler {
             rescued_by_flush: false,
             outcome: Outcome::PreemptionEnded { node: self.tables.text(node).to_owned(), error },
         });
+    }
+}
+
+holds_ids!(Running { preemptor, node } but not { attempt, began, left });
+holds_ids!(Victim { pod, node, preemptor } but not { stage, left });
+
+impl HoldsIds for Preemptions {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { running, victims } = self;
+        running.values().for_each(|it| it.mark(marks));
+        victims.values().for_each(|it| it.mark(marks));
     }
 }
 

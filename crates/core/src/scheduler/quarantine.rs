@@ -9,6 +9,7 @@ use crate::effect::Severity;
 use crate::event::{Event, ObjectKey};
 use crate::framework::PluginName;
 use crate::hash::FixedMap;
+use crate::intern::{HoldsIds, Marks};
 use crate::pod::{PodInfo, Uid};
 use crate::report::Notice;
 use crate::signature::Signature;
@@ -142,6 +143,14 @@ impl Scheduler {
             ObjectKey::Node(name) => self.node_left(now, *name),
             _ => {}
         }
+    }
+}
+
+impl HoldsIds for Quarantine {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { objects, crashers, poisoned: _ } = self;
+        objects.iter().for_each(|(key, _)| key.mark(marks));
+        crashers.values().for_each(|signature| signature.mark(marks));
     }
 }
 

@@ -4,6 +4,7 @@ use super::Scheduler;
 use crate::event::{Kind, ObjectKey};
 use crate::hash::{FixedSet, IdSet};
 use crate::intern::Symbol;
+use crate::intern::{HoldsIds, Marks, holds_ids};
 use crate::pod::{ControllerKind, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -144,5 +145,14 @@ impl Scheduler {
             .chain(nominated)
             .chain(self.preemptions.uids().cloned())
             .collect()
+    }
+}
+
+holds_ids!(Seen { named } but not { pods });
+
+impl HoldsIds for Lists {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { running, complete: _ } = self;
+        running.values().for_each(|seen| seen.mark(marks));
     }
 }

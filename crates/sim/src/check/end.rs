@@ -3,6 +3,7 @@
 use super::{Broken, broken};
 use crate::evictions;
 use crate::objects::Pod;
+use crate::process::Process;
 use crate::reference;
 use crate::sim::Sim;
 use std::sync::Arc;
@@ -107,17 +108,25 @@ impl Sim {
         Ok(())
     }
 
-    /// With no pod and no node left, the engine holds nothing about any.
-    ///
-    /// Not looked at: the texts, label sets and taint sets in `supercargo_core::intern::Tables`. Nothing counts who holds an
-    /// id, so none is given back as yet; a cluster with ever new labels makes them grow for as long as the process lives.
-    /// Once ids are counted, their number belongs here too.
-    pub(crate) fn check_empty(&self) -> Result<(), Broken> {
+    /// With no pod and no node left, the engine holds nothing about any, and its tables what those of an engine hold that was
+    /// only ever told what is there now.
+    pub(crate) fn check_empty(&mut self) -> Result<(), Broken> {
         let scheduler = &self.process.scheduler;
         let rest: Vec<_> = scheduler.held().into_iter().filter(|&(_, count)| count > 0).collect();
-        if rest.is_empty() {
+        if !rest.is_empty() {
+            return Err(broken("an empty cluster leaves nothing behind", format!("{rest:?}")));
+        }
+        let mut fresh = Process::new(0, 0, self.now);
+        for kind in Kind::ALL {
+            self.server.list(kind).iter().for_each(|change| fresh.tell(self.now, kind, change));
+        }
+        let [here, there] = [&mut self.process, &mut fresh].map(|process| {
+            process.tidy();
+            process.scheduler.tables().sizes()
+        });
+        if here == there {
             return Ok(());
         }
-        Err(broken("an empty cluster leaves nothing behind", format!("{rest:?}")))
+        Err(broken("an empty cluster leaves no ids behind", format!("{here:?} instead of {there:?}")))
     }
 }

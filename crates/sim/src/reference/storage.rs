@@ -22,11 +22,10 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// What an engine knows, and takes to be for pods other than `uid`; `held` says what is taken so for any of those.
-    pub fn seen_by(snapshot: Snapshot<'_>, uid: &str, held: impl Fn(StorageKey) -> bool) -> Self {
+    /// What an engine knows, and takes to be for pods other than `uid`.
+    pub fn seen_by(snapshot: Snapshot<'_>, uid: &str) -> Self {
         let objects = snapshot.volumes();
-        let is_own = |key| objects.held_for(uid).iter().any(|reservation| reservation.object() == key);
-        let is_assumed = |key| objects.is_assumed(key) && (!is_own(key) || held(key));
+        let is_assumed = |key: StorageKey| objects.holders(key).iter().any(|holder| **holder != *uid);
         let mut storage = Self::default();
         for key in objects.keys(StorageKind::PersistentVolume) {
             let volume = objects.volume(key.name).expect("a key leads to its volume");

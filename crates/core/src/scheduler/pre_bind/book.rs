@@ -2,6 +2,7 @@
 
 use crate::hash::FixedMap;
 use crate::intern::Symbol;
+use crate::intern::{HoldsIds, Marks, holds_ids};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::time::Time;
@@ -232,5 +233,16 @@ impl PreBinds {
     pub(super) fn is_written_by_another(&self, uid: &Uid, task: &Task) -> bool {
         let others = self.by_object.get(&task.key).into_iter().flatten().filter(|other| *other != uid);
         others.filter_map(|other| self.pods.get(other)).any(|other| other.has_sent(task))
+    }
+}
+
+holds_ids!(Task { key, reservation } but not { version });
+holds_ids!(PreBind { queued, node, tasks } but not { began, at, stage, doubt, in_line });
+
+impl HoldsIds for PreBinds {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { pods, by_object, times: _, writes: _ } = self;
+        pods.values().for_each(|pod| pod.mark(marks));
+        by_object.keys().for_each(|key| key.mark(marks));
     }
 }

@@ -1,7 +1,11 @@
 //! The tables that turn text into small ids. `src/convert` asks them as objects come in; past that point the engine
 //! compares numbers. Text comes back out only for messages.
 //!
-//! Ids compare for equality. Their order is the order of first sight and means nothing.
+//! Ids compare for equality. Their order means nothing: an id that nobody held any more is given to another text.
+
+mod held;
+
+pub(crate) use held::{HoldsIds, Marks, holds_ids};
 
 use crate::hash::FixedMap;
 use crate::node::Taint;
@@ -78,6 +82,9 @@ well_known! {
     NO_PROVISIONER = 11 "kubernetes.io/no-provisioner";
 }
 
+/// How much tables may grow before it is worth a look at what is held.
+const GROWTH_MIN: usize = 16_384;
+
 struct Entry {
     text: Arc<str>,
     /// The text read as a base-10 i64, for `Gt` and `Lt`.
@@ -85,11 +92,38 @@ struct Entry {
 }
 
 /// All interned texts, label sets and taint sets of one scheduler.
+///
+/// An id stays what it is as long as somebody marks it when ids are given back (`Scheduler::give_back_ids`).
 pub struct Tables {
     symbols: FixedMap<Arc<str>, Symbol>,
-    entries: Vec<Entry>,
+    /// `None` where the id is free.
+    entries: Vec<Option<Entry>>,
+    free: Vec<Symbol>,
     label_sets: Interner<(Symbol, Symbol)>,
     taint_sets: Interner<Taint>,
+    /// What is kept though nobody in the engine may hold it.
+    pinned: Marks,
+    is_pinning: bool,
+    /// How many were held when ids were given back last.
+    held: usize,
+}
+
+/// How much tables hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableSizes {
+    /// Texts.
+    pub symbols: usize,
+    /// Sets of labels.
+    pub label_sets: usize,
+    /// Lists of taints.
+    pub taint_sets: usize,
+}
+
+impl TableSizes {
+    /// All together.
+    pub fn total(self) -> usize {
+        self.symbols + self.label_sets + self.taint_sets
+    }
 }
 
 impl Default for Tables {
@@ -104,26 +138,54 @@ impl Tables {
         let mut tables = Self {
             symbols: FixedMap::default(),
             entries: Vec::new(),
+            free: Vec::new(),
             label_sets: Interner::default(),
             taint_sets: Interner::default(),
+            pinned: Marks::default(),
+            is_pinning: false,
+            held: 0,
         };
-        for &(symbol, text) in known::ALL {
-            assert_eq!(tables.symbol(text), symbol, "well-known texts are numbered from zero");
-        }
+        tables.pinned(|tables| {
+            for &(symbol, text) in known::ALL {
+                assert_eq!(tables.symbol(text), symbol, "well-known texts are numbered from zero");
+            }
+        });
         tables
     }
 
     /// The id of `text`, given now if it has none.
     pub fn symbol(&mut self, text: &str) -> Symbol {
-        if let Some(&symbol) = self.symbols.get(text) {
-            return symbol;
+        let symbol = self.symbols.get(text).copied().unwrap_or_else(|| self.new_symbol(text));
+        if self.is_pinning {
+            symbol.mark(&mut self.pinned);
         }
-        let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 texts are alive");
-        let symbol = Symbol::at(index);
+        symbol
+    }
+
+    fn new_symbol(&mut self, text: &str) -> Symbol {
         let text: Arc<str> = text.into();
-        self.entries.push(Entry { number: parse_number(&text), text: Arc::clone(&text) });
+        let entry = Some(Entry { number: parse_number(&text), text: Arc::clone(&text) });
+        let symbol = match self.free.pop() {
+            Some(symbol) => {
+                self.entries[symbol.index()] = entry;
+                symbol
+            }
+            None => {
+                let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 texts are alive");
+                self.entries.push(entry);
+                Symbol::at(index)
+            }
+        };
         self.symbols.insert(text, symbol);
         symbol
+    }
+
+    /// The ids of texts that `build` asks for are never given back: configuration, which is held where no walk comes.
+    pub fn pinned<R>(&mut self, build: impl FnOnce(&mut Self) -> R) -> R {
+        let before = std::mem::replace(&mut self.is_pinning, true);
+        let built = build(self);
+        self.is_pinning = before;
+        built
     }
 
     /// The id of `text` if it has one.
@@ -131,14 +193,18 @@ impl Tables {
         self.symbols.get(text).copied()
     }
 
+    fn entry(&self, symbol: Symbol) -> &Entry {
+        self.entries[symbol.index()].as_ref().expect("an id that is held was not given back")
+    }
+
     /// The text of `symbol`.
     pub fn text(&self, symbol: Symbol) -> &str {
-        &self.entries[symbol.index()].text
+        &self.entry(symbol).text
     }
 
     /// The text of `symbol` read as Go's `strconv.ParseInt(text, 10, 64)` reads it.
     pub fn number(&self, symbol: Symbol) -> Option<i64> {
-        self.entries[symbol.index()].number
+        self.entry(symbol).number
     }
 
     /// The id of a set of labels. Of a key given twice the last value counts.
@@ -147,7 +213,11 @@ impl Tables {
         pairs.reverse();
         pairs.dedup_by_key(|&mut (key, _)| key);
         pairs.reverse();
-        LabelSetId(self.label_sets.intern(pairs))
+        let id = LabelSetId(self.label_sets.intern(pairs));
+        if self.is_pinning {
+            id.mark(&mut self.pinned);
+        }
+        id
     }
 
     /// The labels of a set.
@@ -157,12 +227,53 @@ impl Tables {
 
     /// The id of a list of taints.
     pub fn taint_set(&mut self, taints: Vec<Taint>) -> TaintSetId {
-        TaintSetId(self.taint_sets.intern(taints))
+        let id = TaintSetId(self.taint_sets.intern(taints));
+        if self.is_pinning {
+            id.mark(&mut self.pinned);
+        }
+        id
     }
 
     /// The taints of a list, in the node's order.
     pub fn taints(&self, id: TaintSetId) -> &[Taint] {
         self.taint_sets.get(id.0)
+    }
+
+    /// How much is held, or was since ids were given back last.
+    pub fn sizes(&self) -> TableSizes {
+        TableSizes {
+            symbols: self.symbols.len(),
+            label_sets: self.label_sets.len(),
+            taint_sets: self.taint_sets.len(),
+        }
+    }
+
+    /// Whether so much has come since ids were given back last that another look is worth its time.
+    pub(crate) fn have_grown(&self) -> bool {
+        self.sizes().total() - self.held.min(self.sizes().total()) > GROWTH_MIN.max(self.held / 2)
+    }
+
+    /// Gives back all ids that are neither marked nor pinned, and says how many.
+    pub(crate) fn keep(&mut self, mut marks: Marks) -> usize {
+        let before = self.sizes().total();
+        marks.label_sets.unite(&self.pinned.label_sets);
+        marks.taint_sets.unite(&self.pinned.taint_sets);
+        marks.symbols.unite(&self.pinned.symbols);
+        self.label_sets.keep(&marks.label_sets);
+        self.taint_sets.keep(&marks.taint_sets);
+        self.label_sets.held().for_each(|labels| labels.mark(&mut marks));
+        self.taint_sets.held().for_each(|taints| taints.mark(&mut marks));
+        for (index, entry) in (0..).zip(&mut self.entries) {
+            let symbol = Symbol::at(index);
+            if !marks.symbols.has(symbol.index())
+                && let Some(gone) = entry.take()
+            {
+                self.symbols.remove(&gone.text);
+                self.free.push(symbol);
+            }
+        }
+        self.held = self.sizes().total();
+        before - self.held
     }
 }
 
@@ -173,12 +284,14 @@ fn parse_number(text: &str) -> Option<i64> {
 
 struct Interner<T> {
     ids: FixedMap<Arc<[T]>, u32>,
-    items: Vec<Arc<[T]>>,
+    /// `None` where the id is free.
+    items: Vec<Option<Arc<[T]>>>,
+    free: Vec<u32>,
 }
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
-        Self { ids: FixedMap::default(), items: Vec::new() }
+        Self { ids: FixedMap::default(), items: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -187,15 +300,43 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
         if let Some(&id) = self.ids.get(items.as_slice()) {
             return id;
         }
-        let id = u32::try_from(self.items.len()).expect("fewer than 2^32 sets are alive");
         let items: Arc<[T]> = items.into();
-        self.items.push(Arc::clone(&items));
+        let entry = Some(Arc::clone(&items));
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.items[id as usize] = entry;
+                id
+            }
+            None => {
+                self.items.push(entry);
+                u32::try_from(self.items.len() - 1).expect("fewer than 2^32 sets are alive")
+            }
+        };
         self.ids.insert(items, id);
         id
     }
 
     fn get(&self, id: u32) -> &[T] {
-        &self.items[id as usize]
+        self.items[id as usize].as_ref().expect("an id that is held was not given back")
+    }
+
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn held(&self) -> impl Iterator<Item = &Arc<[T]>> {
+        self.items.iter().flatten()
+    }
+
+    fn keep(&mut self, marked: &held::Bits) {
+        for (id, entry) in (0..).zip(&mut self.items) {
+            if !marked.has(id as usize)
+                && let Some(gone) = entry.take()
+            {
+                self.ids.remove(&gone);
+                self.free.push(id);
+            }
+        }
     }
 }
 
@@ -232,6 +373,25 @@ mod tests {
         assert_eq!(tables.text(a), "a");
         assert_eq!(tables.find("b"), None);
         assert_eq!(tables.symbol("kubernetes.io/hostname"), known::HOSTNAME);
+    }
+
+    #[test]
+    fn what_nobody_holds_is_given_back_and_its_id_is_used_again() {
+        let mut tables = Tables::new();
+        let pinned = tables.pinned(|tables| tables.symbol("pinned"));
+        let [key, value, alone] = ["key", "value", "alone"].map(|text| tables.symbol(text));
+        let set = tables.label_set(vec![(key, value)]);
+        tables.label_set(vec![(key, alone)]);
+        let mut marks = Marks::default();
+        set.mark(&mut marks);
+        assert_eq!(tables.keep(marks), 2, "a text and a set");
+        assert_eq!(tables.text(value), "value", "the set holds it");
+        assert_eq!(tables.text(pinned), "pinned");
+        assert_eq!(tables.find("alone"), None);
+        assert_eq!(tables.symbol("new"), alone, "the id is free");
+        assert_eq!(tables.labels(set).get(key), Some(value));
+        assert_eq!(tables.keep(Marks::default()), 4);
+        assert_eq!(tables.sizes().symbols, known::ALL.len() + 1);
     }
 
     #[test]

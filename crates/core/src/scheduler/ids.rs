@@ -1,0 +1,77 @@
+//! Ids that nobody holds any more are given back, so that a cluster with ever new labels does not make the tables grow.
+//!
+//! See [`crate::intern`] for how holders are found.
+
+use super::Scheduler;
+use crate::intern::{HoldsIds, Marks};
+use crate::mutation::{self, Mutation};
+
+impl Scheduler {
+    /// Gives back the ids that nobody holds where the tables have grown enough since that was done last; how many were.
+    ///
+    /// To be called where the caller holds no ids: between a converted object and its event, ids are the caller's.
+    pub fn tidy(&mut self) -> usize {
+        if self.tables.have_grown() { self.give_back_ids() } else { 0 }
+    }
+
+    /// As [`Self::tidy`], however much has come since.
+    pub fn give_back_ids(&mut self) -> usize {
+        // They hold ids where no walk comes, and are made anew.
+        self.memory.clear();
+        self.shapes.clear();
+        if mutation::is_on(Mutation::IdsStay) {
+            return 0;
+        }
+        let mut marks = Marks::default();
+        self.mark(&mut marks);
+        self.tables.keep(marks)
+    }
+}
+
+impl HoldsIds for Scheduler {
+    fn mark(&self, marks: &mut Marks) {
+        let Self {
+            cache,
+            queue,
+            profiles,
+            lists,
+            pre_binds,
+            bindings,
+            preemptions,
+            sent_conditions,
+            walk,
+            quarantine,
+            // Given back right before.
+            memory: _,
+            shapes: _,
+            // Texts and numbers.
+            tables: _,
+            seed: _,
+            outbox: _,
+            reports: _,
+            notices: _,
+            halted: _,
+            leading: _,
+            unknown_binds: _,
+            last_looks_failed: _,
+            panics: _,
+            kubelet_rejections: _,
+            event_label: _,
+            #[cfg(test)]
+                trap: _,
+        } = self;
+        cache.mark(marks);
+        if !mutation::is_on(Mutation::HolderOverlooked) {
+            queue.mark(marks);
+        }
+        // What their plugins were given is pinned.
+        profiles.iter().for_each(|(name, _)| name.mark(marks));
+        lists.mark(marks);
+        pre_binds.mark(marks);
+        bindings.values().for_each(|binding| binding.mark(marks));
+        preemptions.mark(marks);
+        sent_conditions.values().for_each(|sent| sent.mark(marks));
+        walk.mark(marks);
+        quarantine.mark(marks);
+    }
+}

@@ -1,0 +1,116 @@
+//! What passes through leaves nothing behind: ids of texts and sets that nobody holds any more are used again.
+
+mod support;
+
+use std::sync::Arc;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::effect::{Effect, Lane};
+use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey};
+use supercargo_core::node::NodeInfo;
+use supercargo_core::pod::PodInfo;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::time::Time;
+use support::World;
+
+const NOW: Time = Time::from_secs(100);
+
+fn engine() -> Scheduler {
+    let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+    let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+    let mut engine = Scheduler::new(config, NOW);
+    for kind in Kind::ALL {
+        engine.handle(NOW, Event::ListBegan(kind));
+        engine.handle(NOW, Event::ListEnded(kind));
+    }
+    for lane in Lane::ALL {
+        engine.handle(NOW, Event::Credits { lane, count: usize::MAX / 2 });
+    }
+    engine
+}
+
+/// Reads objects with the engine's own tables.
+fn read<T>(engine: &mut Scheduler, read: impl FnOnce(&mut World) -> T) -> T {
+    let mut world = World::new();
+    std::mem::swap(&mut world.tables, engine.tables());
+    let object = read(&mut world);
+    std::mem::swap(&mut world.tables, engine.tables());
+    object
+}
+
+fn node(engine: &mut Scheduler, words: &str) -> NodeInfo {
+    Arc::unwrap_or_clone(read(engine, |world| world.node_from(words)))
+}
+
+fn pod(engine: &mut Scheduler, words: &str) -> PodInfo {
+    Arc::unwrap_or_clone(read(engine, |world| world.pod_from(words)))
+}
+
+/// Steps until nothing is left to do; the node of the last binding, which is accepted.
+fn work(engine: &mut Scheduler) -> Option<String> {
+    let mut bound = None;
+    loop {
+        match engine.step(NOW, &mut NoProbe) {
+            Step::Effect(Effect::Bind { pod, node }) => {
+                engine.handle(NOW, Event::BindFinished { uid: pod.uid, outcome: BindOutcome::Accepted });
+                bound = Some(node);
+            }
+            Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+            Step::Idle { .. } => return bound,
+        }
+    }
+}
+
+#[test]
+fn churn_leaves_nothing() {
+    let mut engine = engine();
+    for at in 0..3 {
+        let node = node(&mut engine, &format!("n{at} cpu=4 zone=z{at}"));
+        engine.handle(NOW, Event::NodeApplied(Box::new(node)));
+    }
+    engine.give_back_ids();
+    let before = engine.tables().sizes();
+    let mut most = 0;
+    for at in 0..30_000 {
+        let words = format!("p{at} cpu=1 label:job=job-{at} anti=host/job=job-{at}");
+        let pending = pod(&mut engine, &words);
+        let uid = Arc::clone(&pending.uid);
+        engine.handle(NOW, Event::PodApplied(Box::new(pending)));
+        let node = work(&mut engine).expect("there is room");
+        let bound = pod(&mut engine, &format!("{words} on={node}"));
+        engine.handle(NOW, Event::PodApplied(Box::new(bound)));
+        engine.handle(NOW, Event::Gone(ObjectKey::Pod(uid)));
+        engine.tidy();
+        most = most.max(engine.tables().sizes().total());
+    }
+    assert!(most < 20_000, "{most} ids at once, of one pod at a time");
+    engine.give_back_ids();
+    assert_eq!(engine.tables().sizes(), before);
+    assert_eq!(engine.held().iter().find(|(_, count)| *count > 3), None);
+}
+
+#[test]
+fn what_is_held_keeps_its_ids_whoever_holds_it() {
+    let mut engine = engine();
+    for words in ["a cpu=4 zone=z1", "b cpu=4 zone=z2 taint=team:NoSchedule"] {
+        let node = node(&mut engine, words);
+        engine.handle(NOW, Event::NodeApplied(Box::new(node)));
+    }
+    let big = pod(&mut engine, "big cpu=8 label:app=big anti=zone/app=other");
+    engine.handle(NOW, Event::PodApplied(Box::new(big)));
+    assert_eq!(work(&mut engine), None);
+    engine.give_back_ids();
+    for text in ["z1", "z2", "team", "app", "big", "other", "default-scheduler"] {
+        assert!(engine.tables().find(text).is_some(), "{text} is held");
+    }
+    // Texts that come now would take the ids of those that are still held, were they given back.
+    for at in 0..100 {
+        engine.tables().symbol(&format!("new-{at}"));
+    }
+    let larger = node(&mut engine, "a cpu=9 zone=z1");
+    engine.handle(NOW, Event::NodeApplied(Box::new(larger)));
+    let later = NOW + std::time::Duration::from_secs(60);
+    let Step::Report(report) = engine.step(later, &mut NoProbe) else { panic!("the pod is tried again") };
+    assert_eq!(report.pod.name, "big");
+}
