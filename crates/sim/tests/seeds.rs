@@ -10,7 +10,12 @@ const FRESH: u64 = 200;
 
 /// Seeds that once showed a mistake. What a seed does changes with the simulation; the mistake itself is kept as a story or as
 /// a test of the museum, and the seed is run on for its own sake.
-const ONCE_BROKEN: [(u64, u64, &str); 10] = [
+const ONCE_BROKEN: [(u64, u64, &str); 11] = [
+    (
+        30_000_021,
+        300,
+        "a binding left though a claim of the pod had meanwhile become another, which was not bound",
+    ),
     (8_011_781, 300, "the judge took a claim to be held for a pod whose hold a newer version had ended"),
     (42, 2_000, "what was told of a pod that was being deleted was kept when a list no longer named it"),
     (

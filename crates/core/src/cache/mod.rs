@@ -64,6 +64,7 @@ pub struct Cache {
     lookups: Lookups,
     volumes: Volumes,
     version: u64,
+    storage_changes: u64,
 }
 
 impl Cache {
@@ -209,6 +210,7 @@ impl Cache {
     /// Objects of storage, to change them.
     pub fn volumes_mut(&mut self) -> &mut Volumes {
         self.version += 1;
+        self.storage_changes += 1;
         &mut self.volumes
     }
 
@@ -234,6 +236,13 @@ impl Cache {
     /// A number that grows whenever anything on the node changes.
     pub fn stamp(&self, node: NodeIdx) -> u64 {
         self.nodes.stamp(node)
+    }
+
+    /// Numbers that stay what they are as long as nothing has changed of what a decision for `pod` and this node rests on:
+    /// the node and what is on it, and all storage where the pod has volumes.
+    pub fn stamp_for(&self, pod: &PodInfo, node: NodeIdx) -> (u64, u64) {
+        let storage = if pod.volumes.is_empty() { 0 } else { self.storage_changes };
+        (self.stamp(node), storage)
     }
 
     /// The slot of the node named `name`, present or not.
@@ -262,4 +271,4 @@ impl Cache {
     }
 }
 
-holds_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { version });
+holds_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { version, storage_changes });

@@ -8,7 +8,17 @@ impl Cache {
     ///
     /// Nodes, pods and nominations are counted anew. What is looked up by name has no sums to go wrong and is taken over.
     pub(crate) fn rebuilt(self, without: &ObjectKey) -> Self {
-        let Self { nodes, pods, kinds: _, images: _, nominated, mut lookups, mut volumes, version } = self;
+        let Self {
+            nodes,
+            pods,
+            kinds: _,
+            images: _,
+            nominated,
+            mut lookups,
+            mut volumes,
+            version,
+            storage_changes,
+        } = self;
         match *without {
             ObjectKey::Pod(_) | ObjectKey::Node(_) => {}
             ObjectKey::Namespace(name) => lookups.remove_namespace(name),
@@ -23,7 +33,7 @@ impl Cache {
         if let ObjectKey::Pod(uid) = without {
             volumes.forget(uid);
         }
-        let mut cache = Self { lookups, volumes, version, ..Self::default() };
+        let mut cache = Self { lookups, volumes, version, storage_changes, ..Self::default() };
         let is_out = |uid: &str| matches!(without, ObjectKey::Pod(out) if **out == *uid);
         for node in nodes.infos().filter(|node| *without != ObjectKey::Node(node.name)) {
             cache.apply_node(node);

@@ -73,8 +73,8 @@ impl Doubt {
 pub(super) struct Binding {
     queued: QueuedPod,
     node: Symbol,
-    /// The node's stamp when the pod was assumed there; `None` to look once more whatever its stamp is.
-    stamp: Option<u64>,
+    /// The stamp of what the decision rests on, when the pod was assumed; `None` to look once more whatever it is.
+    stamp: Option<(u64, u64)>,
     began: Time,
     phase: Phase,
     /// When it left last.
@@ -98,7 +98,7 @@ impl Binding {
         queued: QueuedPod,
         node: Symbol,
         nominated: Option<Symbol>,
-        stamp: Option<u64>,
+        stamp: Option<(u64, u64)>,
         began: Time,
     ) -> Self {
         Self {
@@ -190,12 +190,12 @@ impl Scheduler {
         Some(Effect::Bind { pod: self.pod_ref(&pod), node: self.tables.text(node).to_owned() })
     }
 
-    /// Whether the decision still holds where the node was touched since. Looks with the pod itself taken away.
+    /// Whether the decision still holds where the node, or storage it uses, was touched since. Looks with the pod itself taken away.
     fn last_look(&mut self, uid: &str) -> bool {
         let binding = &self.bindings[uid];
         let (pod, node, stamp) = (Arc::clone(&binding.queued.pod), binding.node, binding.stamp);
         let Some(slot) = self.cache.find_slot(node) else { return false };
-        if Some(self.cache.stamp(slot)) == stamp || mutation::is_on(Mutation::NoLastLook) {
+        if Some(self.cache.stamp_for(&pod, slot)) == stamp || mutation::is_on(Mutation::NoLastLook) {
             return true;
         }
         let reserved = self.cache.forget_volumes(uid);
