@@ -136,13 +136,6 @@ impl Feasible {
     }
 }
 
-impl Quick {
-    /// The node chosen, as [`Feasible::choose`] would.
-    pub fn choose(&self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
-        choose(&winners(&self.feasible, self.totals.as_deref()), seed, pod, attempt)
-    }
-}
-
 fn winners(feasible: &NodeSet, totals: Option<&[i64]>) -> Vec<NodeIdx> {
     let Some(totals) = totals else { return feasible.iter().collect() };
     let best = totals.iter().max().copied().unwrap_or(0);

@@ -83,8 +83,12 @@ impl PodInfo {
     /// Whether `other`, a version of the same pod, is the same to every other pod: what it takes, and what it demands of
     /// those that come. Status and bookkeeping may differ.
     pub fn is_same_to_others(&self, other: &Self) -> bool {
-        self.node_name == other.node_name
-            && self.namespace == other.namespace
+        self.node_name == other.node_name && self.is_same_but_for_node(other)
+    }
+
+    /// As [`Self::is_same_to_others`], wherever they are.
+    pub fn is_same_but_for_node(&self, other: &Self) -> bool {
+        self.namespace == other.namespace
             && self.labels == other.labels
             && self.deleting == other.deleting
             && self.priority == other.priority

@@ -5,12 +5,12 @@ mod support;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::Arc;
-use supercargo_core::cache::DeviceClass;
+use supercargo_core::cache::{DeviceClass, Service};
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options, Shapes};
 use supercargo_core::pod::PodInfo;
 use support::World;
 
-const NODES: [&str; 10] = [
+const NODES: [&str; 13] = [
     "zone=z1 cpu=4 mem=8Gi",
     "zone=z2 cpu=4 mem=4Gi image=nginx:latest@900Mi",
     "zone=z1 cpu=2 mem=8Gi pods=2",
@@ -21,8 +21,11 @@ const NODES: [&str; 10] = [
     "zone=z1 cpu=4 label:disk=ssd declares=F",
     "cpu=4 mem=8Gi",
     "zone=z3 cpu=4 mem=8Gi label:disk=hdd image=nginx:latest@900Mi",
+    "zone=z2 cpu=4 mem=8Gi label:rack=r1 label:disk=ssd",
+    "zone=z1 cpu=4 mem=8Gi label:rack=r1",
+    "zone=z3 cpu=8 mem=8Gi label:rack=r2",
 ];
-const PLACED: [&str; 8] = [
+const PLACED: [&str; 13] = [
     "label:app=web cpu=1 mem=1Gi",
     "label:app=db cpu=2 port=80",
     "label:app=web cpu=1 anti=zone/app=web",
@@ -31,9 +34,14 @@ const PLACED: [&str; 8] = [
     "label:app=web prefer-affinity=5/zone/app=db res:example.com/gpu=1",
     "label:app=web cpu=1 deleting",
     "mem=7Gi priority=5",
+    "label:app=web anti=host/app=web",
+    "label:app=db affinity=zone/app=web",
+    "label:app=db prefer-anti=3/host/app=db label:tier=back",
+    "label:app=web label:tier=back cpu=1 anti=rack/app=job",
+    "label:app=job prefer-affinity=7/rack/app=web",
 ];
 /// Signatures that are decided about again and again.
-const WANTED: [&str; 16] = [
+const WANTED: [&str; 26] = [
     "x",
     "x cpu=1 mem=1Gi",
     "x cpu=3 label:app=web image=nginx:latest",
@@ -50,6 +58,16 @@ const WANTED: [&str; 16] = [
     "x res:example.com/gpu=1",
     "x feature=F",
     "x cpu=1 priority=3 mem=100Mi",
+    "x label:app=db anti=host/app=db",
+    "x label:app=web affinity=zone/app=web anti=host/app=web",
+    "x label:app=web spread=host/1/DoNotSchedule/app=web spread=zone/2/DoNotSchedule/app=web",
+    "x label:app=web spread=zone/1/ScheduleAnyway/app=web spread=host/1/ScheduleAnyway/app=web",
+    "x label:app=db prefer-anti=5/host/app=db prefer-affinity=20/zone/app=web",
+    "x label:app=web spread=rack/1/DoNotSchedule/app=web",
+    "x label:app=web spread=rack/1/ScheduleAnyway/app=web prefer=5/disk:in:ssd",
+    "x label:tier=back label:app=web",
+    "x label:tier=back label:app=job prefer-anti=9/rack/app=web tolerate=spot",
+    "x label:app=web select:disk=ssd spread=zone/1/DoNotSchedule/app=web",
 ];
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -61,6 +79,8 @@ enum Change {
     Gone(usize),
     Nominate { pod: usize, node: Option<usize>, what: usize },
     Class(bool),
+    Service { app: usize, there: bool },
+    Namespace(bool),
     Ask(usize),
 }
 
@@ -75,7 +95,9 @@ fn change() -> impl Strategy<Value = Change> {
         1 => (0..3_usize, prop::option::of(node), what)
             .prop_map(|(pod, node, what)| Change::Nominate { pod, node, what }),
         1 => any::<bool>().prop_map(Change::Class),
-        8 => (0..WANTED.len()).prop_map(Change::Ask),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(app, there)| Change::Service { app, there }),
+        1 => any::<bool>().prop_map(Change::Namespace),
+        12 => (0..WANTED.len()).prop_map(Change::Ask),
     ]
 }
 
@@ -129,6 +151,24 @@ impl Law {
                 } else {
                     classes.remove(name);
                 }
+            }
+            Change::Service { app, there } => {
+                let tables = &mut self.world.tables;
+                let (namespace, name) = (tables.symbol("default"), tables.symbol(["tier", "app"][app]));
+                let value = tables.symbol(["back", "web"][app]);
+                if there {
+                    let service = Service { selector: Some([(name, value)].into()) };
+                    cache.lookups_mut().set_service(namespace, name, service);
+                } else {
+                    cache.lookups_mut().remove_service(namespace, name);
+                }
+            }
+            Change::Namespace(labelled) => {
+                let tables = &mut self.world.tables;
+                let pair = (tables.symbol("team"), tables.symbol("red"));
+                let labels = tables.label_set(if labelled { vec![pair] } else { Vec::new() });
+                let name = tables.symbol("default");
+                cache.lookups_mut().set_namespace(name, labels);
             }
             Change::Ask(wanted) => self.ask(wanted),
         }
@@ -192,13 +232,13 @@ fn a_signature_met_once_is_not_remembered_and_more_than_there_is_room_for_are_fo
     law.apply(&Change::Node(0, 0));
     law.apply(&Change::Node(1, 0));
     for _ in 0..2 {
-        for number in 0..400 {
+        for number in 0..9_000 {
             let pod = law.world.pod_from(&format!("x label:number={number}"));
             let snapshot = law.world.snapshot();
             assert!(law.framework.decide_quickly(&mut law.shapes, &pod, snapshot, &mut NoProbe).is_none());
         }
     }
-    let pod = law.world.pod_from("x label:number=399");
+    let pod = law.world.pod_from("x label:number=8999");
     let snapshot = law.world.snapshot();
     assert!(law.framework.decide_quickly(&mut law.shapes, &pod, snapshot, &mut NoProbe).is_some());
 }

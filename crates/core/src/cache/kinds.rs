@@ -52,7 +52,9 @@ impl Hash for Key {
     }
 }
 
-type KindId = u32;
+/// A kind's number. None is ever given twice, and later kinds have higher ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KindId(u64);
 
 /// All kinds of which a pod is on a node.
 #[derive(Default)]
@@ -62,23 +64,20 @@ pub(super) struct Kinds {
     by_namespace: IdMap<Symbol, BTreeSet<KindId>>,
     with_affinity: BTreeSet<KindId>,
     with_anti_affinity: BTreeSet<KindId>,
-    next: KindId,
+    next: u64,
 }
 
 impl Kinds {
-    pub(super) fn add(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) {
+    pub(super) fn add(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) -> KindId {
         let id = self.ids.get(&Key(Arc::clone(pod))).copied().unwrap_or_else(|| self.found(pod));
         let kind = self.by_id.get_mut(&id).expect("an id leads to its kind");
         *kind.nodes.entry(node).or_default() += 1;
+        id
     }
 
     fn found(&mut self, pod: &Arc<PodInfo>) -> KindId {
-        // Ids of kinds that are gone may come again, long after.
-        while self.by_id.contains_key(&self.next) {
-            self.next = self.next.wrapping_add(1);
-        }
-        let id = self.next;
-        self.next = self.next.wrapping_add(1);
+        let id = KindId(self.next);
+        self.next += 1;
         self.ids.insert(Key(Arc::clone(pod)), id);
         self.by_id.insert(id, Kind { pod: Arc::clone(pod), nodes: IdMap::default() });
         self.by_namespace.entry(pod.namespace).or_default().insert(id);
@@ -114,6 +113,16 @@ impl Kinds {
                 self.by_namespace.remove(&pod.namespace);
             }
         }
+    }
+
+    /// The number the next kind will have.
+    pub(super) fn next(&self) -> KindId {
+        KindId(self.next)
+    }
+
+    /// The kinds with this number and higher ones.
+    pub(super) fn since(&self, id: KindId) -> impl Iterator<Item = (KindId, &Kind)> {
+        self.by_id.range(id..).map(|(&id, kind)| (id, kind))
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Kind> {

@@ -35,17 +35,21 @@ pub struct Lookups {
     controllers: BTreeMap<(ControllerKind, Symbol, Symbol), Box<[Requirement]>>,
     budgets: IdMap<Symbol, BTreeMap<Symbol, DisruptionBudget>>,
     device_classes: DeviceClasses,
+    /// How often a namespace, a Service or a controller came, went or became another.
+    changes: u64,
 }
 
 impl Lookups {
     /// Adds a namespace or changes its labels; what they were.
     pub fn set_namespace(&mut self, name: Symbol, labels: LabelSetId) -> Option<LabelSetId> {
-        self.namespaces.insert(name, labels)
+        let before = self.namespaces.insert(name, labels);
+        self.changes += u64::from(before != Some(labels));
+        before
     }
 
     /// Forgets a namespace.
     pub fn remove_namespace(&mut self, name: Symbol) {
-        self.namespaces.remove(&name);
+        self.changes += u64::from(self.namespaces.remove(&name).is_some());
     }
 
     /// The labels of a namespace, if it is known.
@@ -60,13 +64,17 @@ impl Lookups {
 
     /// Adds or replaces a Service.
     pub fn set_service(&mut self, namespace: Symbol, name: Symbol, service: Service) {
-        self.services.entry(namespace).or_default().insert(name, service);
+        let services = self.services.entry(namespace).or_default();
+        if services.get(&name) != Some(&service) {
+            self.changes += 1;
+            services.insert(name, service);
+        }
     }
 
     /// Forgets a Service.
     pub fn remove_service(&mut self, namespace: Symbol, name: Symbol) {
         if let Some(services) = self.services.get_mut(&namespace) {
-            services.remove(&name);
+            self.changes += u64::from(services.remove(&name).is_some());
             if services.is_empty() {
                 self.services.remove(&namespace);
             }
@@ -108,6 +116,11 @@ impl Lookups {
         self.budgets.iter().flat_map(|(&namespace, names)| names.keys().map(move |&name| (namespace, name)))
     }
 
+    /// How often a namespace, a Service or a controller came, went or became another.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// All DeviceClasses.
     pub fn device_classes(&self) -> &DeviceClasses {
         &self.device_classes
@@ -127,12 +140,16 @@ impl Lookups {
         name: Symbol,
         demands: Box<[Requirement]>,
     ) {
-        self.controllers.insert((kind, namespace, name), demands);
+        let key = (kind, namespace, name);
+        if self.controllers.get(&key) != Some(&demands) {
+            self.changes += 1;
+            self.controllers.insert(key, demands);
+        }
     }
 
     /// Forgets a controller.
     pub fn remove_controller(&mut self, kind: ControllerKind, namespace: Symbol, name: Symbol) {
-        self.controllers.remove(&(kind, namespace, name));
+        self.changes += u64::from(self.controllers.remove(&(kind, namespace, name)).is_some());
     }
 
     /// What the selector of a controller demands, if the controller is known.
@@ -154,4 +171,4 @@ impl Lookups {
     }
 }
 
-holds_ids!(Lookups { namespaces, services, controllers, budgets, device_classes });
+holds_ids!(Lookups { namespaces, services, controllers, budgets, device_classes } but not { changes });

@@ -17,7 +17,7 @@ mod volumes;
 
 pub use device_classes::{DeviceClass, DeviceClasses};
 pub use images::ImageState;
-pub use kinds::Kind;
+pub use kinds::{Kind, KindId};
 pub use lookups::{DisruptionBudget, Lookups, Service};
 pub use nodes::Columns;
 pub use pods::PodState;
@@ -108,14 +108,29 @@ impl Cache {
     /// known (yet) is given a slot, so that its pods count as soon as it appears.
     pub fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
         self.version += 1;
+        if self.is_there_already(pod, node) && !mutation::is_on(Mutation::CountedAgain) {
+            self.pods.replace(pod);
+            self.pods.confirm(&pod.uid, state);
+            return;
+        }
         let was_there = self.take_off(&pod.uid).is_some();
         let idx = self.nodes.slot_of(node);
-        let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
+        let kind = self.kinds.add(pod, idx);
+        let pod_idx = self.pods.insert(Arc::clone(pod), idx, state, kind);
         self.nodes.add_pod(idx, pod_idx, pod);
-        self.kinds.add(pod, idx);
         if was_there && mutation::is_on(Mutation::CountedAgain) {
             self.nodes.count(idx, pod, 1);
         }
+    }
+
+    /// Whether the pod counts on this node already, as the same to others: nothing of the node changes.
+    fn is_there_already(&self, pod: &PodInfo, node: Symbol) -> bool {
+        self.pods.by_uid(&pod.uid).is_some_and(|entry| {
+            self.nodes.name(entry.node) == node
+                // An assumed pod names no node yet.
+                && (entry.info.node_name == pod.node_name || entry.info.node_name.is_none())
+                && entry.info.is_same_but_for_node(pod)
+        })
     }
 
     /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.

@@ -65,7 +65,7 @@ impl Columns {
 }
 
 /// Changes of nodes that are remembered. Who has seen fewer since begins anew, which costs no more than so many would.
-const LOG_MAX: usize = 4_096;
+const LOG_MAX: usize = 65_536;
 
 /// What a slot holds beside its cells in the columns.
 pub(super) struct Slot {

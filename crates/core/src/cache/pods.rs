@@ -1,5 +1,6 @@
 //! The pods that are counted on nodes, by slot and by uid.
 
+use super::KindId;
 use super::PodIdx;
 use crate::hash::FixedMap;
 use crate::intern::{HoldsIds, Marks, holds_ids};
@@ -22,6 +23,7 @@ pub(super) struct PodEntry {
     pub(super) info: Arc<PodInfo>,
     pub(super) node: NodeIdx,
     pub(super) state: PodState,
+    pub(super) kind: KindId,
 }
 
 #[derive(Default)]
@@ -35,7 +37,13 @@ pub(super) struct Pods {
 }
 
 impl Pods {
-    pub(super) fn insert(&mut self, info: Arc<PodInfo>, node: NodeIdx, state: PodState) -> PodIdx {
+    pub(super) fn insert(
+        &mut self,
+        info: Arc<PodInfo>,
+        node: NodeIdx,
+        state: PodState,
+        kind: KindId,
+    ) -> PodIdx {
         let idx = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             PodIdx(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 pods"))
@@ -43,7 +51,7 @@ impl Pods {
         self.assumed += usize::from(state == PodState::Assumed);
         *self.priorities.entry(info.priority).or_default() += 1;
         self.by_uid.insert(Arc::clone(&info.uid), idx);
-        self.slots[idx.0 as usize] = Some(PodEntry { info, node, state });
+        self.slots[idx.0 as usize] = Some(PodEntry { info, node, state, kind });
         idx
     }
 
@@ -57,6 +65,16 @@ impl Pods {
     }
 
     /// Puts a newer version of a pod in place of the one that is there; nothing else changes.
+    pub(super) fn confirm(&mut self, uid: &str, state: PodState) {
+        if let Some(&idx) = self.by_uid.get(uid)
+            && let Some(entry) = &mut self.slots[idx.0 as usize]
+        {
+            self.assumed -= usize::from(entry.state == PodState::Assumed);
+            self.assumed += usize::from(state == PodState::Assumed);
+            entry.state = state;
+        }
+    }
+
     pub(super) fn replace(&mut self, info: &Arc<PodInfo>) {
         if let Some(&idx) = self.by_uid.get(&info.uid)
             && let Some(entry) = &mut self.slots[idx.0 as usize]
@@ -106,7 +124,7 @@ impl Pods {
     }
 }
 
-holds_ids!(PodEntry { info } but not { node, state });
+holds_ids!(PodEntry { info } but not { node, state, kind });
 
 impl HoldsIds for Pods {
     fn mark(&self, marks: &mut Marks) {

@@ -1,6 +1,6 @@
 //! A borrow of the cache and the tables: all a plugin ever sees of the world.
 
-use super::{Cache, Columns, ImageState, Kind, NodeView};
+use super::{Cache, Columns, ImageState, Kind, KindId, NodeView};
 use crate::intern::{LabelSetId, Labels, Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -88,6 +88,22 @@ impl<'a> Snapshot<'a> {
     /// The kinds of pods that are on nodes, in no meaningful order.
     pub fn kinds(self) -> impl Iterator<Item = &'a Kind> {
         self.cache.kinds.all()
+    }
+
+    /// The number the next kind of pods will have.
+    pub fn next_kind(self) -> KindId {
+        self.cache.kinds.next()
+    }
+
+    /// The kinds of pods with this number and higher ones.
+    pub fn kinds_since(self, id: KindId) -> impl Iterator<Item = (KindId, &'a Kind)> {
+        self.cache.kinds.since(id)
+    }
+
+    /// The kind of each pod on a node.
+    pub fn kinds_on(self, idx: NodeIdx) -> impl Iterator<Item = KindId> + 'a {
+        let pods = &self.cache.pods;
+        self.cache.nodes.slot(idx).pods.iter().filter_map(move |&p| pods.get(p)).map(|entry| entry.kind)
     }
 
     /// The kinds of pods of a namespace.

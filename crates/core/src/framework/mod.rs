@@ -9,10 +9,13 @@ pub mod plugin;
 pub mod post_filter;
 pub mod registry;
 pub mod status;
+pub mod tally;
 
 pub use event::{ClusterEvent, Hint, NodeAction, PodAction};
 pub use event_set::EventSet;
-pub use plugin::{DependsOn, FilterPlugin, FilterRule, Prepared, Reads, Scale, ScorePlugin, ScoreRule};
+pub use plugin::{
+    DependsOn, FilterPlugin, FilterRule, Prepared, Reads, Scale, ScorePlugin, ScoreRule, Tallied,
+};
 pub use status::{Code, CycleError, Reason, Rejection, Verdict};
 
 /// A plugin's name, as in KubeSchedulerConfiguration.

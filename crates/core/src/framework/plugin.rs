@@ -8,6 +8,7 @@ use super::PluginName;
 use super::event::{ClusterEvent, Hint};
 use super::event_set::EventSet;
 use super::status::{CycleError, Rejection, Verdict};
+use super::tally::{FilterTally, ScoreTally};
 use crate::cache::{NodeView, Snapshot};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
@@ -73,6 +74,16 @@ pub enum Scale {
     Relative,
 }
 
+/// What a plugin that reads the cluster can be asked instead of its rule.
+pub enum Tallied<T: ?Sized> {
+    /// Nothing: the rule is to be prepared for each decision.
+    No,
+    /// Nothing is needed: the plugin has no say on the pod, whatever nodes and pods there are.
+    Silent,
+    /// The tally.
+    Yes(Box<T>),
+}
+
 /// A plugin with PreFilter or Filter.
 pub trait FilterPlugin: Send + Sync {
     /// Upstream's name, as in KubeSchedulerConfiguration.
@@ -85,6 +96,11 @@ pub trait FilterPlugin: Send + Sync {
 
     /// PreFilter: what the plugin needs to know of this pod, over the whole snapshot.
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule>;
+
+    /// What follows from counts of pods alone, of a plugin that reads the cluster.
+    fn tally(&self, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Tallied<dyn FilterTally> {
+        Tallied::No
+    }
 
     /// The rule where PreFilter does not run, because upstream's plugin has none or the configuration disables it: what
     /// Filter then says by itself. `None` where every node passes.
@@ -149,6 +165,11 @@ pub trait ScorePlugin: Send + Sync {
     /// What [`prepare`](Self::prepare) reads; with [`Reads::Pod`] it does not look at `feasible` either.
     fn reads(&self) -> Reads {
         Reads::Cluster
+    }
+
+    /// What follows from counts of pods alone, of a plugin that reads the cluster.
+    fn tally(&self, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Tallied<dyn ScoreTally> {
+        Tallied::No
     }
 
     /// PreScore: what the plugin needs to know of this pod to score `feasible`.

@@ -130,11 +130,7 @@ impl Scheduler {
             if let Some(quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
                 debug_assert!(is_plain(framework, &pod, snapshot, &quick));
                 let node = quick.choose(seed, &pod, queued.attempts);
-                return Decided::Node(Choice {
-                    node,
-                    feasible: quick.feasible.len(),
-                    reservations: Vec::new(),
-                });
+                return Decided::Node(Choice { node, feasible: quick.len(), reservations: Vec::new() });
             }
             let pod = &*pod;
             match framework.decide(pod, snapshot, options, probe) {
@@ -257,6 +253,6 @@ fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decide
 }
 
 /// Whether the plain path decides the same; what the quick one must equal.
-fn is_plain(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>, quick: &Quick) -> bool {
+fn is_plain(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>, quick: &Quick<'_>) -> bool {
     quick.is_what(&framework.decide(pod, snapshot, Options::default(), &mut NoProbe))
 }

@@ -129,6 +129,9 @@ impl Scheduler {
     fn rebuild(&mut self, now: Time, without: &ObjectKey) {
         let cache = std::mem::take(&mut self.cache);
         self.cache = cache.rebuilt(without);
+        // What was remembered goes by the clock of the cache that is gone.
+        self.shapes.clear();
+        self.memory.clear();
         let uid = if let ObjectKey::Pod(uid) = without { Some(uid) } else { None };
         self.queue.rebuild(now, uid.map(|uid| &**uid));
         if let Some(uid) = uid {

@@ -38,8 +38,8 @@ struct PerKind<T> {
 }
 
 /// The sort of a matched term.
-#[derive(Clone, Copy)]
-enum Match {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Match {
     Existing,
     Affinity,
     AntiAffinity,
@@ -58,15 +58,7 @@ impl<T> PerKind<T> {
 impl AffinityFilter {
     /// Counts the matched terms over all nodes; `None` if nothing is required of or against the pod.
     pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Self> {
-        let affinity = terms::incoming(terms::existing(pod, |a| &a.required_affinity), snapshot);
-        let mut rule = Self {
-            incoming: Incoming::new(pod, snapshot),
-            means_itself: terms::all_match(&affinity, snapshot, pod),
-            affinity,
-            anti_affinity: terms::incoming(terms::existing(pod, |a| &a.required_anti_affinity), snapshot),
-            counts: PerKind::default(),
-            existing_keys: Vec::new(),
-        };
+        let mut rule = Self::uncounted(pod, snapshot);
         let has_terms = !rule.affinity.is_empty() || !rule.anti_affinity.is_empty();
         let mut counts = PerKind::<TermCounts>::default();
         if has_terms {
@@ -80,6 +72,34 @@ impl AffinityFilter {
         rule.existing_keys = counts.existing.keys();
         rule.counts = counts;
         Some(rule)
+    }
+
+    /// The terms without the counts.
+    pub(super) fn uncounted(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
+        let affinity = terms::incoming(terms::existing(pod, |a| &a.required_affinity), snapshot);
+        Self {
+            incoming: Incoming::new(pod, snapshot),
+            means_itself: terms::all_match(&affinity, snapshot, pod),
+            affinity,
+            anti_affinity: terms::incoming(terms::existing(pod, |a| &a.required_anti_affinity), snapshot),
+            counts: PerKind::default(),
+            existing_keys: Vec::new(),
+        }
+    }
+
+    /// The pod's own required affinity.
+    pub(super) fn affinity(&self) -> &[IncomingTerm] {
+        &self.affinity
+    }
+
+    /// The pod's own required anti-affinity.
+    pub(super) fn anti_affinity(&self) -> &[IncomingTerm] {
+        &self.anti_affinity
+    }
+
+    /// Whether the pod is what all its required affinity asks for.
+    pub(super) fn means_itself(&self) -> bool {
+        self.means_itself
     }
 
     /// Counts what pods of these kinds match, wherever they are.
@@ -108,7 +128,12 @@ impl AffinityFilter {
     }
 
     /// Tells what another pod matches, with the topology key of each term; terminating pods count like any other.
-    fn each_match(&self, snapshot: Snapshot<'_>, other: &PodInfo, mut note: impl FnMut(Match, Symbol)) {
+    pub(super) fn each_match(
+        &self,
+        snapshot: Snapshot<'_>,
+        other: &PodInfo,
+        mut note: impl FnMut(Match, Symbol),
+    ) {
         for term in terms::existing(other, |a| &a.required_anti_affinity) {
             if self.incoming.is_meant_by(term, snapshot) {
                 note(Match::Existing, term.topology_key);

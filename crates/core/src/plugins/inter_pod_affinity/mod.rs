@@ -8,12 +8,14 @@ mod counts;
 mod filter;
 mod hint;
 mod score;
+mod tally;
 mod terms;
 
 use crate::cache::Snapshot;
+use crate::framework::tally::{FilterTally, ScoreTally};
 use crate::framework::{
     ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
-    Prepared, Rejection, ScorePlugin, ScoreRule,
+    Prepared, Rejection, ScorePlugin, ScoreRule, Tallied,
 };
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -50,6 +52,13 @@ impl FilterPlugin for InterPodAffinity {
         }
     }
 
+    fn tally(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Tallied<dyn FilterTally> {
+        match terms::parse_error(pod) {
+            Some(_) => Tallied::No,
+            None => Tallied::Yes(Box::new(tally::RequiredTally::new(pod, snapshot))),
+        }
+    }
+
     fn events(&self) -> EventSet {
         EventSet::NEW_NODE
             | EventSet::node(NodeAction::UpdateLabel)
@@ -68,6 +77,19 @@ impl FilterPlugin for InterPodAffinity {
 impl ScorePlugin for InterPodAffinity {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn tally(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Tallied<dyn ScoreTally> {
+        if self.ignore_preferred_terms_of_existing_pods && !terms::has_preferences(pod) {
+            return Tallied::Silent;
+        }
+        match terms::parse_error(pod) {
+            Some(_) => Tallied::No,
+            None => {
+                let preferences = score::Preferences::new(*self, pod, snapshot);
+                Tallied::Yes(Box::new(tally::PreferredTally::new(preferences, snapshot)))
+            }
+        }
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {

@@ -20,11 +20,11 @@ pub(super) struct AffinityScore {
 }
 
 /// What gives weight.
-struct Preferences<'a> {
+pub(super) struct Preferences {
     incoming: Incoming,
     /// The incoming pod's own terms with their weights, negative for anti-affinity.
     own: Vec<(IncomingTerm, i64)>,
-    plugin: &'a InterPodAffinity,
+    plugin: InterPodAffinity,
 }
 
 impl AffinityScore {
@@ -35,17 +35,7 @@ impl AffinityScore {
         snapshot: Snapshot<'_>,
         has_preferences: bool,
     ) -> Option<Self> {
-        let own = |list: &[WeightedPodAffinityTerm], sign: i64| {
-            let weighted =
-                list.iter().map(|w| (IncomingTerm::new(&w.term, snapshot), sign * i64::from(w.weight)));
-            weighted.collect::<Vec<_>>()
-        };
-        let mut preferences = Preferences {
-            incoming: Incoming::new(pod, snapshot),
-            own: own(terms::existing(pod, |a| &a.preferred_affinity), 1),
-            plugin,
-        };
-        preferences.own.extend(own(terms::existing(pod, |a| &a.preferred_anti_affinity), -1));
+        let preferences = Preferences::new(*plugin, pod, snapshot);
         let mut weights = IdMap::default();
         // Without preferences of its own, only pods with terms of theirs can give weight.
         if has_preferences {
@@ -68,7 +58,27 @@ impl AffinityScore {
     }
 }
 
-impl Preferences<'_> {
+impl Preferences {
+    pub(super) fn new(plugin: InterPodAffinity, pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
+        let own = |list: &[WeightedPodAffinityTerm], sign: i64| {
+            let weighted =
+                list.iter().map(|w| (IncomingTerm::new(&w.term, snapshot), sign * i64::from(w.weight)));
+            weighted.collect::<Vec<_>>()
+        };
+        let mut preferences = Self {
+            incoming: Incoming::new(pod, snapshot),
+            own: own(terms::existing(pod, |a| &a.preferred_affinity), 1),
+            plugin,
+        };
+        preferences.own.extend(own(terms::existing(pod, |a| &a.preferred_anti_affinity), -1));
+        preferences
+    }
+
+    /// The topology keys of the pod's own terms.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.own.iter().map(|(term, _)| term.topology_key)
+    }
+
     /// Sums the weights that pods of these kinds give, wherever they are.
     fn sum<'a>(
         &self,
@@ -95,7 +105,7 @@ impl Preferences<'_> {
     }
 
     /// Tells the topology keys and weights of all terms that `other` matches or that of `other` mean the pod.
-    fn weigh(&self, snapshot: Snapshot<'_>, other: &PodInfo, mut give: impl FnMut(Symbol, i64)) {
+    pub(super) fn weigh(&self, snapshot: Snapshot<'_>, other: &PodInfo, mut give: impl FnMut(Symbol, i64)) {
         for (term, weight) in &self.own {
             if term.matches(snapshot, other) {
                 give(term.topology_key, *weight);
@@ -138,12 +148,17 @@ impl ScoreRule for AffinityScore {
         let lowest = raw.iter().min().copied().unwrap_or(0);
         let highest = raw.iter().max().copied().unwrap_or(0);
         for cell in raw {
-            *cell = if highest > lowest {
-                // Upstream divides before it multiplies: 29 of 100 is 28.
-                (MAX_NODE_SCORE as f64 * ((*cell - lowest) as f64 / (highest - lowest) as f64)) as i64
-            } else {
-                0
-            };
+            *cell = normalized(*cell, lowest, highest);
         }
+    }
+}
+
+/// NormalizeScore of one node, given the bounds of all.
+pub(super) fn normalized(raw: i64, lowest: i64, highest: i64) -> i64 {
+    if highest > lowest {
+        // Upstream divides before it multiplies: 29 of 100 is 28.
+        (MAX_NODE_SCORE as f64 * ((raw - lowest) as f64 / (highest - lowest) as f64)) as i64
+    } else {
+        0
     }
 }

@@ -8,7 +8,7 @@ use crate::intern::Symbol;
 use std::collections::BTreeMap;
 
 /// What stands for the smallest count where there is no domain; upstream's critical paths start so.
-const NO_DOMAIN: i64 = i32::MAX as i64;
+pub(super) const NO_DOMAIN: i64 = i32::MAX as i64;
 
 /// Matching pods per domain of one constraint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

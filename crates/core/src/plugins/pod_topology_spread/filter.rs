@@ -56,10 +56,7 @@ impl SpreadFilter {
 
     /// Whether a domain has room for the pod in the constraint at `at`.
     fn has_room(&self, at: usize, outlook: Outlook) -> bool {
-        let constraint = &self.constraints[at];
-        let lowest =
-            if (outlook.domains as i64) < i64::from(constraint.min_domains) { 0 } else { outlook.lowest };
-        outlook.here + self.itself[at] - lowest <= i64::from(constraint.max_skew)
+        has_room(&self.constraints[at], self.itself[at], outlook)
     }
 
     /// By how much the pods of the view's overlay change the count of its node's domain, per constraint; `None` for
@@ -88,6 +85,13 @@ impl SpreadFilter {
         };
         Some(self.constraints.iter().map(change).collect())
     }
+}
+
+/// Whether a domain has room for a pod, which counts for `itself` there.
+pub(super) fn has_room(constraint: &Constraint, itself: i64, outlook: Outlook) -> bool {
+    let lowest =
+        if (outlook.domains as i64) < i64::from(constraint.min_domains) { 0 } else { outlook.lowest };
+    outlook.here + itself - lowest <= i64::from(constraint.max_skew)
 }
 
 impl FilterRule for SpreadFilter {

@@ -9,11 +9,13 @@ mod counts;
 mod filter;
 mod hint;
 mod score;
+mod tally;
 
 use crate::cache::Snapshot;
+use crate::framework::tally::{FilterTally, ScoreTally};
 use crate::framework::{
     ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
-    ScorePlugin, ScoreRule,
+    ScorePlugin, ScoreRule, Tallied,
 };
 use crate::intern::Symbol;
 use crate::node_set::NodeSet;
@@ -55,6 +57,13 @@ pub struct DefaultConstraint {
     pub honor_node_taints: bool,
 }
 
+impl PodTopologySpread {
+    /// Whether nodes that lack one of the keys count for none of them. The system's defaults ask for no more than is there.
+    fn requires_all_keys(&self, pod: &PodInfo) -> bool {
+        !pod.spread.is_empty() || self.defaults != Defaults::System
+    }
+}
+
 impl FilterPlugin for PodTopologySpread {
     fn name(&self) -> PluginName {
         NAME
@@ -68,6 +77,14 @@ impl FilterPlugin for PodTopologySpread {
                 rule: Box::new(filter::SpreadFilter::new(pod, snapshot, constraints)),
                 only: None,
             },
+        }
+    }
+
+    fn tally(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Tallied<dyn FilterTally> {
+        match self.constraints(pod, snapshot, WhenUnsatisfiable::DoNotSchedule) {
+            Err(_) => Tallied::No,
+            Ok(constraints) if constraints.is_empty() => Tallied::Silent,
+            Ok(constraints) => Tallied::Yes(Box::new(tally::SpreadTally::hard(pod, snapshot, constraints))),
         }
     }
 
@@ -88,12 +105,23 @@ impl ScorePlugin for PodTopologySpread {
         NAME
     }
 
+    fn tally(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Tallied<dyn ScoreTally> {
+        match self.constraints(pod, snapshot, WhenUnsatisfiable::ScheduleAnyway) {
+            Err(_) => Tallied::No,
+            Ok(constraints) if constraints.is_empty() => Tallied::Silent,
+            Ok(constraints) => {
+                let require_all = self.requires_all_keys(pod);
+                Tallied::Yes(Box::new(tally::SpreadTally::soft(pod, constraints, require_all)))
+            }
+        }
+    }
+
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
         match self.constraints(pod, snapshot, WhenUnsatisfiable::ScheduleAnyway) {
             Err(error) => Prepared::Failed(CycleError(format!("calculating preScoreState: {error}"))),
             Ok(constraints) if constraints.is_empty() => Prepared::Skip,
             Ok(constraints) => {
-                let require_all = !pod.spread.is_empty() || self.defaults != Defaults::System;
+                let require_all = self.requires_all_keys(pod);
                 let rule = score::SpreadScore::new(pod, snapshot, constraints, feasible, require_all);
                 Prepared::Run { rule: Box::new(rule), only: None }
             }

@@ -15,7 +15,7 @@ use crate::pod::PodInfo;
 
 /// What marks an ignored node while scores are normalized. As upstream's, the mark is also the raw score of a node
 /// without matching pods under a `maxSkew` of 0, which then is ignored; no API server admits such a constraint.
-const IGNORED: i64 = -1;
+pub(super) const IGNORED: i64 = -1;
 
 /// The rule of a pod with soft constraints.
 pub(super) struct SpreadScore {
@@ -107,13 +107,29 @@ impl SpreadScore {
             } else {
                 weighed.domains.get(&domain).copied().unwrap_or(0)
             };
-            score += count as f64 * weighed.weight + f64::from(constraint.max_skew.wrapping_sub(1));
+            score += points_of(constraint, count, weighed.weight);
         }
         score.round() as i64
     }
 }
 
 /// The node's domain; a node without the label is in that of the empty text, as in upstream's maps.
+/// What a constraint gives a node of whose domain `count` pods are.
+pub(super) fn points_of(constraint: &Constraint, count: i64, weight: f64) -> f64 {
+    count as f64 * weight + f64::from(constraint.max_skew.wrapping_sub(1))
+}
+
+/// NormalizeScore of one node, given the bounds of all that are not ignored.
+pub(super) fn normalized(raw: i64, lowest: i64, highest: i64) -> i64 {
+    if raw == IGNORED {
+        0
+    } else if highest == 0 {
+        MAX_NODE_SCORE
+    } else {
+        MAX_NODE_SCORE * (highest + lowest - raw) / highest
+    }
+}
+
 fn domain_of(snapshot: Snapshot<'_>, idx: NodeIdx, constraint: &Constraint) -> Symbol {
     snapshot.node_labels(idx).get(constraint.topology_key).unwrap_or(known::EMPTY)
 }
@@ -141,13 +157,7 @@ impl ScoreRule for SpreadScore {
             }
         }
         for cell in raw {
-            *cell = if *cell == IGNORED {
-                0
-            } else if highest == 0 {
-                MAX_NODE_SCORE
-            } else {
-                MAX_NODE_SCORE * (highest + lowest - *cell) / highest
-            };
+            *cell = normalized(*cell, lowest, highest);
         }
     }
 }

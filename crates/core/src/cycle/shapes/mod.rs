@@ -1,0 +1,163 @@
+//! Decisions remembered by what the pods have in common: a pod of a signature that was decided about before costs what
+//! changed since, and one pass over dense numbers.
+//!
+//! A [`Shape`](shape::Shape) keeps, of one signature, what each filter and score that judges nodes one by one says of each
+//! node, and the sums of pods by topology domain that affinity and spreading follow from; all of it is patched for the
+//! nodes touched since. Scores that look at all feasible nodes are worked out once for all nodes that are the same to them. Wherever
+//! anything is out of the ordinary (an error, a rejection, no node left, a nomination of its own) there is no answer from
+//! here, and the plain path decides: it is what this must equal.
+
+mod classes;
+mod shape;
+mod sums;
+
+use super::{Decision, Framework, Probe};
+use crate::cache::Snapshot;
+use crate::framework::CycleError;
+use crate::hash::FixedMap;
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+use crate::rng::{Purpose, Seed};
+use crate::signature::Signature;
+use shape::Shape;
+use std::fmt;
+use std::sync::Arc;
+
+/// So many slots of nodes at most are remembered of all signatures together, which bounds the memory.
+const SLOTS_MAX: usize = 8 << 20;
+/// Signatures remembered at least, and at most.
+const SIGNATURES: (usize, usize) = (64, 8_192);
+
+/// What is remembered of the pods of all profiles: a pod's profile is part of its signature.
+#[derive(Default)]
+pub struct Shapes {
+    /// Signatures met of late.
+    young: FixedMap<Signature, What>,
+    /// Signatures met before; those that are not met again before the young are as many are forgotten.
+    old: FixedMap<Signature, What>,
+    answers: u64,
+}
+
+enum What {
+    /// It was met once. A shape is made when it is met again: many signatures never are.
+    Once,
+    /// Its decisions are none of ours as long as the same nodes exist.
+    Never {
+        era: u64,
+    },
+    Shape(Box<Shape>),
+}
+
+/// What was found for a pod, equal to what [`Framework::decide`] finds.
+pub struct Quick<'a> {
+    shape: &'a Shape,
+}
+
+impl Quick<'_> {
+    /// How many nodes can take the pod; at least one.
+    pub fn len(&self) -> usize {
+        self.shape.feasible()
+    }
+
+    /// Whether no node can: never.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The nodes that can take the pod.
+    pub fn feasible(&self) -> NodeSet {
+        self.shape.scored().map(|(node, _)| node).collect()
+    }
+
+    /// The total of each feasible node, in slot order; `None` where a single node made scoring needless.
+    pub fn totals(&self) -> Option<Vec<i64>> {
+        (self.len() > 1).then(|| self.shape.scored().map(|(_, total)| total).collect())
+    }
+
+    /// The node chosen, as [`Feasible::choose`](super::Feasible::choose) would.
+    pub fn choose(&self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
+        self.shape.best(|ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
+    }
+
+    /// Whether the plain path found the same.
+    pub fn is_what(&self, plain: &Result<Decision, CycleError>) -> bool {
+        let Ok(Decision::Feasible(plain)) = plain else { return false };
+        let totals = plain.scores.as_ref().map(|scores| &scores.totals);
+        *plain.filtered.feasible() == self.feasible() && totals == self.totals().as_ref()
+    }
+}
+
+impl fmt::Debug for Quick<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quick").field("feasible", &self.feasible()).field("totals", &self.totals()).finish()
+    }
+}
+
+impl Shapes {
+    /// How many decisions came from here.
+    pub fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    /// Forgets everything, for what was held may be half changed, or was found by other plugins.
+    pub fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
+    /// What is known of a signature, which is young from here on.
+    fn know(&mut self, signature: Signature, slots: usize) -> Option<&mut What> {
+        let room = (SLOTS_MAX / slots.max(1)).clamp(SIGNATURES.0, SIGNATURES.1) / 2;
+        if self.young.len() >= room && !self.young.contains_key(&signature) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let known = match self.old.remove(&signature) {
+            Some(what) => self.young.entry(signature).or_insert(what),
+            None => match self.young.entry(signature) {
+                std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::hash_map::Entry::Vacant(entry) => {
+                    entry.insert(What::Once);
+                    return None;
+                }
+            },
+        };
+        Some(known)
+    }
+}
+
+impl Framework {
+    /// Decides where `pod` can go and how good each place is, from what is remembered of its signature; `None` where
+    /// [`Self::decide`] is to be asked.
+    pub fn decide_quickly<'a>(
+        &self,
+        shapes: &'a mut Shapes,
+        pod: &Arc<PodInfo>,
+        snapshot: Snapshot<'_>,
+        probe: &mut dyn Probe,
+    ) -> Option<Quick<'a>> {
+        // A walk looks at other nodes each time, and is never answered from here.
+        if self.sampling.is_some() || !pod.volumes.is_empty() || pod.nominated_node.is_some() {
+            return None;
+        }
+        let answers = shapes.answers + 1;
+        let known = shapes.know(Signature::of(pod), snapshot.columns().pods.len())?;
+        let era = snapshot.era();
+        let is_ready = match known {
+            What::Never { era: then } if *then == era => return None,
+            What::Shape(shape) => shape.catch_up(snapshot).is_ok(),
+            What::Once | What::Never { .. } => false,
+        };
+        if !is_ready {
+            *known = match Shape::new(self, pod, snapshot) {
+                Ok(shape) => What::Shape(Box::new(shape)),
+                Err(_) => What::Never { era },
+            };
+        }
+        let What::Shape(shape) = known else { return None };
+        shape.decide(self, pod, snapshot, probe).ok()?;
+        shapes.answers = answers;
+        let What::Shape(shape) = &shapes.young[&Signature::of(pod)] else { return None };
+        Some(Quick { shape })
+    }
+}

@@ -1,0 +1,151 @@
+//! The terms as counts that are kept up to date. Says what `filter` and `score` say, which are what it must equal.
+
+use super::filter::{AffinityFilter, Match};
+use super::score::{Preferences, normalized};
+use crate::cache::Snapshot;
+use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
+use crate::intern::Symbol;
+use crate::pod::PodInfo;
+
+/// Counters by what is counted and topology key.
+struct Counters<S> {
+    all: Vec<Counter>,
+    sorts: Vec<S>,
+}
+
+impl<S: Copy + PartialEq> Counters<S> {
+    fn new() -> Self {
+        Self { all: Vec::new(), sorts: Vec::new() }
+    }
+
+    fn find(&self, sort: S, key: Symbol) -> Option<usize> {
+        self.all.iter().zip(&self.sorts).position(|(it, of)| (*of, it.key) == (sort, key))
+    }
+
+    fn add(&mut self, sort: S, key: Symbol) {
+        if self.find(sort, key).is_none() {
+            self.all.push(Counter { key, domains: Domains::Values });
+            self.sorts.push(sort);
+        }
+    }
+}
+
+/// Required terms, of the pod and about it.
+pub(super) struct RequiredTally {
+    rule: AffinityFilter,
+    counters: Counters<Match>,
+    /// For each required affinity term its counter.
+    affinity: Vec<usize>,
+}
+
+impl RequiredTally {
+    pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
+        let rule = AffinityFilter::uncounted(pod, snapshot);
+        let mut counters = Counters::new();
+        for term in rule.affinity() {
+            counters.add(Match::Affinity, term.topology_key);
+        }
+        for term in rule.anti_affinity() {
+            counters.add(Match::AntiAffinity, term.topology_key);
+        }
+        for kind in snapshot.kinds_with_required_anti_affinity() {
+            rule.each_match(snapshot, kind.pod(), |sort, key| counters.add(sort, key));
+        }
+        let counter_of = |key| counters.find(Match::Affinity, key).expect("it was added above");
+        let affinity = rule.affinity().iter().map(|term| counter_of(term.topology_key)).collect();
+        Self { rule, counters, affinity }
+    }
+}
+
+impl Tally for RequiredTally {
+    fn counters(&self) -> &[Counter] {
+        &self.counters.all
+    }
+
+    fn adds(
+        &self,
+        snapshot: Snapshot<'_>,
+        pod: &PodInfo,
+        add: &mut dyn FnMut(usize, i64),
+    ) -> Result<(), Outdated> {
+        let mut known = Ok(());
+        self.rule.each_match(snapshot, pod, |sort, key| match self.counters.find(sort, key) {
+            Some(at) => add(at, 1),
+            None => known = Err(Outdated),
+        });
+        known
+    }
+}
+
+impl FilterTally for RequiredTally {
+    fn passes(&self, sums: &[Option<i64>], whole: &[Whole]) -> bool {
+        let mut peers_everywhere = true;
+        for &at in &self.affinity {
+            let Some(sum) = sums[at] else { return false };
+            peers_everywhere &= sum > 0;
+        }
+        let is_first = || self.rule.means_itself() && self.affinity.iter().all(|&at| whole[at].is_zero);
+        if !peers_everywhere && !is_first() {
+            return false;
+        }
+        let repels = |(sort, sum): (&Match, &Option<i64>)| {
+            *sort != Match::Affinity && sum.is_some_and(|pods| pods > 0)
+        };
+        !self.counters.sorts.iter().zip(sums).any(repels)
+    }
+}
+
+/// Preferred terms of the pod, and all terms about it.
+pub(super) struct PreferredTally {
+    preferences: Preferences,
+    counters: Counters<()>,
+}
+
+impl PreferredTally {
+    pub(super) fn new(preferences: Preferences, snapshot: Snapshot<'_>) -> Self {
+        let mut counters = Counters::new();
+        preferences.keys().for_each(|key| counters.add((), key));
+        for kind in snapshot.kinds_with_affinity() {
+            preferences.weigh(snapshot, kind.pod(), |key, _| counters.add((), key));
+        }
+        Self { preferences, counters }
+    }
+}
+
+impl Tally for PreferredTally {
+    fn counters(&self) -> &[Counter] {
+        &self.counters.all
+    }
+
+    fn adds(
+        &self,
+        snapshot: Snapshot<'_>,
+        pod: &PodInfo,
+        add: &mut dyn FnMut(usize, i64),
+    ) -> Result<(), Outdated> {
+        let mut known = Ok(());
+        self.preferences.weigh(snapshot, pod, |key, weight| match self.counters.find((), key) {
+            Some(at) => add(at, weight),
+            None => known = Err(Outdated),
+        });
+        known
+    }
+}
+
+impl ScoreTally for PreferredTally {
+    fn weights(&self, _domains: &[usize]) -> Vec<f64> {
+        Vec::new()
+    }
+
+    fn raw(&self, sums: &[Option<i64>], _weights: &[f64]) -> i64 {
+        sums.iter().flatten().sum()
+    }
+
+    fn normalize(&self, raw: &mut [Option<i64>]) {
+        let lowest = raw.iter().flatten().min().copied().unwrap_or(0);
+        let highest = raw.iter().flatten().max().copied().unwrap_or(0);
+        for cell in raw.iter_mut().flatten() {
+            *cell = normalized(*cell, lowest, highest);
+        }
+    }
+}
