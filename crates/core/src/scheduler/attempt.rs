@@ -127,7 +127,7 @@ impl Scheduler {
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
-            if let Some(quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
+            if let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
                 debug_assert!(is_plain(framework, &pod, snapshot, &quick));
                 let node = quick.choose(seed, &pod, queued.attempts);
                 return Decided::Node(Choice { node, feasible: quick.len(), reservations: Vec::new() });

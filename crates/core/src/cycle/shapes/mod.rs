@@ -51,7 +51,7 @@ enum What {
 
 /// What was found for a pod, equal to what [`Framework::decide`] finds.
 pub struct Quick<'a> {
-    shape: &'a Shape,
+    shape: &'a mut Shape,
 }
 
 impl Quick<'_> {
@@ -76,7 +76,7 @@ impl Quick<'_> {
     }
 
     /// The node chosen, as [`Feasible::choose`](super::Feasible::choose) would.
-    pub fn choose(&self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
+    pub fn choose(&mut self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
         self.shape.best(|ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
     }
 
@@ -157,7 +157,7 @@ impl Framework {
         let What::Shape(shape) = known else { return None };
         shape.decide(self, pod, snapshot, probe).ok()?;
         shapes.answers = answers;
-        let What::Shape(shape) = &shapes.young[&Signature::of(pod)] else { return None };
+        let What::Shape(shape) = shapes.young.get_mut(&Signature::of(pod))? else { return None };
         Some(Quick { shape })
     }
 }

@@ -50,6 +50,8 @@ struct Verdicts {
     feasible: usize,
     /// Nodes that pass but for the pods that are nominated to them.
     barred: Vec<NodeIdx>,
+    /// Room for the totals of all slots.
+    totals: Vec<i32>,
 }
 
 /// Whether a decision about the pod is out of the ordinary, and the plain path is to be asked.
@@ -405,17 +407,23 @@ impl Shape {
     }
 
     /// Of the nodes with the highest total, in slot order, the one that `draw` picks of so many.
-    pub(super) fn best(&self, draw: impl FnOnce(usize) -> usize) -> NodeIdx {
-        let (mut best, mut ties) = (NEVER / 2, 0_usize);
-        for (_, total) in self.totals() {
-            if total > best {
-                (best, ties) = (total, 1);
-            } else {
-                ties += usize::from(total == best);
-            }
-        }
+    pub(super) fn best(&mut self, draw: impl FnOnce(usize) -> usize) -> NodeIdx {
+        let Self { base, classes, verdict: Verdicts { points, barred, totals, .. }, .. } = self;
+        let is_alone = classes.nodes().iter().filter(|&&nodes| nodes > 0).count() == 1;
+        let totals = if is_alone && barred.is_empty() {
+            // They all get the same beside their base.
+            &*base
+        } else {
+            let slots = base.iter().zip(classes.by_slot());
+            totals.clear();
+            totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
+            barred.iter().for_each(|node| totals[node.index()] = NEVER);
+            &*totals
+        };
+        let best = totals.iter().copied().max().unwrap_or(NEVER);
+        let ties = totals.iter().filter(|&&total| total == best).count();
         let at = draw(ties);
-        let mut tied = self.totals().filter(|&(_, total)| total == best);
-        tied.nth(at).expect("a draw is below the number it is drawn of").0
+        let mut tied = (0..).zip(totals).filter(|&(_, &total)| total == best);
+        NodeIdx(tied.nth(at).expect("a draw is below the number it is drawn of").0)
     }
 }
