@@ -1,6 +1,6 @@
 //! Nodes in columns: one slot a node, one vector a quantity.
 
-use super::{ImageState, PodIdx};
+use super::{ImageState, KindId, PodIdx};
 use crate::hash::IdMap;
 use crate::intern::Symbol;
 use crate::intern::{HoldsIds, Marks, holds_ids};
@@ -72,6 +72,8 @@ pub(super) struct Slot {
     pub(super) name: Symbol,
     pub(super) info: Option<Arc<NodeInfo>>,
     pub(super) pods: Vec<PodIdx>,
+    /// Of each of them in turn its kind.
+    pub(super) kinds: Vec<KindId>,
     /// What the pods take, within the range of the API's numbers.
     pub(super) requested: Resources,
     sums: Sums,
@@ -209,6 +211,7 @@ impl Nodes {
             name,
             info: None,
             pods: Vec::new(),
+            kinds: Vec::new(),
             requested: Resources::default(),
             sums: Sums::default(),
             ports: Vec::new(),
@@ -249,13 +252,14 @@ impl Nodes {
         std::mem::replace(&mut self.slots[idx.index()].info, info)
     }
 
-    pub(super) fn add_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, pod: &PodInfo) {
+    pub(super) fn add_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, kind: KindId, pod: &PodInfo) {
         self.count(idx, pod, 1);
         for claim in claims_of(pod) {
             *self.claims.entry(claim).or_default().entry(idx).or_default() += 1;
         }
         let slot = &mut self.slots[idx.index()];
         slot.pods.push(pod_idx);
+        slot.kinds.push(kind);
         for &port in &pod.ports {
             match slot.ports.binary_search_by_key(&port, |&(p, _)| p) {
                 Ok(at) => slot.ports[at].1 += 1,
@@ -277,6 +281,7 @@ impl Nodes {
         let at =
             slot.pods.iter().position(|&p| p == pod_idx).expect("a placed pod stands in its node's list");
         slot.pods.swap_remove(at);
+        slot.kinds.swap_remove(at);
         for &port in &pod.ports {
             if let Ok(at) = slot.ports.binary_search_by_key(&port, |&(p, _)| p)
                 && !mutation::is_on(Mutation::PortsStay)
@@ -385,5 +390,5 @@ impl HoldsIds for Nodes {
     }
 }
 
-holds_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, changed, stamp });
+holds_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, kinds, changed, stamp });
 holds_ids!(Sums { scalar } but not { cpu_milli, memory, ephemeral_storage, non_zero_cpu_milli, non_zero_memory });

@@ -101,9 +101,8 @@ impl<'a> Snapshot<'a> {
     }
 
     /// The kind of each pod on a node.
-    pub fn kinds_on(self, idx: NodeIdx) -> impl Iterator<Item = KindId> + 'a {
-        let pods = &self.cache.pods;
-        self.cache.nodes.slot(idx).pods.iter().filter_map(move |&p| pods.get(p)).map(|entry| entry.kind)
+    pub fn kinds_on(self, idx: NodeIdx) -> &'a [KindId] {
+        &self.cache.nodes.slot(idx).kinds
     }
 
     /// The kinds of pods of a namespace.
