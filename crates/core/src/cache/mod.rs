@@ -116,7 +116,7 @@ impl Cache {
         let was_there = self.take_off(&pod.uid).is_some();
         let idx = self.nodes.slot_of(node);
         let kind = self.kinds.add(pod, idx);
-        let pod_idx = self.pods.insert(Arc::clone(pod), idx, state, kind);
+        let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
         self.nodes.add_pod(idx, pod_idx, kind, pod);
         if was_there && mutation::is_on(Mutation::CountedAgain) {
             self.nodes.count(idx, pod, 1);

@@ -1,6 +1,5 @@
 //! The pods that are counted on nodes, by slot and by uid.
 
-use super::KindId;
 use super::PodIdx;
 use crate::hash::FixedMap;
 use crate::intern::{HoldsIds, Marks, holds_ids};
@@ -23,7 +22,6 @@ pub(super) struct PodEntry {
     pub(super) info: Arc<PodInfo>,
     pub(super) node: NodeIdx,
     pub(super) state: PodState,
-    pub(super) kind: KindId,
 }
 
 #[derive(Default)]
@@ -37,13 +35,7 @@ pub(super) struct Pods {
 }
 
 impl Pods {
-    pub(super) fn insert(
-        &mut self,
-        info: Arc<PodInfo>,
-        node: NodeIdx,
-        state: PodState,
-        kind: KindId,
-    ) -> PodIdx {
+    pub(super) fn insert(&mut self, info: Arc<PodInfo>, node: NodeIdx, state: PodState) -> PodIdx {
         let idx = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             PodIdx(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 pods"))
@@ -51,7 +43,7 @@ impl Pods {
         self.assumed += usize::from(state == PodState::Assumed);
         *self.priorities.entry(info.priority).or_default() += 1;
         self.by_uid.insert(Arc::clone(&info.uid), idx);
-        self.slots[idx.0 as usize] = Some(PodEntry { info, node, state, kind });
+        self.slots[idx.0 as usize] = Some(PodEntry { info, node, state });
         idx
     }
 
@@ -124,7 +116,7 @@ impl Pods {
     }
 }
 
-holds_ids!(PodEntry { info } but not { node, state, kind });
+holds_ids!(PodEntry { info } but not { node, state });
 
 impl HoldsIds for Pods {
     fn mark(&self, marks: &mut Marks) {

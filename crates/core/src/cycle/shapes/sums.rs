@@ -277,7 +277,7 @@ impl Sums {
             self.where_it_counts(snapshot, node, &mut counts)?;
             pods.fill(0);
             for kind in snapshot.kinds_on(node) {
-                for &(at, amount) in self.adds.get(&kind).into_iter().flatten() {
+                for &(at, amount) in self.adds.get(kind).into_iter().flatten() {
                     pods[at] += amount;
                 }
             }
