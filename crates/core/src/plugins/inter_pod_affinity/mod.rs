@@ -1,8 +1,8 @@
 //! InterPodAffinity: keeps pods together with and away from other pods, both by the incoming pod's terms and by those
 //! of the pods that are there, as a filter and as a score.
 //!
-//! Counts are taken anew for each decision, in a form that can be patched instead. Selectors are judged
-//! where they are parsed. Upstream: `pkg/scheduler/framework/plugins/interpodaffinity`; golden family `pod-affinity`.
+//! `filter` and `score` count anew for each decision; `tally` says the same of counts that are kept up to date. Selectors are
+//! judged where they are parsed. Upstream: `pkg/scheduler/framework/plugins/interpodaffinity`; golden family `pod-affinity`.
 
 mod counts;
 mod filter;

@@ -1,6 +1,6 @@
 //! PodTopologySpread: keeps matching pods even over the domains of a topology, as a filter and as a score.
 //!
-//! Counts are taken anew for each decision, in a form that can be patched instead. Validation of the
+//! `filter` and `score` count anew for each decision; `tally` says the same of counts that are kept up to date. Validation of the
 //! arguments is the configuration's business. Upstream: `pkg/scheduler/framework/plugins/podtopologyspread`; golden
 //! families `spread` and `spread-default`.
 
