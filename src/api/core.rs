@@ -3,7 +3,7 @@
 //! Fields are documented upstream; here stands only what decoding adds.
 
 use super::meta::{LabelSelector, ResourceList, SelectorRequirement};
-use super::storage::{AzureDisk, CsiSource, GceDisk, Iscsi, Rbd, VolumeId};
+use super::storage::{AzureDisk, CsiVolume, GceDisk, Iscsi, Rbd, VolumeId};
 use super::{Ignored, Received, kinds, nulls};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
@@ -181,7 +181,7 @@ pub struct Volume {
     pub image: Option<ImageVolume>,
     pub persistent_volume_claim: Option<ClaimVolume>,
     pub ephemeral: Option<Ignored>,
-    pub csi: Option<CsiSource>,
+    pub csi: Option<CsiVolume>,
     pub gce_persistent_disk: Option<GceDisk>,
     pub aws_elastic_block_store: Option<VolumeId>,
     pub rbd: Option<Rbd>,

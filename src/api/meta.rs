@@ -13,32 +13,32 @@ use std::fmt;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Metadata {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    generation: Option<i64>,
-    deletion_timestamp: Option<Time>,
+    pub(super) name: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) uid: Option<String>,
+    pub(super) resource_version: Option<String>,
+    pub(super) generation: Option<i64>,
+    pub(super) deletion_timestamp: Option<Time>,
     #[serde(deserialize_with = "nulls::optional_texts")]
-    labels: Option<BTreeMap<String, String>>,
+    pub(super) labels: Option<BTreeMap<String, String>>,
     #[serde(deserialize_with = "known_annotations")]
-    annotations: Option<BTreeMap<String, String>>,
+    pub(super) annotations: Option<BTreeMap<String, String>>,
     #[serde(deserialize_with = "nulls::list")]
-    owner_references: Vec<Owner>,
+    pub(super) owner_references: Vec<Owner>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Owner {
+pub(super) struct Owner {
     #[serde(deserialize_with = "nulls::or_default")]
-    api_version: String,
+    pub(super) api_version: String,
     #[serde(deserialize_with = "nulls::or_default")]
-    kind: String,
+    pub(super) kind: String,
     #[serde(deserialize_with = "nulls::or_default")]
-    name: String,
+    pub(super) name: String,
     #[serde(deserialize_with = "nulls::or_default")]
-    uid: String,
-    controller: Option<bool>,
+    pub(super) uid: String,
+    pub(super) controller: Option<bool>,
 }
 
 impl From<Metadata> for ObjectMeta {
@@ -81,7 +81,7 @@ pub mod annotation {
     /// Of CSINodes: the in-tree kinds whose volumes are left to their CSI drivers.
     pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
     /// All annotations that are read.
-    pub(super) const ALL: [&str; 5] =
+    pub(in crate::api) const ALL: [&str; 5] =
         [CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
 }
 
@@ -176,7 +176,7 @@ pub struct SelectorRequirement {
 
 /// A quantity as it is written. It is parsed where it is judged, in `convert`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuantityText(Box<str>);
+pub struct QuantityText(pub(super) Box<str>);
 
 impl QuantityText {
     /// The text, without quotes and spaces around it.

@@ -1,4 +1,4 @@
-//! Lean types of the API objects the scheduler reads: the only way in, for watches, lists and files alike.
+//! Lean types of the API objects the scheduler reads: the only way in, for watches, lists and files alike, from JSON and from protobuf.
 //!
 //! They hold what a decision reads and skip the rest unseen. An object that upstream's decoder would refuse does not
 //! fail the list it stands in: it arrives with its name and the reason, to be reported and skipped. What is written to
@@ -6,16 +6,19 @@
 
 pub mod apps;
 pub mod core;
+mod encoding;
 pub mod meta;
 mod nulls;
 mod object;
 mod place;
 pub mod policy;
+pub mod proto;
 pub mod resource;
 pub mod storage;
 
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
+pub use encoding::Encoding;
 pub use object::{FileError, NotRead, Object, read};
 pub use policy::PodDisruptionBudget;
 pub use resource::DeviceClass;
@@ -48,9 +51,9 @@ pub trait Kind: Clone + Debug + Send + Sync + 'static {
     /// Whether objects are in namespaces.
     type Scope;
     /// What is read of `spec`.
-    type Spec: DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
+    type Spec: DeserializeOwned + proto::Message + Default + Clone + Debug + Send + Sync + 'static;
     /// What is read of `status`.
-    type Status: DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
+    type Status: DeserializeOwned + proto::Message + Default + Clone + Debug + Send + Sync + 'static;
 }
 
 macro_rules! kinds {

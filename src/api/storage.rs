@@ -94,7 +94,16 @@ pub struct VolumeNodeAffinity {
     pub required: Option<NodeSelector>,
 }
 
-/// `CSIPersistentVolumeSource` and `CSIVolumeSource`.
+/// `CSIVolumeSource`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct CsiVolume {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub driver: String,
+}
+
+/// `CSIPersistentVolumeSource`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]

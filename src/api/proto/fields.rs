@@ -1,0 +1,335 @@
+//! Which field of which message is read, by its number in upstream's `generated.proto`.
+
+use super::wire::{Fill, text};
+use super::{Flaw, Message, Value, each, merge};
+use crate::api::Ignored;
+use crate::api::apps::LabelSelected;
+use crate::api::core::{
+    Affinity, ClaimVolume, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
+    ImageVolume, MapSelector, NodeAffinity, NodeSelector, NodeSelectorTerm, NodeSpec, NodeStatus,
+    PodAffinity, PodAffinityTerm, PodCondition, PodResourceClaim, PodSpec, PodStatus,
+    PreferredSchedulingTerm, Requests, SchedulingGate, Taint, Toleration, TopologySpreadConstraint, Volume,
+    WeightedPodAffinityTerm,
+};
+use crate::api::meta::{LabelSelector, Metadata, Owner, QuantityText, SelectorRequirement, annotation};
+use crate::api::policy::{PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+use crate::api::resource::DeviceClassSpec;
+use crate::api::storage::{
+    AzureDisk, CsiDriverSpec, CsiNodeDriver, CsiNodeSpec, CsiSource, CsiStorageCapacityFields, CsiVolume,
+    GceDisk, Iscsi, ObjectReference, PersistentVolumeClaimSpec, PersistentVolumeSpec, Phase, Rbd,
+    StorageClassFields, TopologySelectorLabelRequirement, TopologySelectorTerm, VolumeAttachmentSource,
+    VolumeAttachmentSpec, VolumeId, VolumeNodeAffinity, VolumeNodeResources,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Fields by number. `; N in { ... }` is a message whose fields stand in the type itself, as JSON has them.
+macro_rules! message {
+    ($type:ty { $($number:literal => $field:ident),* $(; $outer:literal in { $($inner:literal => $inlined:ident),* })? }) => {
+        impl Message for $type {
+            #[inline]
+            fn field(&mut self, number: u32, value: Value<'_>) -> Result<(), Flaw> {
+                match number {
+                    $($number => self.$field.fill(value).map_err(|flaw| flaw.within(stringify!($field))),)*
+                    $($outer => each(value.bytes()?, |number, value| match number {
+                        $($inner => self.$inlined.fill(value).map_err(|flaw| flaw.within(stringify!($inlined))),)*
+                        _ => Ok(()),
+                    }),)?
+                    _ => Ok(()),
+                }
+            }
+        }
+
+        impl Fill for $type {
+            fn fill(&mut self, value: Value<'_>) -> Result<(), Flaw> {
+                merge(self, value)
+            }
+        }
+    };
+}
+
+message!(LabelSelector { 1 => match_labels, 2 => match_expressions });
+message!(SelectorRequirement { 1 => key, 2 => operator, 3 => values });
+message!(Owner { 1 => kind, 3 => name, 4 => uid, 5 => api_version, 6 => controller });
+
+message!(PodSpec {
+    1 => volumes,
+    2 => containers,
+    7 => node_selector,
+    10 => node_name,
+    11 => host_network,
+    18 => affinity,
+    19 => scheduler_name,
+    20 => init_containers,
+    22 => tolerations,
+    25 => priority,
+    31 => preemption_policy,
+    32 => overhead,
+    33 => topology_spread_constraints,
+    37 => host_users,
+    38 => scheduling_gates,
+    39 => resource_claims,
+    40 => resources
+});
+message!(Container {
+    1 => name,
+    2 => image,
+    6 => ports,
+    8 => resources,
+    24 => restart_policy,
+    25 => restart_policy_rules
+});
+message!(Requests { 2 => requests });
+message!(ContainerPort { 2 => host_port, 4 => protocol, 5 => host_ip });
+message!(SchedulingGate { 1 => name });
+message!(ContainerRestartRule { 1 => action });
+message!(PodResourceClaim { 1 => name });
+message!(Volume {
+    1 => name;
+    2 in {
+        3 => gce_persistent_disk,
+        4 => aws_elastic_block_store,
+        8 => iscsi,
+        10 => persistent_volume_claim,
+        11 => rbd,
+        13 => cinder,
+        18 => azure_file,
+        20 => vsphere_volume,
+        22 => azure_disk,
+        24 => portworx_volume,
+        28 => csi,
+        29 => ephemeral,
+        30 => image
+    }
+});
+message!(ClaimVolume { 1 => claim_name });
+message!(ImageVolume { 1 => reference });
+message!(Toleration { 1 => key, 2 => operator, 3 => value, 4 => effect });
+message!(Affinity { 1 => node_affinity, 2 => pod_affinity, 3 => pod_anti_affinity });
+message!(NodeAffinity { 1 => required, 2 => preferred });
+message!(NodeSelector { 1 => node_selector_terms });
+message!(NodeSelectorTerm { 1 => match_expressions, 2 => match_fields });
+message!(PreferredSchedulingTerm { 1 => weight, 2 => preference });
+message!(PodAffinity { 1 => required, 2 => preferred });
+message!(PodAffinityTerm {
+    1 => label_selector,
+    2 => namespaces,
+    3 => topology_key,
+    4 => namespace_selector
+});
+message!(WeightedPodAffinityTerm { 1 => weight, 2 => pod_affinity_term });
+message!(TopologySpreadConstraint {
+    1 => max_skew,
+    2 => topology_key,
+    3 => when_unsatisfiable,
+    4 => label_selector,
+    5 => min_domains,
+    6 => node_affinity_policy,
+    7 => node_taints_policy,
+    8 => match_label_keys
+});
+message!(PodStatus {
+    1 => phase,
+    2 => conditions,
+    3 => message,
+    4 => reason,
+    7 => start_time,
+    8 => container_statuses,
+    10 => init_container_statuses,
+    11 => nominated_node_name,
+    19 => allocated_resources,
+    20 => resources
+});
+message!(ContainerStatus { 1 => name, 10 => allocated_resources, 11 => resources });
+
+message!(NodeSpec { 4 => unschedulable, 5 => taints });
+message!(Taint { 1 => key, 2 => value, 3 => effect });
+message!(NodeStatus { 2 => allocatable, 8 => images, 14 => declared_features });
+message!(ContainerImage { 1 => names, 2 => size_bytes });
+
+// Of Service and ReplicationController.
+message!(MapSelector { 2 => selector });
+// Of ReplicaSet and StatefulSet.
+message!(LabelSelected { 2 => selector });
+message!(PodDisruptionBudgetSpec { 2 => selector });
+message!(PodDisruptionBudgetStatus { 2 => disrupted_pods, 3 => disruptions_allowed });
+message!(DeviceClassSpec { 4 => extended_resource_name });
+
+// Of volumes and claims.
+message!(Phase { 1 => phase });
+message!(PersistentVolumeSpec {
+    1 => capacity,
+    3 => access_modes,
+    4 => claim_ref,
+    6 => storage_class_name,
+    8 => volume_mode,
+    9 => node_affinity,
+    10 => volume_attributes_class_name;
+    2 in {
+        1 => gce_persistent_disk,
+        2 => aws_elastic_block_store,
+        8 => cinder,
+        13 => azure_file,
+        14 => vsphere_volume,
+        16 => azure_disk,
+        18 => portworx_volume,
+        22 => csi
+    }
+});
+message!(ObjectReference { 2 => namespace, 3 => name, 4 => uid });
+message!(VolumeNodeAffinity { 1 => required });
+message!(CsiSource { 1 => driver, 2 => volume_handle });
+message!(CsiVolume { 1 => driver });
+message!(GceDisk { 1 => pd_name, 4 => read_only });
+message!(VolumeId { 1 => volume_id });
+message!(AzureDisk { 2 => disk_uri, 6 => kind });
+message!(Iscsi { 2 => iqn, 6 => read_only });
+message!(Rbd { 1 => monitors, 2 => image, 4 => pool, 8 => read_only });
+message!(PersistentVolumeClaimSpec {
+    1 => access_modes,
+    2 => resources,
+    3 => volume_name,
+    4 => selector,
+    5 => storage_class_name,
+    6 => volume_mode,
+    9 => volume_attributes_class_name
+});
+message!(StorageClassFields { 2 => provisioner, 7 => volume_binding_mode, 8 => allowed_topologies });
+message!(TopologySelectorTerm { 1 => match_label_expressions });
+message!(TopologySelectorLabelRequirement { 1 => key, 2 => values });
+message!(CsiNodeSpec { 1 => drivers });
+message!(CsiNodeDriver { 1 => name, 4 => allocatable });
+message!(VolumeNodeResources { 1 => count });
+message!(CsiDriverSpec { 4 => storage_capacity });
+message!(CsiStorageCapacityFields {
+    2 => node_topology,
+    3 => storage_class_name,
+    4 => capacity,
+    5 => maximum_volume_size
+});
+message!(VolumeAttachmentSpec { 1 => attacher, 2 => source, 3 => node_name });
+message!(VolumeAttachmentSource { 1 => persistent_volume_name });
+
+impl Message for Metadata {
+    fn field(&mut self, number: u32, value: Value<'_>) -> Result<(), Flaw> {
+        let (field, taken) = match number {
+            1 => ("name", self.name.fill(value)),
+            3 => ("namespace", self.namespace.fill(value)),
+            5 => ("uid", self.uid.fill(value)),
+            6 => ("resource_version", self.resource_version.fill(value)),
+            7 => ("generation", self.generation.fill(value)),
+            9 => ("deletion_timestamp", self.deletion_timestamp.fill(value)),
+            11 => ("labels", self.labels.fill(value)),
+            12 => ("annotations", self.annotation(value)),
+            13 => ("owner_references", self.owner_references.fill(value)),
+            _ => return Ok(()),
+        };
+        taken.map_err(|flaw| flaw.within(field))
+    }
+}
+
+impl Metadata {
+    /// Keeps an annotation if it is one that is read; that there are any is known in any case.
+    fn annotation(&mut self, entry: Value<'_>) -> Result<(), Flaw> {
+        let (mut key, mut content) = (&[][..], &[][..]);
+        each(entry.bytes()?, |number, value| {
+            match number {
+                1 => key = value.bytes()?,
+                2 => content = value.bytes()?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let annotations = self.annotations.get_or_insert_default();
+        if let Some(known) = annotation::ALL.into_iter().find(|known| known.as_bytes() == key) {
+            annotations.insert(known.to_owned(), text(content));
+        }
+        Ok(())
+    }
+
+    /// Upstream writes these fields also where they are empty, and leaves them out of JSON.
+    pub(super) fn without_empty(mut self) -> Self {
+        for text in [&mut self.name, &mut self.namespace, &mut self.uid, &mut self.resource_version] {
+            text.take_if(|text| text.is_empty());
+        }
+        self.generation.take_if(|generation| *generation == 0);
+        self
+    }
+}
+
+impl Message for Ignored {
+    #[inline]
+    fn field(&mut self, _: u32, _: Value<'_>) -> Result<(), Flaw> {
+        Ok(())
+    }
+}
+
+impl Fill for Ignored {
+    fn fill(&mut self, value: Value<'_>) -> Result<(), Flaw> {
+        value.bytes().map(|_| ())
+    }
+}
+
+impl Fill for QuantityText {
+    fn fill(&mut self, value: Value<'_>) -> Result<(), Flaw> {
+        *self = Self::read(value)?;
+        Ok(())
+    }
+
+    fn read(value: Value<'_>) -> Result<Self, Flaw> {
+        let mut written = None;
+        each(value.bytes()?, |number, value| {
+            if number == 1 {
+                written = Some(text(value.bytes()?));
+            }
+            Ok(())
+        })?;
+        Ok(written.map_or_else(Self::default, |text| Self(text.trim().into())))
+    }
+}
+
+/// The zero of Go's times, the beginning of the year 1, which stands for none.
+const NO_TIME: i64 = -62_135_596_800;
+
+/// Fractions of a second are passed over, as upstream passes over them (`meta/v1/time_proto.go`).
+fn time(value: Value<'_>) -> Result<Option<Timestamp>, Flaw> {
+    let bytes = value.bytes()?;
+    let mut seconds = 0_i64;
+    each(bytes, |number, value| if number == 1 { seconds.fill(value) } else { Ok(()) })?;
+    if bytes.is_empty() || seconds == NO_TIME {
+        return Ok(None);
+    }
+    Timestamp::from_second(seconds).map(Some).map_err(|_| Flaw::new("a time is out of range"))
+}
+
+impl Fill for Option<Time> {
+    fn fill(&mut self, value: Value<'_>) -> Result<(), Flaw> {
+        *self = time(value)?.map(Time);
+        Ok(())
+    }
+}
+
+impl Message for PodCondition {
+    fn field(&mut self, number: u32, value: Value<'_>) -> Result<(), Flaw> {
+        let (field, taken) = match number {
+            1 => ("type", self.kind.fill(value)),
+            2 => ("status", self.status.fill(value)),
+            4 => {
+                // As JSON has it.
+                let written = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+                let taken = time(value).map(|at| self.last_transition_time = written(at));
+                ("last_transition_time", taken)
+            }
+            5 => ("reason", self.reason.fill(value)),
+            6 => ("message", self.message.fill(value)),
+            _ => return Ok(()),
+        };
+        taken.map_err(|flaw| flaw.within(field))
+    }
+}
+
+impl Fill for PodCondition {
+    fn fill(&mut self, value: Value<'_>) -> Result<(), Flaw> {
+        merge(self, value)
+    }
+}
