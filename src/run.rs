@@ -126,7 +126,7 @@ async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow:
     let accounts = accounts.expecting(&engine);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
-    let watches = Watches::start(&client, &inbox, &metrics);
+    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding);
 
     let reload = follow(&args, (flags, effective), &inbox, &watches, &metrics);
     let pulse = Pulse::of(inbox.clone());

@@ -3,7 +3,9 @@
 use super::framework::Order;
 use super::v1::{Args, Configuration, LeaderElection, Profile};
 use super::{ConfigError, Effective, Flags, GoDuration, build, refuse};
+use crate::api::Encoding;
 use crate::lease::Terms;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, Sampling};
@@ -21,6 +23,8 @@ pub struct Settings {
     pub max_backoff: Duration,
     /// The kubeconfig the file names.
     pub kubeconfig: Option<PathBuf>,
+    /// What the API server is asked to write objects in.
+    pub encoding: Encoding,
     /// The lease to contend for; `None` to schedule without one.
     pub election: Option<ElectionSettings>,
 }
@@ -141,6 +145,10 @@ impl Settings {
             initial_backoff: seconds(pod_initial_backoff_seconds),
             max_backoff: seconds(pod_max_backoff_seconds),
             kubeconfig: (!kubeconfig.is_empty()).then(|| PathBuf::from(kubeconfig)),
+            encoding: Encoding::wanted(
+                &client_connection.accept_content_types,
+                &client_connection.content_type,
+            ),
             election: ElectionSettings::new(leader_election),
         }
     }

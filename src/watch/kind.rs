@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use supercargo_core::event::{Event, Kind};
 use tokio::time::Instant;
 
 use super::Relist;
-use super::lines::{Line, Lines, Trouble, page, read, watch};
+use super::lines::{Events, Told, Trouble, page, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
+use crate::api::{Encoding, proto};
 use crate::dispatch::pause::jittered;
 use crate::driver::{Convert, Inbox};
 use crate::metrics::WatchMetrics;
@@ -54,6 +56,8 @@ pub(super) struct Watch<K, E> {
     pub(super) metrics: WatchMetrics,
     pub(super) troubles: Arc<Troubles>,
     pub(super) flaws: Arc<Flaws>,
+    /// What the API server is asked to write objects in.
+    pub(super) encoding: Encoding,
     /// Whether the next list is to be a stream.
     pub(super) streams: bool,
     /// Who may ask for a list.
@@ -61,13 +65,14 @@ pub(super) struct Watch<K, E> {
     pub(super) object: std::marker::PhantomData<fn() -> K>,
 }
 
+/// A page of a list in JSON, whose items have not been looked at.
 #[derive(Deserialize)]
-#[serde(bound(deserialize = "K: serde::de::DeserializeOwned"))]
-struct List<K> {
+struct List<'a> {
     #[serde(default)]
     metadata: ListMeta,
     // `null` stands for an empty list.
-    items: Option<Vec<K>>,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -147,17 +152,17 @@ impl<K: Object, E: 'static> Watch<K, E> {
     /// one that is older than what is known already.
     async fn list_stream(&mut self) -> Result<String, Trouble> {
         let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-        let mut lines = watch(&self.client, &self.watch_uri(LIST, query)).await?;
+        let mut events = watch(&self.client, &self.watch_uri(LIST, query), self.encoding).await?;
         self.alive();
         // What breaks off once may do so again: the next list is by pages, and the one after that by a stream again.
         self.streams = false;
         self.began().await?;
-        while let Some(event) = self.event(&mut lines, Instant::now() + LIST_SILENCE).await? {
+        while let Some(event) = self.event(&mut events, Instant::now() + LIST_SILENCE).await? {
             match event {
-                Line::Applied(object) => self.applied(object).await?,
-                Line::Deleted(object) => self.send(object::gone(object)).await?,
-                Line::Bookmark { ends_list: false, .. } => {}
-                Line::Bookmark { version, ends_list: true } => {
+                Told::Applied(object) => self.applied(object).await?,
+                Told::Deleted(object) => self.send(object::gone(object)).await?,
+                Told::Bookmark { ends_list: false, .. } => {}
+                Told::Bookmark { version, ends_list: true } => {
                     self.streams = true;
                     self.ended().await?;
                     return Ok(version);
@@ -171,54 +176,72 @@ impl<K: Object, E: 'static> Watch<K, E> {
         let mut more: Option<String> = None;
         loop {
             self.state.attempted();
-            let body = page(&self.client, &self.list_uri(more.as_deref())).await?;
-            let list: List<K> =
-                serde_json::from_slice(&body).map_err(|error| Trouble::Garbled(error.to_string()))?;
+            let (encoding, body) = page(&self.client, &self.list_uri(more.as_deref()), self.encoding).await?;
             self.alive();
             if more.is_none() {
                 self.began().await?;
             }
-            for object in list.items.into_iter().flatten() {
-                self.applied(object).await?;
-            }
-            more = list.metadata.more.filter(|more| !more.is_empty());
+            let (version, further) = match encoding {
+                Encoding::Json => self.page_of_json(&body).await?,
+                Encoding::Protobuf => self.page_of_protobuf(&body).await?,
+            };
+            more = Some(further).filter(|more| !more.is_empty());
             if more.is_none() {
-                let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-                let version =
-                    version.ok_or_else(|| Trouble::Garbled("a list without a version".to_owned()))?;
+                if version.is_empty() {
+                    return Err(Trouble::Garbled("a list without a version".to_owned()));
+                }
                 self.ended().await?;
                 return Ok(version);
             }
         }
     }
 
+    /// Hands on the objects of a page, each decoded only when there is room for it; the list's version, and how it goes on.
+    async fn page_of_json(&self, body: &[u8]) -> Result<(String, String), Trouble> {
+        let garbled = |error: serde_json::Error| Trouble::Garbled(error.to_string());
+        let List { metadata, items } = serde_json::from_slice(body).map_err(garbled)?;
+        for item in items.into_iter().flatten() {
+            self.applied(serde_json::from_str(item.get()).map_err(garbled)?).await?;
+        }
+        Ok((metadata.resource_version.unwrap_or_default(), metadata.more.unwrap_or_default()))
+    }
+
+    /// The same of protobuf.
+    async fn page_of_protobuf(&self, body: &[u8]) -> Result<(String, String), Trouble> {
+        let list = proto::list(body).map_err(|flaw| Trouble::Garbled(flaw.to_string()))?;
+        for item in list.items {
+            self.applied(K::from_protobuf(item)).await?;
+        }
+        Ok((list.version, list.more))
+    }
+
     /// Follows what happens after `version`, and moves it on. Ends well when the server ends it in good time, or somebody wants it anew.
     async fn follow(&self, version: &mut String) -> Result<(), Trouble> {
         let life = jittered(WATCH, LIFE_JITTER);
         let opened = Instant::now();
-        let mut lines =
-            watch(&self.client, &self.watch_uri(life, &format!("resourceVersion={version}"))).await?;
+        let uri = self.watch_uri(life, &format!("resourceVersion={version}"));
+        let mut events = watch(&self.client, &uri, self.encoding).await?;
         self.alive();
         let mut silent = true;
         loop {
             let event = tokio::select! {
-                event = self.event(&mut lines, opened + life + GRACE) => event?,
+                event = self.event(&mut events, opened + life + GRACE) => event?,
                 () = self.state.wanted_anew() => return Ok(()),
             };
             let Some(event) = event else { break };
             silent = false;
             match event {
-                Line::Applied(object) => {
+                Told::Applied(object) => {
                     let moved = moved_to(&object)?;
                     self.applied(object).await?;
                     *version = moved;
                 }
-                Line::Deleted(object) => {
+                Told::Deleted(object) => {
                     let moved = moved_to(&object)?;
                     self.send(object::gone(object)).await?;
                     *version = moved;
                 }
-                Line::Bookmark { version: reached, .. } => *version = reached,
+                Told::Bookmark { version: reached, .. } => *version = reached,
             }
         }
         if silent && opened.elapsed() < SHORT {
@@ -228,11 +251,11 @@ impl<K: Object, E: 'static> Watch<K, E> {
     }
 
     /// The next event of a watch.
-    async fn event(&self, lines: &mut Lines, limit: Instant) -> Result<Option<Line<K>>, Trouble> {
-        let Some(line) = lines.next(limit).await? else { return Ok(None) };
+    async fn event(&self, events: &mut Events, limit: Instant) -> Result<Option<Told<K>>, Trouble> {
+        let Some(event) = events.next(limit).await? else { return Ok(None) };
         self.metrics.heard();
         self.state.attempted();
-        read(&line).map(Some)
+        event.read().map(Some)
     }
 
     /// The API server has answered.

@@ -1,28 +1,34 @@
-//! Requests that read objects: a page of a list, or the lines of a watch, each with a limit to how long it is waited.
+//! Requests that read objects: a page of a list, or the events of a watch, each with a limit to how long it is waited.
 //!
-//! Knows of a line what sort of change it tells, and of the object in it nothing.
+//! Asks for protobuf where that is wanted, and reads what the API server answers by the type it says that is: protobuf comes in frames,
+//! JSON in lines. Knows of an event what sort of change it tells, and of the object in it nothing.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use http::Request;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::Status;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
+
+use super::object::Object;
+use crate::api::{Encoding, proto};
 
 /// How long an API server may take to begin an answer. It waits some seconds itself for a consistent state.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// How long it may take for a page of a list.
 const PAGE_WITHIN: Duration = Duration::from_secs(50);
+
+/// The largest event of a watch, as upstream's client takes it (`runtime/serializer/streaming`). An object is some megabytes at most.
+const EVENT_MAX: usize = 16 << 20;
 
 /// What marks the bookmark at the end of a list that came as a stream (`meta/v1.InitialEventsAnnotationKey`).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -74,28 +80,30 @@ impl std::fmt::Display for Trouble {
 }
 
 /// A whole answer.
-pub(super) async fn page(client: &kube::Client, uri: &str) -> Result<Vec<u8>, Trouble> {
+pub(super) async fn page(
+    client: &kube::Client,
+    uri: &str,
+    wanted: Encoding,
+) -> Result<(Encoding, Bytes), Trouble> {
     let limit = Instant::now() + PAGE_WITHIN;
-    let body = open(client, uri).await?;
+    let (encoding, body) = open(client, uri, wanted.accept()).await?;
     match timeout_at(limit, body.collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes().into()),
+        Ok(Ok(body)) => Ok((encoding, body.to_bytes())),
         Ok(Err(error)) => Err(Trouble::Lost(innermost(&error))),
         Err(_) => Err(Trouble::Lost("a page of the list did not come in time".to_owned())),
     }
 }
 
-/// An answer line by line.
-pub(super) async fn watch(client: &kube::Client, uri: &str) -> Result<Lines, Trouble> {
-    let chunks = open(client, uri).await?.into_data_stream();
-    Ok(Lines {
-        chunks: chunks.map(|chunk| chunk.map_err(|error| innermost(&error))).boxed(),
-        buffer: BytesMut::new(),
-    })
+/// An answer event by event.
+pub(super) async fn watch(client: &kube::Client, uri: &str, wanted: Encoding) -> Result<Events, Trouble> {
+    let (encoding, body) = open(client, uri, wanted.accept_watch()).await?;
+    let chunks = body.into_data_stream().map(|chunk| chunk.map_err(|error| innermost(&error))).boxed();
+    Ok(Events { encoding, chunks, buffer: BytesMut::new() })
 }
 
-async fn open(client: &kube::Client, uri: &str) -> Result<Body, Trouble> {
+async fn open(client: &kube::Client, uri: &str, accept: &'static str) -> Result<(Encoding, Body), Trouble> {
     let limit = Instant::now() + OPEN_WITHIN;
-    let request = Request::get(uri).header(ACCEPT, "application/json").body(Body::empty());
+    let request = Request::get(uri).header(ACCEPT, accept).body(Body::empty());
     let request = request.map_err(|error| Trouble::Garbled(error.to_string()))?;
     let answer = timeout_at(limit, client.send(request)).await;
     let response = match answer {
@@ -103,17 +111,32 @@ async fn open(client: &kube::Client, uri: &str) -> Result<Body, Trouble> {
         Ok(Err(error)) => return Err(Trouble::Lost(innermost(&error))),
         Err(_) => return Err(Trouble::Lost(format!("nothing came within {} s", OPEN_WITHIN.as_secs()))),
     };
-    let code = response.status();
+    let (code, encoding) = (response.status(), encoding_of(response.headers()));
     if code.is_success() {
-        return Ok(response.into_body());
+        return Ok((encoding, response.into_body()));
     }
     let body = timeout_at(limit, response.into_body().collect()).await;
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
+    let told = match encoding {
+        Encoding::Json => serde_json::from_slice::<Status>(&body).ok(),
+        Encoding::Protobuf => proto::raw_object(&body).and_then(proto::refusal).ok().map(status),
+    };
+    let status = told.unwrap_or_else(|| {
         let text = String::from_utf8_lossy(&body);
         Status::failure(text.trim(), "")
     });
     Err(Trouble::Refused(Box::new(status.with_code(code.as_u16()))))
+}
+
+/// What an answer is written in.
+fn encoding_of(headers: &HeaderMap) -> Encoding {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    Encoding::of(content_type.unwrap_or_default())
+}
+
+fn status(refusal: proto::Refusal) -> Status {
+    let code = u16::try_from(refusal.code).unwrap_or_default();
+    Status::failure(&refusal.message, &refusal.reason).with_code(code)
 }
 
 /// The innermost cause of an error, which says what happened where the outer ones say to whom.
@@ -126,9 +149,9 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     causes().last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// One line of a watch.
+/// One event of a watch.
 #[derive(Debug)]
-pub(super) enum Line<K> {
+pub(super) enum Told<K> {
     /// The object as it is now.
     Applied(K),
     /// The object as it was last.
@@ -162,48 +185,122 @@ struct MarkMeta {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-/// Reads a line. Whatever comes first in it, as a proxy may change that.
-pub(super) fn read<K: DeserializeOwned>(line: &[u8]) -> Result<Line<K>, Trouble> {
-    let garbled = |error: serde_json::Error| Trouble::Garbled(error.to_string());
-    let Envelope { change, object } = serde_json::from_slice(line).map_err(garbled)?;
-    let object = object.get();
-    match &*change {
-        "ADDED" | "MODIFIED" => Ok(Line::Applied(serde_json::from_str(object).map_err(garbled)?)),
-        "DELETED" => Ok(Line::Deleted(serde_json::from_str(object).map_err(garbled)?)),
-        "BOOKMARK" => {
-            let Mark { metadata } = serde_json::from_str(object).map_err(garbled)?;
-            let ends_list = metadata.annotations.is_some_and(|notes| notes.contains_key(INITIAL_EVENTS_END));
-            Ok(Line::Bookmark { version: metadata.resource_version, ends_list })
+/// An event as it came.
+pub(super) struct RawEvent {
+    encoding: Encoding,
+    bytes: BytesMut,
+}
+
+impl RawEvent {
+    /// Reads it.
+    pub(super) fn read<K: Object>(&self) -> Result<Told<K>, Trouble> {
+        match self.encoding {
+            Encoding::Json => read_line(&self.bytes).map_err(|error| Trouble::Garbled(error.to_string()))?,
+            Encoding::Protobuf => {
+                read_frame(&self.bytes).map_err(|flaw| Trouble::Garbled(flaw.to_string()))?
+            }
         }
-        "ERROR" => Err(Trouble::Refused(serde_json::from_str(object).map_err(garbled)?)),
-        other => Err(Trouble::Garbled(format!("a change of the unknown type {other:?}"))),
     }
 }
 
-/// The lines of an answer that goes on.
-pub(super) struct Lines {
-    chunks: BoxStream<'static, Result<bytes::Bytes, String>>,
+/// Reads a line. Whatever comes first in it, as a proxy may change that.
+fn read_line<K: Object>(line: &[u8]) -> Result<Result<Told<K>, Trouble>, serde_json::Error> {
+    let Envelope { change, object } = serde_json::from_slice(line)?;
+    let object = object.get();
+    Ok(Ok(match &*change {
+        "ADDED" | "MODIFIED" => Told::Applied(serde_json::from_str(object)?),
+        "DELETED" => Told::Deleted(serde_json::from_str(object)?),
+        "BOOKMARK" => {
+            let Mark { metadata } = serde_json::from_str(object)?;
+            let ends_list = metadata.annotations.is_some_and(|notes| notes.contains_key(INITIAL_EVENTS_END));
+            Told::Bookmark { version: metadata.resource_version, ends_list }
+        }
+        "ERROR" => return Ok(Err(Trouble::Refused(serde_json::from_str(object)?))),
+        other => return Ok(Err(unknown_change(other))),
+    }))
+}
+
+fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<Told<K>, Trouble>, proto::Flaw> {
+    let proto::WatchEvent { change, object } = proto::WatchEvent::read(frame)?;
+    Ok(Ok(match change {
+        proto::Change::Applied => Told::Applied(K::from_protobuf(object)),
+        proto::Change::Deleted => Told::Deleted(K::from_protobuf(object)),
+        proto::Change::Bookmark => {
+            let (version, ends_list) = proto::bookmark(object)?;
+            Told::Bookmark { version, ends_list }
+        }
+        proto::Change::Error => {
+            return Ok(Err(Trouble::Refused(Box::new(status(proto::refusal(object)?)))));
+        }
+        proto::Change::Unknown(other) => return Ok(Err(unknown_change(&other))),
+    }))
+}
+
+fn unknown_change(change: &str) -> Trouble {
+    Trouble::Garbled(format!("a change of the unknown type {change:?}"))
+}
+
+/// The events of an answer that goes on.
+pub(super) struct Events {
+    encoding: Encoding,
+    chunks: BoxStream<'static, Result<Bytes, String>>,
     buffer: BytesMut,
 }
 
-impl Lines {
-    /// The next line, without its end; nothing when the server ended the answer. Must come before `limit`.
-    pub(super) async fn next(&mut self, limit: Instant) -> Result<Option<BytesMut>, Trouble> {
+impl Events {
+    /// The next event; nothing when the server ended the answer. Must come before `limit`.
+    pub(super) async fn next(&mut self, limit: Instant) -> Result<Option<RawEvent>, Trouble> {
         let mut searched = 0;
         loop {
-            if let Some(end) = self.buffer[searched..].iter().position(|&byte| byte == b'\n') {
-                let line = self.buffer.split_to(searched + end);
-                self.buffer.advance(1);
-                return Ok(Some(line));
+            let whole = match self.encoding {
+                Encoding::Json => self.line(searched),
+                Encoding::Protobuf => self.frame()?,
+            };
+            if let Some(bytes) = whole {
+                return Ok(Some(RawEvent { encoding: self.encoding, bytes }));
             }
             searched = self.buffer.len();
+            if searched > EVENT_MAX + FRAME_HEAD {
+                return Err(too_large());
+            }
             match timeout_at(limit, self.chunks.next()).await {
                 Ok(Some(Ok(chunk))) => self.buffer.extend_from_slice(&chunk),
                 Ok(Some(Err(error))) => return Err(Trouble::Lost(error)),
-                // What is left is a line that was cut off; it comes again.
+                // What is left is an event that was cut off; it comes again.
                 Ok(None) => return Ok(None),
                 Err(_) => return Err(Trouble::Lost("the watch fell silent".to_owned())),
             }
         }
     }
+
+    /// A line, without its end, if it is there; no end is before `searched`.
+    fn line(&mut self, searched: usize) -> Option<BytesMut> {
+        let end = searched + self.buffer[searched..].iter().position(|&byte| byte == b'\n')?;
+        let line = self.buffer.split_to(end);
+        self.buffer.advance(1);
+        Some(line)
+    }
+
+    /// A frame, without its length, if it is there (`apimachinery/pkg/util/framer`).
+    fn frame(&mut self) -> Result<Option<BytesMut>, Trouble> {
+        let Some(length) = self.buffer.first_chunk().map(|length| u32::from_be_bytes(*length) as usize)
+        else {
+            return Ok(None);
+        };
+        if length > EVENT_MAX {
+            return Err(too_large());
+        }
+        if self.buffer.len() - FRAME_HEAD < length {
+            return Ok(None);
+        }
+        self.buffer.advance(FRAME_HEAD);
+        Ok(Some(self.buffer.split_to(length)))
+    }
+}
+
+/// The length of a frame's length.
+const FRAME_HEAD: usize = size_of::<u32>();
+
+fn too_large() -> Trouble {
+    Trouble::Garbled(format!("an event of the watch is larger than {} MiB", EVENT_MAX >> 20))
 }

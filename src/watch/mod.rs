@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::api::{
-    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
+    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
     PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
     StorageClass, VolumeAttachment,
 };
@@ -59,13 +59,19 @@ impl Relist {
 }
 
 impl Watches {
-    /// Starts to watch all kinds, on the runtime this is called on.
-    pub fn start<E: 'static>(client: &kube::Client, inbox: &Inbox<E>, metrics: &Metrics) -> Self {
+    /// Starts to watch all kinds, on the runtime this is called on, in `encoding` where the API server has it.
+    pub fn start<E: 'static>(
+        client: &kube::Client,
+        inbox: &Inbox<E>,
+        metrics: &Metrics,
+        encoding: Encoding,
+    ) -> Self {
         let states: Arc<[_]> = Kind::ALL.map(|kind| Arc::new(KindState::new(kind))).into();
         let mut start = Start {
             client,
             inbox,
             metrics,
+            encoding,
             states: &states,
             troubles: Arc::new(Troubles::new()),
             tasks: JoinSet::new(),
@@ -106,6 +112,7 @@ struct Start<'a, E> {
     client: &'a kube::Client,
     inbox: &'a Inbox<E>,
     metrics: &'a Metrics,
+    encoding: Encoding,
     states: &'a [Arc<KindState>],
     troubles: Arc<Troubles>,
     tasks: JoinSet<()>,
@@ -122,6 +129,7 @@ impl<E: 'static> Start<'_, E> {
             flaws: Arc::new(Flaws::new(metrics.clone())),
             metrics,
             troubles: Arc::clone(&self.troubles),
+            encoding: self.encoding,
             streams: true,
             relist: if K::KIND == Kind::Pod { self.relist_pods.clone() } else { Relist::default() },
             object: PhantomData::<fn() -> K>,

@@ -8,17 +8,21 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use supercargo_core::event::Event;
 
+use crate::api::proto::FromProtobuf;
 use crate::convert::Watched;
 use crate::driver::{Convert, panic_text};
 use crate::metrics::WatchMetrics;
 
 /// A kind that can be watched.
 pub(super) trait Object:
-    Watched + Resource<DynamicType = ()> + DeserializeOwned + Send + 'static
+    Watched + Resource<DynamicType = ()> + DeserializeOwned + FromProtobuf + Send + 'static
 {
 }
 
-impl<T: Watched + Resource<DynamicType = ()> + DeserializeOwned + Send + 'static> Object for T {}
+impl<T: Watched + Resource<DynamicType = ()> + DeserializeOwned + FromProtobuf + Send + 'static> Object
+    for T
+{
+}
 
 /// Objects whose flaw was told already, so that one broken object that changes often does not fill the log.
 const TOLD_MAX: usize = 1_024;

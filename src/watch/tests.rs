@@ -30,6 +30,10 @@ enum Reply {
     Pieces(usize, Vec<Value>),
     /// A whole answer.
     Json(u16, Value),
+    /// The bytes of a watch in protobuf, in pieces of this many, which then falls silent.
+    Frames(usize, Vec<u8>),
+    /// A whole answer in protobuf.
+    Protobuf(u16, Vec<u8>),
     /// Never answers.
     Silence,
     /// No connection.
@@ -42,11 +46,14 @@ type Answer = Response<UnsyncBoxBody<Bytes, tower::BoxError>>;
 struct Script {
     replies: Mutex<VecDeque<Reply>>,
     asked: Mutex<Vec<String>>,
+    accepts: Mutex<Vec<String>>,
 }
 
 impl Script {
     async fn reply(self: Arc<Self>, request: Request<Body>) -> Result<Answer, tower::BoxError> {
         self.asked.lock().unwrap().push(request.uri().to_string());
+        let accepts = request.headers()["accept"].to_str().unwrap().to_owned();
+        self.accepts.lock().unwrap().push(accepts);
         let reply = self.replies.lock().unwrap().pop_front();
         let body = match reply {
             Some(Reply::Lines(lines)) => pieces(vec![text(&lines)], false),
@@ -60,6 +67,18 @@ impl Script {
             Some(Reply::Json(code, value)) => {
                 let body = Full::from(value.to_string()).map_err(|never| match never {}).boxed_unsync();
                 return Ok(Response::builder().status(code).body(body)?);
+            }
+            Some(Reply::Frames(size, bytes)) => {
+                let chunks: Vec<_> =
+                    bytes.chunks(size).map(|chunk| Ok(Frame::data(Bytes::copy_from_slice(chunk)))).collect();
+                let body = StreamBody::new(stream::iter(chunks).chain(stream::pending())).boxed_unsync();
+                let kind = "application/vnd.kubernetes.protobuf;stream=watch";
+                return Ok(Response::builder().header("content-type", kind).body(body)?);
+            }
+            Some(Reply::Protobuf(code, bytes)) => {
+                let body = Full::from(bytes).map_err(|never| match never {}).boxed_unsync();
+                let kind = "application/vnd.kubernetes.protobuf";
+                return Ok(Response::builder().status(code).header("content-type", kind).body(body)?);
             }
             Some(Reply::Away) => {
                 return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
@@ -105,6 +124,7 @@ impl Fixture {
             client: &client,
             inbox: &inbox,
             metrics: &metrics,
+            encoding: Encoding::Protobuf,
             states: &states,
             troubles: Arc::new(Troubles::new()),
             tasks: JoinSet::new(),
@@ -398,7 +418,8 @@ async fn all_kinds_are_watched() {
     let server = Arc::clone(&script);
     let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
     let (inbox, _items) = without_driver::<()>(16);
-    let watches = Watches::start(&kube::Client::new(service, "default"), &inbox, &Metrics::new());
+    let watches =
+        Watches::start(&kube::Client::new(service, "default"), &inbox, &Metrics::new(), Encoding::Protobuf);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut paths: Vec<_> =
         script.asked.lock().unwrap().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();
@@ -409,4 +430,108 @@ async fn all_kinds_are_watched() {
         assert!(paths.contains(&path.to_owned()), "{path}");
     }
     assert_eq!(watches.readiness().kinds().len(), Kind::ALL.len());
+}
+
+/// A field of bytes, or of a message.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let (length, more) = (content.len() & 0x7f, content.len() >> 7);
+    let length = if more == 0 { vec![length as u8] } else { vec![length as u8 | 0x80, more as u8] };
+    [&[number << 3 | 2], &length[..], content].concat()
+}
+
+fn enveloped(message: &[u8]) -> Vec<u8> {
+    [b"k8s\0", &field(2, message)[..]].concat()
+}
+
+/// A node whose allocatable CPU is 4, or as it is given here.
+fn node_message(name: &str, version: &str, cpu: &[u8]) -> Vec<u8> {
+    let metadata = [field(1, name.as_bytes()), field(6, version.as_bytes())].concat();
+    let amount = [field(1, b"cpu"), field(2, cpu)].concat();
+    [field(1, &metadata), field(3, &field(2, &amount))].concat()
+}
+
+fn frame(change: &str, message: &[u8]) -> Vec<u8> {
+    let object = field(1, &enveloped(message));
+    let event = [field(1, change.as_bytes()), field(2, &object)].concat();
+    [&u32::try_from(event.len()).unwrap().to_be_bytes(), &event[..]].concat()
+}
+
+fn node_frame(change: &str, name: &str, version: &str) -> Vec<u8> {
+    frame(change, &node_message(name, version, &field(1, b"4")))
+}
+
+fn bookmark_frame(version: &str, ends_list: bool) -> Vec<u8> {
+    let note = field(12, &[field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat());
+    let note = if ends_list { note } else { Vec::new() };
+    frame("BOOKMARK", &field(1, &[field(6, version.as_bytes()), note].concat()))
+}
+
+/// A refusal with code 410.
+fn too_old() -> Vec<u8> {
+    enveloped(&too_old_message())
+}
+
+fn too_old_message() -> Vec<u8> {
+    [field(3, b"too old resource version"), field(4, b"Expired"), vec![0x30, 0x9a, 0x03]].concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_comes_as_protobuf_where_the_server_has_it_however_it_is_cut() {
+    for size in [1, 5, 4_096] {
+        let list = [node_frame("ADDED", "a", "3"), bookmark_frame("5", true)].concat();
+        let changes = [
+            node_frame("MODIFIED", "a", "6"),
+            bookmark_frame("7", false),
+            frame("ADDED", &node_message("broken", "8", &[0xff])),
+            frame("ADDED", &node_message("no-quantity", "9", &field(1, b"four"))),
+            node_frame("DELETED", "a", "10"),
+            frame("ERROR", &too_old_message()),
+        ];
+        let replies = [Reply::Frames(size, list), Reply::Frames(size, changes.concat()), listed()];
+        let mut fixture = Fixture::new::<Node>(replies);
+        let events = fixture.events::<10>().await;
+        assert_eq!(events[..3], ["Node list", "node a", "Node list ends"]);
+        assert_eq!(events[3..7], ["node a", "unreadable broken", "unreadable no-quantity", "gone a"]);
+        // The server of the next answer writes JSON.
+        assert_eq!(events[7..], ["Node list", "node a", "Node list ends"]);
+        assert_eq!(fixture.asked()[..3], [STREAM.to_owned(), follow("5"), STREAM.to_owned()]);
+        let accepts = fixture.script.accepts.lock().unwrap().clone();
+        assert_eq!(accepts[0], "application/vnd.kubernetes.protobuf;stream=watch,application/json");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_and_refusals_in_protobuf_are_read() {
+    let page = |name: &str, more: &str| {
+        let metadata = field(1, &[field(2, b"5"), field(3, more.as_bytes())].concat());
+        let broken = node_message("broken", "3", &[0xff]);
+        let items = [field(2, &broken), field(2, &node_message(name, "3", &field(1, b"4")))].concat();
+        Reply::Protobuf(200, enveloped(&[metadata, items].concat()))
+    };
+    let forbidden = [field(3, b"sendInitialEvents is forbidden"), vec![0x30, 0xa6, 0x03]].concat();
+    let mut fixture = Fixture::new::<Node>([
+        Reply::Protobuf(422, enveloped(&forbidden)),
+        page("a", "more"),
+        page("b", ""),
+        Reply::Protobuf(410, too_old()),
+    ]);
+    let events = fixture.events::<6>().await;
+    assert_eq!(
+        events,
+        ["Node list", "unreadable broken", "node a", "unreadable broken", "node b", "Node list ends"]
+    );
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let pages = ["/api/v1/nodes?limit=500", "/api/v1/nodes?limit=500&continue=more"].map(str::to_owned);
+    assert_eq!(fixture.asked()[..4], [STREAM.to_owned(), pages[0].clone(), pages[1].clone(), follow("5")]);
+    assert_eq!(fixture.asked()[4], STREAM, "410 is a reason to list anew");
+    let accepts = fixture.script.accepts.lock().unwrap().clone();
+    assert_eq!(accepts[1], "application/vnd.kubernetes.protobuf,application/json");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_says_it_is_huge_is_not_waited_for() {
+    let huge = Reply::Frames(4, vec![0x7f, 0xff, 0xff, 0xff, 0]);
+    let mut fixture = Fixture::new::<Node>([listed(), huge, listed()]);
+    let events = fixture.events::<6>().await;
+    assert_eq!(events[3..], ["Node list", "node a", "Node list ends"]);
 }
