@@ -76,6 +76,11 @@ golden: oracle ## Ask the real kube-scheduler again about the recorded scenarios
 	$(TARGET)/upstream/bin/oracle renew tests/golden/*.jsonl tests/golden/*.jsonl.gz
 	cargo test --locked --quiet --test golden -- --nocapture
 
+.PHONY: protobuf
+protobuf: ## Write the objects of the vectors down as upstream's encoder writes them in protobuf, after vectors were added.
+	cd tests/upstream && go run ./protobuf ../golden/*.jsonl ../golden/*.jsonl.gz | gzip -9n > ../fixtures/protobuf.jsonl.gz.part
+	mv tests/fixtures/protobuf.jsonl.gz.part tests/fixtures/protobuf.jsonl.gz
+
 .PHONY: golden-coverage
 golden-coverage: ## Which branches of upstream's plugins the recorded decisions meet, and why the others not: writes tests/golden/COVERAGE.md
 	tests/upstream/build.sh oracle-coverage

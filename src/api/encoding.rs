@@ -13,6 +13,17 @@ pub enum Encoding {
 }
 
 impl Encoding {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Json, Self::Protobuf];
+
+    /// Its name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Protobuf => "protobuf",
+        }
+    }
+
     /// The encoding a content type names; whatever is not protobuf is taken for JSON.
     pub fn of(content_type: &str) -> Self {
         let media_type = content_type.split(';').next().unwrap_or_default().trim();

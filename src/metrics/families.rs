@@ -281,6 +281,11 @@ pub(super) const WATCH_AGE: Family = Family::new(
     "[ALPHA] Seconds since anything, a bookmark included, was last received on a watch, by kind.",
     &["kind"],
 );
+pub(super) const WATCH_RECEIVED: Family = Family::new(
+    "supercargo_watch_received_bytes_total",
+    "[ALPHA] Bytes of lists and events of watches, by kind and by how the API server wrote them.",
+    &["kind", "encoding"],
+);
 pub(super) const EFFECTS_IN_FLIGHT: Family = Family::new(
     "supercargo_effects_in_flight",
     "[ALPHA] Number of writes to the API server that have been sent and not answered, by kind.",

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::api::Encoding;
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
@@ -71,6 +72,7 @@ pub struct Metrics {
     rest_response_sizes: HistogramVec,
     malformed_objects: IntCounterVec,
     watch_restarts: IntCounterVec,
+    watch_received: IntCounterVec,
     effects_in_flight: IntGaugeVec,
     binds_unknown: IntCounter,
     leader_status: IntGaugeVec,
@@ -116,6 +118,7 @@ impl Metrics {
             rest_response_sizes: families::REST_RESPONSE_SIZE.histogram_vec(&registry),
             malformed_objects: families::MALFORMED_OBJECTS.counter_vec(&registry),
             watch_restarts: families::WATCH_RESTARTS.counter_vec(&registry),
+            watch_received: families::WATCH_RECEIVED.counter_vec(&registry),
             effects_in_flight: families::EFFECTS_IN_FLIGHT.gauge_vec(&registry),
             binds_unknown: families::BINDS_UNKNOWN.counter(&registry),
             leader_status: families::LEADER_STATUS.gauge_vec(&registry),
@@ -218,6 +221,8 @@ impl Metrics {
             WatchMetrics::new(
                 self.malformed_objects.with_label_values(&[kind]),
                 self.watch_restarts.with_label_values(&[kind]),
+                Encoding::ALL
+                    .map(|encoding| self.watch_received.with_label_values(&[kind, encoding.as_str()])),
             )
         };
         watches.entry(kind).or_insert_with(make).clone()

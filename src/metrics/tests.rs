@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 
 use super::*;
+use crate::api::Encoding;
 
 /// HELP, TYPE and the series of one label set of each family, from a scrape of kube-scheduler v1.36.3.
 const UPSTREAM: &str = include_str!("../../tests/fixtures/metrics-upstream.txt");
@@ -204,6 +205,7 @@ async fn watches_and_writes_are_counted_by_kind() {
     pods.heard();
     metrics.watch("Pod").restarted();
     pods.malformed();
+    pods.received(Encoding::Protobuf, 7);
     let first = metrics.effect_in_flight("bind");
     drop(metrics.effect_in_flight("bind"));
     metrics.bind_unknown();
@@ -212,6 +214,7 @@ async fn watches_and_writes_are_counted_by_kind() {
     for line in [
         "supercargo_watch_restarts_total{kind=\"Pod\"} 1",
         "supercargo_malformed_objects_total{kind=\"Pod\"} 1",
+        "supercargo_watch_received_bytes_total{encoding=\"protobuf\",kind=\"Pod\"} 7",
         "supercargo_effects_in_flight{kind=\"bind\"} 1",
         "supercargo_binds_unknown_total 1",
         "rest_client_requests_total{code=\"<error>\",host=\"10.0.0.1:443\",method=\"POST\"} 1",

@@ -178,6 +178,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
             self.state.attempted();
             let (encoding, body) = page(&self.client, &self.list_uri(more.as_deref()), self.encoding).await?;
             self.alive();
+            self.metrics.received(encoding, body.len());
             if more.is_none() {
                 self.began().await?;
             }
@@ -254,6 +255,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
     async fn event(&self, events: &mut Events, limit: Instant) -> Result<Option<Told<K>>, Trouble> {
         let Some(event) = events.next(limit).await? else { return Ok(None) };
         self.metrics.heard();
+        self.metrics.received(event.encoding, event.bytes.len());
         self.state.attempted();
         event.read().map(Some)
     }

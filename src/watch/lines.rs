@@ -187,8 +187,8 @@ struct MarkMeta {
 
 /// An event as it came.
 pub(super) struct RawEvent {
-    encoding: Encoding,
-    bytes: BytesMut,
+    pub(super) encoding: Encoding,
+    pub(super) bytes: BytesMut,
 }
 
 impl RawEvent {

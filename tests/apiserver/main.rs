@@ -13,6 +13,7 @@ mod bad_input;
 mod beside;
 mod chaos;
 mod control_plane;
+mod encoding;
 mod examples;
 mod families;
 mod leading;

@@ -106,6 +106,15 @@ impl<'a> World<'a> {
         self.supercargo.wait_until_ready().await
     }
 
+    /// Starts the scheduler anew as one that reads JSON.
+    pub(crate) async fn read_json(&mut self) -> Result<()> {
+        self.supercargo.terminate()?;
+        let mut setup = Setup::called(&self.name);
+        setup.configuration.push_str("clientConnection:\n  acceptContentTypes: application/json\n");
+        self.supercargo = setup.launch(self.plane).await?;
+        self.supercargo.wait_until_ready().await
+    }
+
     /// The pods of the namespace.
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.name)
