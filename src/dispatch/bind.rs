@@ -38,7 +38,7 @@ fn call(limits: &Limits, pod: &PodRef, node: &str) -> Call {
         // The server gives up when we do, so that a binding of unknown outcome is not carried out much later.
         query: Some(format!("timeout={}s", limits.bind_deadline.as_secs().max(1))),
         content_type: JSON,
-        body: serde_json::to_vec(&binding).expect("a Binding is plain data"),
+        body: serde_json::to_vec(&binding).expect("a Binding is plain data").into(),
         subject: ("pods", pod.name.clone()),
     }
 }

@@ -5,6 +5,7 @@
 //! pod's uid in both, so that neither can meet a pod made anew under the same name, and where the answer to the deletion
 //! is lost it looks, and does not send another. It does not decide what follows.
 
+use bytes::Bytes;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -107,7 +108,7 @@ fn mark_call(pod: &PodRef, disruption: &Disruption, now: Timestamp) -> Call {
         path: format!("{}/status", path(pod)),
         query: None,
         content_type: STRATEGIC_MERGE,
-        body: body.to_string().into_bytes(),
+        body: body.to_string().into_bytes().into(),
         subject: ("pods", pod.name.clone()),
     }
 }
@@ -143,7 +144,7 @@ fn delete_call(limits: &Limits, pod: &PodRef) -> Call {
         // The server gives up when we do.
         query: Some(format!("timeout={}s", limits.deadline.as_secs().max(1))),
         content_type: JSON,
-        body: serde_json::to_vec(&options).expect("DeleteOptions are plain data"),
+        body: serde_json::to_vec(&options).expect("DeleteOptions are plain data").into(),
         subject: ("pods", pod.name.clone()),
     }
 }
@@ -167,7 +168,7 @@ async fn is_going(transport: &Transport, limits: &Limits, pod: &PodRef) -> bool 
         path: path(pod),
         query: None,
         content_type: JSON,
-        body: Vec::new(),
+        body: Bytes::new(),
         subject: ("pods", pod.name.clone()),
     };
     match transport.send(&call, limits.deadline, limits.patience).await.answer {

@@ -13,6 +13,7 @@ mod settle;
 mod status;
 mod turns;
 mod volumes;
+mod waiting;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -35,6 +36,7 @@ use pause::Throttle;
 use record::Recorder;
 use request::Transport;
 use turns::Turns;
+use waiting::Waiting;
 
 /// How often the same trouble is told.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
@@ -121,6 +123,7 @@ struct Shared {
     metrics: Arc<Metrics>,
     /// Writes about one pod wait for each other.
     turns: Turns,
+    waiting: Waiting,
     recorder: Arc<Recorder>,
     refused_patches: Throttle,
     refused_evictions: Throttle,
@@ -156,6 +159,7 @@ impl Dispatcher {
             answers,
             metrics,
             turns: Turns::default(),
+            waiting: Waiting::default(),
             recorder,
             refused_patches: Throttle::new(TOLD_EVERY),
             refused_evictions: Throttle::new(TOLD_EVERY),
@@ -274,10 +278,13 @@ impl Dispatcher {
 
     fn patch(&self, patch: StatusPatch) {
         let shared = Arc::clone(&self.shared);
-        let mut turn = shared.turns.queue(&patch.pod.uid);
+        // Nothing where it has joined one that waits: that one says it.
+        let place = shared.waiting.queue(patch, &shared.turns);
         let work = async move {
             let Shared { transport, limits, refused_patches, .. } = &*shared;
-            status::write(transport, limits, &patch, &mut turn, refused_patches).await;
+            if let Some(place) = place {
+                status::write(transport, limits, place, refused_patches).await;
+            }
             None
         };
         self.spawn(Lane::Status, "status", work, |_| None);

@@ -157,7 +157,7 @@ fn create(event: &Event) -> Call {
         path: path(event),
         query: None,
         content_type: JSON,
-        body: serde_json::to_vec(event).expect("an Event is plain data"),
+        body: serde_json::to_vec(event).expect("an Event is plain data").into(),
         subject: subject(event),
     }
 }
@@ -169,7 +169,7 @@ fn patch(event: &Event) -> Call {
         path: format!("{}/{name}", path(event)),
         query: None,
         content_type: STRATEGIC_MERGE,
-        body: json!({ "series": event.series }).to_string().into_bytes(),
+        body: json!({ "series": event.series }).to_string().into_bytes().into(),
         subject: subject(event),
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Call {
     /// Query of the URL; not shown in texts, as upstream has none there.
     pub(super) query: Option<String>,
     pub(super) content_type: &'static str,
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
     /// The resource and the object's name, as upstream's texts name them.
     pub(super) subject: (&'static str, String),
 }

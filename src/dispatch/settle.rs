@@ -1,6 +1,7 @@
 //! The question what became of a binding whose answer was lost: one GET of the newest state. Asks once; when to ask
 //! again is the engine's business.
 
+use bytes::Bytes;
 use serde::Deserialize;
 use supercargo_core::effect::PodRef;
 use supercargo_core::event::Found;
@@ -39,7 +40,7 @@ pub(super) async fn settle(
         path: format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name),
         query: None,
         content_type: JSON,
-        body: Vec::new(),
+        body: Bytes::new(),
         subject: ("pods", pod.name.clone()),
     };
     match transport.send(&call, limits.bind_deadline, limits.patience).await.answer {

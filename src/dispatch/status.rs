@@ -12,7 +12,7 @@ use supercargo_core::effect::{Nomination, StatusPatch, Unscheduled};
 use super::Limits;
 use super::pause::{Throttle, jittered};
 use super::request::{Answer, Call, STRATEGIC_MERGE, Transport};
-use super::turns::Turn;
+use super::waiting::Place;
 
 /// As often as upstream tries.
 const TRIES_MAX: u32 = 4;
@@ -22,28 +22,25 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// How long to obey a server that asks to come back later. Short, since the pod's binding may wait behind this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Writes `patch` when its turn has come.
-pub(super) async fn write(
-    transport: &Transport,
-    limits: &Limits,
-    patch: &StatusPatch,
-    turn: &mut Turn,
-    refusals: &Throttle,
-) {
-    turn.come().await;
-    let call = call(patch, Timestamp::now());
+/// Writes the patch of `place` when its turn has come.
+pub(super) async fn write(transport: &Transport, limits: &Limits, mut place: Place, refusals: &Throttle) {
+    place.turn.come().await;
+    let mut patch = place.begin();
     let mut pause = FIRST_PAUSE;
     for tried in 1..=TRIES_MAX {
-        // What is to be taken away is said by nothing newer.
-        if turn.is_overtaken() && patch.nomination != Nomination::Clear {
+        let Some(kept) = place.leave(patch) else { return };
+        patch = kept;
+        // A binding makes it moot; but what is to be taken away nothing else says.
+        if place.turn.is_overtaken() && patch.nomination != Nomination::Clear {
             return;
         }
+        let call = call(&patch, Timestamp::now());
         let answer = transport.send(&call, limits.deadline, PATIENCE).await.answer;
         if matches!(answer, Answer::Done(_)) {
             return;
         }
         if tried == TRIES_MAX || !may_retry(&answer) {
-            return give_up(patch, answer, refusals);
+            return give_up(&patch, answer, refusals);
         }
         tokio::time::sleep(jittered(pause, 0.1)).await;
         pause *= 5;
@@ -67,7 +64,7 @@ fn call(patch: &StatusPatch, now: Timestamp) -> Call {
         path: format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name),
         query: None,
         content_type: STRATEGIC_MERGE,
-        body: body.to_string().into_bytes(),
+        body: body.to_string().into_bytes().into(),
         subject: ("pods", pod.name.clone()),
     }
 }

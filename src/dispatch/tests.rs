@@ -431,6 +431,59 @@ async fn a_binding_waits_for_a_patch_of_its_pod_and_drops_those_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn patches_that_wait_leave_as_one_that_says_the_last_word_on_everything() {
+    let slow = || Reply::Slow(Duration::from_secs(5), json!({}));
+    let mut fixture = Fixture::new([slow(), slow()]);
+    let submit = |fixture: &mut Fixture, message: Option<&str>, nomination| {
+        let mut patch = unscheduled(message.unwrap_or_default(), None);
+        patch.condition.take_if(|_| message.is_none());
+        fixture.dispatcher.submit(Effect::Patch(StatusPatch { nomination, ..patch }));
+    };
+    submit(&mut fixture, Some("on its way"), Nomination::Keep);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    submit(&mut fixture, Some("first"), Nomination::Set("n1".to_owned()));
+    submit(&mut fixture, None, Nomination::Clear);
+    submit(&mut fixture, Some("last"), Nomination::Keep);
+    // Those that joined another are answered at once: more may come.
+    assert_eq!(fixture.dispatcher.pending().patches, 4);
+    for _ in 0..2 {
+        fixture.answer().await;
+    }
+    assert_eq!((fixture.dispatcher.pending().patches, fixture.asked().len()), (2, 1));
+    for _ in 0..2 {
+        fixture.answer().await;
+    }
+    let asked = fixture.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    let status = &asked[1].body["status"];
+    assert_eq!(status["conditions"][0]["message"], "last");
+    assert_eq!(status.get("nominatedNodeName"), Some(&Value::Null), "it is taken away");
+    assert_eq!(fixture.dispatcher.shared.waiting.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_is_tried_again_leaves_what_it_says_to_a_newer_one() {
+    let conflict = status(409, "Conflict", "the object has been modified");
+    let mut fixture = Fixture::new([conflict, Reply::Json(200, json!({}))]);
+    let nominated = StatusPatch { nomination: Nomination::Set("n1".to_owned()), ..unscheduled("old", None) };
+    fixture.dispatcher.submit(Effect::Patch(nominated));
+    while fixture.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("new", None)));
+    for _ in 0..2 {
+        fixture.answer().await;
+    }
+    let asked = fixture.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    let status = &asked[1].body["status"];
+    assert_eq!(
+        (&status["conditions"][0]["message"], &status["nominatedNodeName"]),
+        (&json!("new"), &json!("n1"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn slow_patches_do_not_hold_up_the_binding_of_another_pod() {
     let mut fixture = Fixture::new([Reply::Silence, created()]);
     fixture.dispatcher.submit(Effect::Patch(unscheduled("slow", None)));

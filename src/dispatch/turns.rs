@@ -42,6 +42,12 @@ impl Turns {
         Turn { turns: self.clone(), key: Arc::clone(key), number, before, _end: end }
     }
 
+    /// Whether nobody has come after this turn.
+    pub(super) fn is_last(&self, key: &str, number: u64) -> bool {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.get(key).is_some_and(|line| line.last == number)
+    }
+
     #[cfg(test)]
     fn len(&self) -> usize {
         self.lines.lock().unwrap().len()
@@ -57,10 +63,14 @@ impl Turn {
         }
     }
 
+    /// Its number in the line.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Whether someone waits behind this turn.
     pub(super) fn is_overtaken(&self) -> bool {
-        let lines = self.turns.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.get(&self.key).is_some_and(|line| line.last > self.number)
+        !self.turns.is_last(&self.key, self.number)
     }
 }
 

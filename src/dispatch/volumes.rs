@@ -49,7 +49,7 @@ fn call(limits: &Limits, change: &VolumeChange) -> Call {
         // The server gives up when we do.
         query: Some(format!("timeout={}s", limits.deadline.as_secs().max(1))),
         content_type: MERGE,
-        body: body.to_string().into_bytes(),
+        body: body.to_string().into_bytes().into(),
         subject: (subject.0, subject.1.clone()),
     }
 }

@@ -54,9 +54,10 @@ const NOT_HERE: [(&str, &str); 23] = [
 ];
 
 /// How many values a label of ours can have, whatever users write.
-const VALUES: [(&str, u64); 22] = [
+const VALUES: [(&str, u64); 23] = [
     ("attempts", 15),
     ("code", 64),
+    ("encoding", 2),
     ("event", 50),
     ("extension_point", 17),
     ("host", 1),

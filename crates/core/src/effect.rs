@@ -179,7 +179,8 @@ pub struct StatusPatch {
 
 impl StatusPatch {
     /// This patch, with what it leaves open taken from one that was to leave before it.
-    pub(crate) fn over(mut self, earlier: Self) -> Self {
+    #[must_use]
+    pub fn over(mut self, earlier: Self) -> Self {
         self.condition = self.condition.or(earlier.condition);
         if self.nomination == Nomination::Keep {
             self.nomination = earlier.nomination;

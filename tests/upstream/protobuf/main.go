@@ -3,7 +3,7 @@
 //
 //	go run ./protobuf ../golden/*.jsonl ../golden/*.jsonl.gz | gzip -9n > ../fixtures/protobuf.jsonl.gz
 //
-// Lines are {"written", "served", "protobuf"}: the FNV-1a sum of the object's text in the vector (empty where it was made up), the JSON
+// Lines are {"written", "served", "protobuf"}: the FNV-1a sum of the object's text in the vector (a name where it was made up), the JSON
 // an API server answers with, which keeps its objects as protobuf, and that protobuf with its envelope, in hexadecimal, which
 // compresses better than base64.
 package main
@@ -169,6 +169,7 @@ func invented(out *json.Encoder) error {
 			if err != nil {
 				return err
 			}
+			both.Written = "random"
 			if err := out.Encode(both); err != nil {
 				return err
 			}
@@ -189,6 +190,16 @@ func run(files []string) error {
 	}
 	if err := invented(lines); err != nil {
 		return err
+	}
+	for _, name := range []string{"small", "production"} {
+		both, err := serve(typical()[name])
+		if err != nil {
+			return err
+		}
+		both.Written = name
+		if err := lines.Encode(both); err != nil {
+			return err
+		}
 	}
 	return out.Flush()
 }
