@@ -119,7 +119,7 @@ async fn open(client: &kube::Client, uri: &str, accept: &'static str) -> Result<
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let told = match encoding {
         Encoding::Json => serde_json::from_slice::<Status>(&body).ok(),
-        Encoding::Protobuf => proto::raw_object(&body).and_then(proto::refusal).ok().map(status),
+        Encoding::Protobuf => proto::raw_object(&body).and_then(proto::refusal).ok().as_ref().map(status),
     };
     let status = told.unwrap_or_else(|| {
         let text = String::from_utf8_lossy(&body);
@@ -134,7 +134,7 @@ fn encoding_of(headers: &HeaderMap) -> Encoding {
     Encoding::of(content_type.unwrap_or_default())
 }
 
-fn status(refusal: proto::Refusal) -> Status {
+fn status(refusal: &proto::Refusal) -> Status {
     let code = u16::try_from(refusal.code).unwrap_or_default();
     Status::failure(&refusal.message, &refusal.reason).with_code(code)
 }
@@ -230,7 +230,7 @@ fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<Told<K>, Trouble>, proto
             Told::Bookmark { version, ends_list }
         }
         proto::Change::Error => {
-            return Ok(Err(Trouble::Refused(Box::new(status(proto::refusal(object)?)))));
+            return Ok(Err(Trouble::Refused(Box::new(status(&proto::refusal(object)?)))));
         }
         proto::Change::Unknown(other) => return Ok(Err(unknown_change(&other))),
     }))

@@ -62,7 +62,7 @@ fn camel_case(name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (at, word) in name.split('_').enumerate() {
         match word.chars().next() {
             Some(first) if at > 0 => {
-                write!(f, "{}{}", first.to_ascii_uppercase(), &word[first.len_utf8()..])?
+                write!(f, "{}{}", first.to_ascii_uppercase(), &word[first.len_utf8()..])?;
             }
             _ => f.write_str(word)?,
         }
