@@ -80,6 +80,11 @@ impl Point {
 
 /// Told when a decision enters and leaves its points, by one who has a clock.
 pub trait Probe {
+    /// An attempt begins: a pod has left the queue.
+    fn attempt_begins(&mut self) {}
+    /// The attempt that began last is decided: the pod is counted on its node, or told of as one that has none. What follows is
+    /// the queue's.
+    fn attempt_decided(&mut self) {}
     /// A point begins.
     fn enter(&mut self, _point: Point) {}
     /// The point that began last ends; `status` is upstream's name of what it came to.

@@ -61,12 +61,15 @@ impl Scheduler {
             self.report(&queued, now, Outcome::Skipped);
             return true;
         }
+        probe.attempt_begins();
         self.cache.refresh();
         if self.snapshot().nodes().is_empty() {
+            probe.attempt_decided();
             self.fail(now, queued, now, Failure::NoNodes(NO_NODES.to_owned()));
             return true;
         }
         if let Some(text) = self.too_much_work(&pod) {
+            probe.attempt_decided();
             self.fail(now, queued, now, Failure::Error(text));
             return true;
         }
@@ -76,11 +79,19 @@ impl Scheduler {
                 "what is remembered is not what a look shows"
             );
             self.walk.advance(found.walked, self.snapshot().nodes().len());
+            probe.attempt_decided();
             self.fail(now, queued, now, Failure::Unschedulable(found));
             return true;
         }
-        match self.decide(now, &queued, probe) {
-            Decided::Node(choice) => self.assume(now, queued, choice),
+        let decided = self.decide(now, &queued, probe);
+        if !matches!(decided, Decided::Node(_)) {
+            probe.attempt_decided();
+        }
+        match decided {
+            Decided::Node(choice) => {
+                self.assume(now, queued, choice);
+                probe.attempt_decided();
+            }
             Decided::Nowhere(found) => {
                 if self.is_like_others(&pod) {
                     self.memory.keep(self.cache.version(), &pod, &found);
