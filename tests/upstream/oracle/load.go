@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,7 +16,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -27,10 +28,12 @@ type load struct {
 	workload                          string
 	nodes, existing, pods, signatures int
 	percentage                        int
+	scenario                          string
+	print                             bool
 }
 
 func defaultLoad() *load {
-	return &load{workload: "basic", nodes: 5000, pods: 1000, signatures: 50}
+	return &load{workload: "basic", nodes: 5000, pods: 1000, signatures: 1}
 }
 
 func (l *load) register(flags *flag.FlagSet) {
@@ -38,8 +41,10 @@ func (l *load) register(flags *flag.FlagSet) {
 	flags.IntVar(&l.nodes, "nodes", l.nodes, "nodes of the cluster")
 	flags.IntVar(&l.existing, "existing", l.existing, "pods that run already, spread over the nodes in turn")
 	flags.IntVar(&l.pods, "pods", l.pods, "pods to decide on")
-	flags.IntVar(&l.signatures, "signatures", l.signatures, "how many different pods there are, told apart by their app label")
+	flags.IntVar(&l.signatures, "signatures", l.signatures, "K: pod i asks for (100 + i mod K)m of cpu")
 	flags.IntVar(&l.percentage, "pct", l.percentage, "percentageOfNodesToScore; 0 is upstream's adaptive rule")
+	flags.StringVar(&l.scenario, "scenario", "", "decide on the pods of the scenario in this file instead")
+	flags.BoolVar(&l.print, "print", false, "print the objects and pods, one a line, and decide nothing")
 }
 
 // workloads are what a pod of each asks for, given the selector of its own app.
@@ -100,9 +105,10 @@ func node(i int) *v1.Node {
 
 // pod is the i-th of the cluster; those that run already have the first numbers.
 func (l *load) pod(i int) *v1.Pod {
-	app := fmt.Sprintf("app-%d", i%l.signatures)
+	app := fmt.Sprintf("app-%d", i%50)
 	name := fmt.Sprintf("%s-%06d", l.workload, i)
-	asks := v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("500Mi")}
+	cpu := *resource.NewMilliQuantity(int64(100+i%l.signatures), resource.DecimalSI)
+	asks := v1.ResourceList{v1.ResourceCPU: cpu, v1.ResourceMemory: resource.MustParse("500Mi")}
 	container := v1.Container{Name: "c", Image: "registry.k8s.io/pause:3.10", Resources: v1.ResourceRequirements{Requests: asks}}
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "load", UID: types.UID(name), Labels: map[string]string{"app": app, "w": l.workload}},
@@ -110,27 +116,73 @@ func (l *load) pod(i int) *v1.Pod {
 	}
 	workloads[l.workload](&pod.Spec, &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}})
 	if i < l.existing {
-		pod.Spec.NodeName = fmt.Sprintf("node-%05d", i%l.nodes)
+		pod.Name, pod.UID, pod.Spec.NodeName = "e-"+pod.Name, pod.UID+"e", fmt.Sprintf("node-%05d", i%l.nodes)
 	}
 	return pod
 }
 
-func (l *load) run(out io.Writer) error {
+// contents is the cluster, and the pods to decide on.
+func (l *load) contents() (*contents, error) {
+	if l.scenario != "" {
+		return l.read()
+	}
 	if workloads[l.workload] == nil {
-		return fmt.Errorf("no workload %q; there are %s", l.workload, strings.Join(workloadNames(), ", "))
+		return nil, fmt.Errorf("no workload %q; there are %s", l.workload, strings.Join(workloadNames(), ", "))
 	}
 	if l.nodes < 1 || l.pods < 1 || l.signatures < 1 || l.existing < 0 {
-		return fmt.Errorf("nodes, pods and signatures must be at least 1, existing at least 0")
+		return nil, errors.New("nodes, pods and signatures must be at least 1, existing at least 0")
 	}
-	var objects []kruntime.Object
+	c := &contents{}
 	for i := range l.nodes {
-		objects = append(objects, node(i))
+		c.objects = append(c.objects, node(i))
 	}
 	for i := range l.existing {
-		objects = append(objects, l.pod(i))
+		c.objects = append(c.objects, l.pod(i))
+	}
+	for i := range l.pods {
+		c.pods = append(c.pods, l.pod(l.existing+i))
+	}
+	return c, nil
+}
+
+// read takes cluster and pods from a file of a scenario, whose name is then the workload's.
+func (l *load) read() (*contents, error) {
+	text, err := os.ReadFile(l.scenario)
+	if err != nil {
+		return nil, err
+	}
+	scenario, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	c, err := scenario.decode()
+	if err != nil {
+		return nil, err
+	}
+	// Pods that wait are told of one by one, as those of a workload are.
+	c.objects = c.objects[:len(scenario.Objects)]
+	l.workload, l.nodes, l.existing, l.pods = scenario.Name, 0, 0, len(c.pods)
+	for _, object := range c.objects {
+		switch object.(type) {
+		case *v1.Node:
+			l.nodes++
+		case *v1.Pod:
+			l.existing++
+		}
+	}
+	return c, nil
+}
+
+func (l *load) run(out io.Writer) error {
+	c, err := l.contents()
+	if err != nil {
+		return err
+	}
+	if l.print {
+		return c.print(out)
 	}
 	percentage := int32(l.percentage)
-	w, err := newWorld(objects, nil, scheduler.WithPercentageOfNodesToScore(&percentage))
+	w, err := newWorld(c.objects, nil, scheduler.WithPercentageOfNodesToScore(&percentage))
 	if err != nil {
 		return err
 	}
@@ -138,9 +190,8 @@ func (l *load) run(out io.Writer) error {
 	runtime.GC()
 	scheduled, each := 0, make([]float64, 0, l.pods)
 	cpu, began := cpuSeconds(), time.Now()
-	for i := range l.pods {
-		start := time.Now()
-		placed, took, err := w.schedule(l.pod(l.existing+i), start)
+	for _, pod := range c.pods {
+		placed, took, err := w.schedule(pod, time.Now())
 		if err != nil {
 			return err
 		}
@@ -155,6 +206,22 @@ func (l *load) run(out io.Writer) error {
 		"signatures": l.signatures, "pct": l.percentage, "scheduled": scheduled, "pods_per_s": float64(l.pods) / elapsed,
 		"cpu_us_per_pod": cpu * 1e6 / float64(l.pods), "p50_us": each[len(each)/2], "p99_us": each[len(each)*99/100],
 	})
+}
+
+// print writes objects and pods, one a line, as upstream's types have them.
+func (c *contents) print(out io.Writer) error {
+	encoder := json.NewEncoder(out)
+	for _, object := range c.objects {
+		if err := encoder.Encode(object); err != nil {
+			return err
+		}
+	}
+	for _, pod := range c.pods {
+		if err := encoder.Encode(pod); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // schedule has upstream's own function decide on the pod, and counts it where it goes. The time is that of the decision alone.
