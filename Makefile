@@ -74,6 +74,9 @@ rules: ## Check Prometheus' rules and show that every alert fires, and stays sil
 .PHONY: golden
 golden: oracle ## Ask the real kube-scheduler again about the recorded scenarios, and compare our decisions with its answers.
 	$(TARGET)/upstream/bin/oracle renew tests/golden/*.jsonl tests/golden/*.jsonl.gz
+	for workload in basic soft-anti hard-anti zone-affinity spread soft-spread node-affinity; do \
+	  $(TARGET)/upstream/bin/oracle time --print --workload $$workload --nodes 3 --existing 2 --pods 2 --signatures 3; \
+	done > tests/fixtures/bench-objects.jsonl
 	cargo test --locked --quiet --test golden -- --nocapture
 
 .PHONY: protobuf
@@ -104,8 +107,8 @@ mutations: ## Show that the simulation and the museum notice mistakes of the eng
 	cargo test --locked --quiet -p supercargo-sim --features mutations --test mutations -- --nocapture 2>/dev/null
 
 .PHONY: bench
-bench: ## Time decisions of the engine in process.
-	cargo bench --locked -p supercargo-sim --bench algorithm
+bench: oracle ## Time decisions of the engine in process, beside the real kube-scheduler's: writes docs/benchmarks.md; QUICK=1 for a look.
+	cargo bench --locked --quiet --bench algorithm -- --compare $(if $(QUICK),--quick)
 
 .PHONY: soak
 soak: oracle ## What takes long: many simulated and random clusters, and the API server tests again and again.

@@ -19,6 +19,7 @@ part "simulator" cargo test --locked --quiet -p supercargo-sim
 part "mistakes are noticed" make --no-print-directory mutations
 part "shell" cargo test --locked --quiet --lib --bins --examples
 part "golden vectors" cargo test --locked --quiet --test golden
+part "workloads, allocations" cargo test --locked --quiet --test workloads --test allocations
 part "packaging, habits, serving" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate
 part "API server" cargo test --locked --quiet --test apiserver
 

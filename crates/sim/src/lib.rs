@@ -6,7 +6,6 @@
 //! pods and nodes are built as the engine takes them.
 
 pub mod reference;
-pub mod workloads;
 
 mod agenda;
 mod check;

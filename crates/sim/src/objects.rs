@@ -175,6 +175,7 @@ impl Node {
 
 impl Pod {
     /// One of ours that asks for nothing.
+    #[cfg(test)]
     pub(crate) fn plain(uid: String, namespace: &'static str) -> Self {
         Self {
             name: uid.clone(),

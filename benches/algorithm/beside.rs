@@ -1,0 +1,243 @@
+//! `make bench`: this program and the real kube-scheduler in turn on the same clusters and pods, and what came of it in
+//! `docs/benchmarks.md`.
+//!
+//! Each run is a process of its own. A pair is one run of each side, one right after the other, and a ratio is that of a pair:
+//! what else the machine does falls on both.
+
+use crate::alone;
+use crate::report::{Numbers, Table, circumstances, target, write_section};
+use crate::workloads::{Size, Workload};
+use crate::{compare, upstream};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The command as a person would give it.
+const COMMAND: &str = "cargo bench --bench algorithm --";
+
+/// How much is done.
+pub(crate) struct Extent {
+    is_quick: bool,
+    pairs: usize,
+    /// Pods of each run that has a peer.
+    pods: usize,
+    nodes: usize,
+    existing: usize,
+}
+
+impl Extent {
+    /// A look, for development.
+    pub(crate) const QUICK: Self =
+        Self { is_quick: true, pairs: 2, pods: 100, nodes: 1_000, existing: 2_000 };
+    /// What is written down.
+    pub(crate) const FULL: Self =
+        Self { is_quick: false, pairs: 5, pods: 1_000, nodes: 5_000, existing: 10_000 };
+}
+
+pub(super) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Runs a program that answers with a line of JSON.
+fn asked(program: &Path, args: &[String]) -> Value {
+    let output = Command::new(program).args(args).stderr(Stdio::inherit()).output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    assert!(output.status.success(), "{} {} fails", program.display(), args.join(" "));
+    serde_json::from_slice(&output.stdout).expect("it answers with a line of JSON")
+}
+
+fn words(size: &Size) -> Vec<String> {
+    let flags = [
+        ("--nodes", size.nodes),
+        ("--existing", size.existing),
+        ("--pods", size.pods),
+        ("--signatures", size.signatures),
+    ];
+    flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value.to_string()]).collect()
+}
+
+/// A run of this program.
+pub(super) fn ours(id: &str, size: &Size) -> Value {
+    let program = std::env::current_exe().expect("a program knows where it is");
+    let mut args = vec!["--json".to_owned(), "--workload".to_owned(), id.to_owned()];
+    args.extend(words(size));
+    args.extend(["--waiting".to_owned(), size.waiting.to_string()]);
+    asked(&program, &args)
+}
+
+/// A run of kube-scheduler's on a scenario in a file.
+fn theirs(scenario: &Path, percentage: usize) -> Value {
+    let args = ["time", "--scenario", &scenario.to_string_lossy(), "--pct", &percentage.to_string()];
+    asked(&target().join("upstream/bin/oracle"), &args.map(str::to_owned))
+}
+
+pub(super) fn number(line: &Value, field: &str) -> f64 {
+    line[field].as_f64().unwrap_or_else(|| panic!("{field} is missing in {line}"))
+}
+
+/// The workload as the oracle reads it.
+fn scenario(workload: &Workload, size: Size) -> Value {
+    let (objects, pods): (Vec<_>, Vec<_>) = (workload.cluster(size).collect(), workload.pods(size).collect());
+    json!({"name": workload.id, "objects": objects, "pods": pods})
+}
+
+/// What came of the pairs of one workload.
+#[derive(Default)]
+struct Pairs {
+    sampled: Numbers,
+    whole: Numbers,
+    ours: Numbers,
+    with_queue: Numbers,
+    p50: Numbers,
+    p99: Numbers,
+    ratio_sampled: Numbers,
+    ratio_whole: Numbers,
+    scheduled: BTreeMap<String, f64>,
+}
+
+fn pairs(workload: &Workload, size: Size, count: usize) -> Pairs {
+    let folder = tempfile::tempdir().expect("there is room for a file");
+    let file = folder.path().join("scenario.json");
+    std::fs::write(&file, scenario(workload, size).to_string()).expect("there is room for a file");
+    let mut found = Pairs::default();
+    for _ in 0..count {
+        let (sampled, us, whole) = (theirs(&file, 0), ours(workload.id, &size), theirs(&file, 100));
+        let cpu = number(&us, "cpu_us_per_decision");
+        found.sampled.push(number(&sampled, "cpu_us_per_pod"));
+        found.whole.push(number(&whole, "cpu_us_per_pod"));
+        found.ours.push(cpu);
+        found.with_queue.push(number(&us, "cpu_us_with_queue"));
+        found.p50.push(number(&us, "p50_us"));
+        found.p99.push(number(&us, "p99_us"));
+        found.ratio_sampled.push(number(&sampled, "cpu_us_per_pod") / cpu);
+        found.ratio_whole.push(number(&whole, "cpu_us_per_pod") / cpu);
+        for (side, line) in
+            [("kube-scheduler", &sampled), ("kube-scheduler, all nodes", &whole), ("supercargo", &us)]
+        {
+            found.scheduled.insert(side.to_owned(), number(line, "scheduled"));
+        }
+    }
+    found
+}
+
+/// How many decisions were compared in every field, and in how many places they differ. The clusters are small, since of
+/// every node every score is told.
+fn mismatches(workload: &Workload) -> (usize, usize) {
+    let own = workload.size;
+    let few = own.nodes.min(90);
+    let size = Size {
+        nodes: few,
+        existing: (own.existing * few / own.nodes).min(360),
+        pods: own.pods.min(60),
+        waiting: 0,
+        ..own
+    };
+    let mut oracle = upstream::Oracle::start(&target().join("upstream/bin/oracle"));
+    let answer = oracle.ask(&scenario(workload, size));
+    assert!(answer["error"].is_null(), "{}: {}", workload.id, answer["error"]);
+    let vector: compare::Vector = serde_json::from_value(answer).expect("an answer is a vector");
+    let mut found = Vec::new();
+    compare::compare_vector(&vector, &mut found);
+    for place in found.iter().take(3) {
+        tell(&format!("mismatch: {place}"));
+    }
+    (vector.decisions.len(), found.len())
+}
+
+fn compared(workload: &Workload) -> String {
+    let (decisions, differences) = mismatches(workload);
+    format!("{differences} of {decisions}")
+}
+
+/// The table of workloads that both sides decide about.
+fn beside(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -> Size) -> String {
+    let mut table = Table::new(&[
+        "workload",
+        "nodes, existing, pods",
+        "kube-scheduler, sampling",
+        "kube-scheduler, all nodes",
+        "supercargo, all nodes",
+        "with queue",
+        "p50",
+        "p99",
+        "ratio, sampling",
+        "ratio, all nodes",
+        "differences",
+    ]);
+    for workload in workloads {
+        tell(&format!("{}: {}", workload.id, workload.about));
+        let size = size_of(workload);
+        let found = pairs(workload, size, extent.pairs);
+        let placed: Vec<f64> = found.scheduled.values().copied().collect();
+        if placed.iter().any(|&count| count != placed[0]) {
+            tell(&format!("{}: not as many pods found a node: {:?}", workload.id, found.scheduled));
+        }
+        table.row(&[
+            workload.id.to_owned(),
+            format!("{}, {}, {}", size.nodes, size.existing, size.pods),
+            found.sampled.told(),
+            found.whole.told(),
+            found.ours.told(),
+            found.with_queue.told(),
+            found.p50.told(),
+            found.p99.told(),
+            found.ratio_sampled.told(),
+            found.ratio_whole.told(),
+            compared(workload),
+        ]);
+    }
+    table.text().to_owned()
+}
+
+/// Measures, and writes it down.
+pub(crate) fn run(extent: &Extent, only: Option<&str>) {
+    let named = |workload: &Workload| only.is_none_or(|id| workload.id.eq_ignore_ascii_case(id));
+    let (by_oracle, by_need): (Vec<_>, Vec<_>) = Workload::all()
+        .into_iter()
+        .filter(|workload| named(workload) && workload.has_peer())
+        .partition(|workload| !workload.id.starts_with('W'));
+    let first = beside(&by_oracle, extent, |workload| Size {
+        nodes: extent.nodes,
+        existing: extent.existing,
+        pods: extent.pods,
+        ..workload.size
+    });
+    let by_need: Vec<_> = by_need
+        .into_iter()
+        .filter(|workload| !extent.is_quick || only.is_some() || ["W3", "W8"].contains(&workload.id))
+        .collect();
+    let second = beside(&by_need, extent, |workload| {
+        let own = workload.size;
+        let nodes = if extent.is_quick { own.nodes.min(extent.nodes) } else { own.nodes.min(20_000) };
+        Size { nodes, existing: own.existing * nodes / own.nodes, pods: own.pods.min(extent.pods / 2), ..own }
+    });
+    let third = if only.is_none() { alone::table(extent.is_quick, extent.pairs) } else { String::new() };
+    let contests = if only.is_none() {
+        let preempting = Workload::named("W11").expect("it is one of ours");
+        format!(
+            "Preemption (W11) is compared, too, and not timed beside: {} decisions differ.\n\n",
+            compared(&preempting)
+        )
+    } else {
+        String::new()
+    };
+    let impl_ = "kube-scheduler v1.36.3 in process (tests/upstream/oracle)";
+    let text = format!(
+        "{}\n\nProcessor time per decision in microseconds, medians of {} interleaved pairs with their ranges; ratios are of pairs. \
+         `{COMMAND} --workload W --nodes N --existing E --pods P --json` is a run of ours, `target/upstream/bin/oracle time --workload W ... [--pct 100]` \
+         one of kube-scheduler's. Differences are of small clusters of the same workload, compared in every field: feasible nodes, \
+         reasons, scores, totals, choice and texts.\n\n{first}\nW1 to W17, with {} pods at most on either side:\n\n{second}\n{contests}\
+         supercargo alone, {} runs of each in turn:\n\n{third}",
+        circumstances(impl_),
+        extent.pairs,
+        extent.pods / 2,
+        extent.pairs,
+    );
+    if extent.is_quick || only.is_some() {
+        let _ = writeln!(std::io::stdout(), "{text}");
+    } else if let Err(error) = write_section("in process", &text) {
+        tell(&format!("{error}; this was to be written:\n{text}"));
+    }
+}

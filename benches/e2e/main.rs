@@ -1,0 +1,2 @@
+//! placeholder until the harness stands
+fn main() {}

@@ -1,0 +1,163 @@
+//! What happens in the course of a workload, and what it took.
+
+use super::{Engine, Taken, cpu_time, gone};
+use crate::workloads::{Course, Size, Workload, node_name};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use supercargo_core::event::Event;
+
+/// How many pods come at once.
+const BURST: usize = 1_000;
+
+/// How often time passes for pods that wait out a pause.
+const PAUSES: usize = 1_000;
+
+/// What a workload took.
+pub(crate) struct Measured {
+    /// Pods that were given a node.
+    pub(crate) scheduled: usize,
+    pub(crate) taken: Taken,
+    /// Sorted: of each decision; where something else goes on, from the pod's arrival until it was decided about.
+    pub(crate) laps: Vec<Duration>,
+    /// Tells whether two runs decided the same.
+    pub(crate) digest: u64,
+}
+
+/// Carries out the workload at this size.
+pub(crate) fn measure(workload: &Workload, size: Size) -> Measured {
+    if workload.course == Course::Start {
+        return start(workload, size);
+    }
+    let mut engine = Engine::furnished(workload, size);
+    if size.waiting > 0 {
+        let waiting = (0..size.waiting).map(|number| (workload.waiting)(1_000_000 + number, &size));
+        let events = waiting.map(|pod| engine.event(pod)).collect();
+        engine.run(events);
+        engine.forget_times();
+    }
+    let numbers: Vec<usize> = (size.existing..size.existing + size.pods).collect();
+    let is_alone = workload.course.is_timed_from_arrival();
+    for burst in numbers.chunks(if is_alone { 1 } else { BURST }) {
+        let events = burst.iter().flat_map(|&number| engine.happening(workload, number, &size)).collect();
+        engine.run(events);
+        match workload.course {
+            Course::Preempting => engine.until_placed(burst[burst.len() - 1] + 1 - size.existing),
+            Course::Gone => {
+                let events = burst.iter().map(|&n| engine.goes((workload.pod)(n, &size))).collect();
+                engine.run(events);
+            }
+            _ => {}
+        }
+    }
+    engine.measured(is_alone)
+}
+
+impl Course {
+    /// Whether what counts is how long a pod waits beside all else that happens.
+    pub(crate) fn is_timed_from_arrival(self) -> bool {
+        matches!(self, Self::Storm | Self::Gone | Self::Reports | Self::NodeChurn | Self::Start)
+    }
+}
+
+impl Engine {
+    /// The event that an object is gone.
+    pub(crate) fn goes(&mut self, object: Value) -> Event {
+        gone(self.scheduler.tables(), object)
+    }
+
+    /// The arrival of a pod, and what else happens then.
+    fn happening(&mut self, workload: &Workload, number: usize, size: &Size) -> Vec<Event> {
+        let arrival = self.event((workload.pod)(number, size));
+        let turn = number - size.existing;
+        match workload.course {
+            Course::Replaced => vec![self.goes(workload.running(turn, size)), arrival],
+            Course::Storm => {
+                let heartbeats = (0..10).map(|beat| (turn * 10 + beat) % size.nodes);
+                let mut events = vec![arrival];
+                events.extend(heartbeats.map(|of| self.heartbeat(workload, of, turn, size)));
+                events
+            }
+            Course::Reports => {
+                let reporting = (0..50).map(|report| (turn * 50 + report) % size.existing.max(1));
+                let mut events = vec![arrival];
+                events.extend(reporting.map(|of| {
+                    let mut pod = workload.running(of, size);
+                    pod["metadata"]["resourceVersion"] = format!("{}", turn + 2).into();
+                    self.event(pod)
+                }));
+                events
+            }
+            Course::NodeChurn if turn.is_multiple_of(20) => {
+                let nth = turn / 20;
+                let mut moved = (workload.node)(size.nodes / 2 + nth % (size.nodes / 2).max(1), size);
+                moved["metadata"]["labels"]["topology.kubernetes.io/zone"] = "zone-9".into();
+                let came = self.event((workload.node)(size.nodes + nth, size));
+                vec![self.goes((workload.node)(nth, size)), came, self.event(moved), arrival]
+            }
+            _ => vec![arrival],
+        }
+    }
+
+    /// A node reports; the tenth time its labels changed, too, which may concern those that wait.
+    fn heartbeat(&mut self, workload: &Workload, of: usize, turn: usize, size: &Size) -> Event {
+        let mut node = (workload.node)(of, size);
+        node["metadata"]["resourceVersion"] = format!("{}", turn + 2).into();
+        if of.is_multiple_of(10) {
+            node["metadata"]["labels"]["seen"] = format!("{turn}").into();
+        }
+        debug_assert_eq!(node["metadata"]["name"].as_str(), Some(&*node_name(of)));
+        self.event(node)
+    }
+
+    /// Lets time pass until so many pods have a node.
+    fn until_placed(&mut self, wanted: usize) {
+        for _ in 0..PAUSES {
+            if self.placed >= wanted || !self.wait() {
+                return;
+            }
+            self.run(Vec::new());
+        }
+    }
+
+    /// What went before does not count.
+    pub(crate) fn forget_times(&mut self) {
+        self.taken = Taken::default();
+        self.stopwatch.laps.clear();
+        self.waits.clear();
+        self.placed = 0;
+    }
+
+    fn measured(self, from_arrival: bool) -> Measured {
+        let mut laps = if from_arrival { self.waits } else { self.stopwatch.laps };
+        laps.sort_unstable();
+        Measured { scheduled: self.placed, taken: self.taken, laps, digest: self.digest }
+    }
+}
+
+/// From the first byte of the lists until the first pod has its node: decoding, conversion, taking in, deciding.
+fn start(workload: &Workload, size: Size) -> Measured {
+    let mut engine = Engine::new();
+    let objects = workload.cluster(size).chain(workload.pods(size));
+    let mut lines = objects.map(|object| object.to_string());
+    let mut taken = Duration::ZERO;
+    loop {
+        let some: Vec<String> = lines.by_ref().take(BURST).collect();
+        if some.is_empty() {
+            break;
+        }
+        let (began, cpu_began) = (Instant::now(), cpu_time());
+        for line in &some {
+            let object = serde_json::from_str(line).expect("it was JSON just now");
+            let event = engine.event(object);
+            engine.scheduler.handle(engine.now, event);
+        }
+        engine.taken.add(began.elapsed(), cpu_time().saturating_sub(cpu_began), began.elapsed());
+        taken += began.elapsed();
+    }
+    let began = Instant::now();
+    engine.end_lists();
+    engine.run(Vec::new());
+    let first = taken + began.elapsed();
+    engine.waits = vec![first];
+    engine.measured(true)
+}

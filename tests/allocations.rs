@@ -1,0 +1,154 @@
+//! How often a decision asks for memory, and how much of it the engine keeps: numbers that do not depend on how busy a machine
+//! is, and must not grow unseen.
+//!
+//! Of decisions, counted is one whole cycle of a pod of a kind that was met before: taking it in, queueing, deciding, counting it on its
+//! node, and handing out its binding. Ceilings are what was counted when they were written, rounded up; of bytes, with a
+//! twentieth of reserve. Who brings a number down writes it down here.
+
+#[path = "../benches/engine/mod.rs"]
+mod engine;
+#[path = "../benches/workloads/mod.rs"]
+mod workloads;
+
+use engine::Engine;
+use serde_json::{Value, json};
+use std::hint::black_box;
+use std::sync::Arc;
+use supercargo_core::cycle::{NoProbe, Options};
+use supercargo_core::event::Event;
+use supercargo_core::pod::PodInfo;
+use workloads::{Size, Workload};
+
+/// Pods that come before counting begins: each of 50 apps is met three times.
+const MET: usize = 150;
+
+/// Pods that are counted.
+const COUNTED: usize = 50;
+
+fn size() -> Size {
+    Size { nodes: 200, existing: 100, pods: MET + COUNTED, signatures: 1, waiting: 0 }
+}
+
+/// Allocations per cycle in the mean.
+fn per_cycle(workload: &Workload) -> f64 {
+    let mut engine = Engine::furnished(workload, size());
+    let mut counted = 0;
+    for (turn, pod) in workload.pods(size()).enumerate() {
+        let event = engine.event(pod);
+        let Event::PodApplied(pod) = &event else { panic!("a pod comes") };
+        let checked = if cfg!(debug_assertions) { of_plain_decision(&engine, pod) } else { 0 };
+        let mut asked = Vec::new();
+        let cycle = allocation_counter::measure(|| asked = engine.timed(vec![event]));
+        if turn >= MET {
+            // Builds with assertions compare each remembered decision with a plain one, which is none of the cycle's.
+            counted += cycle.count_total - checked;
+        }
+        let answers = asked.into_iter().flat_map(|effect| engine.answers(effect)).collect();
+        engine.run(answers);
+    }
+    assert_eq!(engine.decided().0, MET + COUNTED, "{}: each pod is placed", workload.id);
+    counted as f64 / COUNTED as f64
+}
+
+/// What a decision that remembers nothing allocates.
+fn of_plain_decision(engine: &Engine, pod: &PodInfo) -> u64 {
+    let (scheduler, pod) = (engine.scheduler(), Arc::new(pod.clone()));
+    let framework = &scheduler.profiles().next().expect("there is a profile").framework;
+    let plain = || {
+        black_box(framework.decide(&pod, scheduler.snapshot(), Options::default(), &mut NoProbe).is_ok());
+    };
+    allocation_counter::measure(plain).count_total
+}
+
+#[test]
+fn a_cycle_allocates_no_more_than_it_did() {
+    let ceilings = [
+        ("basic", 33.0),
+        ("soft-anti", 45.0),
+        ("hard-anti", 50.0),
+        ("zone-affinity", 113.0),
+        ("spread", 52.0),
+        ("soft-spread", 46.0),
+        ("node-affinity", 34.0),
+        ("W3", 52.0),
+    ];
+    let mut broken = Vec::new();
+    for (id, ceiling) in ceilings {
+        let workload = Workload::named(id).expect("it is one of ours");
+        let counted = per_cycle(&workload);
+        println!("{id:<14} {counted:7.2} allocations per cycle, at most {ceiling}");
+        if counted > ceiling {
+            broken.push(format!("{id}: {counted} allocations per cycle, and at most {ceiling} are allowed"));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// Bytes the engine keeps more of after this, for each of `count`.
+fn kept_per(engine: &mut Engine, count: usize, what: impl FnOnce(&mut Engine)) -> f64 {
+    let kept = allocation_counter::measure(|| what(engine)).bytes_current;
+    kept as f64 / count as f64
+}
+
+fn labelled(mut pod: Value, labels: Value) -> Value {
+    pod["metadata"]["labels"] = labels;
+    pod
+}
+
+#[test]
+fn the_engine_keeps_no_more_than_it_did() {
+    const NODES: usize = 2_000;
+    const PODS: usize = 20_000;
+    let workload = Workload::named("W12").expect("it is one of ours");
+    let size = Size { nodes: NODES, existing: PODS, pods: 0, signatures: 50, waiting: 0 };
+    let mut engine = Engine::new();
+    let node = kept_per(&mut engine, NODES, |engine| {
+        (0..NODES).for_each(|number| engine.feed((workload.node)(number, &size)));
+    });
+    let bound = kept_per(&mut engine, PODS, |engine| {
+        (0..PODS).for_each(|number| {
+            engine.feed(labelled(
+                workload.running(number, &size),
+                json!({"app": format!("app-{}", number % 50)}),
+            ));
+        });
+    });
+    engine.end_lists();
+    let pending = kept_per(&mut engine, 2_000, |engine| {
+        (0..2_000).for_each(|number| engine.feed((workload.waiting)(PODS + number, &size)));
+        engine.run(Vec::new());
+    });
+    let mut broken = Vec::new();
+    for (what, kept, ceiling) in
+        [("node", node, 820.0), ("bound pod", bound, 740.0), ("pending pod", pending, 2_500.0)]
+    {
+        println!("{kept:7.0} bytes per {what}, at most {ceiling}");
+        if kept > ceiling {
+            broken.push(format!("{kept:.0} bytes per {what}, and at most {ceiling} are allowed"));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn pods_that_came_and_went_leave_no_more_than_they_did() {
+    const PODS: usize = 5_000;
+    let workload = Workload::named("basic").expect("it is one of ours");
+    let size = Size { nodes: 20, existing: 0, pods: PODS, signatures: 1, waiting: 0 };
+    let mut engine = Engine::furnished(&workload, size);
+    let come_and_go = |engine: &mut Engine, from: usize| {
+        for number in from..from + PODS {
+            let pod = labelled((workload.pod)(number, &size), json!({"unique": format!("value-{number}")}));
+            let gone = engine.goes(pod.clone());
+            let came = engine.event(pod);
+            engine.run(vec![came]);
+            engine.run(vec![gone]);
+        }
+        engine.forget_times();
+    };
+    come_and_go(&mut engine, 0);
+    let left = kept_per(&mut engine, PODS, |engine| come_and_go(engine, PODS));
+    println!("{left:.0} bytes stay of each pod with a label of its own, at most 230");
+    // The texts of its label and the set of them: ids are given out and not taken back yet.
+    assert!(left <= 230.0, "{left:.0} bytes stay of each pod");
+}
