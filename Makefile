@@ -110,6 +110,10 @@ mutations: ## Show that the simulation and the museum notice mistakes of the eng
 bench: oracle ## Time decisions of the engine in process, beside the real kube-scheduler's: writes docs/benchmarks.md; QUICK=1 for a look.
 	cargo bench --locked --quiet --bench algorithm -- --compare $(if $(QUICK),--quick)
 
+.PHONY: bench-e2e
+bench-e2e: upstream ## Time the whole way of pods on a real API server, beside kube-scheduler and a null binder: writes docs/benchmarks.md; QUICK=1 for a look.
+	cargo bench --locked --quiet --bench e2e -- $(if $(QUICK),--rounds 1 --nodes 500 --existing 500 --pods 300 --rate 50 --workload basic --workload spread,--write)
+
 .PHONY: soak
 soak: oracle ## What takes long: many simulated and random clusters, and the API server tests again and again.
 	cargo run --locked --quiet --example fuzz -- --seed $(SEED) --decisions 200000

@@ -1,4 +1,5 @@
 //! What benchmarks write down: numbers of several runs, the machine they ran on, and the sections of `docs/benchmarks.md`.
+#![allow(dead_code, reason = "every target that includes this tree uses its own part of it")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

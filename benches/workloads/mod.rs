@@ -3,7 +3,7 @@
 //!
 //! The first seven are those of `oracle time`, field by field; W1 to W17 follow what users of kube-scheduler complain about.
 //! What happens meanwhile is a [`Course`]; `engine` carries it out.
-#![allow(dead_code, reason = "every target that includes this tree uses its own part of it")]
+#![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
 
 mod by_need;
 mod by_oracle;

@@ -1,0 +1,87 @@
+//! A binder that thinks nothing: it lists the nodes once, and gives each pod that comes the next one in turn, with a Binding and an
+//! event Scheduled as a scheduler writes them. What it binds per second is what the API server gives at most.
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+use crate::load::{CONNECTIONS, post};
+use crate::support::Access;
+use crate::tell;
+
+/// Requests in flight per connection.
+const IN_FLIGHT: usize = 16;
+
+pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
+    let access = Access::from_kubeconfig(kubeconfig);
+    let mut clients = Vec::new();
+    for _ in 0..CONNECTIONS {
+        clients.push(access.client().await?);
+    }
+    let client = access.client().await?;
+    let nodes: Vec<String> = Api::<Node>::all(client.clone())
+        .list_metadata(&Default::default())
+        .await?
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
+    let room = Arc::new(Semaphore::new(CONNECTIONS * IN_FLIGHT));
+    let unbound = watcher::Config::default().fields("spec.nodeName=");
+    let mut pods = watcher(Api::<PartialObjectMeta<Pod>>::all(client), unbound)
+        .default_backoff()
+        .applied_objects()
+        .boxed();
+    let mut seen = BTreeSet::new();
+    while let Some(pod) = pods.try_next().await? {
+        if !seen.insert(pod.uid().context("pods have uids")?) {
+            continue;
+        }
+        let (client, node) =
+            (clients[seen.len() % CONNECTIONS].clone(), nodes[seen.len() % nodes.len()].clone());
+        let permit = Arc::clone(&room).acquire_owned().await?;
+        tokio::spawn(async move {
+            if let Err(error) =
+                bind(&client, &pod.namespace().unwrap_or_default(), &pod.name_any(), &node).await
+            {
+                tell(&format!("{error:#}"));
+            }
+            drop(permit);
+        });
+    }
+    Ok(())
+}
+
+async fn bind(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<()> {
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"namespace": namespace, "name": pod},
+        "target": {"kind": "Node", "name": node},
+    });
+    post(client, &format!("/api/v1/namespaces/{namespace}/pods/{pod}/binding"), &binding).await?;
+    post(
+        client,
+        &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"),
+        &scheduled(namespace, pod, node),
+    )
+    .await
+}
+
+/// The event as a scheduler writes it.
+fn scheduled(namespace: &str, pod: &str, node: &str) -> Value {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"namespace": namespace, "name": format!("{pod}.bound")},
+        "eventTime": now, "type": "Normal", "reason": "Scheduled", "action": "Binding",
+        "note": format!("Successfully assigned {namespace}/{pod} to {node}"),
+        "reportingController": "null-binder", "reportingInstance": "null-binder",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod},
+    })
+}

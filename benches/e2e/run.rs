@@ -1,0 +1,159 @@
+//! One run: a fresh control plane, a cluster, one that binds, a burst, and pods at fixed rates.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use crate::load::Loader;
+use crate::side::{Running, Side};
+use crate::support::{Component, ControlPlane, http, plane::ADMIN_TOKEN};
+use crate::watch::Bound;
+use crate::workloads::{Size, Workload};
+
+/// How long all pods of a burst may take, and those of a rate after the last was due.
+const PATIENCE: Duration = Duration::from_secs(180);
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// How long the metrics must stand still before no more writes are taken to be on their way.
+const QUIET: Duration = Duration::from_millis(700);
+
+/// What is done in each run.
+pub(crate) struct Plan {
+    pub(crate) size: Size,
+    pub(crate) rates: Vec<u32>,
+    pub(crate) seconds: u32,
+}
+
+/// What came of one run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) pods_per_s: f64,
+    /// From the first binding that was seen to the last.
+    pub(crate) cpu_ms_per_pod: f64,
+    /// From the start of the process to the last binding: with its lists, and what it decided before the first.
+    pub(crate) cpu_ms_with_start: f64,
+    pub(crate) writes_per_pod: f64,
+    pub(crate) peak_mb: f64,
+    pub(crate) rates: Vec<AtRate>,
+}
+
+/// What came of pods that were created at a rate.
+#[derive(Debug)]
+pub(crate) struct AtRate {
+    pub(crate) rate: u32,
+    /// From the moment a pod was due until it was seen to be bound, in milliseconds; of a pod that was not bound in time, the time that it
+    /// was waited for.
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) unbound: usize,
+    pub(crate) cpu_ms_per_pod: f64,
+}
+
+pub(crate) async fn run(side: Side, workload: &Workload, plan: &Plan) -> Result<Outcome> {
+    // Nobody here would take the taint off new nodes.
+    let no_taint = "--disable-admission-plugins=TaintNodesByCondition";
+    let plane = ControlPlane::builder().arg(Component::ApiServer, no_taint).start().await?;
+    let loader = Loader::new(&plane.admin()).await?;
+    loader.prepare().await?;
+    let size = plan.size;
+    loader.create(workload.cluster(size)).await?;
+    loader.create(workload.pods(size)).await?;
+    let bound = Bound::follow(&plane.admin(), size.existing).await?;
+    let before = writes(&plane).await?;
+    let running = side.start(&plane).await?;
+    let [pods_per_s, cpu_ms_per_pod, cpu_ms_with_start] =
+        burst(&running, &bound, size).await.with_context(|| plane.log_tails())?;
+    let after = writes_at_rest(&plane).await?;
+    let mut rates = Vec::new();
+    let mut next = size.existing + size.pods;
+    for &rate in &plan.rates {
+        let count = (rate * plan.seconds) as usize;
+        let pods: Vec<Value> = (next..next + count).map(|number| (workload.pod)(number, &size)).collect();
+        next += count;
+        let at = at_rate(rate, pods, next, &loader, &bound, &running).await?;
+        let is_behind = at.unbound > 0;
+        rates.push(at);
+        if is_behind {
+            break;
+        }
+    }
+    let peak_mb = running.usage()?.peak as f64 / 1e6;
+    let writes_per_pod = (after - before) / size.pods as f64;
+    Ok(Outcome { pods_per_s, cpu_ms_per_pod, cpu_ms_with_start, writes_per_pod, peak_mb, rates })
+}
+
+/// Pods per second and processor time per pod in milliseconds, from the first binding that is seen to the last; and the latter from
+/// the start.
+async fn burst(running: &Running, bound: &Bound, size: Size) -> Result<[f64; 3]> {
+    let first = bound.until(size.existing + 1, PATIENCE).await;
+    ensure!(first > size.existing, "nothing was bound");
+    let (began, used) = (Instant::now(), running.usage()?.cpu);
+    let last = bound.until(size.existing + size.pods, PATIENCE).await;
+    ensure!(last >= size.existing + size.pods, "{} pods were not bound", size.existing + size.pods - last);
+    let pods = (last - first) as f64;
+    let (rate, all) = (pods / began.elapsed().as_secs_f64(), running.usage()?.cpu);
+    let per_pod = |cpu: Duration, pods: f64| cpu.as_secs_f64() * 1e3 / pods;
+    Ok([rate, per_pod(all.saturating_sub(used), pods), per_pod(all, size.pods as f64)])
+}
+
+async fn at_rate(
+    rate: u32,
+    pods: Vec<Value>,
+    wanted: usize,
+    loader: &Loader,
+    bound: &Bound,
+    running: &Running,
+) -> Result<AtRate> {
+    let names: Vec<String> =
+        pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect();
+    let used = running.usage()?.cpu;
+    let dues = loader.create_at(rate, pods).await?;
+    bound.until(wanted, DRAIN).await;
+    let cpu = running.usage()?.cpu.saturating_sub(used);
+    let end = Instant::now();
+    let seen: Vec<Option<Instant>> = names.iter().map(|name| bound.when(name)).collect();
+    let waits = seen.iter().zip(&dues).map(|(seen, due)| seen.unwrap_or(end).saturating_duration_since(*due));
+    let mut waits: Vec<Duration> = waits.collect();
+    waits.sort_unstable();
+    let percentile =
+        |percent: usize| waits[(waits.len() * percent / 100).min(waits.len() - 1)].as_secs_f64() * 1e3;
+    Ok(AtRate {
+        rate,
+        p50_ms: percentile(50),
+        p99_ms: percentile(99),
+        unbound: seen.iter().filter(|seen| seen.is_none()).count(),
+        cpu_ms_per_pod: cpu.as_secs_f64() * 1e3 / names.len() as f64,
+    })
+}
+
+/// Writes of pods and events that the API server has answered so far.
+async fn writes(plane: &ControlPlane) -> Result<f64> {
+    let (status, text) = http::get(&format!("{}/metrics", plane.server()), Some(ADMIN_TOKEN)).await?;
+    ensure!(status == 200, "the API server's metrics: {status}");
+    let mut all = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
+        let (series, value) = line.rsplit_once(' ').context("a series has a value")?;
+        let has = |label: &str, values: &[&str]| {
+            values.iter().any(|value| series.contains(&format!("{label}=\"{value}\"")))
+        };
+        if has("resource", &["pods", "events"]) && has("verb", &["POST", "PUT", "PATCH", "DELETE"]) {
+            all.insert(series.to_owned(), value.parse::<f64>()?);
+        }
+    }
+    Ok(all.values().sum())
+}
+
+/// The same once no more come.
+async fn writes_at_rest(plane: &ControlPlane) -> Result<f64> {
+    let mut last = writes(plane).await?;
+    loop {
+        tokio::time::sleep(QUIET).await;
+        let now = writes(plane).await?;
+        if now <= last {
+            return Ok(now);
+        }
+        last = now;
+    }
+}

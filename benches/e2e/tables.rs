@@ -1,0 +1,133 @@
+//! What came of all runs, in tables.
+
+use crate::report::{Numbers, Table, circumstances};
+use crate::run::{AtRate, Outcome, Plan};
+use crate::side::Side;
+use crate::workloads::Workload;
+
+type Outcomes<'a> = [(&'a str, Side, Outcome)];
+
+fn of<'a>(outcomes: &'a Outcomes<'_>, id: &'a str, side: Side) -> impl Iterator<Item = &'a Outcome> {
+    outcomes.iter().filter(move |(of, by, _)| *of == id && *by == side).map(|(_, _, outcome)| outcome)
+}
+
+/// The numbers of one side over those of another, round by round.
+fn ratio(
+    outcomes: &Outcomes<'_>,
+    id: &str,
+    [over, under]: [Side; 2],
+    number: impl Fn(&Outcome) -> f64,
+) -> Numbers {
+    let pairs = of(outcomes, id, over).zip(of(outcomes, id, under));
+    pairs.map(|(over, under)| number(over) / number(under)).collect()
+}
+
+pub(crate) fn tell(
+    plan: &Plan,
+    rounds: usize,
+    workloads: &[Workload],
+    sides: &[Side],
+    outcomes: &Outcomes<'_>,
+) -> String {
+    let size = plan.size;
+    format!(
+        "{}\n\n{} nodes, {} pods on them, medians of {rounds} interleaved rounds with their ranges. `cargo bench --bench e2e -- --workload W \
+         --nodes {} --existing {} --pods {} --rounds {rounds}` repeats it.\n\nA burst of {} pods:\n\n{}\nThe same as ratios:\n\n{}\n\
+         Pods created at a fixed rate for {} seconds, from the moment each was due until it was seen to be bound, in milliseconds:\n\n{}\n",
+        circumstances(
+            "kube-scheduler v1.36.3, qps and burst 5000, protobuf; kube-apiserver v1.36.3, etcd v3.7.3"
+        ),
+        size.nodes,
+        size.existing,
+        size.nodes,
+        size.existing,
+        size.pods,
+        size.pods,
+        bursts(workloads, sides, outcomes),
+        ratios(workloads, outcomes),
+        plan.seconds,
+        rates(plan, workloads, sides, outcomes),
+    )
+}
+
+fn bursts(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> String {
+    let mut table = Table::new(&[
+        "workload",
+        "by",
+        "pods/s",
+        "CPU ms per pod",
+        "with its start",
+        "API writes per pod",
+        "peak RSS MB",
+    ]);
+    for workload in workloads {
+        for &side in sides {
+            let numbers = |number: fn(&Outcome) -> f64| {
+                of(outcomes, workload.id, side).map(number).collect::<Numbers>().told()
+            };
+            table.row(&[
+                workload.id.to_owned(),
+                side.as_str().to_owned(),
+                numbers(|outcome| outcome.pods_per_s),
+                numbers(|outcome| outcome.cpu_ms_per_pod),
+                numbers(|outcome| outcome.cpu_ms_with_start),
+                numbers(|outcome| outcome.writes_per_pod),
+                numbers(|outcome| outcome.peak_mb),
+            ]);
+        }
+    }
+    table.text().to_owned()
+}
+
+fn ratios(workloads: &[Workload], outcomes: &Outcomes<'_>) -> String {
+    use Side::{KubeScheduler, NullBinder, Supercargo};
+    let mut table = Table::new(&[
+        "workload",
+        "CPU per pod, kube-scheduler / supercargo",
+        "the same with its start",
+        "peak RSS, kube-scheduler / supercargo",
+        "pods/s, supercargo / kube-scheduler",
+        "pods/s, supercargo / null binder",
+        "pods/s, kube-scheduler / null binder",
+    ]);
+    for workload in workloads {
+        let ratio = |sides, number: fn(&Outcome) -> f64| ratio(outcomes, workload.id, sides, number).told();
+        table.row(&[
+            workload.id.to_owned(),
+            ratio([KubeScheduler, Supercargo], |outcome| outcome.cpu_ms_per_pod),
+            ratio([KubeScheduler, Supercargo], |outcome| outcome.cpu_ms_with_start),
+            ratio([KubeScheduler, Supercargo], |outcome| outcome.peak_mb),
+            ratio([Supercargo, KubeScheduler], |outcome| outcome.pods_per_s),
+            ratio([Supercargo, NullBinder], |outcome| outcome.pods_per_s),
+            ratio([KubeScheduler, NullBinder], |outcome| outcome.pods_per_s),
+        ]);
+    }
+    table.text().to_owned()
+}
+
+fn rates(plan: &Plan, workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> String {
+    let mut table =
+        Table::new(&["workload", "pods/s", "by", "p50", "p99", "CPU ms per pod", "not bound in a minute"]);
+    for workload in workloads {
+        for &rate in &plan.rates {
+            for &side in sides {
+                let at = || {
+                    of(outcomes, workload.id, side)
+                        .flat_map(|outcome| &outcome.rates)
+                        .filter(|at| at.rate == rate)
+                };
+                let numbers = |number: fn(&AtRate) -> f64| at().map(number).collect::<Numbers>().told();
+                table.row(&[
+                    workload.id.to_owned(),
+                    rate.to_string(),
+                    side.as_str().to_owned(),
+                    numbers(|at| at.p50_ms),
+                    numbers(|at| at.p99_ms),
+                    numbers(|at| at.cpu_ms_per_pod),
+                    numbers(|at| at.unbound as f64),
+                ]);
+            }
+        }
+    }
+    table.text().to_owned()
+}
