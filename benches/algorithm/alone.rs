@@ -32,6 +32,7 @@ fn rows(is_quick: bool) -> Vec<(&'static str, &'static str, Size)> {
         ("10,000 wait, of ten kinds", "W12", None),
         ("10,000 wait, of as many kinds", "W12-many", None),
         ("10,000 gated, others come and go", "W13", None),
+        ("pods with ever new labels come and go", "churn", None),
         ("50 reports of pods per arrival", "W13-reports", None),
         ("preemption", "W11", None),
         ("preemption by every hundredth", "W11-mix", None),

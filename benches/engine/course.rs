@@ -34,6 +34,7 @@ pub(crate) fn measure(workload: &Workload, size: Size) -> Measured {
         let events = waiting.map(|pod| engine.event(pod)).collect();
         engine.run(events);
         engine.forget_times();
+        engine.pods.clear();
     }
     let numbers: Vec<usize> = (size.existing..size.existing + size.pods).collect();
     let is_alone = workload.course.is_timed_from_arrival();

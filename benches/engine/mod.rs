@@ -133,6 +133,12 @@ impl Engine {
             answers_wait = !asked.is_empty();
             events = asked.into_iter().flat_map(|effect| self.answers(effect)).collect();
         }
+        // As the driver does, where nobody outside holds ids.
+        if self.pods.is_empty() {
+            let (began, cpu_began) = (Instant::now(), cpu_time());
+            self.scheduler.tidy();
+            self.taken.add(began.elapsed(), cpu_time().saturating_sub(cpu_began), Duration::ZERO);
+        }
     }
 
     /// One round of it; what the API server is asked.
@@ -206,6 +212,12 @@ impl Engine {
         };
         self.now = at.max(self.now);
         true
+    }
+
+    /// Gives back all ids that nobody holds.
+    pub(crate) fn give_back_ids(&mut self) {
+        self.pods.clear();
+        self.scheduler.give_back_ids();
     }
 
     /// The engine itself.

@@ -337,7 +337,7 @@ fn preempting() -> [Workload; 2] {
     ]
 }
 
-fn storms() -> [Workload; 5] {
+fn storms() -> [Workload; 6] {
     let storm = Workload {
         id: "W12",
         about: "10,000 pods of ten kinds find no room on full nodes, and small ones arrive",
@@ -377,6 +377,14 @@ fn storms() -> [Workload; 5] {
                 with(colored(number, "blue"), "schedulingGates", gate)
             },
             pod: |number, _| colored(number, "blue"),
+            ..PLAIN
+        },
+        Workload {
+            id: "churn",
+            about: "a million pods come, are bound and go, each with a label of its own",
+            size: size(100, 0, 1_000_000),
+            course: Course::Gone,
+            pod: |number, _| pod(&name(number), labels(&[("unique", &format!("value-{number}"))]), &some()),
             ..PLAIN
         },
         Workload {
