@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::support::Access;
 
-/// Connections that objects are sent over.
-pub(crate) const CONNECTIONS: usize = 4;
+/// Clients that objects are sent with; each makes as many connections as it needs.
+pub(crate) const CLIENTS: usize = 4;
 
 /// Requests on their way at once.
 const IN_FLIGHT: usize = 32;
@@ -49,7 +49,7 @@ pub(crate) struct Loader {
 impl Loader {
     pub(crate) async fn new(access: &Access) -> Result<Self> {
         let mut clients = Vec::new();
-        for _ in 0..CONNECTIONS {
+        for _ in 0..CLIENTS {
             clients.push(access.client().await?);
         }
         Ok(Self { clients })
@@ -70,7 +70,7 @@ impl Loader {
     /// Creates all of them as fast as it goes.
     pub(crate) async fn create(&self, objects: impl Iterator<Item = Value>) -> Result<()> {
         let requests = objects.enumerate().map(|(number, object)| {
-            let client = &self.clients[number % CONNECTIONS];
+            let client = &self.clients[number % CLIENTS];
             async move { post(client, &path(&object)?, &object).await }
         });
         stream::iter(requests).buffer_unordered(IN_FLIGHT).try_collect().await
@@ -83,7 +83,7 @@ impl Loader {
             |number: usize| began + Duration::from_secs(1) * u32::try_from(number).unwrap_or(u32::MAX) / rate;
         let dues = (0..pods.len()).map(due).collect();
         let requests = pods.into_iter().enumerate().map(|(number, pod)| {
-            let client = &self.clients[number % CONNECTIONS];
+            let client = &self.clients[number % CLIENTS];
             async move {
                 tokio::time::sleep_until(due(number)).await;
                 post(client, &path(&pod)?, &pod).await

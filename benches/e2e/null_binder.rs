@@ -13,17 +13,18 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-use crate::load::{CONNECTIONS, post};
+use crate::load::{CLIENTS, post};
 use crate::support::Access;
 use crate::tell;
 
-/// Requests in flight per connection.
-const IN_FLIGHT: usize = 16;
+/// Bindings in flight, and events: those who wait for a node come first.
+const BINDINGS: usize = 100;
+const EVENTS: usize = 16;
 
 pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     let access = Access::from_kubeconfig(kubeconfig);
     let mut clients = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..CLIENTS {
         clients.push(access.client().await?);
     }
     let client = access.client().await?;
@@ -33,7 +34,7 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
         .iter()
         .map(ResourceExt::name_any)
         .collect();
-    let room = Arc::new(Semaphore::new(CONNECTIONS * IN_FLIGHT));
+    let [for_bindings, for_events] = [BINDINGS, EVENTS].map(|room| Arc::new(Semaphore::new(room)));
     let unbound = watcher::Config::default().fields("spec.nodeName=");
     let mut pods = watcher(Api::<PartialObjectMeta<Pod>>::all(client), unbound)
         .default_backoff()
@@ -45,15 +46,20 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
             continue;
         }
         let (client, node) =
-            (clients[seen.len() % CONNECTIONS].clone(), nodes[seen.len() % nodes.len()].clone());
-        let permit = Arc::clone(&room).acquire_owned().await?;
+            (clients[seen.len() % CLIENTS].clone(), nodes[seen.len() % nodes.len()].clone());
+        let binding = Arc::clone(&for_bindings).acquire_owned().await?;
+        let for_events = Arc::clone(&for_events);
         tokio::spawn(async move {
-            if let Err(error) =
-                bind(&client, &pod.namespace().unwrap_or_default(), &pod.name_any(), &node).await
-            {
+            let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+            let done = async {
+                bind(&client, &namespace, &name, &node).await?;
+                drop(binding);
+                let _event = for_events.acquire().await?;
+                tell_of(&client, &namespace, &name, &node).await
+            };
+            if let Err(error) = done.await {
                 tell(&format!("{error:#}"));
             }
-            drop(permit);
         });
     }
     Ok(())
@@ -64,13 +70,12 @@ async fn bind(client: &Client, namespace: &str, pod: &str, node: &str) -> Result
         "apiVersion": "v1", "kind": "Binding", "metadata": {"namespace": namespace, "name": pod},
         "target": {"kind": "Node", "name": node},
     });
-    post(client, &format!("/api/v1/namespaces/{namespace}/pods/{pod}/binding"), &binding).await?;
-    post(
-        client,
-        &format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"),
-        &scheduled(namespace, pod, node),
-    )
-    .await
+    post(client, &format!("/api/v1/namespaces/{namespace}/pods/{pod}/binding"), &binding).await
+}
+
+async fn tell_of(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<()> {
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    post(client, &events, &scheduled(namespace, pod, node)).await
 }
 
 /// The event as a scheduler writes it.
