@@ -1,5 +1,6 @@
 //! The workloads of `make bench`: that each runs, tiny, places what it should, and decides the same twice; and that those with
-//! which the real kube-scheduler is timed have the same nodes and pods there, field by field.
+//! which the real kube-scheduler is timed have the same nodes and pods there, field by field. What it decides about small ones is
+//! recorded in `golden/workloads.jsonl.gz`, and `tests/golden.rs` demands the same of us.
 
 #[path = "../benches/engine/mod.rs"]
 mod engine;
@@ -7,7 +8,10 @@ mod engine;
 mod workloads;
 
 use engine::measure;
-use serde_json::Value;
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::path::Path;
 use workloads::{Size, Workload};
 
 #[test]
@@ -68,5 +72,36 @@ fn is_empty(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
         _ => false,
+    }
+}
+
+/// The workloads that are compared, small, as scenarios.
+fn scenarios() -> Vec<Value> {
+    let comparable = Workload::all().into_iter().filter(Workload::is_comparable);
+    comparable.map(|workload| workload.scenario(workload.shrunk(8, 6))).collect()
+}
+
+/// With `UPDATE_EXPECT=1` scenarios are written without decisions, and `make golden` asks for them.
+#[test]
+fn what_kube_scheduler_decides_is_recorded_of_these_workloads() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/workloads.jsonl.gz");
+    let ours = scenarios();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let mut text = GzEncoder::new(Vec::new(), Compression::best());
+        for scenario in &ours {
+            writeln!(text, "{}", json!({"scenario": scenario, "decisions": []})).expect("memory takes it");
+        }
+        std::fs::write(&file, text.finish().expect("memory takes it"))
+            .expect("the repository can be written");
+    }
+    let (bytes, mut text) = (std::fs::read(&file).expect("the file is here"), String::new());
+    GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).expect("it is text");
+    let recorded: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    assert_eq!(recorded.len(), ours.len());
+    for (recorded, ours) in recorded.iter().zip(&ours) {
+        assert_eq!(&recorded["scenario"], ours, "{} is another workload than was recorded", ours["name"]);
+        let decided = recorded["decisions"].as_array().map_or(0, Vec::len);
+        assert_eq!(decided, ours["pods"].as_array().map_or(0, Vec::len), "{}", ours["name"]);
     }
 }

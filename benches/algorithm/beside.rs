@@ -8,7 +8,7 @@ use crate::alone;
 use crate::report::{Numbers, Table, circumstances, target, write_section};
 use crate::workloads::{Size, Workload};
 use crate::{compare, upstream};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
@@ -77,12 +77,6 @@ pub(super) fn number(line: &Value, field: &str) -> f64 {
     line[field].as_f64().unwrap_or_else(|| panic!("{field} is missing in {line}"))
 }
 
-/// The workload as the oracle reads it.
-fn scenario(workload: &Workload, size: Size) -> Value {
-    let (objects, pods): (Vec<_>, Vec<_>) = (workload.cluster(size).collect(), workload.pods(size).collect());
-    json!({"name": workload.id, "objects": objects, "pods": pods})
-}
-
 /// What came of the pairs of one workload.
 #[derive(Default)]
 struct Pairs {
@@ -100,7 +94,7 @@ struct Pairs {
 fn pairs(workload: &Workload, size: Size, count: usize) -> Pairs {
     let folder = tempfile::tempdir().expect("there is room for a file");
     let file = folder.path().join("scenario.json");
-    std::fs::write(&file, scenario(workload, size).to_string()).expect("there is room for a file");
+    std::fs::write(&file, workload.scenario(size).to_string()).expect("there is room for a file");
     let mut found = Pairs::default();
     for _ in 0..count {
         let (sampled, us, whole) = (theirs(&file, 0), ours(workload.id, &size), theirs(&file, 100));
@@ -125,17 +119,10 @@ fn pairs(workload: &Workload, size: Size, count: usize) -> Pairs {
 /// How many decisions were compared in every field, and in how many places they differ. The clusters are small, since of
 /// every node every score is told.
 fn mismatches(workload: &Workload) -> (usize, usize) {
-    let own = workload.size;
-    let few = own.nodes.min(90);
-    let size = Size {
-        nodes: few,
-        existing: (own.existing * few / own.nodes).min(360),
-        pods: own.pods.min(60),
-        waiting: 0,
-        ..own
-    };
+    let mut size = workload.shrunk(90, 60);
+    size.existing = size.existing.min(360);
     let mut oracle = upstream::Oracle::start(&target().join("upstream/bin/oracle"));
-    let answer = oracle.ask(&scenario(workload, size));
+    let answer = oracle.ask(&workload.scenario(size));
     assert!(answer["error"].is_null(), "{}: {}", workload.id, answer["error"]);
     let vector: compare::Vector = serde_json::from_value(answer).expect("an answer is a vector");
     let mut found = Vec::new();

@@ -45,8 +45,7 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
         if !seen.insert(pod.uid().context("pods have uids")?) {
             continue;
         }
-        let (client, node) =
-            (clients[seen.len() % CLIENTS].clone(), nodes[seen.len() % nodes.len()].clone());
+        let (client, node) = (clients[seen.len() % CLIENTS].clone(), nodes[seen.len() % nodes.len()].clone());
         let binding = Arc::clone(&for_bindings).acquire_owned().await?;
         let for_events = Arc::clone(&for_events);
         tokio::spawn(async move {

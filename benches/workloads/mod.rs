@@ -13,7 +13,7 @@ mod storage;
 pub(crate) use objects::node_name;
 pub(crate) use storage::provisioned;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How large a cluster is, and how much is done to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,11 @@ impl Workload {
         self.course == Course::Arrivals
     }
 
+    /// Whether its decisions can be compared with the real kube-scheduler's: preemption's can, one by one.
+    pub(crate) fn is_comparable(&self) -> bool {
+        self.has_peer() || self.course == Course::Preempting
+    }
+
     /// The cluster before the first decision.
     pub(crate) fn cluster(&self, size: Size) -> impl Iterator<Item = Value> + '_ {
         let beside = (self.beside)(&size).into_iter();
@@ -110,14 +115,27 @@ impl Workload {
 
     /// The sizes of a test: large enough that every rule has something to say, and no more.
     pub(crate) fn tiny(&self) -> Size {
-        let Size { nodes, existing, pods, signatures, waiting } = self.size;
-        let few = nodes.min(60);
+        let size = self.shrunk(60, 30);
+        Size { pods: (self.size.pods * size.nodes / self.size.nodes).clamp(1, 30), ..size }
+    }
+
+    /// The workload on so many nodes at most, as full as it is by itself, and with so many pods.
+    pub(crate) fn shrunk(&self, nodes: usize, pods: usize) -> Size {
+        let own = self.size;
+        let nodes = own.nodes.min(nodes);
         Size {
-            nodes: few,
-            existing: existing * few / nodes,
-            pods: (pods * few / nodes).clamp(1, 30),
-            signatures: signatures.min(7),
-            waiting: waiting.min(12),
+            nodes,
+            existing: own.existing * nodes / own.nodes,
+            pods: own.pods.min(pods),
+            signatures: own.signatures,
+            waiting: own.waiting.min(12),
         }
+    }
+
+    /// Cluster and pods in the form of the recorded decisions.
+    pub(crate) fn scenario(&self, size: Size) -> Value {
+        let objects: Vec<_> = self.cluster(size).collect();
+        let pods: Vec<_> = self.pods(size).collect();
+        json!({"name": self.id, "kind": "workload", "objects": objects, "pods": pods})
     }
 }
