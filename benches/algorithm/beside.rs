@@ -18,13 +18,14 @@ use std::process::{Command, Stdio};
 const COMMAND: &str = "cargo bench --bench algorithm --";
 
 /// How much is done.
+#[derive(Clone, Copy)]
 pub(crate) struct Extent {
-    is_quick: bool,
-    pairs: usize,
+    pub(crate) is_quick: bool,
+    pub(crate) pairs: usize,
     /// Pods of each run that has a peer.
-    pods: usize,
-    nodes: usize,
-    existing: usize,
+    pub(crate) pods: usize,
+    pub(crate) nodes: usize,
+    pub(crate) existing: usize,
 }
 
 impl Extent {

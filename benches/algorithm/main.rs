@@ -65,6 +65,9 @@ struct Args {
     /// Also time kube-scheduler, in turn, and write docs/benchmarks.md; of one workload, print
     #[arg(long)]
     compare: bool,
+    /// How often each side runs, with --compare
+    #[arg(long)]
+    pairs: Option<usize>,
     /// Compare small clusters, twice, and print
     #[arg(long)]
     quick: bool,
@@ -74,6 +77,17 @@ struct Args {
 }
 
 impl Args {
+    fn extent(&self) -> Extent {
+        let usual = if self.quick { Extent::QUICK } else { Extent::FULL };
+        Extent {
+            pairs: self.pairs.unwrap_or(usual.pairs),
+            pods: self.pods.unwrap_or(usual.pods),
+            nodes: self.nodes.unwrap_or(usual.nodes),
+            existing: self.existing.unwrap_or(usual.existing),
+            ..usual
+        }
+    }
+
     fn size(&self, workload: &Workload) -> Size {
         let own = workload.size;
         Size {
@@ -131,7 +145,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if args.compare {
-        beside::run(if args.quick { &Extent::QUICK } else { &Extent::FULL }, args.workload.as_deref());
+        beside::run(&args.extent(), args.workload.as_deref());
         return ExitCode::SUCCESS;
     }
     let wanted = match &args.workload {
