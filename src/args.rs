@@ -3,7 +3,9 @@
 use crate::cli::config::ConfigArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,6 +84,33 @@ pub struct Args {
     /// How much is logged: 0 warnings and milestones, 2 what an operator wants, 4 each decision, 6 everything.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
+
+    /// Every flag's value by its name, for `/flagz`.
+    #[arg(skip)]
+    pub values: BTreeMap<String, String>,
+}
+
+impl Args {
+    /// Reads a command line; ends the program where it is wrong, or asks for help.
+    pub fn read(line: impl IntoIterator<Item = OsString>) -> Self {
+        let matches = Self::command().get_matches_from(line);
+        let mut args = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        args.values = values(&matches);
+        args
+    }
+}
+
+/// The values of all flags, given or by default, as far as they are text; a flag that is neither is empty.
+fn values(matches: &ArgMatches) -> BTreeMap<String, String> {
+    let command = Args::command();
+    let flags = command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag.get_id())));
+    let values = flags.map(|(name, id)| {
+        let given = matches.try_get_raw(id.as_str()).ok().flatten();
+        let given =
+            given.map(|raw| raw.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>());
+        (name.to_owned(), given.map(|values| values.join(",")).unwrap_or_default())
+    });
+    values.filter(|(name, _)| !matches!(name.as_str(), "help" | "version")).collect()
 }
 
 /// The flags of leader election; each overrides the field of leaderElection that it is named after.
@@ -196,7 +225,6 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_flags_are_consistent() {
@@ -243,6 +271,21 @@ mod tests {
         let wrong = ["supercargo", "--leader-elect-retry-period=soon"];
         let error = Args::try_parse_from(wrong).expect_err("that is no duration").to_string();
         assert!(error.contains("--leader-elect-retry-period") && error.contains("soon"), "{error}");
+    }
+
+    #[test]
+    fn the_values_of_flags_are_shown_as_they_are_given_or_by_default() {
+        let line =
+            ["supercargo", "--secure-port=0", "--feature-gates=A=true", "--feature-gates", "B=false", "-v4"];
+        let args = Args::read(line.map(OsString::from));
+        let value = |flag: &str| args.values.get(flag).map(String::as_str);
+        assert_eq!(value("secure-port"), Some("0"));
+        assert_eq!(value("feature-gates"), Some("A=true,B=false"));
+        assert_eq!(value("v"), Some("4"));
+        assert_eq!(value("pod-max-in-unschedulable-pods-duration"), Some("5m"));
+        assert_eq!(value("allow-second-default-scheduler"), Some("false"));
+        assert_eq!(value("config"), Some(""));
+        assert_eq!(value("help"), None);
     }
 
     #[test]

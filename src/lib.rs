@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod args;
+pub mod census;
 pub mod cli;
 pub mod client;
 pub mod config;

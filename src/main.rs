@@ -3,8 +3,8 @@
 //! Exit codes of the scheduler: 0 told to stop and stopped, 1 something failed while running, 2 a flag or the configuration
 //! is wrong. A command has its own, with the same meaning of 0, 1 and 2.
 
+use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
 use supercargo::cli::{config, simulate};
@@ -12,7 +12,7 @@ use supercargo::{flags, run, telemetry};
 
 fn main() -> ExitCode {
     let mut args = match flags::read(std::env::args_os()) {
-        Ok(line) => Args::parse_from(line),
+        Ok(line) => Args::read(line),
         Err(told) => Args::command().error(ErrorKind::UnknownArgument, told).exit(),
     };
     match args.command.take() {
@@ -20,8 +20,8 @@ fn main() -> ExitCode {
         Some(Command::Config(args)) => return config::main(&args),
         None => {}
     }
-    telemetry::start(args.logging_format, args.verbosity);
-    match run::run(args) {
+    let verbosity = telemetry::start(args.logging_format, args.verbosity);
+    match run::run(args, verbosity) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{:#}", error.cause), "supercargo ends");

@@ -5,9 +5,11 @@
 
 mod dump;
 mod lead;
+mod pages;
 mod stats;
 
 use crate::args::Args;
+use crate::census::Census;
 use crate::client;
 use crate::config::{ConfigError, DEFAULT_NAME, Effective, Flags, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
@@ -15,8 +17,9 @@ use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
 use crate::flags::gates;
 use crate::metrics::rest::RestLayer;
 use crate::metrics::{ChannelFill, Exposition, Metrics};
-use crate::reload::Reload;
+use crate::reload::{InForce, Reload};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
+use crate::telemetry::Verbosity;
 use crate::watch::{ATTEMPT_WITHIN, Watches};
 use anyhow::{Context as _, anyhow};
 use kube::client::ClientBuilder;
@@ -66,7 +69,7 @@ impl From<ConfigError> for Failure {
 ///
 /// # Errors
 /// When a flag or the configuration is wrong, or something that cannot be waited out fails.
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(args: Args, verbosity: Verbosity) -> Result<(), Failure> {
     let turned = gates::judge(&args.feature_gates)
         .map_err(|told| Failure { cause: anyhow!("--feature-gates: {told}"), code: 2 })?;
     if !turned.is_empty() {
@@ -88,7 +91,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve_and_schedule(args, Configuration { flags, effective, settings }))?;
+    runtime.block_on(serve_and_schedule(args, Configuration { flags, effective, settings }, verbosity))?;
     Ok(())
 }
 
@@ -99,7 +102,11 @@ struct Configuration {
     settings: Settings,
 }
 
-async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow::Result<()> {
+async fn serve_and_schedule(
+    args: Args,
+    configuration: Configuration,
+    verbosity: Verbosity,
+) -> anyhow::Result<()> {
     let Configuration { flags, effective, settings } = configuration;
     let metrics = Arc::new(Metrics::new());
     let (client, server_url) = connect(&args, &settings, &metrics).await?;
@@ -126,9 +133,11 @@ async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow:
     let accounts = accounts.expecting(&engine);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
-    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding);
+    let census = Arc::new(Census::default());
+    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, Some(census.clone()));
 
-    let reload = follow(&args, (flags, effective), &inbox, &watches, &metrics);
+    let in_force = InForce::new(&effective);
+    let reload = follow(&args, (flags, effective), &inbox, &watches, &metrics, &in_force);
     let pulse = Pulse::of(inbox.clone());
     let readiness = watches.readiness();
     let mut election =
@@ -139,7 +148,10 @@ async fn serve_and_schedule(args: Args, configuration: Configuration) -> anyhow:
         .with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
-    let (stop_serving, serving) = serve(&args, Routes::new(Arc::new(checks), exposition, gate)).await?;
+    let pages = pages::Sources { census, relist: watches.relist_pods(), in_force, inbox: inbox.clone() };
+    let pages = pages.pages(&args, &election, verbosity);
+    let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
+    let (stop_serving, serving) = serve(&args, routes).await?;
 
     let dumps = tokio::spawn(dump::on_signal(inbox.clone()));
 
@@ -189,12 +201,13 @@ fn follow(
     inbox: &Inbox<Scheduler>,
     watches: &Watches,
     metrics: &Arc<Metrics>,
+    in_force: &InForce,
 ) -> tokio::task::JoinHandle<()> {
     let (file, inbox, relist) = (args.config.clone(), inbox.clone(), watches.relist_pods());
-    let metrics = Arc::clone(metrics);
+    let (metrics, in_force) = (Arc::clone(metrics), in_force.clone());
     tokio::spawn(async move {
         if let Some(file) = file {
-            Reload::new(file, flags, effective, inbox, relist, metrics).run().await;
+            Reload::new(file, flags, effective, inbox, relist, metrics).shown_in(in_force).run().await;
         }
     })
 }

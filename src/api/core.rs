@@ -122,13 +122,15 @@ impl Container {
     }
 }
 
-/// `ResourceRequirements`, without limits: the scheduler never looks at them.
+/// `ResourceRequirements`. No decision looks at limits: `/metrics/resources` shows them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Requests {
     #[serde(deserialize_with = "nulls::or_default")]
     pub requests: ResourceList,
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub limits: ResourceList,
 }
 
 /// `ContainerPort`.

@@ -139,10 +139,14 @@ impl Effective {
 
     /// The configuration as YAML.
     pub fn to_yaml(&self) -> String {
-        let typed = Typed { api_version: API_VERSION, kind: KIND, configuration: &self.configuration };
         // By way of a value, whose keys are in order.
-        let value = serde_json::to_value(typed).expect("a configuration is JSON");
-        serde_saphyr::to_string(&value).expect("JSON is YAML")
+        serde_saphyr::to_string(&self.to_json()).expect("JSON is YAML")
+    }
+
+    /// The configuration as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        let typed = Typed { api_version: API_VERSION, kind: KIND, configuration: &self.configuration };
+        serde_json::to_value(typed).expect("a configuration is JSON")
     }
 }
 

@@ -111,6 +111,18 @@ impl Quantity {
         }
     }
 
+    /// As a float (upstream `AsApproximateFloat64`, its two roundings included).
+    pub fn approximately(self) -> f64 {
+        let (base, exponent) = match self.0 {
+            Form::Scaled { value, scale } => (value as f64, scale),
+            Form::Decimal { unscaled, scale } => (unscaled as f64, scale.wrapping_neg()),
+        };
+        if exponent == 0 {
+            return base;
+        }
+        base * format!("1e{exponent}").parse::<f64>().expect("a power of ten is a number")
+    }
+
     /// As [`Self::value`] where that fits, and the end of the range where upstream's wraps around or becomes 0: a request
     /// too large to count must not count as none, or as room.
     pub fn clamped_value(self) -> i64 {

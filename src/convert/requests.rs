@@ -4,6 +4,8 @@
 //! `pkg/scheduler/framework/types.go` (`CalculateResource`, `Resource.Add`, `SetMaxResource`). Quantities are summed
 //! exactly and rounded once for the whole pod. Upstream's wrap around where they leave the range of i64; these do not.
 
+pub(crate) mod shown;
+
 use super::quantity::Quantity;
 use super::syntax;
 use crate::api::core::{Container, ContainerStatus, PodSpec, PodStatus, Requests};
@@ -24,7 +26,7 @@ const DEFAULT_CPU_MILLI: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 /// Amounts by resource name: upstream's `ResourceList`, parsed.
-type Amounts<'a> = Vec<(&'a str, Quantity)>;
+pub(crate) type Amounts<'a> = Vec<(&'a str, Quantity)>;
 
 /// What one container asks for.
 struct Asked<'a> {
@@ -180,7 +182,7 @@ fn pod_level<'a>(
     let Some(resources) = &spec.resources else { return Ok(None) };
     let all = parse(&resources.requests, "spec.resources.requests")?;
     let mut counted = all.clone();
-    counted.retain(|(name, _)| matches!(*name, CPU | MEMORY) || name.starts_with(HUGEPAGES));
+    counted.retain(|(name, _)| at_pod_level(name));
     if counted.is_empty() {
         return Ok(None);
     }
@@ -192,6 +194,11 @@ fn pod_level<'a>(
         }
     }
     Ok(Some((counted, placed)))
+}
+
+/// Whether a resource can be said of a whole pod (upstream `IsSupportedPodLevelResource`).
+fn at_pod_level(name: &str) -> bool {
+    matches!(name, CPU | MEMORY) || name.starts_with(HUGEPAGES)
 }
 
 /// Upstream's `determineEffectiveRequests`: while a resize is under way the largest of all the amounts in play counts.

@@ -12,6 +12,7 @@ mod leader;
 mod process;
 mod profile;
 mod reload;
+mod resources;
 pub mod rest;
 mod text;
 mod watch;
@@ -33,6 +34,7 @@ pub use leader::LeaderMetrics;
 pub use process::start_time_seconds;
 pub use profile::ProfileMetrics;
 pub use reload::ReloadResult;
+pub use resources::{PodAmount, render_resources};
 pub use text::CONTENT_TYPE;
 pub use watch::WatchMetrics;
 

@@ -150,7 +150,7 @@ fn sample(text: &mut String, name: &str, suffix: &str, metric: &Metric, le: Opti
     text.push('\n');
 }
 
-fn escape(text: &mut String, raw: &str, quotes: bool) {
+pub(super) fn escape(text: &mut String, raw: &str, quotes: bool) {
     for c in raw.chars() {
         match c {
             '\\' => text.push_str("\\\\"),
@@ -163,7 +163,7 @@ fn escape(text: &mut String, raw: &str, quotes: bool) {
 
 /// The shortest text that reads back as `value`, laid out as Go's `strconv.FormatFloat(value, 'g', -1, 64)`:
 /// with an exponent when that is below -4 or above 5.
-fn go_float(value: f64) -> String {
+pub(super) fn go_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }

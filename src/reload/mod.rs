@@ -3,7 +3,10 @@
 //! A file that is not valid changes nothing: the last good one stays, and log and metrics say so. What a running process
 //! cannot take over is told, and waits for a restart. Upstream reads its file once.
 
+mod in_force;
 mod source;
+
+pub use in_force::{InForce, without_password};
 
 use crate::config::{ConfigError, Difference, Effective, Flags, Settings};
 use crate::driver::{Ended, Inbox};
@@ -29,6 +32,7 @@ pub struct Reload {
     inbox: Inbox<Scheduler>,
     relist_pods: Relist,
     metrics: Arc<Metrics>,
+    shown: InForce,
 }
 
 /// What became of a change.
@@ -50,8 +54,15 @@ impl Reload {
         relist_pods: Relist,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let in_force = started.clone();
-        Self { source: Source::new(path), flags, started, in_force, inbox, relist_pods, metrics }
+        let (in_force, shown) = (started.clone(), InForce::new(&started));
+        Self { source: Source::new(path), flags, started, in_force, inbox, relist_pods, metrics, shown }
+    }
+
+    /// Whoever shows the configuration in force is told of changes.
+    #[must_use]
+    pub fn shown_in(mut self, shown: InForce) -> Self {
+        self.shown = shown;
+        self
     }
 
     /// Runs until the engine ends.
@@ -127,6 +138,7 @@ impl Reload {
                 engine.reconfigure(now, to)
             })
             .await?;
+        self.shown.changed(&effective);
         self.in_force = effective;
         if any_is_new {
             // After the engine has the new profile: their pods come by this list.

@@ -30,6 +30,17 @@ pub(super) async fn on_signal(inbox: Inbox<Scheduler>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The nodes, for whoever asks over HTTP.
+pub(super) async fn nodes_of(inbox: Inbox<Scheduler>) -> Option<String> {
+    inbox.ask(|engine| nodes(engine)).await.ok()
+}
+
+/// The queue, for whoever asks over HTTP.
+pub(super) async fn queue_of(inbox: Inbox<Scheduler>) -> Option<String> {
+    let Dump { summary, pods, .. } = inbox.ask(dump).await.ok()?;
+    Some(format!("{summary}\n{pods}"))
+}
+
 fn dump(engine: &Scheduler) -> Dump {
     let stats = engine.stats();
     let count = |place: Place| stats.queue.pending.get(&place).copied().unwrap_or(0);

@@ -59,7 +59,7 @@ pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAdd
         service_fn(move |request: Request<Incoming>| {
             used.store(true, Ordering::Relaxed);
             let routes = routes.clone();
-            async move { Ok::<_, Infallible>(routes.answer(&request).await) }
+            async move { Ok::<_, Infallible>(routes.answer(request).await) }
         })
     };
     let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");

@@ -1,4 +1,4 @@
-//! The HTTPS server: health for everybody, metrics for those whom the API server lets read them.
+//! The HTTPS server: health for everybody, metrics and pages for those whom the API server lets read them.
 //!
 //! [`Server`] accepts and bounds connections, [`Routes`] answers requests, [`Gate`] asks who may
 //! have an answer, [`Checks`] says how healthy we are. There is no plain HTTP port and no state of
@@ -9,6 +9,8 @@ mod certificate;
 mod connection;
 mod gate;
 mod health;
+mod negotiate;
+mod pages;
 mod review;
 mod routes;
 
@@ -30,6 +32,7 @@ use certificate::Refresher;
 pub use certificate::Certificate;
 pub use gate::{Access, Decision, Gate, Refusal, ReviewError, Reviewer, Token, User};
 pub use health::{Check, Checks};
+pub use pages::Pages;
 pub use review::KubeReviewer;
 pub use routes::Routes;
 

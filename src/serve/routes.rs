@@ -1,69 +1,169 @@
 //! Which path has which answer, and how refusals look.
 //!
-//! Upstream ignores the method, and empties the metrics on DELETE; here everything but GET and HEAD is 405.
+//! Upstream ignores the method, and empties the metrics on DELETE; here everything but GET and HEAD is 405, save for the one page that is
+//! written to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT, WARNING, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full, Limited};
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::gate::{Gate, Refusal};
 use super::health::Checks;
+use super::negotiate::is_refused_as_yaml;
+use super::pages::{Pages, Zpage};
 use crate::metrics::{self, Exposition};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
+/// Where the one thing is that can be written.
+const VERBOSITY: &str = "/debug/flags/v";
+/// Bytes of a body that is read: a level is a digit or two.
+const BODY_BYTES: usize = 64;
+/// How long a body may take to arrive.
+const BODY_WITHIN: Duration = Duration::from_secs(5);
 
 /// Everything that is served.
 pub struct Routes {
     checks: Arc<Checks>,
     exposition: Exposition,
     gate: Gate,
+    pages: Pages,
 }
 
 impl Routes {
     /// Health from `checks`, metrics from `exposition`, to whom `gate` lets pass.
     pub fn new(checks: Arc<Checks>, exposition: Exposition, gate: Gate) -> Self {
-        Self { checks, exposition, gate }
+        Self { checks, exposition, gate, pages: Pages::default() }
+    }
+
+    /// And these pages.
+    #[must_use]
+    pub fn with_pages(mut self, pages: Pages) -> Self {
+        self.pages = pages;
+        self
     }
 
     pub(super) fn checks(&self) -> &Checks {
         &self.checks
     }
 
-    /// The answer to a request; its body is not looked at.
-    pub(super) async fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
-        let is_head = request.method() == Method::HEAD;
-        if !is_head && request.method() != Method::GET {
+    /// The answer to a request.
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+    {
+        let (is_head, path) = (request.method() == Method::HEAD, request.uri().path());
+        let writes = request.method() == Method::PUT && path == VERBOSITY && self.pages.sets_verbosity();
+        if !is_head && !writes && request.method() != Method::GET {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        let path = request.uri().path();
-        let verb = if is_head { "head" } else { "get" };
+        let verb = match (is_head, writes) {
+            (true, _) => "head",
+            (_, true) => "put",
+            _ => "get",
+        };
         let response = match self.gate.admit(Instant::now(), request.headers(), verb, path).await {
-            Ok(()) => self.content(path, request.uri().query()).await,
-            Err(refusal) => refused(request, &refusal),
+            Ok(()) if writes => self.set_verbosity(request).await,
+            Ok(()) => self.content(&request).await,
+            Err(refusal) => refused(&request, &refusal),
         };
         if is_head { headers_only(response) } else { response }
     }
 
-    async fn content(&self, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
-        match path {
+    async fn content<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        match request.uri().path() {
             "/metrics" => text(StatusCode::OK, metrics::CONTENT_TYPE, self.exposition.render().await),
             "/metrics/slis" => {
                 text(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render_slis(&self.checks.tallies()))
             }
-            _ => match self.checks.answer(path, query) {
+            "/metrics/resources" => match self.pages.resources().await {
+                Some(resources) => given(metrics::CONTENT_TYPE, resources),
+                None => not_found(),
+            },
+            "/configz" => match self.pages.config().await {
+                Some(json) => text(StatusCode::OK, "application/json", json),
+                None => not_found(),
+            },
+            "/statusz" => zpage(request, self.pages.status(Timestamp::now())),
+            "/flagz" => zpage(request, self.pages.flags()),
+            VERBOSITY if self.pages.sets_verbosity() => {
+                plain(StatusCode::NOT_ACCEPTABLE, "unsupported http method")
+            }
+            path if path.starts_with("/debug/") => match self.pages.debug(path).await {
+                Some(page) => given(PLAIN, page),
+                None => not_found(),
+            },
+            path => match self.checks.answer(path, request.uri().query()) {
                 Some(health) if health.healthy => plain(StatusCode::OK, health.body),
                 Some(health) => plain(StatusCode::INTERNAL_SERVER_ERROR, health.body),
-                None => plain(StatusCode::NOT_FOUND, "404 page not found\n"),
+                None => not_found(),
             },
         }
     }
+
+    async fn set_verbosity<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+    {
+        let body =
+            tokio::time::timeout(BODY_WITHIN, Limited::new(request.into_body(), BODY_BYTES).collect()).await;
+        let Ok(Ok(body)) = body else {
+            return plain(StatusCode::BAD_REQUEST, "the level is a number, and no more\n");
+        };
+        match self.pages.set_verbosity(&body.to_bytes()) {
+            Some(Ok(told)) => plain(StatusCode::OK, told),
+            Some(Err(told)) => plain(StatusCode::BAD_REQUEST, told),
+            None => not_found(),
+        }
+    }
+}
+
+fn not_found() -> Response<Full<Bytes>> {
+    plain(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// What somebody else was asked for, and may not have given.
+fn given(content_type: &'static str, body: Option<String>) -> Response<Full<Bytes>> {
+    match body {
+        Some(body) => text(StatusCode::OK, content_type, body),
+        None => plain(StatusCode::SERVICE_UNAVAILABLE, "it cannot be told now; ask again\n"),
+    }
+}
+
+/// The page in the form that the request asks for.
+fn zpage<B>(request: &Request<B>, page: Zpage) -> Response<Full<Bytes>> {
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    // As upstream tells people from programs.
+    let person = ["curl", "Wget", "Mozilla/5.0"].iter().any(|agent| header(USER_AGENT).starts_with(agent));
+    let Some(written) = page.write(header(ACCEPT), person) else {
+        let message =
+            "only the following media types are accepted: application/json, application/yaml, text/plain";
+        if is_refused_as_yaml(header(ACCEPT)) {
+            let body = format!(
+                "apiVersion: v1\ncode: 406\nkind: Status\nmessage: '{message}'\nmetadata: {{}}\nreason: NotAcceptable\nstatus: Failure\n"
+            );
+            return text(StatusCode::NOT_ACCEPTABLE, "application/yaml", body);
+        }
+        return status(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, false);
+    };
+    let mut response = plain(StatusCode::OK, written.body);
+    if let Ok(content_type) = HeaderValue::try_from(written.content_type) {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    if let Some(warning) = written.warning.and_then(|warning| HeaderValue::try_from(warning).ok()) {
+        response.headers_mut().insert(WARNING, warning);
+    }
+    response
 }
 
 fn refused<B>(request: &Request<B>, refusal: &Refusal) -> Response<Full<Bytes>> {

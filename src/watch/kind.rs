@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 use supercargo_core::event::{Event, Kind};
 use tokio::time::Instant;
 
-use super::Relist;
 use super::lines::{Events, Told, Trouble, page, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
+use super::{Onlooker, Relist};
 use crate::api::{Encoding, proto};
 use crate::dispatch::pause::jittered;
 use crate::driver::{Convert, Inbox};
@@ -62,6 +62,8 @@ pub(super) struct Watch<K, E> {
     pub(super) streams: bool,
     /// Who may ask for a list.
     pub(super) relist: Relist,
+    /// Who else sees the objects.
+    pub(super) onlooker: Option<Arc<dyn Onlooker<K>>>,
     pub(super) object: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -160,7 +162,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
         while let Some(event) = self.event(&mut events, Instant::now() + LIST_SILENCE).await? {
             match event {
                 Told::Applied(object) => self.applied(object).await?,
-                Told::Deleted(object) => self.send(object::gone(object)).await?,
+                Told::Deleted(object) => self.gone(object).await?,
                 Told::Bookmark { ends_list: false, .. } => {}
                 Told::Bookmark { version, ends_list: true } => {
                     self.streams = true;
@@ -239,7 +241,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
                 }
                 Told::Deleted(object) => {
                     let moved = moved_to(&object)?;
-                    self.send(object::gone(object)).await?;
+                    self.gone(object).await?;
                     *version = moved;
                 }
                 Told::Bookmark { version: reached, .. } => *version = reached,
@@ -270,14 +272,28 @@ impl<K: Object, E: 'static> Watch<K, E> {
     }
 
     async fn applied(&self, object: K) -> Result<(), Trouble> {
+        self.tell(|onlooker| onlooker.applied(&object));
         self.send(object::applied(object, &self.flaws)).await
     }
 
+    async fn gone(&self, object: K) -> Result<(), Trouble> {
+        self.tell(|onlooker| onlooker.gone(&object));
+        self.send(object::gone(object)).await
+    }
+
+    fn tell(&self, what: impl FnOnce(&dyn Onlooker<K>)) {
+        if let Some(onlooker) = &self.onlooker {
+            what(onlooker.as_ref());
+        }
+    }
+
     async fn began(&self) -> Result<(), Trouble> {
+        self.tell(|onlooker| onlooker.list_began());
         self.send(Box::new(|_| Event::ListBegan(K::KIND))).await
     }
 
     async fn ended(&self) -> Result<(), Trouble> {
+        self.tell(|onlooker| onlooker.list_ended());
         let state = Arc::clone(&self.state);
         // In sync when the engine is told so, not when we have read it.
         self.send(Box::new(move |_| {

@@ -42,6 +42,18 @@ pub struct Watches {
     relist_pods: Relist,
 }
 
+/// Sees the objects of one kind go by, on the task that watches them: whatever it does delays them.
+pub trait Onlooker<K>: Send + Sync {
+    /// A list begins; what it does not name is gone when it ends. One that breaks off never ends, and another begins.
+    fn list_began(&self);
+    /// An object as it is now.
+    fn applied(&self, object: &K);
+    /// An object as it was when it went.
+    fn gone(&self, object: &K);
+    /// The list is whole.
+    fn list_ended(&self);
+}
+
 /// Asks the watch of a kind to list anew, though it knows no reason to.
 #[derive(Clone, Debug, Default)]
 pub struct Relist(Arc<Notify>);
@@ -59,12 +71,13 @@ impl Relist {
 }
 
 impl Watches {
-    /// Starts to watch all kinds, on the runtime this is called on, in `encoding` where the API server has it.
+    /// Starts to watch all kinds, on the runtime this is called on, in `encoding` where the API server has it. `pods` sees the pods as well.
     pub fn start<E: 'static>(
         client: &kube::Client,
         inbox: &Inbox<E>,
         metrics: &Metrics,
         encoding: Encoding,
+        pods: Option<Arc<dyn Onlooker<Pod>>>,
     ) -> Self {
         let states: Arc<[_]> = Kind::ALL.map(|kind| Arc::new(KindState::new(kind))).into();
         let mut start = Start {
@@ -77,7 +90,7 @@ impl Watches {
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
         };
-        start.kind::<Pod>();
+        start.kind_seen_by::<Pod>(pods);
         start.kind::<Node>();
         start.kind::<Namespace>();
         start.kind::<Service>();
@@ -121,6 +134,10 @@ struct Start<'a, E> {
 
 impl<E: 'static> Start<'_, E> {
     fn kind<K: Object>(&mut self) {
+        self.kind_seen_by::<K>(None);
+    }
+
+    fn kind_seen_by<K: Object>(&mut self, onlooker: Option<Arc<dyn Onlooker<K>>>) {
         let metrics = self.metrics.watch(K::KIND.as_str());
         let watch = kind::Watch {
             client: self.client.clone(),
@@ -132,6 +149,7 @@ impl<E: 'static> Start<'_, E> {
             encoding: self.encoding,
             streams: true,
             relist: if K::KIND == Kind::Pod { self.relist_pods.clone() } else { Relist::default() },
+            onlooker,
             object: PhantomData::<fn() -> K>,
         };
         self.tasks.spawn(watch.run());

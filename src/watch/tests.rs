@@ -418,8 +418,8 @@ async fn all_kinds_are_watched() {
     let server = Arc::clone(&script);
     let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
     let (inbox, _items) = without_driver::<()>(16);
-    let watches =
-        Watches::start(&kube::Client::new(service, "default"), &inbox, &Metrics::new(), Encoding::Protobuf);
+    let client = kube::Client::new(service, "default");
+    let watches = Watches::start(&client, &inbox, &Metrics::new(), Encoding::Protobuf, None);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut paths: Vec<_> =
         script.asked.lock().unwrap().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();

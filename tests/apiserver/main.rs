@@ -19,6 +19,7 @@ mod families;
 mod leading;
 mod leftovers;
 mod packages;
+mod pages;
 mod path;
 mod preemption;
 mod reload;

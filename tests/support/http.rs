@@ -1,17 +1,46 @@
-//! One GET request to a port of this machine, for health checks and metrics. It does not check who answers: that is for
+//! One request to a port of this machine, for health checks, metrics and pages. It does not check who answers: that is for
 //! clients with a kubeconfig.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use http::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
+use http::{Method, Request};
 use kube::Client;
 use kube::client::Body;
 
 /// A server on loopback that takes longer than this is as good as away.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a server said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// A header; empty where there is none.
+    pub(crate) fn header(&self, name: HeaderName) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
 /// The status and body at `url`, asked for with a bearer token if one is given.
 pub(crate) async fn get(url: &str, token: Option<&str>) -> Result<(u16, String)> {
+    let answer = ask(Method::GET, url, token, None, "").await?;
+    Ok((answer.status, answer.body))
+}
+
+/// The answer of `url`, in the form that `accept` says.
+pub(crate) async fn ask(
+    method: Method,
+    url: &str,
+    token: Option<&str>,
+    accept: Option<&str>,
+    body: &str,
+) -> Result<Answer> {
     let uri: http::Uri = url.parse().with_context(|| format!("{url} is not a URL"))?;
     // The client puts the path of its server's URL before that of each request.
     let mut server = uri.clone().into_parts();
@@ -21,19 +50,24 @@ pub(crate) async fn get(url: &str, token: Option<&str>) -> Result<(u16, String)>
     config.connect_timeout = Some(PATIENCE);
     config.default_retry = false;
     let client = Client::try_from(config)?;
-    let mut request = http::Request::get(uri.path_and_query().map_or("/", |path| path.as_str()));
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut request = Request::builder().method(method).uri(path);
     if let Some(token) = token {
-        request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }
-    let request = request.body(Body::empty()).with_context(|| format!("cannot ask {url}"))?;
+    if let Some(accept) = accept {
+        request = request.header(ACCEPT, accept);
+    }
+    let request =
+        request.body(Body::from(body.as_bytes().to_vec())).with_context(|| format!("cannot ask {url}"))?;
     let answer = async {
         let response = client.send(request).await?;
-        let status = response.status().as_u16();
-        anyhow::Ok((status, response.into_body().collect_bytes().await?))
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = response.into_body().collect_bytes().await?;
+        anyhow::Ok(Answer { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
     };
-    let (status, body) = tokio::time::timeout(PATIENCE, answer)
+    tokio::time::timeout(PATIENCE, answer)
         .await
         .with_context(|| format!("no answer from {url} within {PATIENCE:?}"))?
-        .with_context(|| format!("cannot get {url}"))?;
-    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+        .with_context(|| format!("cannot get {url}"))
 }

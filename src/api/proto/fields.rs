@@ -79,7 +79,7 @@ message!(Container {
     24 => restart_policy,
     25 => restart_policy_rules
 });
-message!(Requests { 2 => requests });
+message!(Requests { 1 => limits, 2 => requests });
 message!(ContainerPort { 2 => host_port, 4 => protocol, 5 => host_ip });
 message!(SchedulingGate { 1 => name });
 message!(ContainerRestartRule { 1 => action });

@@ -1,0 +1,112 @@
+//! The configuration in force, for whoever shows it: what the process was started with, and of later files what was taken over.
+//!
+//! Secrets are left out. Nothing is decided by it.
+
+use crate::config::Effective;
+use serde_json::Value;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What stands in place of a secret. It can be read as base64, as upstream's clients read some of them.
+const REDACTED: &str = "REDACTED";
+
+/// The fields that are taken over from a file that changes; the others are those of the start.
+const TAKEN_OVER: [&str; 5] =
+    ["profiles", "extenders", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds"];
+
+/// Shared by who changes it and who shows it.
+#[derive(Clone, Debug)]
+pub struct InForce(Arc<Mutex<Value>>);
+
+impl InForce {
+    /// This was started with.
+    pub fn new(started: &Effective) -> Self {
+        Self(Arc::new(Mutex::new(shown(started))))
+    }
+
+    /// This was taken over, as far as it can be.
+    pub(super) fn changed(&self, effective: &Effective) {
+        let mut next = shown(effective);
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for field in TAKEN_OVER {
+            now[field] = next[field].take();
+        }
+        if let Value::Object(fields) = &mut *now {
+            fields.retain(|_, value| !value.is_null());
+        }
+    }
+
+    /// As JSON, without secrets.
+    pub fn json(&self) -> Value {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn shown(effective: &Effective) -> Value {
+    let mut json = effective.to_json();
+    for extender in json.get_mut("extenders").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(url) = extender["urlPrefix"].as_str() {
+            extender["urlPrefix"] = without_password(url).into();
+        }
+        if let Some(key) = extender.get_mut("tlsConfig").and_then(|tls| tls.get_mut("keyData")) {
+            *key = REDACTED.into();
+        }
+    }
+    json
+}
+
+/// A URL without the user and the password that may stand in it.
+pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let host_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..host_end].rfind('@') {
+        Some(at) => format!("{scheme}://{REDACTED}{}", &rest[at..]),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Flags;
+    use std::path::Path;
+
+    fn effective(text: &str) -> Effective {
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+        Effective::parse(Path::new("test.yaml"), &format!("{head}{text}"), &Flags::default()).unwrap()
+    }
+
+    #[test]
+    fn what_is_shown_has_no_secrets() {
+        let file = effective(
+            "extenders:\n- urlPrefix: https://user:pass@extender.example/base\n  filterVerb: filter\n  weight: 1\n  enableHTTPS: true\n  \
+             tlsConfig: {certData: Y2VydA==, keyData: c2VjcmV0}\n",
+        );
+        let json = InForce::new(&file).json();
+        let text = json.to_string();
+        assert!(!text.contains("pass") && !text.contains("c2VjcmV0"), "{text}");
+        assert_eq!(json["extenders"][0]["urlPrefix"], "https://REDACTED@extender.example/base");
+        assert_eq!(json["extenders"][0]["tlsConfig"]["keyData"], "REDACTED");
+        assert_eq!(json["extenders"][0]["tlsConfig"]["certData"], "Y2VydA==");
+    }
+
+    #[test]
+    fn a_url_loses_its_password_and_nothing_else() {
+        assert_eq!(without_password("https://a.example:1/x@y"), "https://a.example:1/x@y");
+        assert_eq!(without_password("https://u@a.example"), "https://REDACTED@a.example");
+        assert_eq!(without_password("https://u:p@q@a.example/?x"), "https://REDACTED@a.example/?x");
+        assert_eq!(without_password("nothing"), "nothing");
+    }
+
+    #[test]
+    fn of_a_later_file_that_is_in_force_which_needs_no_restart() {
+        let in_force = InForce::new(&effective("podMaxBackoffSeconds: 20\n"));
+        in_force.changed(&effective(
+            "podMaxBackoffSeconds: 30\nparallelism: 3\nprofiles:\n- schedulerName: other\n",
+        ));
+        let json = in_force.json();
+        assert_eq!(json["podMaxBackoffSeconds"], 30);
+        assert_eq!(json["profiles"][0]["schedulerName"], "other");
+        assert_eq!(json["parallelism"], 16, "a restart is needed for that");
+        assert_eq!(json["kind"], "KubeSchedulerConfiguration");
+    }
+}
