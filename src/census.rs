@@ -31,7 +31,7 @@ struct Pods {
     list: u32,
     /// Whether that list was asked for from its beginning on.
     counts: bool,
-    by_name: HashMap<(Arc<str>, Arc<str>), Known>,
+    by_name: HashMap<Name, Known>,
     texts: Shared<str>,
     amounts: Shared<Amounts>,
 }
@@ -46,11 +46,15 @@ struct Known {
     amounts: Arc<Amounts>,
 }
 
+/// Namespace and name.
+type Name = (Arc<str>, Arc<str>);
 /// By resource, the bits of a float each: they are told apart, and not reckoned with.
+type List = Vec<(Box<str>, u64)>;
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Amounts {
-    requests: Vec<(Box<str>, u64)>,
-    limits: Vec<(Box<str>, u64)>,
+    requests: List,
+    limits: List,
 }
 
 /// Values of which there is one of a kind.
@@ -115,8 +119,8 @@ impl Census {
     }
 }
 
-fn render(pods: &[((Arc<str>, Arc<str>), Known)]) -> String {
-    let rows = |of: fn(&Amounts) -> &Vec<(Box<str>, u64)>| {
+fn render(pods: &[(Name, Known)]) -> String {
+    let rows = |of: fn(&Amounts) -> &List| {
         let all = pods.iter().flat_map(|((namespace, name), pod)| {
             of(&pod.amounts).iter().map(|(resource, amount)| PodAmount {
                 namespace,
@@ -133,7 +137,7 @@ fn render(pods: &[((Arc<str>, Arc<str>), Known)]) -> String {
     render_resources(rows(|amounts| &amounts.requests), rows(|amounts| &amounts.limits))
 }
 
-fn key(pod: &Pod) -> (Arc<str>, Arc<str>) {
+fn key(pod: &Pod) -> Name {
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
     (text(&pod.metadata.namespace), text(&pod.metadata.name))
 }

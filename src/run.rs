@@ -155,18 +155,7 @@ async fn serve_and_schedule(
 
     let dumps = tokio::spawn(dump::on_signal(inbox.clone()));
 
-    let ended_early = tokio::select! {
-        name = told_to_stop() => {
-            tracing::info!(signal = name?, "stopping: bindings in flight are finished first");
-            None
-        }
-        end = &mut end => Some(match end {
-            Ok(End::Panicked(text)) => anyhow!("the scheduling thread panicked: {text}"),
-            _ => anyhow!("the scheduling thread ended"),
-        }),
-        // What is on its way ends before the lease does; nothing else may leave, so there is nothing to wait for.
-        lost = election.lost() => return Err(lost),
-    };
+    let ended_early = running(&mut end, &mut election).await?;
     let outcome = match ended_early {
         Some(cause) => Err(cause),
         None => stop(&inbox, end, &dispatcher).await,
@@ -179,6 +168,25 @@ async fn serve_and_schedule(
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;
     outcome
+}
+
+/// Waits until it is told to stop, or the scheduling thread ends; why it did. Without the lease nothing is to be waited for: that is an error.
+async fn running(
+    end: &mut oneshot::Receiver<End>,
+    election: &mut Election,
+) -> anyhow::Result<Option<anyhow::Error>> {
+    tokio::select! {
+        name = told_to_stop() => {
+            tracing::info!(signal = name?, "stopping: bindings in flight are finished first");
+            Ok(None)
+        }
+        end = end => Ok(Some(match end {
+            Ok(End::Panicked(text)) => anyhow!("the scheduling thread panicked: {text}"),
+            _ => anyhow!("the scheduling thread ended"),
+        })),
+        // What is on its way ends before the lease does; nothing else may leave.
+        lost = election.lost() => Err(lost),
+    }
 }
 
 /// A client of the API server, and the server's URL.

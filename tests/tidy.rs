@@ -26,10 +26,12 @@ fn files() -> Vec<(String, String)> {
         for entry in fs::read_dir(&folder).expect("a folder of the repository can be read") {
             let path: PathBuf = entry.expect("an entry can be read").path();
             let name = relative(&path);
+            // In a further working tree, .git is a file.
+            if matches!(name.as_str(), "target" | ".git") {
+                continue;
+            }
             if path.is_dir() {
-                if !matches!(name.as_str(), "target" | ".git") {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if let Ok(text) = fs::read_to_string(&path) {
                 found.push((name, text));
             }

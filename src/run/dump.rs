@@ -32,7 +32,7 @@ pub(super) async fn on_signal(inbox: Inbox<Scheduler>) -> std::io::Result<()> {
 
 /// The nodes, for whoever asks over HTTP.
 pub(super) async fn nodes_of(inbox: Inbox<Scheduler>) -> Option<String> {
-    inbox.ask(|engine| nodes(engine)).await.ok()
+    inbox.ask(nodes).await.ok()
 }
 
 /// The queue, for whoever asks over HTTP.

@@ -1,8 +1,13 @@
 //! Every folder of `examples/` comes out on a real API server as its steps say: placements, conditions, events. The demo tells the same
 //! steps to a person.
 
-use anyhow::{Result, ensure};
+use std::collections::BTreeSet;
 
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::audited::Audited;
+use crate::rights::{Right, granted};
 use crate::support::objects::service_account_token;
 use crate::support::steps::runner::Runner;
 use crate::support::steps::{Claim, Example, Expectation, Step, View};
@@ -13,12 +18,13 @@ use crate::world::sample;
 /// The texts of the examples count all nodes, so they have a control plane with the four nodes and no others.
 #[tokio::test]
 async fn every_example_comes_out_as_its_steps_say() -> Result<()> {
-    let plane = ControlPlane::builder().with(Component::ALL).start().await?;
-    let runner = Runner::new(&plane).await?;
-    supercargo::install(&plane).await?;
-    let mut supercargo = Setup::installed(&plane).await?.launch(&plane).await?;
+    let audited = Audited::start(Component::ALL, json!({"level": "Metadata", "users": [ACCOUNT]})).await?;
+    let plane = &audited.plane;
+    let runner = Runner::new(plane).await?;
+    supercargo::install(plane).await?;
+    let mut supercargo = Setup::installed(plane).await?.launch(plane).await?;
     supercargo.wait_until_ready().await?;
-    supercargo::wait_for_the_deployment(&plane).await?;
+    supercargo::wait_for_the_deployment(plane).await?;
 
     let examples = Example::all()?;
     ensure!(!examples.is_empty(), "there are no examples");
@@ -29,8 +35,63 @@ async fn every_example_comes_out_as_its_steps_say() -> Result<()> {
         }
     }
     ensure!(failures.is_empty(), "{}\n{}", failures.join("\n"), supercargo.log_tail());
-    check_metrics(&plane, &supercargo).await?;
+    check_metrics(plane, &supercargo).await?;
     supercargo.check()?;
+    supercargo.check_rights()?;
+    check_rights_both_ways(&audited).await
+}
+
+/// The user whose requests are written down.
+const ACCOUNT: &str = "system:serviceaccount:kube-system:supercargo";
+
+/// Rights that the examples have no use for, as they are written in [`Right::text`], and what has.
+const OF_NO_USE_HERE: [(&str, &str); 2] = [
+    (
+        "list ",
+        "an API server that breaks streamed lists off, or has none: a_list_that_breaks_off_is_made_by_pages_next",
+    ),
+    (
+        "get pods",
+        "a binding whose answer is lost: crates/core/tests/stories/binding.txt, tests/apiserver/chaos.rs",
+    ),
+];
+
+/// By the API server's audit log: nothing was refused, whatever was used is granted, and whatever is granted was used.
+async fn check_rights_both_ways(audited: &Audited) -> Result<()> {
+    let granted: BTreeSet<Right> = granted(&audited.plane).await?.into_iter().collect();
+    let entries = audited.entries()?;
+    let refused: Vec<_> = entries.iter().filter(|entry| entry["responseStatus"]["code"] == 403).collect();
+    ensure!(refused.is_empty(), "refused: {refused:#?}");
+    let used: BTreeSet<Right> = entries.iter().filter_map(Right::used).collect();
+    let texts = |rights: Vec<&Right>| rights.into_iter().map(Right::text).collect::<Vec<_>>();
+    let more = texts(used.difference(&granted).collect());
+    ensure!(more.is_empty(), "used, and granted by other roles than those of manifests/: {more:?}");
+    let mut unused = texts(granted.difference(&used).collect());
+    unused.retain(|right| !OF_NO_USE_HERE.iter().any(|(of_no_use, _)| right.starts_with(of_no_use)));
+    ensure!(unused.is_empty(), "granted, and of no use in any example: {unused:?}");
+    eprintln!(
+        "rights: {} granted, {} used in {} requests, none refused; of no use here: {:?}",
+        granted.len(),
+        used.len(),
+        entries.len(),
+        texts(granted.difference(&used).collect()),
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_api_server_that_does_not_stream_lists_is_asked_for_them() -> Result<()> {
+    let rule = json!({"level": "Metadata", "users": [ACCOUNT]});
+    let without = (Component::ApiServer, "--feature-gates=WatchList=false");
+    let audited = Audited::start_with([Component::ControllerManager], rule, Some(without)).await?;
+    supercargo::install(&audited.plane).await?;
+    let mut supercargo = Setup::installed(&audited.plane).await?.launch(&audited.plane).await?;
+    supercargo.wait_until_ready().await?;
+    let granted = granted(&audited.plane).await?;
+    let lists = granted.iter().filter(|right| right.text().starts_with("list "));
+    let used: BTreeSet<Right> = audited.entries()?.iter().filter_map(Right::used).collect();
+    let unused: Vec<_> = lists.filter(|right| !used.contains(right)).map(Right::text).collect();
+    ensure!(unused.is_empty(), "granted, and not used: {unused:?}");
     supercargo.check_rights()
 }
 
@@ -49,7 +110,7 @@ async fn check_metrics(plane: &ControlPlane, supercargo: &Supercargo) -> Result<
             &format!("scheduler_schedule_attempts_total{{profile=\"supercargo\",result=\"{result}\"}}"),
         )
     };
-    assert_eq!(attempts("error").unwrap_or_default(), 0.0);
+    assert_eq!(attempts("error").unwrap_or_default(), 0.0, "{}", supercargo.log_tail());
     ensure!(attempts("unschedulable") >= Some(7.0), "each example that waits was tried: {scrape}");
     let placed = attempts("scheduled");
     ensure!(placed >= Some(30.0), "the examples place more pods than that: {scrape}");

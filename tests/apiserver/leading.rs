@@ -1,7 +1,6 @@
 //! Several replicas and one lease: whoever leads is killed, stopped, cut off or stuck, and another takes over. Nobody is placed twice, no node is
 //! filled beyond its brim by two together, nobody is lost, and the API server's audit log shows that only one of them wrote at a time.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -10,68 +9,43 @@ use kube::Api;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::json;
 
+use crate::audited::Audited;
 use crate::restart::Crowd;
 use crate::support::supercargo::{self, ROLES, Setup, Supercargo, elected_configuration};
-use crate::support::{Component, ControlPlane, wait_for};
+use crate::support::{Component, wait_for};
 use crate::world::{World, play_on};
 
 /// How long a takeover may take on a busy machine; it is its order that is looked at, not its speed.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A control plane that writes down who wrote what.
-struct Audited {
-    plane: ControlPlane,
-    folder: TempDir,
-}
-
-impl Audited {
-    async fn start() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let policy = folder.path().join("policy.yaml");
-        let rules = json!([
-            {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"], "userGroups": ["system:serviceaccounts"]},
-            {"level": "None"},
-        ]);
-        let text = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules});
-        std::fs::write(&policy, text.to_string())?;
-        let plane = ControlPlane::builder()
-            .with([Component::ControllerManager, Component::Kwok])
-            .arg(Component::ApiServer, format!("--audit-policy-file={}", policy.display()))
-            .arg(Component::ApiServer, format!("--audit-log-path={}", log_of(&folder).display()))
-            .start()
-            .await?;
-        supercargo::install(&plane).await?;
-        Ok(Self { plane, folder })
-    }
-
-    /// What service accounts have written, apart from leases and events about them, in order: who, and what.
-    fn writes(&self) -> Result<Vec<(String, String)>> {
-        let text = std::fs::read_to_string(log_of(&self.folder))?;
-        let mut writes = Vec::new();
-        for line in text.lines() {
-            let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
-            let (user, object) =
-                (entry["user"]["username"].as_str().unwrap_or_default(), &entry["objectRef"]);
-            if !["pods", "persistentvolumes", "persistentvolumeclaims"]
-                .contains(&object["resource"].as_str().unwrap_or_default())
-            {
-                continue;
-            }
-            let account = user.rsplit(':').next().unwrap_or_default().to_owned();
-            if account.starts_with("replica-") {
-                let what = format!("{} {} {}", entry["verb"], object["subresource"], object["name"]);
-                writes.push((account, what));
-            }
+/// What service accounts have written, apart from leases and events about them, in order: who, and what.
+fn writes(audited: &Audited) -> Result<Vec<(String, String)>> {
+    let mut writes = Vec::new();
+    for entry in audited.entries()? {
+        let (user, object) = (entry["user"]["username"].as_str().unwrap_or_default(), &entry["objectRef"]);
+        let resource = object["resource"].as_str().unwrap_or_default();
+        if !["pods", "persistentvolumes", "persistentvolumeclaims"].contains(&resource) {
+            continue;
         }
-        Ok(writes)
+        let account = user.rsplit(':').next().unwrap_or_default().to_owned();
+        if account.starts_with("replica-") {
+            let what = format!("{} {} {}", entry["verb"], object["subresource"], object["name"]);
+            writes.push((account, what));
+        }
     }
+    Ok(writes)
 }
 
-fn log_of(folder: &TempDir) -> PathBuf {
-    folder.path().join("audit.log")
+/// A control plane that writes down who wrote what, with the manifests applied.
+async fn audited() -> Result<Audited> {
+    let rule = json!({
+        "level": "Metadata", "verbs": ["create", "update", "patch", "delete"], "userGroups": ["system:serviceaccounts"],
+    });
+    let audited = Audited::start([Component::ControllerManager, Component::Kwok], rule).await?;
+    supercargo::install(&audited.plane).await?;
+    Ok(audited)
 }
 
 /// Replicas with a lease, each with a ServiceAccount of its own, so that they can be told apart.
@@ -157,7 +131,7 @@ fn check_that_one_wrote_at_a_time(writes: &[(String, String)], leaders: &[usize]
 
 #[tokio::test]
 async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_placed_twice() -> Result<()> {
-    let audited = Audited::start().await?;
+    let audited = audited().await?;
     play_on(&audited.plane, "three", async |world| {
         let mut replicas = Replicas::start(world, 3).await?;
         let (first, holder) = replicas.leader_after("").await?;
@@ -188,7 +162,7 @@ async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_pla
         world.node("more").create(&world.client).await?;
         world.create("last", &json!({})).await?;
         world.bound("last").await?;
-        check_that_one_wrote_at_a_time(&audited.writes()?, &[first, second, third]);
+        check_that_one_wrote_at_a_time(&writes(&audited)?, &[first, second, third]);
         replicas.leave(world, third)
     })
     .await
@@ -198,7 +172,7 @@ async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_pla
 #[tokio::test]
 async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_goes_on_and_ends() -> Result<()>
 {
-    let audited = Audited::start().await?;
+    let audited = audited().await?;
     play_on(&audited.plane, "paused", async |world| {
         let mut replicas = Replicas::start(world, 2).await?;
         let (first, holder) = replicas.leader_after("").await?;
@@ -224,7 +198,7 @@ async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_g
         );
         creating.await??;
         crowd.check_in_the_end(world).await?;
-        check_that_one_wrote_at_a_time(&audited.writes()?, &[first, second]);
+        check_that_one_wrote_at_a_time(&writes(&audited)?, &[first, second]);
         // It is welcome again, to stand by.
         replicas.running[first].start_again(world.plane)?;
         replicas.running[first].wait_until_ready().await?;
@@ -236,7 +210,7 @@ async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_g
 #[tokio::test]
 async fn when_the_api_server_is_away_for_longer_than_the_lease_the_leader_ends_and_the_other_goes_on()
 -> Result<()> {
-    let audited = Audited::start().await?;
+    let audited = audited().await?;
     play_on(&audited.plane, "away", async |world| {
         let mut replicas = Replicas::start(world, 2).await?;
         let (first, holder) = replicas.leader_after("").await?;
@@ -260,7 +234,7 @@ async fn when_the_api_server_is_away_for_longer_than_the_lease_the_leader_ends_a
         assert_eq!(leader, second);
         creating.await??;
         crowd.check_in_the_end(world).await?;
-        check_that_one_wrote_at_a_time(&audited.writes()?, &[first, second]);
+        check_that_one_wrote_at_a_time(&writes(&audited)?, &[first, second]);
         replicas.leave(world, second)
     })
     .await
@@ -269,7 +243,7 @@ async fn when_the_api_server_is_away_for_longer_than_the_lease_the_leader_ends_a
 /// Its scheduling thread alone is stopped, as a deadlock would stop it: the rest of the process goes on, renewals too.
 #[tokio::test]
 async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() -> Result<()> {
-    let audited = Audited::start().await?;
+    let audited = audited().await?;
     play_on(&audited.plane, "stuck", async |world| {
         let replicas = Replicas::start(world, 2).await?;
         let (first, holder) = replicas.leader_after("").await?;
@@ -310,7 +284,7 @@ async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() 
         world.create("after", &json!({})).await?;
         world.bound("after").await?;
         assert_eq!(replicas.holder().await?, next, "it stands by");
-        check_that_one_wrote_at_a_time(&audited.writes()?, &[first, second]);
+        check_that_one_wrote_at_a_time(&writes(&audited)?, &[first, second]);
         replicas.leave(world, second)
     })
     .await

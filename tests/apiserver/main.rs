@@ -9,6 +9,7 @@ mod support;
 #[path = "../cluster/state.rs"]
 mod cluster_state;
 
+mod audited;
 mod bad_input;
 mod beside;
 mod chaos;

@@ -20,15 +20,25 @@ const AT_ONCE: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One verb on one resource.
-#[derive(Clone, Debug, PartialEq)]
-struct Right {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Right {
     group: String,
     resource: String,
     verb: String,
 }
 
 impl Right {
-    fn text(&self) -> String {
+    /// The right that a request made use of, as the audit log has it; `None` where it was about no resource.
+    pub(crate) fn used(entry: &Value) -> Option<Self> {
+        let (object, text) =
+            (&entry["objectRef"], |value: &Value| value.as_str().unwrap_or_default().to_owned());
+        let (resource, subresource) = (text(&object["resource"]), text(&object["subresource"]));
+        let resource = if subresource.is_empty() { resource } else { format!("{resource}/{subresource}") };
+        let right = Self { group: text(&object["apiGroup"]), resource, verb: text(&entry["verb"]) };
+        (!right.resource.is_empty()).then_some(right)
+    }
+
+    pub(crate) fn text(&self) -> String {
         format!("{} {}", self.verb, self.resource)
     }
 
@@ -54,7 +64,7 @@ impl Right {
 }
 
 /// All rights that the manifests grant for use.
-async fn granted(plane: &ControlPlane) -> Result<Vec<Right>> {
+pub(crate) async fn granted(plane: &ControlPlane) -> Result<Vec<Right>> {
     let mut roles = Vec::new();
     for role in ROLES {
         roles.push(plane.admin().kubectl(&["get", "clusterrole", role, "-o", "json"]).await?);

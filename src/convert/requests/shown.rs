@@ -64,7 +64,9 @@ fn pod_level(spec: &PodSpec, requests: bool) -> Result<Amounts<'_>, String> {
 mod tests {
     use super::*;
 
-    fn shown(spec: &str) -> (Vec<(String, f64)>, Vec<(String, f64)>) {
+    type Row = (String, f64);
+
+    fn shown(spec: &str) -> (Vec<Row>, Vec<Row>) {
         let spec: PodSpec = serde_json::from_str(spec).unwrap();
         let (requests, limits) = requests_and_limits(&spec).unwrap();
         let plain = |amounts: Amounts<'_>| {
@@ -73,7 +75,7 @@ mod tests {
         (plain(requests), plain(limits))
     }
 
-    fn row(name: &str, amount: f64) -> (String, f64) {
+    fn row(name: &str, amount: f64) -> Row {
         (name.to_owned(), amount)
     }
 
