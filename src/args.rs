@@ -1,5 +1,6 @@
 //! Flags, spelled as kube-scheduler spells them. What a flag's value means to the program is decided in `run`.
 
+use crate::cli::completion::CompletionArgs;
 use crate::cli::config::ConfigArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
@@ -81,7 +82,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub logging_format: LoggingFormat,
 
-    /// How much is logged: 0 warnings and milestones, 2 what an operator wants, 4 each decision, 6 everything.
+    /// How much is logged: 0 milestones and warnings, 2 each decision as well, 3 its steps, 6 everything.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
 
@@ -178,6 +179,9 @@ pub enum Command {
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),
+
+    /// Print what a shell needs to complete command lines of this program.
+    Completion(CompletionArgs),
 }
 
 /// The formats of the log.

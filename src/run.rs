@@ -3,6 +3,7 @@
 //! Order of the end: nothing new is decided; bindings in flight are answered; what is to be told is told; the lease is released;
 //! the port closes. Holds no logic beyond that order.
 
+mod drift;
 mod dump;
 mod lead;
 mod pages;
@@ -143,6 +144,7 @@ async fn serve_and_schedule(
     let mut election =
         Election::start(candidacy, &settings, &client, &inbox, readiness, pulse.clone(), &metrics)?;
     let checks = checks(&watches, pulse, &election);
+    let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
     let exposition = Exposition::new(metrics)
         .with_core(stats::source(inbox.clone(), clock, rescued))
         .with_event_channel(fill_of(inbox.clone()));
@@ -152,8 +154,6 @@ async fn serve_and_schedule(
     let pages = pages.pages(&args, &election, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = serve(&args, routes).await?;
-
-    let dumps = tokio::spawn(dump::on_signal(inbox.clone()));
 
     let ended_early = running(&mut end, &mut election).await?;
     let outcome = match ended_early {

@@ -1,8 +1,12 @@
 //! The log: structured, on stderr, in text or JSON.
+//!
+//! What stands in an entry may come from anybody who can create a pod. In text it cannot pass for an entry of its own: as klog does, what
+//! follows a line break is indented by a tab; other control characters are escaped. In JSON they are all escaped.
 
 use crate::args::LoggingFormat;
+use std::borrow::Cow;
 use std::fmt;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
@@ -28,10 +32,12 @@ impl fmt::Debug for Verbosity {
 /// Starts logging for the whole process. `RUST_LOG`, where it is set, has the last word until the level is set anew.
 pub fn start(format: LoggingFormat, verbosity: u8) -> Verbosity {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| of_level(verbosity));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter);
     match format {
         LoggingFormat::Text => {
-            let log = log.with_ansi(std::io::stderr().is_terminal()).with_filter_reloading();
+            let writer = move || Tamed { to: io::stderr(), form: Form::Text { colours } };
+            let log = log.with_writer(writer).with_ansi(colours).with_filter_reloading();
             let handle = log.reload_handle();
             log.init();
             Verbosity(Box::new(move |level| {
@@ -39,7 +45,8 @@ pub fn start(format: LoggingFormat, verbosity: u8) -> Verbosity {
             }))
         }
         LoggingFormat::Json => {
-            let log = log.json().flatten_event(true).with_filter_reloading();
+            let writer = || Tamed { to: io::stderr(), form: Form::Json };
+            let log = log.with_writer(writer).json().flatten_event(true).with_filter_reloading();
             let handle = log.reload_handle();
             log.init();
             Verbosity(Box::new(move |level| {
@@ -49,18 +56,160 @@ pub fn start(format: LoggingFormat, verbosity: u8) -> Verbosity {
     }
 }
 
-/// What is logged at this `--v`.
+/// What is logged at this `--v`: milestones and warnings, from 2 on each decision, from 3 on its steps, from 6 on everything.
 fn of_level(verbosity: u8) -> EnvFilter {
     let level = match verbosity {
-        0 => LevelFilter::WARN,
-        1..=3 => LevelFilter::INFO,
-        4 | 5 => LevelFilter::DEBUG,
+        0..=2 => LevelFilter::INFO,
+        3..=5 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
+    let decisions = if verbosity < 2 { LevelFilter::WARN } else { level };
     // The libraries below talk too much at the levels an operator wants of us.
     let quiet = if verbosity < 6 { "warn" } else { "debug" };
     // The client logs every connection that fails; the watches tell of it once.
     EnvFilter::new(format!(
-        "{quiet},kube_client::client::builder=off,supercargo={level},supercargo_core={level}"
+        "{quiet},kube_client::client::builder=off,supercargo={level},supercargo_core={level},{DECISIONS}={decisions}"
     ))
+}
+
+/// The target of one line for each decision.
+pub const DECISIONS: &str = "supercargo::decisions";
+
+/// What an entry is.
+#[derive(Clone, Copy)]
+enum Form {
+    Text {
+        /// Whether escapes are ours, which colour the text; those of others are escaped before.
+        colours: bool,
+    },
+    /// An object, in which the control characters of ASCII are escaped already.
+    Json,
+}
+
+/// Writes whole entries, in which nothing passes for another entry.
+struct Tamed<W> {
+    to: W,
+    form: Form,
+}
+
+impl<W: io::Write> io::Write for Tamed<W> {
+    /// Takes one entry, as the log gives it.
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(entry);
+        self.to.write_all(tamed(&text, self.form).as_bytes())?;
+        Ok(entry.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+fn tamed(entry: &str, form: Form) -> Cow<'_, str> {
+    let (inside, end) = entry.strip_suffix('\n').map_or((entry, ""), |inside| (inside, "\n"));
+    let ours = |c: char| matches!(form, Form::Text { colours } if c == '\t' || colours && c == '\x1b');
+    let harmless = |c: char| !c.is_control() || ours(c);
+    if inside.chars().all(harmless) {
+        return entry.into();
+    }
+    let mut text = String::with_capacity(entry.len() + 16);
+    for c in inside.chars() {
+        match (c, form) {
+            (c, _) if harmless(c) => text.push(c),
+            ('\n', Form::Text { .. }) => text.push_str("\n\t"),
+            (c, Form::Text { .. }) => text.extend(c.escape_default()),
+            (c, Form::Json) => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    text.push_str(end);
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Page {
+        fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(part);
+            Ok(part.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What somebody would write who wants to be taken for us.
+    const FORGED: &str = "harmless\n2026-01-01T00:00:00Z  INFO supercargo: all is well\r\x1b[2J\u{85}\tend";
+
+    fn logged(start: impl FnOnce(Page) -> tracing::Dispatch) -> String {
+        let page = Page::default();
+        tracing::dispatcher::with_default(&start(page.clone()), || {
+            tracing::info!(message = %FORGED, field = %FORGED, debugged = ?FORGED);
+        });
+        let bytes = page.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn what_others_write_is_no_entry_of_its_own_in_text() {
+        let text = logged(|page| {
+            let writer = move || Tamed { to: page.clone(), form: Form::Text { colours: false } };
+            tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish().into()
+        });
+        let mut lines = text.lines();
+        assert!(lines.next().is_some_and(|line| line.contains("harmless")));
+        assert!(lines.clone().count() >= 1 && lines.all(|line| line.starts_with('\t')), "{text:?}");
+        let wild: Vec<char> = text.chars().filter(|c| c.is_control() && !matches!(c, '\n' | '\t')).collect();
+        assert!(wild.is_empty(), "{text:?}");
+        assert!(text.ends_with('\n') && !text.ends_with("\n\t"));
+    }
+
+    #[test]
+    fn what_others_write_is_one_line_in_json() {
+        let text = logged(|page| {
+            let writer = move || Tamed { to: page.clone(), form: Form::Json };
+            tracing_subscriber::fmt().json().flatten_event(true).with_writer(writer).finish().into()
+        });
+        assert_eq!(text.matches('\n').count(), 1, "{text:?}");
+        assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");
+        let entry: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(entry["field"], FORGED);
+    }
+
+    #[test]
+    fn an_entry_without_anything_wild_is_as_it_was() {
+        assert_eq!(tamed("plain\ttext\n", Form::Text { colours: false }), "plain\ttext\n");
+        assert_eq!(tamed("\x1b[2mgrey\x1b[0m\n", Form::Text { colours: true }), "\x1b[2mgrey\x1b[0m\n");
+        assert_eq!(tamed("a\nb\n", Form::Text { colours: true }), "a\n\tb\n");
+    }
+
+    #[test]
+    fn decisions_are_logged_from_2_on_and_milestones_always() {
+        let enabled = |level: u8| {
+            let page = Page::default();
+            let writer = page.clone();
+            let log = tracing_subscriber::fmt().with_env_filter(of_level(level)).with_ansi(false);
+            let log = log.with_writer(move || writer.clone()).finish();
+            tracing::subscriber::with_default(log, || {
+                tracing::info!(target: "supercargo::run", "milestone");
+                tracing::info!(target: DECISIONS, "decision");
+                tracing::debug!(target: DECISIONS, "step");
+                tracing::trace!(target: "supercargo::watch", "everything");
+                tracing::info!(target: "hyper", "chatter");
+            });
+            let bytes = page.0.lock().unwrap().clone();
+            let text = String::from_utf8(bytes).unwrap();
+            text.lines().filter_map(|line| line.rsplit(' ').next()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(enabled(0), ["milestone"]);
+        assert_eq!(enabled(2), ["milestone", "decision"]);
+        assert_eq!(enabled(3), ["milestone", "decision", "step"]);
+        assert_eq!(enabled(6), ["milestone", "decision", "step", "everything", "chatter"]);
+    }
 }

@@ -1,4 +1,5 @@
 //! Commands beside the scheduler itself: what a person or a script asks at a terminal. None of them schedules a cluster.
 
+pub mod completion;
 pub mod config;
 pub mod simulate;

@@ -16,6 +16,7 @@ use supercargo_core::time::Time;
 
 use super::engine::Observer;
 use crate::metrics::{AttemptResult, ExtensionPoint, Metrics, ProfileMetrics, StatusCode};
+use crate::telemetry::DECISIONS;
 
 /// Counts into [`Metrics`] what the engine reports.
 pub struct Accounts {
@@ -144,17 +145,18 @@ impl Observer for Accounts {
     }
 }
 
+/// One line a decision, in upstream's words where it has some (`pkg/scheduler/schedule_one.go`).
 fn log(report: &Report, took: Duration) {
     let (pod, attempt) = (format_args!("{}/{}", report.pod.namespace, report.pod.name), report.attempt);
     match &report.outcome {
         Outcome::Placed { node, nodes, feasible } => {
-            tracing::debug!(%pod, %node, nodes, feasible, attempt, "attempting to bind pod to node");
+            tracing::debug!(target: DECISIONS, %pod, %node, nodes, feasible, attempt, "Attempting to bind pod to node");
         }
         Outcome::PreBound { succeeded, took } => {
-            tracing::debug!(%pod, attempt, succeeded, ?took, "waited for the volumes of the pod");
+            tracing::debug!(target: DECISIONS, %pod, attempt, succeeded, ?took, "waited for the volumes of the pod");
         }
         Outcome::Bound { node } => {
-            tracing::info!(%pod, %node, attempt, ?took, "successfully bound pod to node");
+            tracing::info!(target: DECISIONS, %pod, %node, attempt, ?took, "Successfully bound pod to node");
         }
         Outcome::Unschedulable {
             message,
@@ -164,23 +166,33 @@ fn log(report: &Report, took: Duration) {
             let victims: Vec<_> =
                 victims.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
             tracing::info!(
+                target: DECISIONS,
                 %pod, attempt, %message, %node, ?victims, evictions,
                 "unable to schedule pod; it is nominated to a node, and waits for others to go from there"
             );
         }
         Outcome::Unschedulable { message, .. } => {
-            tracing::info!(%pod, attempt, %message, "unable to schedule pod; waiting");
+            tracing::info!(target: DECISIONS, %pod, attempt, err = %message, "{}", unplaced(message));
         }
         Outcome::Error { message } | Outcome::BindFailed { message } => {
-            tracing::warn!(%pod, attempt, %message, "error scheduling pod; retrying");
+            tracing::warn!(target: DECISIONS, %pod, attempt, err = %message, "Error scheduling pod; retrying");
         }
         Outcome::PreemptionEnded { node, error: None } => {
-            tracing::debug!(%pod, %node, ?took, "async preemption finished");
+            tracing::debug!(target: DECISIONS, %pod, %node, ?took, "async preemption finished");
         }
         Outcome::PreemptionEnded { node, error: Some(error) } => {
-            tracing::warn!(%pod, %node, %error, "error in async preemption; retrying");
+            tracing::warn!(target: DECISIONS, %pod, %node, %error, "error in async preemption; retrying");
         }
-        Outcome::Skipped => tracing::debug!(%pod, "skip schedule deleting pod"),
+        Outcome::Skipped => tracing::debug!(target: DECISIONS, %pod, "Skip schedule deleting pod"),
+    }
+}
+
+/// What upstream says of a pod that found no node.
+fn unplaced(message: &str) -> &'static str {
+    if message == "no nodes available to schedule pods" {
+        "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+    } else {
+        "Unable to schedule pod; no fit; waiting"
     }
 }
 

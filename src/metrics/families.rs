@@ -361,6 +361,11 @@ pub(super) const POISON_OBJECTS: Family = Family::new(
     "[ALPHA] Number of objects put into quarantine because handling them panicked.",
     &[],
 );
+pub(super) const CACHE_DRIFT: Family = Family::new(
+    "supercargo_cache_drift",
+    "Objects by which the engine and the API server differed when SIGUSR2 last had them compared: missed here, or redundant.",
+    &["kind", "type"],
+);
 pub(super) const CONFIG_RELOADS: Family = Family::new(
     "supercargo_config_reloads_total",
     "[ALPHA] Number of changes of the configuration file while running: applied, needs_restart where a part of it waits for a restart, invalid where the last good one stays in force.",

@@ -5,6 +5,7 @@
 //! together as text. Does not serve them: that is `crate::serve`.
 
 mod core_stats;
+mod drift;
 mod exposition;
 mod families;
 mod labels;
@@ -81,6 +82,7 @@ pub struct Metrics {
     leader_slow_path: IntCounterVec,
     writes_fenced: IntCounter,
     core_scrape_failures: IntCounter,
+    cache_drift: IntGaugeVec,
     config: ReloadMetrics,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
@@ -127,6 +129,7 @@ impl Metrics {
             leader_slow_path: families::LEADER_SLOW_PATH.counter_vec(&registry),
             writes_fenced: families::WRITES_FENCED.counter(&registry),
             core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
+            cache_drift: drift::new(&registry),
             config: ReloadMetrics::new(&registry),
             watches: Mutex::default(),
             registry,

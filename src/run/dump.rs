@@ -1,14 +1,23 @@
-//! What the engine holds, in words, for the log: asked for by SIGUSR2. Changes nothing.
+//! What the engine holds, in words, for the log: asked for by SIGUSR2, which has it compared with the API server, too. Changes nothing.
 //!
 //! Upstream: `pkg/scheduler/backend/cache/debugger`. The headings are its; of each pending pod ours says besides where it
 //! waits, for what and since when.
 
+use super::drift;
 use crate::driver::Inbox;
+use crate::metrics::Metrics;
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::queue::{Place, QueuedPod};
 use supercargo_core::scheduler::Scheduler;
 use supercargo_core::time::Time;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// How long the API server has to tell what it has.
+const COMPARED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Nodes and queue as texts of many lines.
 #[derive(Debug)]
@@ -18,14 +27,28 @@ struct Dump {
     pods: String,
 }
 
-/// Writes a dump into the log whenever SIGUSR2 comes, until the engine has ended.
-pub(super) async fn on_signal(inbox: Inbox<Scheduler>) -> std::io::Result<()> {
+/// Writes a dump into the log and compares whenever SIGUSR2 comes, until the engine has ended.
+pub(super) async fn on_signal(
+    inbox: Inbox<Scheduler>,
+    client: kube::Client,
+    metrics: Arc<Metrics>,
+) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut asked = signal(SignalKind::user_defined2())?;
+    let mut comparison: Option<JoinHandle<()>> = None;
     while asked.recv().await.is_some() {
         let Ok(dump) = inbox.ask(dump).await else { break };
         tracing::info!(nodes = %dump.nodes, "Dump of cached NodeInfo");
         tracing::info!(summary = %dump.summary, pods = %dump.pods, "Dump of scheduling queue");
+        // Upstream compares first. Whoever asks while the API server is away need not wait for it here.
+        if comparison.as_ref().is_none_or(JoinHandle::is_finished) {
+            let (client, inbox, metrics) = (client.clone(), inbox.clone(), Arc::clone(&metrics));
+            comparison = Some(tokio::spawn(async move {
+                if timeout(COMPARED_WITHIN, drift::compare(&client, &inbox, &metrics)).await.is_err() {
+                    tracing::warn!("the cache cannot be compared: the API server does not answer");
+                }
+            }));
+        }
     }
     Ok(())
 }

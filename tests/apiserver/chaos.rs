@@ -219,7 +219,7 @@ fn placement_of(dump: &str) -> Placement {
         if let Some((_, name)) = line.split_once("Node name: ") {
             placement.insert(name.to_owned(), BTreeSet::new());
             node = placement.get_mut(name);
-        } else if let Some(pod) = line.strip_prefix("name: ")
+        } else if let Some(pod) = line.trim_start().strip_prefix("name: ")
             && let Some(node) = &mut node
         {
             let name = pod.split(',').next().unwrap_or_default();

@@ -2,10 +2,13 @@
 //! token, with no more rights on our side than the manifests give.
 
 use anyhow::{Result, ensure};
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::objects::service_account_token;
-use crate::support::supercargo;
+use crate::support::plane::ADMIN_TOKEN;
+use crate::support::wait::PATIENCE;
+use crate::support::{http, supercargo, wait_for};
 use crate::world::{installed, play, requesting, sample};
 
 #[tokio::test]
@@ -77,6 +80,40 @@ async fn the_metrics_count_what_happened() -> Result<()> {
         world.bound("three").await?;
         world.counted(&attempts("scheduled"), 3.0).await?;
         world.counted(&pending("unschedulable"), 0.0).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_cache_is_compared_with_the_api_server_when_somebody_asks() -> Result<()> {
+    play("compared", async |world| {
+        world.node("a").allocatable("cpu", "1").create(&world.client).await?;
+        world.create("there", &requesting(&json!({"cpu": "1"}))).await?;
+        world.bound("there").await?;
+        world.create("waits", &requesting(&json!({"cpu": "1"}))).await?;
+        world.waiting("waits", "Insufficient cpu").await?;
+        let (status, _) = world.supercargo.get("/metrics", Some(world.reader())).await?;
+        assert_eq!(status, 200);
+        let level = format!("https://127.0.0.1:{}/debug/flags/v", world.supercargo.port());
+        let set = http::ask(::http::Method::PUT, &level, Some(ADMIN_TOKEN), None, "4").await?;
+        assert_eq!(set.status, 200, "{set:?}");
+        world.supercargo.signal(Signal::SIGUSR2)?;
+        wait_for("the comparison to end", PATIENCE, || async {
+            let log = world.supercargo.log()?;
+            ensure!(log.contains("Cache comparer finished"), "it has not");
+            ensure!(!log.contains("Cache mismatch"), "there is a mismatch");
+            Ok(())
+        })
+        .await?;
+        for series in [
+            "Node\",type=\"missed",
+            "Node\",type=\"redundant",
+            "Pod\",type=\"missed",
+            "Pod\",type=\"redundant",
+        ] {
+            world.counted(&format!("supercargo_cache_drift{{kind=\"{series}\"}}"), 0.0).await?;
+        }
         Ok(())
     })
     .await
