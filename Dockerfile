@@ -12,7 +12,7 @@ RUN apk add --no-cache bash build-base make
 ENV RUSTUP_TOOLCHAIN=1.95.0 CARGO_TARGET_DIR=/build
 WORKDIR /source
 COPY . .
-RUN make release-binary
+RUN make release-binary sbom
 
 # Nothing is needed at run time: the API server's certificate authority comes with the service account's token.
 FROM scratch
@@ -23,7 +23,9 @@ LABEL org.opencontainers.image.title="supercargo" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /build/release/supercargo /supercargo
+COPY --from=build /build/dist/supercargo /supercargo
+# What it is built from, for scanners.
+COPY --from=build /build/dist/supercargo.cdx.json /supercargo.cdx.json
 # By number: runAsNonRoot can only be checked against a number.
 USER 65532:65532
 EXPOSE 10259

@@ -7,6 +7,10 @@ SHELL := bash
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 TOOLS := $(TARGET)/tools
 CARGO_DENY_VERSION := 0.20.2
+# For another machine: make release-binary TRIPLE=aarch64-unknown-linux-gnu, with that target and a linker installed.
+TRIPLE ?= $(shell rustc -vV | sed -n 's/^host: //p')
+# No library is loaded at run time, and no folder of the machine that builds is in the result: the same source gives the same bytes anywhere.
+RELEASE_FLAGS := -C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=/source --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 SEED ?= 1
 STEPS ?= 1000
 SEEDS ?= 1
@@ -41,8 +45,14 @@ build: ## Build the program, with the features its tests use, so that nothing is
 	cargo build --locked --quiet --bins --examples
 
 .PHONY: release-binary
-release-binary: ## Build the program as it is shipped; the Dockerfile runs the same command.
-	cargo build --locked --release --bin supercargo
+release-binary: ## Build the program as it is shipped, static; the Dockerfile runs the same command.
+	RUSTFLAGS="$(RELEASE_FLAGS)" cargo build --locked --release --target $(TRIPLE) --bin supercargo
+	install -D -m 755 $(TARGET)/$(TRIPLE)/release/supercargo $(TARGET)/dist/supercargo
+
+.PHONY: sbom
+sbom: ## List what the program is built from, as CycloneDX has it.
+	mkdir -p $(TARGET)/dist
+	tests/release/sbom.sh $(TRIPLE) > $(TARGET)/dist/supercargo.cdx.json
 
 .PHONY: lint
 lint: $(TOOLS)/bin/cargo-deny ## Formatting, lints, docs, licences and the fences between modules.
@@ -122,8 +132,9 @@ soak: oracle ## What takes long: many simulated and random clusters, and the API
 	for round in 1 2 3 4 5; do echo "round $$round" >&2; cargo test --locked --quiet --test apiserver; done
 
 .PHONY: release-check
-release-check: release-binary rules ## What a release must pass beside `make test`.
-	$(TARGET)/release/supercargo --version
-	cargo test --locked --release --quiet --test golden --test manifests
+release-check: release-binary sbom rules ## What a release must pass beside `make test`: the static binary on a real API server, a real Prometheus, arm64.
+	$(TARGET)/dist/supercargo --version
+	cargo test --locked --quiet --test release -- --nocapture
 	tests/packaging/build.sh prometheus
 	cargo test --locked --quiet --test live -- --nocapture
+	tests/release/arm64.sh

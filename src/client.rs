@@ -2,9 +2,19 @@
 
 use crate::args::Args;
 use crate::config::Settings;
-use anyhow::{Context as _, Result};
+use crate::names::Resolver;
+use anyhow::{Context as _, Result, bail};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::time::Duration;
+use tower::timeout::TimeoutLayer;
+use tower::util::{BoxCloneService, BoxCloneSyncService};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 /// How long a connection to the API server may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,4 +46,33 @@ pub async fn connection(args: &Args, settings: &Settings) -> Result<kube::Config
     // Whether a request may be sent again depends on what it is; a Binding must not be.
     config.default_retry = false;
     Ok(config)
+}
+
+/// What carries requests to the API server.
+pub type Carrier = BoxCloneService<Request<Body>, Response<Incoming>, BoxError>;
+
+/// A client for these settings. It is kube's own, but for how names are resolved; and every request has a deadline of its
+/// own, so that reading and writing need none here.
+///
+/// # Errors
+/// When certificates or credentials cannot be used, or a proxy is asked for.
+pub fn builder(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
+    if let Some(proxy) = &config.proxy_url {
+        bail!("the API server is to be reached through the proxy {proxy}, which this program does not do");
+    }
+    let mut http = HttpConnector::new_with_resolver(Resolver::default());
+    http.enforce_http(false);
+    let https = config.rustls_https_connector_with_connector(http)?;
+    // For name, connection and TLS together.
+    let connector =
+        ServiceBuilder::new().option_layer(config.connect_timeout.map(TimeoutLayer::new)).service(https);
+    let connector = BoxCloneSyncService::new(connector);
+    let client = Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(|error: hyper_util::client::legacy::Error| BoxError::from(error))
+        .service(client);
+    Ok(ClientBuilder::new(service.boxed_clone(), config.default_namespace.clone()))
 }

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod flags;
 pub mod lease;
 pub mod metrics;
+pub mod names;
 pub mod reload;
 pub mod run;
 pub mod serve;

@@ -25,8 +25,33 @@ fn main() -> ExitCode {
     match run::run(args, verbosity) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = format!("{:#}", error.cause), "supercargo ends");
+            tracing::error!(error = told(&error.cause), "supercargo ends");
             ExitCode::from(error.code)
         }
+    }
+}
+
+/// The error and what caused it. Some say themselves what caused them: that is not said twice.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow!("is a directory").context("cannot read a: is a directory").context("no start");
+        assert_eq!(told(&error), "no start: cannot read a: is a directory");
     }
 }

@@ -23,7 +23,6 @@ use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, Serve
 use crate::telemetry::Verbosity;
 use crate::watch::{ATTEMPT_WITHIN, Watches};
 use anyhow::{Context as _, anyhow};
-use kube::client::ClientBuilder;
 use lead::{Candidacy, Election};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -198,7 +197,7 @@ async fn connect(
     let connection = client::connection(args, settings).await?;
     let server_url = connection.cluster_url.to_string();
     let layer = RestLayer::new(Arc::clone(metrics), &connection.cluster_url);
-    let builder = ClientBuilder::try_from(connection).context("cannot build the API client")?;
+    let builder = client::builder(&connection).context("cannot build the API client")?;
     Ok((builder.with_layer(&layer).build(), server_url))
 }
 

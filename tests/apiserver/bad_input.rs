@@ -194,6 +194,105 @@ fn a_configuration_that_is_wrong_ends_it_with_2_and_the_place() -> Result<()> {
     Ok(())
 }
 
+/// Starts it with what is wrong, and reads the last line of its log.
+struct Wrong {
+    folder: tempfile::TempDir,
+}
+
+impl Wrong {
+    fn new() -> Result<Self> {
+        let wrong = Self { folder: tempfile::tempdir()? };
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        });
+        wrong.file("kubeconfig", &kubeconfig.to_string())?;
+        wrong.file("right.yaml", &configuration("x"))?;
+        Ok(wrong)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn file(&self, name: &str, text: &str) -> Result<String> {
+        std::fs::write(self.folder.path().join(name), text)?;
+        Ok(self.path(name))
+    }
+
+    /// It ends with this code and these words. What differs from run to run is not looked at: the time, and the folder of the test.
+    fn ends(&self, args: &[&str], code: i32, words: &str) -> Result<()> {
+        let kubeconfig = format!("--kubeconfig={}", self.path("kubeconfig"));
+        let args: Vec<&str> =
+            args.iter().copied().chain([kubeconfig.as_str(), "--logging-format=json"]).collect();
+        let (ended, said) = run(&args)?;
+        let last = said.lines().last().context("it says why")?;
+        let entry: serde_json::Value = serde_json::from_str(last).with_context(|| said.clone())?;
+        let folder = format!("{}/", self.folder.path().display());
+        let told = entry["error"].as_str().unwrap_or_default().replace(&folder, "");
+        assert_eq!((ended, told.as_str()), (Some(code), words), "{args:?}: {said}");
+        assert_eq!((&entry["level"], &entry["message"]), (&json!("ERROR"), &json!("supercargo ends")));
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_wrong_at_the_start_ends_it_with_these_words_and_codes() -> Result<()> {
+    let wrong = Wrong::new()?;
+    std::fs::create_dir(wrong.path("folder.yaml"))?;
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    wrong.file("version.yaml", &head.replace("/v1\n", "/v1beta3\n"))?;
+    let plugin = "profiles:\n- plugins:\n    score:\n      enabled:\n      - name: NodeResourcesFitt\n";
+    wrong.file("plugin.yaml", &format!("{head}{plugin}"))?;
+    wrong.file("twice.yaml", &format!("{head}profiles:\n- schedulerName: a\n- schedulerName: a\n"))?;
+    let files = [
+        ("folder.yaml", "cannot read folder.yaml: Is a directory (os error 21)"),
+        ("none.yaml", "cannot read none.yaml: No such file or directory (os error 2)"),
+        (
+            "version.yaml",
+            "version.yaml:1:1: apiVersion: no kind \"KubeSchedulerConfiguration\" is registered for version \
+             \"kubescheduler.config.k8s.io/v1beta3\"; expected kind \"KubeSchedulerConfiguration\" of version \
+             \"kubescheduler.config.k8s.io/v1\"",
+        ),
+        (
+            "plugin.yaml",
+            "plugin.yaml:7:9: profiles[0].plugins.score.enabled[0]: initializing profiles: creating profile for scheduler name \
+             default-scheduler: ScorePlugin \"NodeResourcesFitt\" does not exist",
+        ),
+        ("twice.yaml", "twice.yaml:5:3: profiles[1].schedulerName: Duplicate value: \"a\""),
+    ];
+    for (file, words) in files {
+        wrong.ends(&[&format!("--config={}", wrong.path(file))], 2, words)?;
+    }
+
+    let config = format!("--config={}", wrong.path("right.yaml"));
+    let key = format!("--tls-private-key-file={}", wrong.file("bad.key", "no key")?);
+    let certificates = [
+        (
+            "bad.crt",
+            "cannot use bad.crt as --tls-cert-file and --tls-private-key-file: it holds no PEM certificate",
+        ),
+        (
+            "none.crt",
+            "cannot use none.crt as --tls-cert-file and --tls-private-key-file: No such file or directory (os error 2)",
+        ),
+    ];
+    wrong.file("bad.crt", "no certificate")?;
+    for (file, words) in certificates {
+        let certificate = format!("--tls-cert-file={}", wrong.path(file));
+        wrong.ends(&[&config, "--secure-port=10259", &certificate, &key], 1, words)?;
+    }
+
+    let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = taken.local_addr()?;
+    let words = format!(
+        "cannot listen on {address}: Address already in use (os error 98); choose another with --bind-address and --secure-port"
+    );
+    wrong.ends(&[&config, &format!("--secure-port={}", address.port())], 1, &words)
+}
+
 /// A kubeconfig that is not there will not come by waiting.
 #[test]
 fn a_kubeconfig_that_cannot_be_read_is_named() -> Result<()> {

@@ -67,3 +67,55 @@ async fn a_file_that_is_not_valid_is_told_with_its_place_and_changes_nothing() -
     })
     .await
 }
+
+/// The file becomes, one after the other, what would have kept it from starting.
+#[tokio::test]
+async fn nothing_that_is_wrong_with_its_files_stops_a_running_scheduler() -> Result<()> {
+    play("goes-on", async |world| {
+        world.node("a").allocatable("cpu", "16").create(&world.client).await?;
+        let right = configuration(&world.name);
+        let path = world.plane.folder().join(format!("{NAME}-{}.yaml", world.name));
+        let wrong = [
+            (
+                "version",
+                right.replace("/v1\n", "/v1beta3\n"),
+                "no kind \\\"KubeSchedulerConfiguration\\\" is registered",
+            ),
+            (
+                "plugin",
+                format!("{right}  plugins:\n    score:\n      enabled:\n      - name: NodeResourcesFitt\n"),
+                "ScorePlugin \\\"NodeResourcesFitt\\\" does not exist",
+            ),
+            (
+                "twice",
+                format!("{right}- schedulerName: {}\n", world.name),
+                "profiles[1].schedulerName: Duplicate value",
+            ),
+            ("text", String::from("{{{"), "cannot be taken"),
+        ];
+        for (count, (name, text, _)) in (1_u32..).zip(&wrong) {
+            reconfigure(world, text)?;
+            world.counted(&reloads("invalid"), f64::from(count)).await?;
+            world.create(name, &requesting(&json!({"cpu": "1"}))).await?;
+            world.bound(name).await?;
+        }
+        // Nobody can read a folder.
+        std::fs::remove_file(&path)?;
+        std::fs::create_dir(&path)?;
+        world.counted(&reloads("invalid"), 5.0).await?;
+        world.create("folder", &requesting(&json!({"cpu": "1"}))).await?;
+        world.bound("folder").await?;
+        let log = world.supercargo.log()?;
+        for (name, _, told) in &wrong {
+            ensure!(
+                log.replace("\\\"", "\"").contains(&told.replace("\\\"", "\"")),
+                "{name}: {told} is not in the log"
+            );
+        }
+        ensure!(log.contains("Is a directory (os error 21)"), "the folder is not in the log");
+        std::fs::remove_dir(&path)?;
+        reconfigure(world, &right)?;
+        world.counted("supercargo_config_last_reload_success", 1.0).await
+    })
+    .await
+}

@@ -1,0 +1,222 @@
+//! Names resolved against files and a server of this test.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn hosts_are_found_by_any_of_their_names() {
+    let text = "# comment\n10.0.0.1 one.example one # more\n\n::1 one\n10.0.0.2\tTWO\nnonsense two\n";
+    assert_eq!(files::hosts(text, "one"), [ip("10.0.0.1"), ip("::1")]);
+    assert_eq!(files::hosts(text, "two."), [ip("10.0.0.2")]);
+    assert!(files::hosts(text, "three").is_empty());
+    assert_eq!(files::hosts("", "localhost"), [ip("127.0.0.1"), ip("::1")]);
+}
+
+#[test]
+fn a_clusters_settings_are_read_and_its_domains_searched_first() {
+    let text = "nameserver 10.96.0.10\nsearch kube-system.svc.cluster.local svc.cluster.local. cluster.local\n\
+                options ndots:5 timeout:2 attempts:1 edns0\n; a comment\nnameserver nonsense\n";
+    let settings = Settings::read(text);
+    assert_eq!(settings.servers, [ip("10.96.0.10")]);
+    assert_eq!((settings.dots, settings.timeout, settings.attempts), (5, Duration::from_secs(2), 1));
+    assert_eq!(
+        settings.candidates("kubernetes.default.svc"),
+        [
+            "kubernetes.default.svc.kube-system.svc.cluster.local",
+            "kubernetes.default.svc.svc.cluster.local",
+            "kubernetes.default.svc.cluster.local",
+            "kubernetes.default.svc",
+        ]
+    );
+    assert_eq!(settings.candidates("api.example.com.")[..], ["api.example.com"]);
+    let plain = Settings::read("search a.example\n");
+    assert_eq!(plain.candidates("api.example.com")[0], "api.example.com");
+    assert_eq!(plain.servers, [ip("127.0.0.1")]);
+}
+
+#[test]
+fn what_is_no_name_is_no_question() {
+    let long = "a".repeat(64);
+    for wrong in ["", "a..b", ".a", long.as_str(), "a.".repeat(127).as_str()] {
+        assert_eq!(message::question(1, wrong, Kind::Four), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn no_message_however_broken_is_read_beyond_its_end_or_for_ever() {
+    let question = message::question(7, "a.example", Kind::Four).unwrap();
+    let whole = reply(&question, &[("a.example", ip("10.0.0.1"))], 0);
+    assert_eq!(message::answer(&question, &whole), Some(Answer::Addresses(vec![ip("10.0.0.1")])));
+    for length in 0..whole.len() {
+        assert_eq!(message::answer(&question, &whole[..length]), None, "{length}");
+    }
+    // Every byte in turn is something else: nothing panics, and what is not an answer to this question is none.
+    for at in 0..whole.len() {
+        for value in [0, 1, 0x3f, 0x7f, 0x80, 0xc0, 0xff] {
+            let mut broken = whole.clone();
+            broken[at] = value;
+            let _ = message::answer(&question, &broken);
+        }
+    }
+    let mut other = whole.clone();
+    other[0] ^= 1;
+    assert_eq!(message::answer(&question, &other), None, "another number");
+    assert_eq!(message::answer(&question, &question), None, "a question");
+}
+
+/// A message that answers with these addresses, the name once more by reference.
+fn reply(question: &[u8], records: &[(&str, IpAddr)], flags: u8) -> Vec<u8> {
+    let mut bytes = question.to_vec();
+    bytes[2] |= 0x80 | flags;
+    bytes[7] = u8::try_from(records.len()).unwrap();
+    for (_, address) in records {
+        bytes.extend([0xc0, 12]);
+        let data = match address {
+            IpAddr::V4(four) => four.octets().to_vec(),
+            IpAddr::V6(six) => six.octets().to_vec(),
+        };
+        let code = if address.is_ipv4() { 1_u8 } else { 28 };
+        bytes.extend([0, code, 0, 1, 0, 0, 0, 60, 0, u8::try_from(data.len()).unwrap()]);
+        bytes.extend(data);
+    }
+    bytes
+}
+
+/// The name and the kind that a question is about.
+fn asked(question: &[u8]) -> (String, Kind) {
+    let (mut labels, mut at) = (Vec::new(), 12);
+    while question[at] != 0 {
+        let end = at + 1 + usize::from(question[at]);
+        labels.push(String::from_utf8(question[at + 1..end].to_vec()).unwrap());
+        at = end;
+    }
+    (labels.join("."), if question[at + 2] == 1 { Kind::Four } else { Kind::Six })
+}
+
+/// A server that knows some names, and writes down what it is asked. Of names that begin with `large` it tells by TCP alone.
+struct Zone {
+    resolver: Resolver,
+    asked: Arc<Mutex<Vec<String>>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Zone {
+    async fn start(settings: &str, known: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let settings_file = folder.path().join("resolv.conf");
+        std::fs::write(&settings_file, format!("nameserver 127.0.0.1\n{settings}")).unwrap();
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = udp.local_addr().unwrap();
+        let tcp = TcpListener::bind(address).await.unwrap();
+        let mut names: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+        for (name, address) in known {
+            names.entry((*name).to_owned()).or_default().push(ip(address));
+        }
+        let asked_for = Arc::new(Mutex::new(Vec::new()));
+        let (heard, all) = (Arc::clone(&asked_for), names.clone());
+        tokio::spawn(async move {
+            let mut bytes = [0; 512];
+            while let Ok((length, from)) = udp.recv_from(&mut bytes).await {
+                let question = &bytes[..length];
+                let (name, _) = asked(question);
+                heard.lock().unwrap().push(name.clone());
+                // Somebody else's answer first: it does not count.
+                let mut forged = reply(question, &[("", ip("6.6.6.6"))], 0);
+                forged[1] ^= 0xff;
+                let _ = udp.send_to(&forged, from).await;
+                let truncated = name.starts_with("large");
+                let answer = if truncated { reply(question, &[], 0x02) } else { of_zone(question, &all) };
+                let _ = udp.send_to(&answer, from).await;
+            }
+        });
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = tcp.accept().await {
+                let length = stream.read_u16().await.unwrap();
+                let mut question = vec![0; usize::from(length)];
+                stream.read_exact(&mut question).await.unwrap();
+                let answer = of_zone(&question, &names);
+                stream.write_u16(u16::try_from(answer.len()).unwrap()).await.unwrap();
+                stream.write_all(&answer).await.unwrap();
+            }
+        });
+        let resolver =
+            Resolver { hosts: folder.path().join("hosts"), settings: settings_file, port: address.port() };
+        Self { resolver, asked: asked_for, _folder: folder }
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String> {
+        self.resolver.resolve(name).await.map_err(|error| error.to_string())
+    }
+}
+
+fn of_zone(question: &[u8], names: &BTreeMap<String, Vec<IpAddr>>) -> Vec<u8> {
+    let (name, kind) = asked(question);
+    if name.starts_with("broken") {
+        return reply(question, &[], 0)
+            .into_iter()
+            .enumerate()
+            .map(|(at, byte)| if at == 3 { 2 } else { byte })
+            .collect();
+    }
+    match names.get(&name) {
+        Some(all) => {
+            let of_kind = all.iter().filter(|address| address.is_ipv4() == (kind == Kind::Four));
+            let records: Vec<_> = of_kind.map(|address| ("", *address)).collect();
+            reply(question, &records, 0)
+        }
+        None => reply(question, &[], 0)
+            .into_iter()
+            .enumerate()
+            .map(|(at, byte)| if at == 3 { 3 } else { byte })
+            .collect(),
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_the_cluster_is_found_by_its_search_domains_and_forged_answers_do_not_count() {
+    let known = [
+        ("kubernetes.default.svc.cluster.local", "10.96.0.1"),
+        ("kubernetes.default.svc.cluster.local", "fd00::1"),
+    ];
+    let zone = Zone::start("search svc.cluster.local cluster.local\noptions ndots:5\n", &known).await;
+    assert_eq!(zone.resolve("kubernetes.default.svc").await, Ok(vec![ip("10.96.0.1"), ip("fd00::1")]));
+    let asked = zone.asked.lock().unwrap().clone();
+    assert!(asked.contains(&"kubernetes.default.svc.svc.cluster.local".to_owned()), "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_asked_for_in_full() {
+    let zone = Zone::start("", &[("large.example", "10.0.0.1"), ("large.example", "10.0.0.2")]).await;
+    assert_eq!(zone.resolve("large.example").await, Ok(vec![ip("10.0.0.1"), ip("10.0.0.2")]));
+}
+
+#[tokio::test]
+async fn what_nobody_knows_and_what_nobody_can_tell_are_told_apart_by_name() {
+    let zone = Zone::start("options attempts:1\n", &[]).await;
+    assert_eq!(zone.resolve("nowhere.example").await, Err("there is no host nowhere.example".to_owned()));
+    let error = zone.resolve("broken.example").await.unwrap_err();
+    assert!(
+        error.starts_with("cannot resolve broken.example: ") && error.ends_with("cannot tell"),
+        "{error}"
+    );
+    let error = zone.resolve("a..b").await.unwrap_err();
+    assert_eq!(error, "cannot resolve a..b: it is no name of a host");
+}
+
+#[tokio::test]
+async fn addresses_and_hosts_of_the_machine_need_no_server() {
+    let zone = Zone::start("", &[]).await;
+    std::fs::write(&zone.resolver.hosts, "10.1.1.1 control-plane\n").unwrap();
+    assert_eq!(zone.resolve("10.2.2.2").await, Ok(vec![ip("10.2.2.2")]));
+    assert_eq!(zone.resolve("control-plane").await, Ok(vec![ip("10.1.1.1")]));
+    let local = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    assert_eq!(zone.resolve("localhost").await, Ok(local.to_vec()));
+    assert!(zone.asked.lock().unwrap().is_empty());
+}

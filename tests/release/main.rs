@@ -1,0 +1,191 @@
+//! The program as it is shipped: static, stripped, small, without a trace of the machine that built it; and it finds its API server by name, over
+//! TLS, with the token of a service account.
+//!
+//! Part of `make release-check`, which builds it first.
+
+#[allow(dead_code, reason = "the tests of the API server use the rest of it")]
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use support::ports::Port;
+use support::wait::PATIENCE;
+use support::{Access, Component, ControlPlane, KwokNode, Program, http, objects, supercargo, wait_for};
+
+/// Bytes: what an image of it may take.
+const SIZE_MAX: usize = 25_000_000;
+
+fn dist(name: &str) -> Result<PathBuf> {
+    let path = support::binaries::target_dir().join("dist").join(name);
+    ensure!(path.is_file(), "{} is missing; `make release-binary sbom` makes it", path.display());
+    Ok(path)
+}
+
+/// What is looked at of an ELF file of 64 bits.
+struct Elf {
+    bytes: Vec<u8>,
+}
+
+impl Elf {
+    fn read(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path)?;
+        ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "{} is no ELF file of 64 bits", path.display());
+        Ok(Self { bytes })
+    }
+
+    fn number(&self, at: usize, length: usize) -> Result<usize> {
+        let bytes = self.bytes.get(at..at + length).context("the file is cut off")?;
+        Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    }
+
+    /// The kinds of its segments, and where each begins and how long it is.
+    fn segments(&self) -> Result<Vec<(usize, usize, usize)>> {
+        let (table, size, count) = (self.number(32, 8)?, self.number(54, 2)?, self.number(56, 2)?);
+        let segment =
+            |at: usize| Ok((self.number(at, 4)?, self.number(at + 8, 8)?, self.number(at + 32, 8)?));
+        (0..count).map(|number| segment(table + number * size)).collect()
+    }
+
+    /// The kinds of its sections.
+    fn sections(&self) -> Result<BTreeSet<usize>> {
+        let (table, size, count) = (self.number(40, 8)?, self.number(58, 2)?, self.number(60, 2)?);
+        (0..count).map(|number| self.number(table + number * size + 4, 4)).collect()
+    }
+
+    /// How many libraries it needs at run time.
+    fn libraries(&self) -> Result<usize> {
+        const DYNAMIC: usize = 2;
+        const NEEDED: usize = 1;
+        let mut needed = 0;
+        for (_, begin, length) in self.segments()?.into_iter().filter(|(kind, _, _)| *kind == DYNAMIC) {
+            for at in (begin..begin + length).step_by(16) {
+                needed += usize::from(self.number(at, 8)? == NEEDED);
+            }
+        }
+        Ok(needed)
+    }
+}
+
+#[test]
+fn the_binary_is_static_stripped_and_small() -> Result<()> {
+    const INTERPRETER: usize = 3;
+    const SYMBOLS: usize = 2;
+    let elf = Elf::read(&dist("supercargo")?)?;
+    ensure!(
+        elf.segments()?.iter().all(|(kind, _, _)| *kind != INTERPRETER),
+        "it is loaded by another program"
+    );
+    assert_eq!(elf.libraries()?, 0, "libraries");
+    ensure!(!elf.sections()?.contains(&SYMBOLS), "it has its symbols");
+    let size = elf.bytes.len();
+    ensure!(size < SIZE_MAX, "it has {size} bytes");
+    eprintln!("release: static, stripped, {size} bytes");
+    Ok(())
+}
+
+#[test]
+fn the_binary_names_no_folder_of_the_machine_that_built_it() -> Result<()> {
+    let bytes = std::fs::read(dist("supercargo")?)?;
+    let home = std::env::var("HOME").unwrap_or_default();
+    for folder in [env!("CARGO_MANIFEST_DIR").to_owned(), format!("{home}/.cargo")] {
+        let found = bytes.windows(folder.len()).any(|window| window == folder.as_bytes());
+        ensure!(!found, "it has {folder} in it");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_list_of_what_it_is_built_from_is_whole() -> Result<()> {
+    let list: Value = serde_json::from_str(&std::fs::read_to_string(dist("supercargo.cdx.json")?)?)?;
+    assert_eq!((&list["bomFormat"], &list["specVersion"]), (&json!("CycloneDX"), &json!("1.5")));
+    let parts = list["components"].as_array().context("it has components")?;
+    let named: BTreeSet<String> = parts
+        .iter()
+        .map(|part| {
+            format!("{} {}", part["name"].as_str().unwrap_or(""), part["version"].as_str().unwrap_or(""))
+        })
+        .collect();
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--package=supercargo", "--edges=normal", "--prefix=none", "--format={p}"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()?;
+    let tree = String::from_utf8(tree.stdout)?;
+    let built: BTreeSet<String> = tree
+        .lines()
+        .filter_map(|line| line.split_once(" v"))
+        .map(|(name, rest)| format!("{name} {}", rest.split(' ').next().unwrap_or_default()))
+        .filter(|package| !package.starts_with("supercargo "))
+        .collect();
+    assert_eq!(named, built);
+    let foreign = |part: &&Value| part["name"] != "supercargo-core";
+    let bare: Vec<_> = parts
+        .iter()
+        .filter(foreign)
+        .filter(|part| part["hashes"].is_null() || part["licenses"].is_null())
+        .collect();
+    ensure!(bare.is_empty(), "without licence or checksum: {bare:?}");
+    eprintln!("release: {} packages listed", named.len());
+    Ok(())
+}
+
+#[test]
+fn the_image_is_made_by_the_commands_that_are_checked_here() -> Result<()> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile"))?;
+    for line in [
+        "RUN make release-binary sbom",
+        "FROM scratch",
+        "COPY --from=build /build/dist/supercargo /supercargo",
+        "COPY --from=build /build/dist/supercargo.cdx.json /supercargo.cdx.json",
+        "USER 65532:65532",
+        "ENTRYPOINT [\"/supercargo\"]",
+    ] {
+        ensure!(text.lines().any(|other| other == line), "the Dockerfile has no line {line:?}");
+    }
+    let version = format!("org.opencontainers.image.version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    ensure!(text.contains(&version), "the label of the version is another");
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_finds_the_api_server_by_name_over_tls_and_schedules() -> Result<()> {
+    let parts = [Component::ControllerManager, Component::Scheduler, Component::Kwok];
+    let plane = ControlPlane::builder().with(parts).start().await?;
+    supercargo::install(&plane).await?;
+    let client = plane.client().await?;
+    KwokNode::new("only").create(&client).await?;
+
+    // The certificate is for that name as well; the library of the system that resolves names is not there.
+    let server = format!("https://localhost:{}", plane.port(Component::ApiServer));
+    let (_, token) = plane.service_account(supercargo::NAMESPACE, supercargo::NAME).await?;
+    let kubeconfig = plane.folder().join("release.kubeconfig");
+    let credential = support::access::Credential::TokenFile(token.path());
+    Access::write(&kubeconfig, &server, &plane.ca(), &credential)?;
+    let port = Port::reserve()?;
+    let program = Program::new("release", dist("supercargo")?)
+        .arg(format!("--kubeconfig={}", kubeconfig.display()))
+        .arg("--bind-address=127.0.0.1")
+        .arg(format!("--secure-port={}", port.number()));
+    let process = plane.launch(&program)?;
+    let pods = Api::<Pod>::namespaced(client.clone(), "default");
+    let pod = objects::pod("web", "default", &json!({"schedulerName": supercargo::NAME}))?;
+    pods.create(&PostParams::default(), &pod).await?;
+    objects::wait_until_bound(&client, "default", "web").await.with_context(|| process.log_tail(20))?;
+    let url = format!("https://127.0.0.1:{}/readyz", port.number());
+    wait_for("it to be ready", PATIENCE, || async {
+        let (status, body) = http::get(&url, None).await?;
+        ensure!(status == 200, "{status}: {body}");
+        Ok(())
+    })
+    .await?;
+    eprintln!("release: reached {server} by name, and placed a pod");
+    Ok(())
+}
