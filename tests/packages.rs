@@ -186,6 +186,22 @@ fn what_is_off_by_default_is_whole_when_it_is_on() {
 }
 
 #[test]
+fn the_network_policy_of_the_manifests_is_the_charts() {
+    let text = fs::read_to_string(root().join("manifests/components/network-policy/network-policy.yaml"));
+    let plain: Value = serde_saphyr::from_str(&text.expect("it is there")).expect("it is YAML");
+    let chart = helm("supercargo", "kube-system", &["networkPolicy.enabled=true"]).expect("it renders");
+    let rendered = get(&chart, "NetworkPolicy", "supercargo");
+    assert_eq!(plain["spec"], rendered["spec"]);
+    let folder = root().join("manifests/components/network-policy/kustomization.yaml");
+    let component: Value =
+        serde_saphyr::from_str(&fs::read_to_string(folder).expect("it is there")).expect("it is YAML");
+    assert_eq!(
+        (&component["kind"], &component["resources"]),
+        (&json!("Component"), &json!(["network-policy.yaml"]))
+    );
+}
+
+#[test]
 fn values_that_nobody_reads_or_that_cannot_be_are_refused() {
     for (value, told) in [
         ("replica=2", "replica"),
