@@ -315,12 +315,12 @@ fn the_lease_that_is_contended_for_is_the_one_that_may_be_written() {
 fn the_image_is_built_as_make_builds_and_holds_one_static_binary() {
     let docker = read("Dockerfile");
     let (build, run) = docker.split_once("\nFROM scratch\n").expect("the last stage is empty");
-    assert!(build.contains("\nRUN make release-binary\n"));
+    assert!(build.contains("\nRUN make release-binary sbom\n"));
     assert!(build.contains("\nRUN apk add --no-cache bash build-base make\n"), "make's shell is bash");
     let makefile = read("Makefile");
     let (_, recipe) = makefile.split_once("\nrelease-binary:").expect("the Makefile has that target");
     let recipe: Vec<&str> = recipe.lines().skip(1).take_while(|line| line.starts_with('\t')).collect();
-    for flag in ["cargo build", "--release", "--locked"] {
+    for flag in ["cargo build", "--release", "--locked", "$(TARGET)/dist/supercargo"] {
         assert!(recipe.iter().any(|line| line.contains(flag)), "release-binary: {flag}");
     }
     for line in ["USER 65532:65532", "STOPSIGNAL SIGTERM", "ENTRYPOINT [\"/supercargo\"]"] {
@@ -328,7 +328,10 @@ fn the_image_is_built_as_make_builds_and_holds_one_static_binary() {
     }
     let copies: Vec<&str> =
         run.lines().filter(|line| line.starts_with("COPY ") || line.starts_with("ADD ")).collect();
-    assert_eq!(copies, ["COPY --from=build /build/release/supercargo /supercargo"]);
+    let files = ["supercargo", "supercargo.cdx.json"];
+    assert_eq!(copies, files.map(|file| format!("COPY --from=build /build/dist/{file} /{file}")));
+    let version = format!("org.opencontainers.image.version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(run.contains(&version), "the label of the version is another");
     assert!(!run.lines().any(|line| line.starts_with("RUN ")), "there is no shell to run anything");
 }
 
@@ -360,7 +363,8 @@ fn every_pod_of_the_examples_names_this_scheduler_and_lives_in_its_examples_name
             for object in documents(&file) {
                 match object["kind"].as_str() {
                     Some("Namespace") => assert_eq!(name(&object), namespace, "{file}"),
-                    Some("Node") | None => {} // None: a patch
+                    // Without a kind it is a patch.
+                    Some("Node" | "PriorityClass" | "StorageClass" | "PersistentVolume") | None => {}
                     Some(_) => assert_eq!(object["metadata"]["namespace"], namespace, "{file}"),
                 }
                 let Some(spec) = pod_specs(&object) else { continue };

@@ -45,7 +45,7 @@ impl Settings {
             let mut words = line.split(['#', ';']).next().unwrap_or_default().split_whitespace();
             match words.next() {
                 Some("nameserver") => {
-                    settings.servers.extend(words.next().and_then(|word| word.parse::<IpAddr>().ok()))
+                    settings.servers.extend(words.next().and_then(|word| word.parse::<IpAddr>().ok()));
                 }
                 Some("search" | "domain") => {
                     let domains = words.map(|domain| domain.trim_end_matches('.').to_owned());

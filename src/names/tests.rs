@@ -65,7 +65,7 @@ fn no_message_however_broken_is_read_beyond_its_end_or_for_ever() {
             let _ = message::answer(&question, &broken);
         }
     }
-    let mut other = whole.clone();
+    let mut other = whole;
     other[0] ^= 1;
     assert_eq!(message::answer(&question, &other), None, "another number");
     assert_eq!(message::answer(&question, &question), None, "a question");
