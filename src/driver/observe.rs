@@ -167,7 +167,7 @@ fn log(report: &Report, took: Duration) {
                 victims.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
             tracing::info!(
                 target: DECISIONS,
-                %pod, attempt, %message, %node, ?victims, evictions,
+                %pod, attempt, err = %message, %node, ?victims, evictions,
                 "unable to schedule pod; it is nominated to a node, and waits for others to go from there"
             );
         }

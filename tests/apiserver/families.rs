@@ -75,7 +75,7 @@ const VALUES: [(&str, u64); 23] = [
     ("reason", 65),
     ("result", 7),
     ("status", 7),
-    ("type", 3),
+    ("type", 5),
     ("verb", 7),
     ("version", 1),
     ("name", 1),
