@@ -364,7 +364,7 @@ pub(super) const POISON_OBJECTS: Family = Family::new(
 pub(super) const CACHE_DRIFT: Family = Family::new(
     "supercargo_cache_drift",
     "Objects by which the engine and the API server differed when SIGUSR2 last had them compared: missed here, or redundant.",
-    &["kind", "type"],
+    &["kind", "which"],
 );
 pub(super) const CONFIG_RELOADS: Family = Family::new(
     "supercargo_config_reloads_total",

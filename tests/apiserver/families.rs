@@ -75,7 +75,9 @@ const VALUES: [(&str, u64); 23] = [
     ("reason", 65),
     ("result", 7),
     ("status", 7),
-    ("type", 5),
+    ("type", 3),
+    // Missed here, or redundant.
+    ("which", 2),
     ("verb", 7),
     ("version", 1),
     ("name", 1),

@@ -107,10 +107,10 @@ async fn the_cache_is_compared_with_the_api_server_when_somebody_asks() -> Resul
         })
         .await?;
         for series in [
-            "Node\",type=\"missed",
-            "Node\",type=\"redundant",
-            "Pod\",type=\"missed",
-            "Pod\",type=\"redundant",
+            "Node\",which=\"missed",
+            "Node\",which=\"redundant",
+            "Pod\",which=\"missed",
+            "Pod\",which=\"redundant",
         ] {
             world.counted(&format!("supercargo_cache_drift{{kind=\"{series}\"}}"), 0.0).await?;
         }
