@@ -17,7 +17,7 @@ fn unknown_fields_and_nulls_everywhere_are_no_trouble() {
         "apiVersion": "v1", "kind": "Pod", "extra": {"deep": [1, {"x": null}]},
         "metadata": {"name": "p", "namespace": null, "labels": {"a": null}, "ownerReferences": [null], "managedFields": "odd"},
         "spec": {
-            "containers": [null, {"name": "c", "resources": {"requests": {"cpu": null, "memory": 1.5}, "limits": "odd"},
+            "containers": [null, {"name": "c", "resources": {"requests": {"cpu": null, "memory": 1.5}, "limits": null, "claims": "odd"},
                                   "ports": null, "livenessProbe": {"httpGet": {"port": "web"}}}],
             "tolerations": null, "affinity": {"nodeAffinity": null}, "priority": null, "nodeSelector": null,
         },
