@@ -4,6 +4,7 @@
 //! `pkg/scheduler/framework/runtime/framework.go`.
 
 mod diagnosis;
+mod extended;
 mod filter;
 mod post_filter;
 mod sampling;
@@ -12,6 +13,7 @@ mod seats;
 mod shapes;
 
 pub use diagnosis::{Diagnosis, NodeVerdict};
+pub use extended::{About, Ask, Consulted, Transcript};
 pub use filter::Filtered;
 pub use post_filter::{Failed, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
@@ -46,6 +48,8 @@ pub struct Framework {
     /// Where it is set, a node's verdict counts only if the walk reaches the node: no way of filtering that does not end in
     /// `filter_sample` may be taken then.
     pub(crate) sampling: Option<Sampling>,
+    /// Whether there are extenders that filter or score, so that one feasible node is not enough where no plugin scores.
+    pub(crate) extended: bool,
     /// The names of the plugins that run at each point, in order.
     pub(crate) points: BTreeMap<ExtensionPoint, Vec<PluginName>>,
 }
@@ -201,18 +205,26 @@ impl Framework {
         filtered: &mut Filtered,
         probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
-        let mut first = Walk::default();
         let own = pod.nominated_node.filter(|_| !options.ignore_own_nomination);
         let own = own.and_then(|name| snapshot.find_node(name));
-        let mut rejected = None;
-        if let Some(node) = own {
-            let alone: NodeSet = [node].into_iter().collect();
-            let ran = filtered.run(pod, snapshot, alone, probe);
-            if ran.is_ok() && !filtered.feasible().is_empty() {
-                return Ok(());
-            }
-            rejected = ran.is_ok().then_some(node);
+        let ran = own.map(|node| filtered.run(pod, snapshot, [node].into_iter().collect(), probe));
+        if matches!(ran, Some(Ok(()))) && !filtered.feasible().is_empty() {
+            return Ok(());
         }
+        self.filter_all(pod, snapshot, options, own.filter(|_| matches!(ran, Some(Ok(())))), filtered, probe)
+    }
+
+    /// Filter over all nodes, or enough of them. `rejected` is the nominated node that was tried alone.
+    fn filter_all(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        options: Options<'_>,
+        rejected: Option<NodeIdx>,
+        filtered: &mut Filtered,
+        probe: &mut dyn Probe,
+    ) -> Result<(), CycleError> {
+        let mut first = Walk::default();
         match self.sampling {
             None => filtered.run(pod, snapshot, filtered.candidates(snapshot), probe),
             Some(sampling) => {

@@ -1,5 +1,6 @@
 //! What goes out of the engine: requests as plain data. The shell carries them out and answers with events.
 
+use crate::extender::ExtenderId;
 use crate::intern::Tables;
 use crate::pod::{PodInfo, Uid};
 use std::sync::Arc;
@@ -36,6 +37,15 @@ pub enum Effect {
         /// The name of the node.
         node: String,
     },
+    /// Have an extender bind the pod. Answered by [`crate::event::Event::BindFinished`].
+    BindBy {
+        /// The extender.
+        extender: ExtenderId,
+        /// The pod.
+        pod: PodRef,
+        /// The name of the node.
+        node: String,
+    },
     /// GET the pod and say what became of its binding. Answered by [`crate::event::Event::Settled`].
     Settle {
         /// The pod.
@@ -51,6 +61,8 @@ pub enum Effect {
     Patch(StatusPatch),
     /// Create or count an Event of events.k8s.io/v1. Not answered.
     Record(Record),
+    /// Ask an extender about a pod. Answered by [`crate::event::Event::Extended`].
+    Extend(ExtenderCall),
 }
 
 /// The queues effects leave by, so that a slow kind does not hold up another.
@@ -66,11 +78,14 @@ pub enum Lane {
     Status,
     /// Events.
     Record,
+    /// Questions to extenders.
+    Extend,
 }
 
 impl Lane {
-    /// All lanes, the most urgent first.
-    pub const ALL: [Self; 5] = [Self::Bind, Self::Volume, Self::Evict, Self::Status, Self::Record];
+    /// All lanes.
+    pub const ALL: [Self; 6] =
+        [Self::Bind, Self::Volume, Self::Evict, Self::Status, Self::Record, Self::Extend];
 
     /// The lane's name in metrics.
     pub fn as_str(self) -> &'static str {
@@ -80,6 +95,7 @@ impl Lane {
             Self::Evict => "evict",
             Self::Status => "status",
             Self::Record => "record",
+            Self::Extend => "extend",
         }
     }
 }
@@ -88,13 +104,58 @@ impl Effect {
     /// The lane the effect takes; it uses up one of that lane's credits.
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Bind { .. } | Self::Settle { .. } => Lane::Bind,
+            Self::Bind { .. } | Self::BindBy { .. } | Self::Settle { .. } => Lane::Bind,
             Self::WriteVolume(_) => Lane::Volume,
             Self::Evict(_) => Lane::Evict,
             Self::Patch(_) => Lane::Status,
             Self::Record(_) => Lane::Record,
+            Self::Extend(_) => Lane::Extend,
         }
     }
+}
+
+/// A question to an extender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtenderCall {
+    /// Tells the answer to this call from those to others.
+    pub call: u64,
+    /// Who is asked.
+    pub extender: ExtenderId,
+    /// The pod it is about.
+    pub pod: PodRef,
+    /// What is asked.
+    pub question: Question,
+}
+
+/// What an extender is asked about a pod. Nodes are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Which of these nodes can take the pod?
+    Filter {
+        /// The nodes.
+        nodes: Vec<String>,
+    },
+    /// How good is each of these nodes?
+    Prioritize {
+        /// The nodes.
+        nodes: Vec<String>,
+    },
+    /// Where may room be made for the pod, and who is to go there?
+    Preempt {
+        /// What preemption came to.
+        rooms: Vec<Victims>,
+    },
+}
+
+/// Who would have to go from a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victims {
+    /// The node's name.
+    pub node: String,
+    /// The pods, the most important first.
+    pub pods: Vec<PodRef>,
+    /// How many of them a disruption budget protects.
+    pub violations: usize,
 }
 
 /// A change of a volume or a claim for a pod that was decided about.

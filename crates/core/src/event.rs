@@ -5,6 +5,7 @@
 
 use crate::cache::{DeviceClass, DisruptionBudget, Service};
 use crate::effect::Lane;
+use crate::extender::Answer;
 use crate::intern::{LabelSetId, Symbol, Tables};
 use crate::node::NodeInfo;
 use crate::pod::{ControllerKind, PodInfo, Uid};
@@ -273,6 +274,13 @@ pub enum Event {
         /// What came of it.
         outcome: EvictOutcome,
     },
+    /// An extender has answered, or failed to.
+    Extended {
+        /// Which call it was.
+        call: u64,
+        /// What it said, or the error's text as upstream has it.
+        answer: Result<Answer, String>,
+    },
     /// The end is near: nothing more is decided or bound. What is in flight is still settled and told of.
     Halt,
     /// Whether this scheduler leads, which it does until told otherwise. One that does not decides nothing and sends
@@ -314,6 +322,7 @@ impl Event {
             | Self::Settled { .. }
             | Self::VolumeWritten { .. }
             | Self::EvictFinished { .. }
+            | Self::Extended { .. }
             | Self::Halt
             | Self::Leading(_)
             | Self::Credits { .. } => unreachable!("answers and lists are about no object"),

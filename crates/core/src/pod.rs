@@ -68,6 +68,9 @@ pub struct PodInfo {
     pub volumes: Box<[PodVolume]>,
     /// Features of the kubelet that the spec presumes (`component-helpers/nodedeclaredfeatures`), in a fixed order.
     pub required_features: Box<[Symbol]>,
+    /// Names of the extended resources that containers and init containers request or limit, by which extenders know their
+    /// pods; in no meaningful order.
+    pub extended_resources: Box<[Symbol]>,
     /// What the pod needs that no plugin of this version judges; it is not placed by guess.
     pub unjudged: Box<[Unjudged]>,
     /// The PodScheduled condition as the API server has it.

@@ -1,6 +1,6 @@
 //! DefaultPreemption's algorithm: which node could take a pod if less important pods went, and which pods those are.
 //!
-//! Only decides: it evicts nobody and nominates nobody. Extenders have no say yet.
+//! Only decides: it evicts nobody and nominates nobody, and asks no extender: what extenders say comes with the pod.
 //! Upstream: `pkg/scheduler/framework/preemption/preemption.go`,
 //! `pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go`.
 
@@ -10,10 +10,12 @@ mod dry_run;
 mod importance;
 mod sort;
 
+use crate::extender::{self, Room};
 use crate::framework::histogram::Histogram;
-use crate::framework::post_filter::{Candidate, PostFilterPlugin, PostFiltered, Unplaced};
+use crate::framework::post_filter::{Candidate, PostFilterPlugin, PostFiltered, Rooms, Unplaced};
 use crate::framework::{CycleError, PluginName};
 use crate::node::NodeIdx;
+use crate::pod::Uid;
 use crate::rng::Purpose;
 use dry_run::Tried;
 use std::collections::BTreeSet;
@@ -23,6 +25,7 @@ pub const NAME: PluginName = "DefaultPreemption";
 
 const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const VICTIM_TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
+const NO_CANDIDATE: &str = "no candidate node for preemption";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
 /// `DefaultPreemptionArgs`: how many candidates make a choice.
@@ -97,11 +100,20 @@ impl PostFilterPlugin for DefaultPreemption {
         if let Some(reason) = ineligible(unplaced) {
             return nothing(reason, false, BTreeSet::new());
         }
+        if let Rooms::Said { rooms, changed } = unplaced.rooms {
+            return match rooms {
+                Ok(rooms) => said(unplaced, rooms, changed),
+                Err(why) => PostFiltered::Failed(CycleError(format!("preemption: {why}"))),
+            };
+        }
         let runs = self.try_nodes(unplaced);
         let DryRuns { harmless, violating, .. } = runs;
         if !harmless.is_empty() || !violating.is_empty() {
             let candidates = harmless.into_iter().chain(violating).collect();
-            return PostFiltered::Found(choice::best(candidates, unplaced.now));
+            return PostFiltered::Found(match unplaced.rooms {
+                Rooms::All => candidates,
+                Rooms::Free | Rooms::Said { .. } => choice::best(candidates, unplaced.now),
+            });
         }
         if let Some(error) = aggregate(&runs.errors) {
             return PostFiltered::Failed(CycleError(format!("preemption: {error}")));
@@ -111,6 +123,23 @@ impl PostFilterPlugin for DefaultPreemption {
         reasons.add_times(NOT_HELPFUL.into(), all - runs.hopeless);
         nothing(&reasons.message(all), true, runs.hindered_by)
     }
+}
+
+/// The best of what extenders left. What changed since the dry runs may have made a room too small; that one is none then.
+fn said<'a>(unplaced: &Unplaced<'a>, rooms: &[Room], changed: bool) -> PostFiltered<'a> {
+    let snapshot = unplaced.snapshot;
+    let candidate = |room: &Room| {
+        let node = snapshot.find_node(room.node)?;
+        let on_node = |uid: &Uid| snapshot.pods_on(node).find(|pod| pod.uid == *uid);
+        let victims: Option<Vec<_>> = room.victims.iter().map(on_node).collect();
+        Some(Candidate { node, victims: victims?, violations: room.violations })
+    };
+    let mut candidates: Vec<Candidate<'a>> = rooms.iter().filter_map(candidate).collect();
+    candidates.retain(|candidate| !changed || dry_run::still_helps(unplaced, candidate));
+    if candidates.is_empty() {
+        return nothing(NO_CANDIDATE, false, [extender::NAME].into());
+    }
+    PostFiltered::Found(choice::best(candidates, unplaced.now))
 }
 
 fn nothing<'a>(reason: &str, clear_nomination: bool, hindered_by: BTreeSet<PluginName>) -> PostFiltered<'a> {

@@ -6,6 +6,7 @@
 mod attempt;
 mod binding;
 mod budget;
+mod extend;
 mod failure;
 mod held;
 mod ids;
@@ -37,6 +38,7 @@ use crate::report::{Notice, Report};
 use crate::rng::Seed;
 use crate::time::Time;
 use binding::Binding;
+use extend::Extending;
 use failure::SentCondition;
 use memory::Memory;
 use outbox::Outbox;
@@ -93,6 +95,8 @@ pub struct Stats {
     pub dropped_records: u64,
     /// Pods with a node whose volumes are being bound or made.
     pub pre_binds: usize,
+    /// Pods whose decision waits for extenders.
+    pub extending: usize,
     /// Bindings in flight or of unknown outcome.
     pub bindings: usize,
     /// Preemptions whose victims are not all on their way out yet.
@@ -125,6 +129,9 @@ pub struct Scheduler {
     lists: Lists,
     outbox: Outbox,
     pre_binds: PreBinds,
+    extending: Extending,
+    /// Events that may help waiting pods, so far.
+    events: u64,
     bindings: FixedMap<Uid, Binding>,
     preemptions: Preemptions,
     sent_conditions: FixedMap<Uid, SentCondition>,
@@ -163,6 +170,8 @@ impl Scheduler {
             lists: Lists::default(),
             outbox: Outbox::default(),
             pre_binds: PreBinds::default(),
+            extending: Extending::default(),
+            events: 0,
             bindings: FixedMap::default(),
             preemptions: Preemptions::default(),
             sent_conditions: FixedMap::default(),
@@ -227,6 +236,7 @@ impl Scheduler {
             Event::Settled { uid, found } => self.settled(now, &uid, found),
             Event::VolumeWritten { uid, write, outcome } => self.volume_written(now, &uid, write, outcome),
             Event::EvictFinished { uid, outcome } => self.evict_finished(now, &uid, outcome),
+            Event::Extended { call, answer } => self.extended(call, answer),
             Event::Halt => self.halt(now),
             Event::Leading(leading) => self.lead(now, leading),
             Event::Credits { lane, count } => self.outbox.grant(lane, count),
@@ -267,7 +277,7 @@ impl Scheduler {
             }
             self.queue.tick(now);
             // With a binding held back for lack of credit, the next decision would only be staler when it leaves.
-            if self.outbox.has_room() && self.attempt(now, probe) {
+            if self.outbox.has_room() && (self.resume(now, probe) || self.attempt(now, probe)) {
                 continue;
             }
             let times = [self.queue.next_wakeup(now), self.next_question(), self.pre_binds.next_time()];
@@ -283,6 +293,7 @@ impl Scheduler {
             outgoing: self.outbox.waiting(),
             dropped_records: self.outbox.dropped_records(),
             pre_binds: self.pre_binds.len(),
+            extending: self.extending.len(),
             bindings: self.bindings.len(),
             preemptions: self.preemptions.running(),
             evictions: self.preemptions.evictions(),
@@ -300,7 +311,7 @@ impl Scheduler {
     pub fn is_settled(&self) -> bool {
         let unsent = self.outbox.waiting().iter().any(|&waiting| waiting > 0);
         let is_asking = !self.bindings.is_empty() || self.preemptions.is_any_in_flight();
-        self.pre_binds.is_empty() && !is_asking && !(self.leading && unsent)
+        self.pre_binds.is_empty() && self.extending.len() == 0 && !is_asking && !(self.leading && unsent)
     }
 
     /// All profiles.

@@ -87,6 +87,7 @@ fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
         containers,
         volumes,
         required_features,
+        extended_resources,
         unjudged,
     } = pod;
     *namespace == it.namespace
@@ -110,5 +111,6 @@ fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
         && *containers == it.containers
         && *volumes == it.volumes
         && *required_features == it.required_features
+        && *extended_resources == it.extended_resources
         && *unjudged == it.unjudged
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use supercargo_core::cache::{NodeView, Snapshot};
 use supercargo_core::cycle::{Decision, Failed, Filtered, Framework, NoProbe, Nomination, Options};
 use supercargo_core::framework::post_filter::{
-    Candidate, Draws, Judge, PostFilterPlugin, PostFiltered, Unplaced,
+    Candidate, Draws, Judge, PostFilterPlugin, PostFiltered, Rooms, Unplaced,
 };
 use supercargo_core::framework::registry::{ExtensionPoint, Plan};
 use supercargo_core::framework::{CycleError, PluginName, Rejection};
@@ -122,6 +122,7 @@ fn tried(world: &World, pod: &PodInfo, (percentage, absolute): (u32, u32), seed:
     let diagnosis = filtered.diagnose(world.snapshot());
     let judge = Counting { filtered: &filtered, asked: Cell::new(0) };
     let unplaced = Unplaced {
+        rooms: Rooms::Free,
         pod,
         snapshot: world.snapshot(),
         curable: &diagnosis.curable,

@@ -235,6 +235,7 @@ impl Pod {
             containers: 1,
             volumes: self.claims.iter().map(|name| volume(tables, name)).collect(),
             required_features: [].into(),
+            extended_resources: [].into(),
             unjudged: [].into(),
             scheduled: self.condition.as_ref().map(|(reason, message)| ScheduledCondition {
                 status: "False".into(),

@@ -2,6 +2,7 @@
 
 use super::Filtered;
 use crate::cache::Snapshot;
+use crate::extender;
 use crate::framework::histogram::Histogram;
 use crate::framework::{Code, PluginName, Reason, Rejection};
 use crate::node::NodeIdx;
@@ -56,20 +57,35 @@ impl Filtered {
         let mut reasons = Histogram::default();
         let mut looked_at = 0;
         self.for_each_rejected(snapshot, |node, plugin, rejection| {
-            looked_at += 1;
             rejectors.insert(plugin);
+            if self.overruled.speaks_of(node, snapshot) {
+                return;
+            }
+            looked_at += 1;
             reasons.add(&rejection.reasons);
             if rejection.code == Code::Unschedulable {
                 curable.insert(node);
             }
         });
+        for (name, rejection) in &self.overruled.failed {
+            looked_at += 1;
+            reasons.add(&rejection.reasons);
+            let node = snapshot.tables().find(name).and_then(|name| snapshot.find_node(name));
+            if let Some(node) = node.filter(|_| rejection.code == Code::Unschedulable) {
+                curable.insert(node);
+            }
+        }
+        if self.overruled.dropped {
+            rejectors.insert(extender::NAME);
+        }
         let narrowed_by = self.narrowed_by();
         rejectors.extend(narrowed_by);
         if !narrowed_by.is_empty() {
             let mut names = narrowed_by.to_vec();
             names.sort_unstable();
             let text = format!("node(s) didn't satisfy plugin(s) [{}]", names.join(" "));
-            reasons.add_times(text.into(), all - looked_at);
+            // Extenders may name nodes that are not there.
+            reasons.add_times(text.into(), all.saturating_sub(looked_at));
         }
         Diagnosis { rejectors, message: reasons.message(all), curable }
     }

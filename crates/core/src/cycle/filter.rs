@@ -1,5 +1,6 @@
 //! PreFilter and Filter of one decision.
 
+use super::extended::Overruled;
 use super::seats::Fails;
 use super::{FilterSeat, Framework, Point, Probe};
 use crate::cache::{NodeView, Overlay, Snapshot};
@@ -25,6 +26,8 @@ pub struct Filtered {
     nominated: BTreeMap<NodeIdx, (PluginName, Rejection)>,
     /// The nodes looked at, where not all were.
     walked: NodeSet,
+    /// What extenders said of nodes.
+    pub(super) overruled: Overruled,
 }
 
 impl Framework {
@@ -61,6 +64,7 @@ impl Framework {
             rejected: Vec::new(),
             nominated: BTreeMap::new(),
             walked: NodeSet::new(),
+            overruled: Overruled::default(),
         };
         let mut rules = Vec::with_capacity(self.filters.len());
         for seat in &self.filters {
@@ -163,6 +167,11 @@ impl Filtered {
     /// The nodes that passed all filters.
     pub fn feasible(&self) -> &NodeSet {
         &self.feasible
+    }
+
+    /// Of the nodes that passed all filters, these are left.
+    pub(super) fn leave(&mut self, nodes: NodeSet) {
+        self.feasible = nodes;
     }
 
     /// Filter: takes out of `candidates` what the rules reject.

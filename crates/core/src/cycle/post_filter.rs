@@ -4,7 +4,7 @@
 
 use super::{Diagnosis, Filtered, Framework, Point, Probe};
 use crate::cache::{NodeView, Snapshot};
-use crate::framework::post_filter::{Candidate, Draws, Judge, PostFiltered, Unplaced};
+use crate::framework::post_filter::{Candidate, Draws, Judge, PostFiltered, Rooms, Unplaced};
 use crate::framework::registry::ExtensionPoint;
 use crate::framework::{Code, CycleError, PluginName, Rejection};
 use crate::pod::PodInfo;
@@ -82,6 +82,18 @@ impl Framework {
         now: Time,
         probe: &mut dyn Probe,
     ) -> PostFilter<'a> {
+        self.post_filter_with(failed, draws, now, Rooms::Free, probe)
+    }
+
+    /// The same, where extenders have a say in whom a pod may send away.
+    pub fn post_filter_with<'a>(
+        &'a self,
+        failed: Failed<'a>,
+        draws: Draws,
+        now: Time,
+        rooms: Rooms<'a>,
+        probe: &mut dyn Probe,
+    ) -> PostFilter<'a> {
         probe.enter(Point::PostFilter);
         let unplaced = Unplaced {
             pod: failed.pod,
@@ -91,6 +103,7 @@ impl Framework {
             judge: failed.filtered,
             draws,
             now,
+            rooms,
         };
         let (outcome, status) = self.run_post_filters(&unplaced);
         probe.leave(Point::PostFilter, status);

@@ -146,7 +146,7 @@ impl Framework {
     ) -> Result<(), CycleError> {
         let candidates = filtered.candidates(snapshot);
         let order = walk.order(snapshot, &candidates);
-        let enough = if self.plugins_at(ExtensionPoint::Score).is_empty() {
+        let enough = if self.plugins_at(ExtensionPoint::Score).is_empty() && !self.extended {
             1
         } else {
             sampling.enough_of(order.len())

@@ -5,6 +5,7 @@
 use super::PluginName;
 use super::status::{CycleError, Rejection};
 use crate::cache::{NodeView, Snapshot};
+use crate::extender::Room;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -38,6 +39,24 @@ pub struct Unplaced<'a> {
     pub draws: Draws,
     /// Now.
     pub now: Time,
+    /// What extenders have to do with making room for it.
+    pub rooms: Rooms<'a>,
+}
+
+/// What extenders have to do with making room for a pod.
+#[derive(Clone, Copy, Debug)]
+pub enum Rooms<'a> {
+    /// Nothing.
+    Free,
+    /// They are to be asked: every candidate is wanted, not only the best.
+    All,
+    /// They were.
+    Said {
+        /// Where room can be made, or why nobody is to be sent away.
+        rooms: Result<&'a [Room], &'a str>,
+        /// Whether anything changed since the dry runs, so that what they found has to hold still.
+        changed: bool,
+    },
 }
 
 /// All filters of a cycle, with what they prepared for its pod.

@@ -315,6 +315,7 @@ impl Framework {
             scores: scores.into_iter().filter_map(|row| plan.score_seat(row)).collect(),
             post_filters: post_filters.map(|make| make(&plan.args)).collect(),
             sampling: None,
+            extended: false,
             bind_timeout: plan.args.volume_binding.bind_timeout,
             points: plan.points.clone(),
         }

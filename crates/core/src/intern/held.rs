@@ -7,6 +7,7 @@
 use super::{LabelSetId, Symbol, TaintSetId};
 use crate::cache::{DeviceClass, DisruptionBudget, ImageState, Service};
 use crate::event::ObjectKey;
+use crate::extender::{Extender, ExtenderId, Room};
 use crate::hash::{FixedMap, IdMap, IdSet};
 use crate::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
 use crate::pod::{
@@ -21,7 +22,7 @@ use crate::volume::{
     InTreePlugin, InTreeVolume, InlineDisk, MigratableDisk, MigratedVolume, PersistentVolumeInfo, PodVolume,
     Reservation, StorageClassInfo, StorageKey, VolumeAttachmentInfo, VolumeNodeAffinity, VolumeSource,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The ids somebody holds.
@@ -102,7 +103,21 @@ macro_rules! holds_ids {
 }
 pub(crate) use holds_ids;
 
-holds_no_ids!(bool, i32, u32, i64, i128, usize, str, NodeIdx, ControllerKind, InTreePlugin, ImageState);
+holds_no_ids!(
+    bool,
+    i32,
+    u32,
+    i64,
+    u64,
+    i128,
+    usize,
+    str,
+    NodeIdx,
+    ControllerKind,
+    InTreePlugin,
+    ImageState,
+    ExtenderId
+);
 
 impl<T: HoldsIds + ?Sized> HoldsIds for Arc<T> {
     fn mark(&self, marks: &mut Marks) {
@@ -167,6 +182,12 @@ impl<K: HoldsIds, V: HoldsIds> HoldsIds for BTreeMap<K, V> {
             key.mark(marks);
             value.mark(marks);
         }
+    }
+}
+
+impl<T: HoldsIds> HoldsIds for BTreeSet<T> {
+    fn mark(&self, marks: &mut Marks) {
+        self.iter().for_each(|it| it.mark(marks));
     }
 }
 
@@ -235,11 +256,14 @@ impl HoldsIds for TaintEffect {
 
 holds_ids!(PodInfo {
     namespace, labels, owner, scheduler_name, node_name, nominated_node, gates, resources, ports, tolerations,
-    node_affinity, preferred_node_affinity, pod_affinity, spread, images, volumes, required_features
+    node_affinity, preferred_node_affinity, pod_affinity, spread, images, volumes, required_features,
+    extended_resources
 } but not {
     uid, name, resource_version, generation, deleting, priority, never_preempts, start_time, preempted,
     containers, unjudged, scheduled
 });
+holds_ids!(Extender { managed } but not { id, url, filters, prioritizes, preempts, binds, weight, ignorable });
+holds_ids!(Room { node } but not { victims, violations });
 holds_ids!(Controller { name } but not { kind });
 holds_ids!(HostPort { address, protocol } but not { port });
 holds_ids!(Toleration { key, value, effect } but not { operator });

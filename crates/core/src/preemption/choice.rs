@@ -20,11 +20,13 @@ struct Harm {
 impl Harm {
     fn of(candidate: &Candidate<'_>, now: Time) -> Self {
         let victims = &candidate.victims;
+        // The first is the most important one, as plugins order them; an extender's order is its own.
+        let first = victims.first().map_or(i32::MIN, |pod| pod.priority);
         let highest = victims.iter().map(|pod| pod.priority).max().unwrap_or(i32::MIN);
         let starts = victims.iter().filter(|pod| pod.priority == highest).map(|pod| started(pod, now));
         Self {
             violations: candidate.violations,
-            highest_priority: highest,
+            highest_priority: first,
             priorities: victims.iter().map(|pod| i64::from(pod.priority) - i64::from(i32::MIN)).sum(),
             victims: victims.len(),
             earliest_start: Reverse(starts.min().unwrap_or(now)),

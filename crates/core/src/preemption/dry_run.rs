@@ -51,6 +51,11 @@ pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> 
     Tried::Candidate(Candidate { node, victims, violations })
 }
 
+/// Whether the node of a candidate could take the pod without its victims.
+pub(super) fn still_helps<'a>(unplaced: &Unplaced<'a>, candidate: &Candidate<'a>) -> bool {
+    matches!(Without::all(unplaced, candidate.node, &candidate.victims).rejection(), Ok(None))
+}
+
 /// A node without some of its pods, as it is and with the pods nominated to it.
 struct Without<'u, 'a> {
     unplaced: &'u Unplaced<'a>,

@@ -80,6 +80,11 @@ impl BackoffQueue {
         self.rejected.pop_first().map(|(_, pod)| pod)
     }
 
+    /// The pod that [`Self::pop_early`] would give.
+    pub(super) fn next_early(&self) -> Option<&QueuedPod> {
+        self.rejected.first_key_value().map(|(_, pod)| pod)
+    }
+
     /// A pod whose backoff is over.
     pub(super) fn pop_expired(&mut self, now: Time) -> Option<QueuedPod> {
         [&mut self.rejected, &mut self.failed].into_iter().find_map(|heap| {

@@ -194,16 +194,36 @@ impl SchedulingQueue {
     /// up. A pod that failed with an error is never taken early.
     pub fn pop(&mut self, now: Time) -> Option<QueuedPod> {
         self.tick(now);
-        let mut pod = self.active.pop().or_else(|| {
-            let early = self.backoff.pop_early()?;
-            self.counters.came(Place::Active, label::POP_FROM_BACKOFF);
-            Some(early)
-        })?;
+        let pod = self.active.pop().or_else(|| self.pop_early())?;
+        Some(self.popped(pod))
+    }
+
+    /// The same, of the pods that may go now: the others keep their places.
+    pub fn pop_that(&mut self, now: Time, may_go: impl Fn(&PodInfo) -> bool) -> Option<QueuedPod> {
+        self.tick(now);
+        let next = self.active.iter().find(|queued| may_go(&queued.pod)).map(QueuedPod::order);
+        let pod = match next {
+            Some(order) => self.active.remove(&order),
+            None if self.active.len() == 0 && self.backoff.next_early().is_some_and(|it| may_go(&it.pod)) => {
+                self.pop_early()
+            }
+            None => None,
+        };
+        pod.map(|pod| self.popped(pod))
+    }
+
+    fn pop_early(&mut self) -> Option<QueuedPod> {
+        let early = self.backoff.pop_early()?;
+        self.counters.came(Place::Active, label::POP_FROM_BACKOFF);
+        Some(early)
+    }
+
+    fn popped(&mut self, mut pod: QueuedPod) -> QueuedPod {
         self.slots.remove(&pod.pod.uid);
         self.counters.unblame(&pod);
         pod.absolve();
         pod.attempts = pod.attempts.saturating_add(1);
-        Some(pod)
+        pod
     }
 
     /// Takes back a pod that plugins rejected; it waits for an event, or behind `gate` if there is one.

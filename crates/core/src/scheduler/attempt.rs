@@ -23,9 +23,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The text when there are no nodes at all (upstream `ErrNoNodesAvailable`).
-const NO_NODES: &str = "no nodes available to schedule pods";
+pub(super) const NO_NODES: &str = "no nodes available to schedule pods";
 
-enum Decided {
+/// What a decision came to.
+pub(super) enum Decided {
     Node(Choice),
     Nowhere(Unschedulable),
     /// The node chosen will not do after all.
@@ -36,7 +37,7 @@ enum Decided {
 }
 
 /// The node chosen for a pod.
-struct Choice {
+pub(super) struct Choice {
     node: NodeIdx,
     /// How many nodes could take the pod.
     feasible: usize,
@@ -47,7 +48,11 @@ struct Choice {
 impl Scheduler {
     /// Takes the next pod from the queue and decides about it; whether there was one.
     pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
-        let Some(queued) = self.queue.pop(now) else { return false };
+        let popped = match self.extending.turnstile() {
+            None => self.queue.pop(now),
+            Some(may_go) => self.queue.pop_that(now, may_go),
+        };
+        let Some(queued) = popped else { return false };
         let pod = Arc::clone(&queued.pod);
         if !self.is_ours(&pod) {
             // What came of a binding of a profile that is gone brought it back.
@@ -83,26 +88,36 @@ impl Scheduler {
             self.fail(now, queued, now, Failure::Unschedulable(found));
             return true;
         }
+        if self.extending.concerns(&pod) {
+            self.begin_asking(now, queued, probe);
+            return true;
+        }
         let decided = self.decide(now, &queued, probe);
-        if !matches!(decided, Decided::Node(_)) {
+        let is_placed = matches!(decided, Decided::Node(_));
+        if !is_placed {
             probe.attempt_decided();
         }
-        match decided {
-            Decided::Node(choice) => {
-                self.assume(now, queued, choice);
-                probe.attempt_decided();
-            }
-            Decided::Nowhere(found) => {
-                if self.is_like_others(&pod) {
-                    self.memory.keep(self.cache.version(), &pod, &found);
-                }
-                self.fail(now, queued, now, Failure::Unschedulable(found));
-            }
-            Decided::Refused(found) => self.fail(now, queued, now, Failure::Unschedulable(found)),
-            Decided::Failed(CycleError(text)) => self.fail(now, queued, now, Failure::Error(text)),
-            Decided::Panicked(text) => self.panicked(now, queued, &text),
+        self.conclude(now, queued, now, decided);
+        if is_placed {
+            probe.attempt_decided();
         }
         true
+    }
+
+    /// Does what a decision that began at `began` came to.
+    pub(super) fn conclude(&mut self, now: Time, queued: QueuedPod, began: Time, decided: Decided) {
+        match decided {
+            Decided::Node(choice) => self.assume(now, queued, began, choice),
+            Decided::Nowhere(found) => {
+                if self.is_like_others(&queued.pod) {
+                    self.memory.keep(self.cache.version(), &queued.pod, &found);
+                }
+                self.fail(now, queued, began, Failure::Unschedulable(found));
+            }
+            Decided::Refused(found) => self.fail(now, queued, began, Failure::Unschedulable(found)),
+            Decided::Failed(CycleError(text)) => self.fail(now, queued, began, Failure::Error(text)),
+            Decided::Panicked(text) => self.panicked(now, queued, &text),
+        }
     }
 
     /// What was found of a pod of the same signature since the cluster changed last.
@@ -120,9 +135,10 @@ impl Scheduler {
                 == (&remembered.rejectors, &remembered.message, remembered.walked))
     }
 
-    /// Whether the pod's signature says all there is to know of it: a nominated pod does not count for itself.
+    /// Whether the pod's signature says all there is to know of it: a nominated pod does not count for itself, and what
+    /// extenders say of a pod is theirs to know.
     fn is_like_others(&self, pod: &PodInfo) -> bool {
-        self.cache.nomination(&pod.uid).is_none()
+        self.cache.nomination(&pod.uid).is_none() && !self.extending.concerns(pod)
     }
 
     /// A panic in a plugin cannot have damaged anything: it saw the state through a shared borrow. It costs that pod
@@ -179,7 +195,7 @@ impl Scheduler {
         self.fail(now, queued, now, Failure::HeldBack(text));
     }
 
-    fn assume(&mut self, now: Time, queued: QueuedPod, choice: Choice) {
+    fn assume(&mut self, now: Time, queued: QueuedPod, began: Time, choice: Choice) {
         let Choice { node, feasible, reservations } = choice;
         let name = self.snapshot().node_info(node).name;
         let uid = Arc::clone(&queued.pod.uid);
@@ -188,7 +204,7 @@ impl Scheduler {
             nodes: self.snapshot().nodes().len(),
             feasible,
         };
-        self.report(&queued, now, outcome);
+        self.report(&queued, began, outcome);
         self.preemptor_left(now, &uid);
         let nominated = self.cache.nomination(&uid);
         self.cache.place(&queued.pod, name, PodState::Assumed);
@@ -218,7 +234,7 @@ impl Scheduler {
 }
 
 /// Puts together what filters and PostFilter said.
-fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> Unschedulable {
+pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> Unschedulable {
     let snapshot = failed.snapshot;
     let chosen = outcome.nomination.choose(failed.pod, draws);
     let preemption = match chosen {
@@ -249,7 +265,7 @@ fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> 
 }
 
 /// What the pod needs on the node, if it can have it.
-fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
+pub(super) fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
     match filtered.reserve(snapshot, node) {
         Ok(reservations) => Decided::Node(Choice { node, feasible: filtered.feasible().len(), reservations }),
         Err((plugin, rejection)) => Decided::Refused(Unschedulable {

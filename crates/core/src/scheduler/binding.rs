@@ -3,6 +3,8 @@
 //! The watch turns *assumed* into *added*, not the answer. A binding of unknown outcome stays assumed, and is never sent
 //! to another node, until a watch or a question settles it: forgetting it early would free room that may be taken.
 
+mod delegate;
+
 use super::Scheduler;
 use super::failure::Failure;
 use super::outbox::Outgoing;
@@ -11,6 +13,7 @@ use crate::cache::PodState;
 use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found, ObjectKey};
 use crate::framework::{ClusterEvent, PodAction};
+use crate::hash::FixedMap;
 use crate::intern::Symbol;
 use crate::intern::holds_ids;
 use crate::mutation::{self, Mutation};
@@ -18,6 +21,7 @@ use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::time::Time;
+use delegate::Delegate;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,6 +93,10 @@ pub(super) struct Binding {
     nominated: Option<Symbol>,
     /// A list did not name the pod, and nothing has named it since.
     unlisted: bool,
+    /// The extender that was last asked to carry it out; `None` where it is ours to post.
+    by: Option<Delegate>,
+    /// An extender failed that need not answer: it is ours to post.
+    is_ours: bool,
     /// The pod was gone or going, and is told of anew, since a list was of an older state: it is queued after the answer.
     came_again: bool,
 }
@@ -113,6 +121,8 @@ impl Binding {
             confirmed_on: None,
             nominated,
             unlisted: false,
+            by: None,
+            is_ours: false,
             came_again: false,
         }
     }
@@ -131,6 +141,9 @@ impl Scheduler {
                 return effect;
             }
         }
+        if let Some(call) = self.release_call() {
+            return Some(call);
+        }
         while let Some(uid) = self.outbox.pop_eviction() {
             if let Some(eviction) = self.release_eviction(now, &uid) {
                 self.outbox.spend_eviction();
@@ -145,6 +158,7 @@ impl Scheduler {
         self.halted = true;
         self.drop_preemptions();
         self.give_up_pre_binds(now);
+        self.give_up_asking();
         for uid in self.unsent_bindings() {
             self.bindings.remove(&uid);
             if matches!(self.cache.placed(&uid), Some((_, _, PodState::Assumed))) {
@@ -186,8 +200,10 @@ impl Scheduler {
         let binding = self.bindings.get_mut(uid).expect("it was there a moment ago");
         binding.phase = Phase::InFlight;
         binding.released = now;
-        let (pod, node) = (Arc::clone(&binding.queued.pod), binding.node);
-        Some(Effect::Bind { pod: self.pod_ref(&pod), node: self.tables.text(node).to_owned() })
+        let (pod, node, is_ours) = (Arc::clone(&binding.queued.pod), binding.node, binding.is_ours);
+        let (by, sent) = self.sent_to(&pod, node, is_ours);
+        self.bindings.get_mut(uid).expect("it was there a moment ago").by = by;
+        Some(sent)
     }
 
     /// Whether the decision still holds where the node, or storage it uses, was touched since. Looks with the pod itself taken away.
@@ -427,6 +443,10 @@ impl Scheduler {
             self.bindings.remove(uid);
             return self.pending_pod(now, &pod);
         }
+        if self.delegate_answered(now, uid, &outcome) {
+            return;
+        }
+        let binding = binding_of(&mut self.bindings, uid);
         match outcome {
             BindOutcome::Accepted if binding.unlisted && !binding.abandoned => {
                 binding.phase = Phase::Unknown { ask_at: now };
@@ -558,11 +578,20 @@ impl Scheduler {
         if binding.abandoned {
             return;
         }
-        let text = format!("running Bind plugin \"DefaultBinder\": {message}");
+        // Upstream gives an extender's words as they are.
+        let text = match binding.by {
+            Some(_) => message.to_owned(),
+            None => format!("running Bind plugin \"DefaultBinder\": {message}"),
+        };
         self.fail(now, binding.queued, binding.began, Failure::Binding(text));
     }
 }
 
+/// A binding that is known.
+fn binding_of<'b>(bindings: &'b mut FixedMap<Uid, Binding>, uid: &str) -> &'b mut Binding {
+    bindings.get_mut(uid).expect("it was there a moment ago")
+}
+
 holds_ids!(Binding { queued, node, confirmed_on, nominated } but not {
-    stamp, began, phase, released, doubt, abandoned, unlisted, came_again
+    stamp, began, phase, released, doubt, abandoned, unlisted, by, is_ours, came_again
 });

@@ -8,7 +8,7 @@ impl Scheduler {
     /// Not among them: the tables of ids, of which [`Tables::sizes`](crate::intern::Tables::sizes) tells, and what is remembered of
     /// pods that no node can take, which has a bound.
     pub fn held(&self) -> Vec<(&'static str, usize)> {
-        let [bind, volume, evict, status, record] = self.outbox.waiting();
+        let [bind, volume, evict, status, record, extend] = self.outbox.waiting();
         let mut held = vec![
             ("queue", self.queue.len()),
             ("bindings", self.bindings.len()),
@@ -24,6 +24,9 @@ impl Scheduler {
             ("preemptions", self.preemptions.running()),
             ("evictions", self.preemptions.evictions()),
             ("outgoing records", record),
+            ("outgoing questions", extend),
+            ("pods waiting for extenders", self.extending.len()),
+            ("questions to extenders", self.extending.open_calls()),
         ];
         held.extend(self.cache.held());
         held

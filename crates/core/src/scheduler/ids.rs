@@ -37,6 +37,7 @@ impl HoldsIds for Scheduler {
             lists,
             pre_binds,
             bindings,
+            extending,
             preemptions,
             sent_conditions,
             walk,
@@ -51,6 +52,7 @@ impl HoldsIds for Scheduler {
             reports: _,
             notices: _,
             halted: _,
+            events: _,
             leading: _,
             unknown_binds: _,
             last_looks_failed: _,
@@ -69,6 +71,7 @@ impl HoldsIds for Scheduler {
         lists.mark(marks);
         pre_binds.mark(marks);
         bindings.values().for_each(|binding| binding.mark(marks));
+        extending.mark(marks);
         preemptions.mark(marks);
         sent_conditions.values().for_each(|sent| sent.mark(marks));
         walk.mark(marks);

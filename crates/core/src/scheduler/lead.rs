@@ -9,7 +9,7 @@ use crate::time::Time;
 
 impl Scheduler {
     /// Takes up the lead, or lays it down: then what never left is given up, bindings, those still waiting for volumes
-    /// among them, and evictions, and its pods wait with the others for whoever leads next. What left is settled when the
+    /// among them, what extenders are asked, and evictions, and its pods wait with the others for whoever leads next. What left is settled when the
     /// answers come, or when this one leads again.
     pub(super) fn lead(&mut self, now: Time, leading: bool) {
         self.leading = leading;
@@ -20,7 +20,7 @@ impl Scheduler {
             self.queue.let_go(now, &uid);
             self.queue.rouse(now, &uid);
         }
-        for queued in self.give_up_pre_binds(now) {
+        for queued in self.give_up_pre_binds(now).into_iter().chain(self.give_up_asking()) {
             self.queue.activate(now, queued);
         }
         for uid in self.unsent_bindings() {

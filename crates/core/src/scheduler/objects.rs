@@ -60,6 +60,7 @@ impl Scheduler {
             | Event::Settled { .. }
             | Event::VolumeWritten { .. }
             | Event::EvictFinished { .. }
+            | Event::Extended { .. }
             | Event::Halt
             | Event::Leading(_)
             | Event::Credits { .. } => unreachable!("answers and lists are handled before objects"),
@@ -162,6 +163,7 @@ impl Scheduler {
                 // A list may show at once that it was bound and that it has shrunk since.
                 let meanwhile = known.filter(|(_, on, _)| *on == node);
                 self.queue.remove(&pod.uid);
+                self.end_asking(&pod.uid);
                 self.preemptor_left(now, &pod.uid);
                 self.nomination_fulfilled(now, pod, node);
                 self.sent_conditions.remove(&pod.uid);
@@ -190,6 +192,7 @@ impl Scheduler {
             // A binding takes no step back: this is an older state of the pod.
             Some(PodState::Added) => {}
             Some(PodState::Assumed) => self.binding_updated(now, pod),
+            None if self.extending.contains(&pod.uid) => self.asking_updated(now, pod),
             None if self.bindings.contains_key(&pod.uid) => self.binding_updated(now, pod),
             None => self.queue_pod(now, pod),
         }
@@ -237,6 +240,7 @@ impl Scheduler {
         }
         self.quarantine.forget(uid);
         self.outbox.cancel_patch(uid);
+        self.end_asking(uid);
         self.binding_abandoned(uid);
         if self.queue.remove(uid) {
             self.event_means("UnschedulablePodDelete");

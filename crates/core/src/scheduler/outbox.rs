@@ -2,7 +2,7 @@
 //!
 //! Bounds: of bindings decided about, at most one waits for its first release beside those whose volumes came meanwhile,
 //! since nothing is decided while one does; writes of volumes, evictions and status patches are at most one a pod; records
-//! beyond [`RECORDS_MAX`] push out the oldest.
+//! beyond [`RECORDS_MAX`] push out the oldest; questions are those of the pods that wait for extenders, whose number has a bound.
 
 use crate::effect::{Effect, Lane, Nomination, Record, StatusPatch};
 use crate::hash::FixedMap;
@@ -32,6 +32,7 @@ pub(super) struct Outbox {
     status: VecDeque<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
     records: VecDeque<Record>,
+    extend: VecDeque<u64>,
     dropped_records: u64,
 }
 
@@ -169,9 +170,33 @@ impl Outbox {
         None
     }
 
+    /// Queues the question of this number, which is put into words when it leaves.
+    pub(super) fn push_call(&mut self, call: u64) {
+        self.extend.push_back(call);
+    }
+
+    /// Forgets questions nobody waits for any more.
+    pub(super) fn retain_calls(&mut self, mut keep: impl FnMut(u64) -> bool) {
+        self.extend.retain(|&call| keep(call));
+    }
+
+    /// The next question to an extender, if there is credit for it.
+    pub(super) fn pop_call(&mut self) -> Option<u64> {
+        let call = if self.has_credit(Lane::Extend) { self.extend.pop_front() } else { None }?;
+        self.spend(Lane::Extend);
+        Some(call)
+    }
+
     /// How many wait, per lane in the order of `Lane::ALL`.
     pub(super) fn waiting(&self) -> [usize; LANES] {
-        [self.bind.len(), self.volume.len(), self.evict.len(), self.status.len(), self.records.len()]
+        [
+            self.bind.len(),
+            self.volume.len(),
+            self.evict.len(),
+            self.status.len(),
+            self.records.len(),
+            self.extend.len(),
+        ]
     }
 
     pub(super) fn dropped_records(&self) -> u64 {

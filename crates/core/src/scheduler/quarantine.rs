@@ -136,6 +136,7 @@ impl Scheduler {
         self.queue.rebuild(now, uid.map(|uid| &**uid));
         if let Some(uid) = uid {
             self.end_pre_bind(uid);
+            self.end_asking(uid);
         }
         self.doubt_all_stamps();
         match without {
@@ -222,6 +223,7 @@ pub(super) mod tests {
             containers: 1,
             volumes: [].into(),
             required_features: [].into(),
+            extended_resources: [].into(),
             unjudged: [].into(),
             scheduled: None,
         })

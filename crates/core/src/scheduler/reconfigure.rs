@@ -4,6 +4,7 @@
 //! configuration once, so there is nothing to equal. Reads no file: that is the shell's.
 
 use super::{Profile, Scheduler};
+use crate::extender::Extender;
 use crate::hash::FixedMap;
 use crate::pod::{PodInfo, Uid};
 use crate::queue::Reconsidered;
@@ -19,6 +20,8 @@ pub struct Reconfiguration {
     pub initial_backoff: Duration,
     /// The longest backoff.
     pub max_backoff: Duration,
+    /// The extenders.
+    pub extenders: Vec<Extender>,
 }
 
 impl Scheduler {
@@ -29,12 +32,13 @@ impl Scheduler {
     /// taken up as the API server shows them, so it is to be listed anew where there is one; whether there is, is
     /// returned.
     pub fn reconfigure(&mut self, now: Time, to: Reconfiguration) -> bool {
-        let Reconfiguration { profiles, initial_backoff, max_backoff } = to;
+        let Reconfiguration { profiles, initial_backoff, max_backoff, extenders } = to;
         let tables = &mut self.tables;
         let profiles = profiles.into_iter().map(|profile| (tables.symbol(&profile.name), profile)).collect();
         let before = std::mem::replace(&mut self.profiles, profiles);
         let is_new = |&(name, _): &(_, Profile)| before.iter().all(|(other, _)| *other != name);
         let any_is_new = self.profiles.iter().any(is_new);
+        self.set_extenders(extenders);
         self.memory.clear();
         self.shapes.clear();
         self.give_up_for_others(now);
@@ -55,6 +59,10 @@ impl Scheduler {
             .collect();
         for uid in waiting {
             self.pre_bind_given_up(now, &uid);
+        }
+        // What extenders said was said to other questions.
+        for queued in self.give_up_asking() {
+            self.queue.activate(now, queued);
         }
         for uid in self.unsent_bindings() {
             if self.cache.placed(&uid).is_some_and(|(pod, ..)| !self.is_ours(pod)) {

@@ -144,6 +144,7 @@ impl Scheduler {
             .chain(told)
             .chain(nominated)
             .chain(self.preemptions.uids().cloned())
+            .chain(self.extending.uids().cloned())
             .collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Profile, Scheduler, profile_named};
 use crate::cache::Snapshot;
+use crate::extender;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
 use crate::intern::Symbol;
 use crate::mutation::{self, Mutation};
@@ -22,12 +23,16 @@ impl Scheduler {
         if !matches!(event, ClusterEvent::Other) {
             self.event_means(event.label());
         }
+        self.events += 1;
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.panics);
         self.queue.move_all(
             now,
             event,
-            &|plugin| profiles.iter().any(|(_, profile)| profile.framework.hears(plugin, event)),
+            &|plugin| {
+                plugin == extender::NAME
+                    || profiles.iter().any(|(_, profile)| profile.framework.hears(plugin, event))
+            },
             &mut |plugin, pod| {
                 if pod.priority > priority {
                     return Hint::Skip;
@@ -55,6 +60,10 @@ pub(super) fn hint(
     pod: &PodInfo,
     snapshot: Snapshot<'_>,
 ) -> Option<Hint> {
+    // Nobody knows what an extender looks at.
+    if plugin == extender::NAME {
+        return Some(Hint::Queue);
+    }
     let hint = catch_unwind(AssertUnwindSafe(|| match profile_named(profiles, pod.scheduler_name) {
         Some(profile) => profile.framework.hint(plugin, event, pod, snapshot),
         None => Hint::Skip,

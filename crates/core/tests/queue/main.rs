@@ -59,6 +59,7 @@ fn pod(uid: &str, priority: i32) -> Arc<PodInfo> {
         containers: 1,
         volumes: [].into(),
         required_features: [].into(),
+        extended_resources: [].into(),
         unjudged: [].into(),
         scheduled: None,
     })

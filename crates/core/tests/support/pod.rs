@@ -59,6 +59,7 @@ impl<'t> PodBuilder<'t> {
             containers: 1,
             volumes: [].into(),
             required_features: [].into(),
+            extended_resources: [].into(),
             unjudged: [].into(),
             scheduled: None,
         };

@@ -1,0 +1,433 @@
+//! A decision that asks extenders: what they said so far is a transcript, and the decision is made anew with every answer
+//! until nothing more has to be asked.
+//!
+//! So a decision waits without holding anything: nodes that changed meanwhile are judged again, and the winner is one of
+//! those that both the filters, as of now, and the extenders, as of when they were asked, let pass. Asks nobody: what is
+//! to be asked is its result. Upstream: `pkg/scheduler/schedule_one.go#findNodesThatPassExtenders`, `#prioritizeNodes`,
+//! `pkg/scheduler/framework/preemption/preemption.go#callExtenders`.
+
+use super::{Feasible, Filtered, Framework, NoProbe, Options, Point, Probe};
+use crate::cache::Snapshot;
+use crate::extender::{Extender, ExtenderId, FilterAnswer, Room, RoomAnswer, SCORE_FACTOR};
+use crate::framework::{CycleError, Rejection};
+use crate::intern::{HoldsIds, Marks, Symbol, Tables, holds_ids};
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What extenders said of nodes, over what plugins did.
+#[derive(Default)]
+pub(super) struct Overruled {
+    /// Nodes that failed, by name, as they need not exist.
+    pub(super) failed: BTreeMap<String, Rejection>,
+    /// Of the nodes that the plugins let pass, fewer are left.
+    pub(super) dropped: bool,
+}
+
+impl Overruled {
+    pub(super) fn speaks_of(&self, node: NodeIdx, snapshot: Snapshot<'_>) -> bool {
+        !self.failed.is_empty() && self.failed.contains_key(snapshot.text(snapshot.node_info(node).name))
+    }
+}
+
+/// Something to ask an extender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Who is asked.
+    pub extender: ExtenderId,
+    /// What.
+    pub about: About,
+}
+
+/// What an extender is asked of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Which of the nodes can take it; `alone` where this is about its nominated node, before all others are looked at.
+    Filter {
+        /// Whether it is about the nominated node.
+        alone: bool,
+        /// The nodes.
+        nodes: Vec<Symbol>,
+    },
+    /// How good the nodes are.
+    Prioritize {
+        /// The nodes.
+        nodes: Vec<Symbol>,
+    },
+    /// Where room may be made.
+    Preempt,
+}
+
+/// What an extender that filters said.
+struct Filters {
+    kept: BTreeSet<Symbol>,
+    failed: BTreeMap<String, Rejection>,
+    asked: BTreeSet<Symbol>,
+}
+
+/// What an extender that scores said, times its weight.
+struct Prioritized {
+    asked: BTreeSet<Symbol>,
+    scores: BTreeMap<Symbol, i64>,
+}
+
+/// What extenders said of a pod so far.
+#[derive(Default)]
+pub struct Transcript {
+    alone: BTreeMap<ExtenderId, Result<Filters, String>>,
+    all: BTreeMap<ExtenderId, Result<Filters, String>>,
+    /// `None` for one that failed: its scores are done without.
+    scores: BTreeMap<ExtenderId, Option<Prioritized>>,
+    /// Who was asked about making room.
+    asked_for_room: BTreeSet<ExtenderId>,
+    /// Where room can be made, as far as those go that were asked, or why nobody is to be sent away.
+    rooms: Option<Result<Vec<Room>, String>>,
+    /// Where the search through a part of the nodes began, which it does again each time.
+    pub(crate) start: Option<usize>,
+}
+
+/// What a decision came to, with what extenders said so far.
+pub enum Consulted {
+    /// These have to be asked first, all at once.
+    Ask(Vec<Ask>),
+    /// What is left are nodes that nobody was asked about: all must be asked anew.
+    Stale,
+    /// At least one node can take the pod.
+    Feasible(Feasible),
+    /// None can.
+    Infeasible(Filtered),
+}
+
+/// What came of putting nodes to the extenders that filter.
+enum Chained {
+    Ask(Ask),
+    /// These are left; whether others were, that were not asked about.
+    Left(NodeSet, bool),
+}
+
+impl Transcript {
+    fn is_empty(&self) -> bool {
+        self.alone.is_empty() && self.all.is_empty() && self.scores.is_empty()
+    }
+
+    /// An extender filtered, or failed to. A node it invents voids all of its answer.
+    pub fn filtered(
+        &mut self,
+        by: &Extender,
+        (alone, nodes): (bool, &[Symbol]),
+        answer: Result<FilterAnswer, String>,
+        tables: &Tables,
+    ) {
+        let heard = answer.and_then(|answer| {
+            let asked: BTreeSet<Symbol> = nodes.iter().copied().collect();
+            let kept = answer.passed.iter().map(|name| {
+                tables.find(name).filter(|node| asked.contains(node)).ok_or_else(|| {
+                    let url = &by.url;
+                    format!("extender {url:?} claims a filtered node {name:?} which is not found in the input node list")
+                })
+            });
+            let kept = kept.collect::<Result<_, _>>()?;
+            let mut failed: BTreeMap<String, Rejection> = BTreeMap::new();
+            failed.extend(answer.failed.into_iter().map(|(node, why)| (node, Rejection::unschedulable(why))));
+            let hopeless = answer.unresolvable.into_iter();
+            failed.extend(hopeless.map(|(node, why)| (node, Rejection::unresolvable(why))));
+            Ok(Filters { kept, failed, asked })
+        });
+        let to = if alone { &mut self.alone } else { &mut self.all };
+        to.insert(by.id, heard);
+    }
+
+    /// An extender scored, or failed to.
+    pub fn scored(
+        &mut self,
+        by: &Extender,
+        nodes: &[Symbol],
+        answer: Result<Vec<(String, i64)>, String>,
+        tables: &Tables,
+    ) {
+        let heard = answer.ok().map(|list| {
+            let mut scores = BTreeMap::<Symbol, i64>::new();
+            for (name, score) in list {
+                let Some(node) = tables.find(&name) else { continue };
+                let score = score.saturating_mul(by.weight).saturating_mul(SCORE_FACTOR);
+                let total = scores.entry(node).or_default();
+                *total = total.saturating_add(score);
+            }
+            Prioritized { asked: nodes.iter().copied().collect(), scores }
+        });
+        self.scores.insert(by.id, heard);
+    }
+
+    /// An extender was asked about making room, or failed to answer.
+    pub fn made_room(
+        &mut self,
+        by: &Extender,
+        pod: &PodInfo,
+        answer: Result<Vec<RoomAnswer>, String>,
+        snapshot: Snapshot<'_>,
+    ) {
+        self.asked_for_room.insert(by.id);
+        let before = match &self.rooms {
+            Some(Ok(rooms)) => rooms.clone(),
+            Some(Err(_)) | None => return,
+        };
+        let heard = answer.and_then(|rooms| {
+            let known = rooms.into_iter().map(|room| known_room(by, pod, room, &before, snapshot));
+            known.collect::<Result<Vec<Room>, String>>()
+        });
+        match heard {
+            Err(_) if by.ignorable => {}
+            Err(why) => self.rooms = Some(Err(why)),
+            Ok(mut rooms) => {
+                let empty = rooms.iter().find(|room| room.victims.is_empty());
+                if let Some(empty) = empty.filter(|_| !by.ignorable) {
+                    let node = snapshot.text(empty.node);
+                    self.rooms = Some(Err(format!("expected at least one victim pod on node {node:?}")));
+                    return;
+                }
+                rooms.retain(|room| !room.victims.is_empty());
+                self.rooms = Some(Ok(rooms));
+            }
+        }
+    }
+
+    /// Where room can be made, as far as the extenders asked so far go.
+    pub fn rooms(&self) -> Option<&Result<Vec<Room>, String>> {
+        self.rooms.as_ref()
+    }
+
+    /// Notes where room can be made, by the plugin's word.
+    pub fn note_rooms(&mut self, rooms: Vec<Room>) {
+        self.rooms = Some(Ok(rooms));
+    }
+
+    /// The extender to be asked next about making room.
+    pub fn next_for_room(&self, extenders: &[&Extender]) -> Option<ExtenderId> {
+        let asks = match &self.rooms {
+            None => true,
+            Some(Ok(rooms)) => !rooms.is_empty(),
+            Some(Err(_)) => false,
+        };
+        let mut next = extenders.iter().filter(|it| it.preempts && !self.asked_for_room.contains(&it.id));
+        next.next().filter(|_| asks).map(|extender| extender.id)
+    }
+
+    /// Puts `nodes` to the extenders that filter, one after the other, each to be asked about what the one before left.
+    fn chain(
+        &self,
+        alone: bool,
+        nodes: NodeSet,
+        extenders: &[&Extender],
+        snapshot: Snapshot<'_>,
+        overruled: &mut Overruled,
+    ) -> Result<Chained, CycleError> {
+        let heard = if alone { &self.alone } else { &self.all };
+        let mut left = nodes;
+        let mut unasked = false;
+        for extender in extenders.iter().filter(|extender| extender.filters) {
+            if left.is_empty() {
+                break;
+            }
+            match heard.get(&extender.id) {
+                None => {
+                    let nodes = names(&left, snapshot);
+                    let ask = Ask { extender: extender.id, about: About::Filter { alone, nodes } };
+                    return Ok(Chained::Ask(ask));
+                }
+                Some(Err(_)) if extender.ignorable => {}
+                Some(Err(why)) => return Err(CycleError(why.clone())),
+                Some(Ok(said)) => {
+                    let known = said.failed.iter().map(|(node, why)| (node.clone(), why.clone()));
+                    overruled.failed.extend(known);
+                    left.retain(|node| {
+                        let name = snapshot.node_info(node).name;
+                        unasked |= !said.asked.contains(&name);
+                        said.kept.contains(&name)
+                    });
+                }
+            }
+        }
+        Ok(Chained::Left(left, unasked))
+    }
+
+    /// Of `nodes`, those that all extenders that scored were asked about.
+    fn scored_all(&self, nodes: &NodeSet, snapshot: Snapshot<'_>) -> NodeSet {
+        let mut left = nodes.clone();
+        for said in self.scores.values().flatten() {
+            left.retain(|node| said.asked.contains(&snapshot.node_info(node).name));
+        }
+        left
+    }
+
+    /// What extenders add to the scores of `nodes`, in slot order.
+    fn add_scores(&self, nodes: &NodeSet, snapshot: Snapshot<'_>, totals: &mut [i64]) {
+        for (node, total) in nodes.iter().zip(totals) {
+            let name = snapshot.node_info(node).name;
+            for said in self.scores.values().flatten() {
+                *total = total.saturating_add(said.scores.get(&name).copied().unwrap_or(0));
+            }
+        }
+    }
+}
+
+holds_ids!(Filters { kept, asked } but not { failed });
+holds_ids!(Prioritized { asked, scores });
+holds_ids!(Ask { about } but not { extender });
+holds_ids!(Transcript { alone, all, scores, rooms } but not { asked_for_room, start });
+
+impl HoldsIds for About {
+    fn mark(&self, marks: &mut Marks) {
+        match self {
+            Self::Filter { nodes, alone: _ } | Self::Prioritize { nodes } => nodes.mark(marks),
+            Self::Preempt => {}
+        }
+    }
+}
+
+/// An extender's word on a node, of pods that are there. Of one that it was asked about and that is gone by now nothing is
+/// to be said: it need not be sent away any more, which whoever asks again finds out.
+fn known_room(
+    by: &Extender,
+    pod: &PodInfo,
+    room: RoomAnswer,
+    before: &[Room],
+    snapshot: Snapshot<'_>,
+) -> Result<Room, String> {
+    let RoomAnswer { node: name, victims, violations } = room;
+    let symbol = snapshot.tables().find(&name);
+    let asked = before.iter().find(|room| Some(room.node) == symbol);
+    let node = symbol.and_then(|name| snapshot.find_node(name));
+    let Some(node_name) = symbol.filter(|_| node.is_some() || asked.is_some()) else {
+        return Err(format!("nodeinfo not found for node name {name:?}"));
+    };
+    let mut known = Vec::with_capacity(victims.len());
+    for uid in victims {
+        if let Some(uid) = asked.and_then(|room| room.victims.iter().find(|victim| ***victim == *uid)) {
+            known.push(Arc::clone(uid));
+            continue;
+        }
+        let url = &by.url;
+        let claim =
+            format!("extender: {url} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, but the pod");
+        match node.and_then(|node| snapshot.pods_on(node).find(|other| *other.uid == *uid)) {
+            None => return Err(format!("{claim} is not found on that node")),
+            Some(victim) if victim.priority >= pod.priority => {
+                return Err(format!("{claim} is not less important"));
+            }
+            Some(victim) => known.push(Arc::clone(&victim.uid)),
+        }
+    }
+    Ok(Room { node: node_name, victims: known, violations: usize::try_from(violations).unwrap_or(0) })
+}
+
+fn names(nodes: &NodeSet, snapshot: Snapshot<'_>) -> Vec<Symbol> {
+    nodes.iter().map(|node| snapshot.node_info(node).name).collect()
+}
+
+impl Framework {
+    /// The same plugins beside extenders: `true` where any of them filters or scores.
+    #[must_use]
+    pub fn with_extenders(mut self, any: bool) -> Self {
+        self.extended = any;
+        self
+    }
+
+    /// Decides as [`Self::decide`] does, with what the extenders that are interested in the pod said so far.
+    ///
+    /// # Errors
+    /// When a plugin fails, or an extender that must not.
+    pub fn decide_with(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        options: Options<'_>,
+        (extenders, transcript): (&[&Extender], &Transcript),
+        probe: &mut dyn Probe,
+    ) -> Result<Consulted, CycleError> {
+        let mut silent = NoProbe;
+        // What is done again to see what changed is not counted again.
+        let filter_probe: &mut dyn Probe = if transcript.is_empty() { &mut *probe } else { &mut silent };
+        let mut filtered = self.prepare(pod, snapshot, filter_probe)?;
+        if filtered.prefilter_rejection().is_some() {
+            return Ok(Consulted::Infeasible(filtered));
+        }
+        let said = (extenders, transcript);
+        let chained = self.filter_with(pod, snapshot, options, said, &mut filtered, filter_probe)?;
+        let (left, unasked) = match chained {
+            Chained::Ask(ask) => return Ok(Consulted::Ask(vec![ask])),
+            Chained::Left(left, unasked) => (left, unasked),
+        };
+        let scored = transcript.scored_all(&left, snapshot);
+        if scored.is_empty() && (unasked || !left.is_empty()) {
+            return Ok(Consulted::Stale);
+        }
+        filtered.leave(scored);
+        if filtered.feasible().is_empty() {
+            return Ok(Consulted::Infeasible(filtered));
+        }
+        if filtered.feasible().len() == 1 {
+            return Ok(Consulted::Feasible(Feasible { filtered, scores: None }));
+        }
+        let score_probe: &mut dyn Probe = if transcript.scores.is_empty() { probe } else { &mut NoProbe };
+        let mut scores = self.score(pod, snapshot, filtered.feasible(), score_probe)?;
+        let unheard = extenders.iter().filter(|it| it.prioritizes && !transcript.scores.contains_key(&it.id));
+        let asks: Vec<Ask> = unheard
+            .map(|extender| {
+                let nodes = names(filtered.feasible(), snapshot);
+                Ask { extender: extender.id, about: About::Prioritize { nodes } }
+            })
+            .collect();
+        if !asks.is_empty() {
+            return Ok(Consulted::Ask(asks));
+        }
+        transcript.add_scores(filtered.feasible(), snapshot, &mut scores.totals);
+        Ok(Consulted::Feasible(Feasible { filtered, scores: Some(scores) }))
+    }
+
+    /// Filter by plugins, then by extenders: the nominated node alone first, as far as it goes.
+    fn filter_with(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        options: Options<'_>,
+        (extenders, transcript): (&[&Extender], &Transcript),
+        filtered: &mut Filtered,
+        probe: &mut dyn Probe,
+    ) -> Result<Chained, CycleError> {
+        let own = pod.nominated_node.and_then(|name| snapshot.find_node(name));
+        let mut rejected = None;
+        if let Some(node) = own {
+            let ran = filtered.run(pod, snapshot, [node].into_iter().collect(), probe);
+            rejected = ran.is_ok().then_some(node);
+            if ran.is_ok() && !filtered.feasible().is_empty() {
+                let alone = filtered.feasible().clone();
+                let overruled = &mut filtered.overruled;
+                // An extender that fails for the one node is asked about all.
+                match transcript.chain(true, alone, extenders, snapshot, overruled) {
+                    Ok(Chained::Left(left, _)) if left.is_empty() => {}
+                    Ok(chained) => return Ok(chained),
+                    Err(_) => {}
+                }
+            }
+        }
+        probe.enter(Point::Filter);
+        let outcome = self.filter_all(pod, snapshot, options, rejected, filtered, probe);
+        let found = outcome.is_ok() && !filtered.feasible().is_empty();
+        let status = match &outcome {
+            Err(_) => "Error",
+            Ok(()) if found => "Success",
+            Ok(()) => "Unschedulable",
+        };
+        probe.leave(Point::Filter, status);
+        outcome?;
+        let (passed, overruled) = (filtered.feasible().clone(), &mut filtered.overruled);
+        let before = passed.len();
+        let chained = transcript.chain(false, passed, extenders, snapshot, overruled)?;
+        if let Chained::Left(left, _) = &chained {
+            overruled.dropped = left.len() != before;
+        }
+        Ok(chained)
+    }
+}

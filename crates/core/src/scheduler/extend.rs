@@ -1,0 +1,285 @@
+//! Pods that wait for extenders: what is asked, what is made of the answers, and what becomes of a pod whose world changes
+//! meanwhile.
+//!
+//! A decision that has to ask is laid aside as a record of its own ([`Waiting`]) and taken up again when all it asked is
+//! answered, against the state as it is then. Nothing is held for it meanwhile, and others go on, but nobody who matters
+//! less than a pod of the same profile that waits for an extender that must answer. Decides nothing itself: that is
+//! `cycle::extended`. Upstream asks in the middle of its only loop: `pkg/scheduler/schedule_one.go`.
+
+mod book;
+
+pub(super) use book::{Extending, Waiting};
+
+use super::attempt::Decided;
+use super::failure::Failure;
+use super::quarantine::panic_text;
+use super::{Scheduler, profile_named};
+use crate::cache::Snapshot;
+use crate::cycle::{
+    About, Ask, Consulted, Failed, Filtered, Framework, Nomination, Options, Probe, Transcript,
+};
+use crate::effect::{Effect, ExtenderCall, PodRef, Question, Victims};
+use crate::extender::{self, Answer, Extender, Room};
+use crate::framework::CycleError;
+use crate::framework::post_filter::{Draws, Rooms};
+use crate::pod::{PodInfo, Uid};
+use crate::queue::QueuedPod;
+use crate::signature::Signature;
+use crate::time::Time;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// How often a decision begins again because the nodes it asked about are of no use any more, before the pod backs off.
+const RESTARTS_MAX: u32 = 3;
+
+/// What a decision came to that asks extenders.
+enum Asking {
+    /// These first.
+    Ask(Vec<Ask>),
+    /// It has to begin again.
+    Stale,
+    /// It is made.
+    Made(Decided),
+}
+
+impl Scheduler {
+    /// The extenders from now on. To be told before anything is decided; later it is part of a new configuration.
+    pub fn set_extenders(&mut self, extenders: Vec<Extender>) {
+        let any = extenders.iter().any(|extender| extender.filters || extender.prioritizes);
+        for (_, profile) in &mut self.profiles {
+            profile.framework.extended = any;
+        }
+        self.extending.extenders = extender::in_order(extenders);
+    }
+
+    /// The extender that binds the pod, where one does.
+    pub(super) fn binder(&self, pod: &PodInfo) -> Option<&Extender> {
+        self.extending.extenders.iter().find(|extender| extender.binds && extender.is_interested(pod))
+    }
+
+    /// Begins a decision that asks extenders.
+    pub(super) fn begin_asking(&mut self, now: Time, queued: QueuedPod, probe: &mut dyn Probe) {
+        let waiting = Waiting::new(queued, now, self.events);
+        self.go_on_asking(now, waiting, probe);
+    }
+
+    /// Takes up a decision all of whose questions are answered; whether there was one.
+    pub(super) fn resume(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
+        let Some(waiting) = self.extending.take_ready() else { return false };
+        self.cache.refresh();
+        if self.snapshot().nodes().is_empty() {
+            let text = super::attempt::NO_NODES.to_owned();
+            self.fail(now, waiting.queued, waiting.began, Failure::NoNodes(text));
+            return true;
+        }
+        self.go_on_asking(now, waiting, probe);
+        true
+    }
+
+    fn go_on_asking(&mut self, now: Time, mut waiting: Waiting, probe: &mut dyn Probe) {
+        loop {
+            match self.decide_asking(now, &mut waiting, probe) {
+                Asking::Ask(asks) => {
+                    for call in self.extending.wait(waiting, asks) {
+                        self.outbox.push_call(call);
+                    }
+                    return;
+                }
+                Asking::Stale if waiting.restarts < RESTARTS_MAX => waiting.begin_again(self.events),
+                Asking::Stale => {
+                    let text = format!(
+                        "the cluster changed while extenders were asked, {} times in a row",
+                        waiting.restarts + 1
+                    );
+                    return self.fail(now, waiting.queued, waiting.began, Failure::Error(text));
+                }
+                Asking::Made(decided) => return self.answered(now, waiting, decided),
+            }
+        }
+    }
+
+    /// A decision is made. Where extenders had a say in that the pod goes nowhere, and something happened since they were
+    /// asked, it is tried again, as upstream does with what happens while a pod is in flight.
+    fn answered(&mut self, now: Time, waiting: Waiting, decided: Decided) {
+        let stirred = waiting.stirred || waiting.events != self.events;
+        let by_extenders =
+            matches!(&decided, Decided::Nowhere(found) if found.rejectors.contains(extender::NAME));
+        let uid = Arc::clone(&waiting.queued.pod.uid);
+        self.conclude(now, waiting.queued, waiting.began, decided);
+        if stirred && by_extenders {
+            self.queue.rouse(now, &uid);
+        }
+    }
+
+    fn decide_asking(&mut self, now: Time, waiting: &mut Waiting, probe: &mut dyn Probe) -> Asking {
+        let snapshot = self.cache.snapshot(&self.tables);
+        let pod = self.as_nominated(&waiting.queued.pod);
+        let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
+            let text = "no profile of the pod's schedulerName".to_owned();
+            return Asking::Made(Decided::Failed(CycleError(text)));
+        };
+        let interested: Vec<&Extender> =
+            self.extending.extenders.iter().filter(|extender| extender.is_interested(&pod)).collect();
+        // A search through a part of the nodes is the same each time; others have gone on from where it ended.
+        let elsewhere = waiting.transcript.start.map(|start| (start, self.walk.start()));
+        match elsewhere {
+            Some((start, _)) => self.walk.return_to(start),
+            None => waiting.transcript.start = Some(self.walk.start()),
+        }
+        let options = Options { walk: Some(&mut self.walk), ..Options::default() };
+        let asking = Decision {
+            framework: &profile.framework,
+            snapshot,
+            pod: &pod,
+            extenders: &interested,
+            draws: Draws { seed: self.seed, attempt: waiting.queued.attempts },
+            now,
+            version: self.cache.version(),
+        };
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(test)]
+            super::quarantine::tests::Trap::Deciding.spring(self.trap, &pod);
+            asking.go_on(waiting, options, probe)
+        }));
+        if let Some((_, later)) = elsewhere {
+            self.walk.return_to(later);
+        }
+        made.unwrap_or_else(|panic| Asking::Made(Decided::Panicked(panic_text(panic.as_ref()))))
+    }
+
+    /// The next question there is credit for, in words.
+    pub(super) fn release_call(&mut self) -> Option<Effect> {
+        let call = self.outbox.pop_call()?;
+        let (waiting, ask) = self.extending.asked(call)?;
+        let text = |nodes: &[_]| nodes.iter().map(|&node| self.tables.text(node).to_owned()).collect();
+        let question = match &ask.about {
+            About::Filter { nodes, .. } => Question::Filter { nodes: text(nodes) },
+            About::Prioritize { nodes } => Question::Prioritize { nodes: text(nodes) },
+            About::Preempt => Question::Preempt { rooms: self.victims(&waiting.transcript) },
+        };
+        let (extender, pod) = (ask.extender, self.pod_ref(&waiting.queued.pod));
+        Some(Effect::Extend(ExtenderCall { call, extender, pod, question }))
+    }
+
+    /// Where room could be made, with the pods that would go named; those that are gone by now need not.
+    fn victims(&self, transcript: &Transcript) -> Vec<Victims> {
+        let named = |room: &Room| {
+            let pods = room.victims.iter().filter_map(|uid| self.cache.placed(uid));
+            let pods: Vec<PodRef> = pods.map(|(pod, ..)| self.pod_ref(pod)).collect();
+            let node = self.tables.text(room.node).to_owned();
+            (!pods.is_empty()).then_some(Victims { node, pods, violations: room.violations })
+        };
+        transcript
+            .rooms()
+            .and_then(|rooms| rooms.as_ref().ok())
+            .into_iter()
+            .flatten()
+            .filter_map(named)
+            .collect()
+    }
+
+    /// An extender has answered, or failed to. Answers nobody waits for any more say nothing.
+    pub(super) fn extended(&mut self, call: u64, answer: Result<Answer, String>) {
+        let snapshot = self.cache.snapshot(&self.tables);
+        self.extending.hear(call, answer, snapshot);
+    }
+
+    /// A pod that waits for extenders changed. One that is decided about by other facts than before is decided anew.
+    pub(super) fn asking_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
+        let Some(waiting) = self.extending.get_mut(&pod.uid) else { return };
+        let old = std::mem::replace(&mut waiting.queued.pod, Arc::clone(pod));
+        if old == *pod {
+            return;
+        }
+        waiting.stirred = true;
+        self.nomination_told(now, Some(&old), pod);
+        if !Signature::of(&old).is_of(pod)
+            && let Some(waiting) = self.end_asking(&pod.uid)
+        {
+            self.queue.activate(now, waiting.queued);
+        }
+    }
+
+    /// The pod is asked about no longer.
+    pub(super) fn end_asking(&mut self, uid: &str) -> Option<Waiting> {
+        let ended = self.extending.end(uid)?;
+        let extending = &self.extending;
+        self.outbox.retain_calls(|call| extending.is_open(call));
+        Some(ended)
+    }
+
+    /// Gives up all that is asked. The pods, who have to be decided about anew.
+    pub(super) fn give_up_asking(&mut self) -> Vec<QueuedPod> {
+        let uids: Vec<Uid> = self.extending.uids().cloned().collect();
+        uids.iter().filter_map(|uid| self.end_asking(uid)).map(|waiting| waiting.queued).collect()
+    }
+}
+
+/// One decision about one pod, as far as it goes with what is known.
+struct Decision<'a> {
+    framework: &'a Framework,
+    snapshot: Snapshot<'a>,
+    pod: &'a PodInfo,
+    extenders: &'a [&'a Extender],
+    draws: Draws,
+    now: Time,
+    version: u64,
+}
+
+impl Decision<'_> {
+    fn go_on(&self, waiting: &mut Waiting, options: Options<'_>, probe: &mut dyn Probe) -> Asking {
+        let &Self { framework, snapshot, pod, extenders, draws, .. } = self;
+        let said = (extenders, &waiting.transcript);
+        match framework.decide_with(pod, snapshot, options, said, probe) {
+            Err(error) => Asking::Made(Decided::Failed(error)),
+            Ok(Consulted::Ask(asks)) => Asking::Ask(asks),
+            Ok(Consulted::Stale) => Asking::Stale,
+            Ok(Consulted::Feasible(feasible)) => {
+                let node = feasible.choose(draws.seed, pod, draws.attempt);
+                Asking::Made(super::attempt::reserve(&feasible.filtered, snapshot, node))
+            }
+            Ok(Consulted::Infeasible(filtered)) => self.make_room(waiting, &filtered, probe),
+        }
+    }
+
+    /// PostFilter, and what extenders say of it.
+    fn make_room(&self, waiting: &mut Waiting, filtered: &Filtered, probe: &mut dyn Probe) -> Asking {
+        let &Self { framework, snapshot, pod, extenders, draws, now, version } = self;
+        let transcript = &waiting.transcript;
+        let ask = |extender| Asking::Ask(vec![Ask { extender, about: About::Preempt }]);
+        if transcript.rooms().is_some()
+            && let Some(next) = transcript.next_for_room(extenders)
+        {
+            return ask(next);
+        }
+        let diagnosis = filtered.diagnose(snapshot);
+        let failed = Failed { pod, snapshot, filtered, diagnosis: &diagnosis };
+        let changed = waiting.version != version;
+        let said = transcript.rooms().cloned();
+        let (rooms, any_room) = match &said {
+            None if transcript.next_for_room(extenders).is_none() => (Rooms::Free, false),
+            None => (Rooms::All, false),
+            Some(Ok(rooms)) => (Rooms::Said { rooms: Ok(rooms), changed }, !rooms.is_empty()),
+            Some(Err(why)) => (Rooms::Said { rooms: Err(why), changed }, false),
+        };
+        let outcome = framework.post_filter_with(failed, draws, now, rooms, probe);
+        if any_room && changed && !matches!(outcome.nomination, Nomination::To(_)) {
+            return Asking::Stale;
+        }
+        if let (Rooms::All, Nomination::To(candidates)) = (rooms, &outcome.nomination) {
+            let room = |candidate: &crate::framework::post_filter::Candidate<'_>| Room {
+                node: snapshot.node_info(candidate.node).name,
+                victims: candidate.victims.iter().map(|victim| Arc::clone(&victim.uid)).collect(),
+                violations: candidate.violations,
+            };
+            let found = candidates.iter().map(room).collect();
+            // What was found is told again when the answers are there.
+            waiting.version = version;
+            waiting.transcript.note_rooms(found);
+            if let Some(next) = waiting.transcript.next_for_room(extenders) {
+                return ask(next);
+            }
+        }
+        Asking::Made(Decided::Nowhere(super::attempt::unschedulable(failed, &outcome, draws)))
+    }
+}
