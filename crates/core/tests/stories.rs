@@ -24,13 +24,14 @@ use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::{Effect, Lane, Nomination, StatusPatch, VolumeChange};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::extender::Extender;
 use supercargo_core::framework::registry::Plan;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Reconfiguration, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{language, storage};
+use support::{extending, language, storage};
 
 #[test]
 fn a_pod_goes_its_way() {
@@ -77,12 +78,20 @@ fn another_configuration_holds_from_the_next_decision_on() {
     check("reconfigured.txt");
 }
 
+#[test]
+fn extenders_are_asked_and_hold_up_nobody_who_needs_none() {
+    check("extenders.txt");
+}
+
 struct Story {
     scheduler: Scheduler,
     now: Time,
     told: String,
     /// The last write of volumes for each pod.
     writes: BTreeMap<String, u64>,
+    extenders: Vec<Extender>,
+    /// The open questions: which pod, which extender, which call.
+    calls: Vec<(String, String, u64)>,
 }
 
 impl Story {
@@ -91,7 +100,7 @@ impl Story {
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let scheduler = Scheduler::new(config, now);
-        let mut story = Self { scheduler, now, told: String::new(), writes: BTreeMap::new() };
+        let mut story = Self { scheduler, now, told: String::new(), writes: BTreeMap::new(), extenders: Vec::new(), calls: Vec::new() };
         if !bare {
             for kind in Kind::ALL {
                 story.handle(Event::ListBegan(kind));
@@ -154,6 +163,15 @@ impl Story {
     fn tell_effect(&mut self, effect: &Effect) {
         let line = match effect {
             Effect::Bind { pod, node } => format!("bind {}/{} to {node}", pod.namespace, pod.name),
+            Effect::BindBy { extender, pod, node } => {
+                let by = &self.extenders.iter().find(|it| it.id == *extender).expect("a known extender").url;
+                format!("bind {}/{} to {node} by {by}", pod.namespace, pod.name)
+            }
+            Effect::Extend(call) => {
+                let by = self.extenders.iter().find(|it| it.id == call.extender).expect("a known extender");
+                self.calls.push((call.pod.name.clone(), by.url.to_string(), call.call));
+                extending::asked(call, &by.url)
+            }
             Effect::Settle { pod } => format!("settle {}/{}", pod.namespace, pod.name),
             Effect::WriteVolume(write) => {
                 self.writes.insert(write.pod.name.clone(), write.write);
@@ -229,6 +247,23 @@ impl Story {
             "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),
             "found" => self.handle(Event::Settled { uid: rest[0].into(), found: found(rest[1]) }),
             "moot" => self.answer(rest[0], BindOutcome::Moot(found(rest[1]))),
+            "extender" => {
+                let id = self.extenders.len() as u64;
+                let extender = extending::extender(self.scheduler.tables(), id, rest);
+                self.extenders.push(extender);
+                self.scheduler.set_extenders(self.extenders.clone());
+            }
+            "no-extenders" => self.extenders.clear(),
+            "said" => {
+                let at = self.calls.iter().position(|(pod, by, _)| pod == rest[0] && by == rest[1]);
+                let Some(at) = at else {
+                    self.told.push_str("nobody asked\n");
+                    return;
+                };
+                let (_, _, call) = self.calls.remove(at);
+                self.handle(Event::Extended { call, answer: extending::said(&rest[2..]) });
+            }
+            "leading" => self.handle(Event::Leading(rest[0] == "true")),
             "list" => self.handle(Event::ListBegan(kind(rest[0]))),
             "listed" => self.handle(Event::ListEnded(kind(rest[0]))),
             "list-all" => {
@@ -278,6 +313,7 @@ impl Story {
             profiles: Vec::new(),
             initial_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(10),
+            extenders: self.extenders.clone(),
         };
         for word in words {
             if let Some((initial, max)) = word.strip_prefix("backoff=").and_then(|it| it.split_once("..")) {
@@ -334,9 +370,13 @@ impl Story {
             0 => String::new(),
             pods => format!(", waiting for volumes {pods}"),
         };
+        let extending = match stats.extending {
+            0 => String::new(),
+            pods => format!(", waiting for extenders {pods}"),
+        };
         let _ = writeln!(
             self.told,
-            "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}{volumes}",
+            "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}{volumes}{extending}",
             stats.cache.pods, stats.cache.assumed_pods, stats.bindings
         );
         if stats.preemptions + stats.evictions > 0 {

@@ -184,6 +184,7 @@ impl<'t> PodBuilder<'t> {
     pub(crate) fn scalar(mut self, name: &str, amount: i64) -> Self {
         let name = self.tables.symbol(name);
         self.others.set_scalar(name, amount);
+        self.pod.extended_resources = self.pod.extended_resources.iter().copied().chain([name]).collect();
         self
     }
 

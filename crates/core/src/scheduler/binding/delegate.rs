@@ -64,7 +64,8 @@ impl Scheduler {
         let message =
             format!("extender {:?} says that it bound the pod, and the API server does not show it", by.url);
         let last_lost = binding.released;
-        binding.doubt.get_or_insert_with(|| Doubt::new(now, last_lost, message));
+        let doubt = binding.doubt.get_or_insert_with(|| Doubt::new(now, last_lost, String::new()));
+        (doubt.last_lost, doubt.message) = (last_lost, message);
         binding.phase = Phase::Unknown { ask_at: now + DELEGATE_PAUSE };
     }
 
