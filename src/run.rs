@@ -15,6 +15,7 @@ use crate::client;
 use crate::config::{ConfigError, DEFAULT_NAME, Effective, Flags, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
 use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
+use crate::extender::{Extenders, Prepared};
 use crate::flags::gates;
 use crate::metrics::rest::RestLayer;
 use crate::metrics::{ChannelFill, Exposition, Metrics};
@@ -106,8 +107,11 @@ async fn serve_and_schedule(
     args: Args,
     configuration: Configuration,
     verbosity: Verbosity,
-) -> anyhow::Result<()> {
+) -> Result<(), Failure> {
     let Configuration { flags, effective, settings } = configuration;
+    let extenders = Extenders::default();
+    let prepared = extenders.prepare(&settings.extenders);
+    let prepared = prepared.map_err(|why| ConfigError::of_field(&effective, "extenders", why))?;
     let metrics = Arc::new(Metrics::new());
     let (client, server_url) = connect(&args, &settings, &metrics).await?;
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
@@ -125,19 +129,23 @@ async fn serve_and_schedule(
         Arc::clone(&metrics),
         Arc::new(inbox.clone()),
         candidacy.fence.clone(),
-    );
+    )
+    .with_extenders(extenders.clone());
     let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
-    let engine = engine(&args, &settings, clock.now());
+    // Nothing is watched yet, so that there is nothing to be listed anew.
+    extenders.add(&prepared);
+    let engine = engine(&args, &settings, &prepared, clock.now());
     let accounts = accounts.expecting(&engine);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let census = Arc::new(Census::default());
-    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, Some(census.clone()));
+    let objects = extenders.objects();
+    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, Some(census.clone()), objects);
 
     let in_force = InForce::new(&effective);
-    let reload = follow(&args, (flags, effective), &inbox, &watches, &metrics, &in_force);
+    let reload = follow(&args, (flags, effective), &inbox, (&watches, &extenders), &metrics, &in_force);
     let pulse = Pulse::of(inbox.clone());
     let readiness = watches.readiness();
     let mut election =
@@ -166,7 +174,7 @@ async fn serve_and_schedule(
     // It ends by itself where nobody listens any more.
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;
-    outcome
+    Ok(outcome?)
 }
 
 /// Waits until it is told to stop, or the scheduling thread ends; why it did. Without the lease nothing is to be waited for: that is an error.
@@ -206,15 +214,17 @@ fn follow(
     args: &Args,
     (flags, effective): (Flags, Effective),
     inbox: &Inbox<Scheduler>,
-    watches: &Watches,
+    (watches, extenders): (&Watches, &Extenders),
     metrics: &Arc<Metrics>,
     in_force: &InForce,
 ) -> tokio::task::JoinHandle<()> {
-    let (file, inbox, relist) = (args.config.clone(), inbox.clone(), watches.relist_pods());
-    let (metrics, in_force) = (Arc::clone(metrics), in_force.clone());
+    let (file, inbox) = (args.config.clone(), inbox.clone());
+    let relist = (watches.relist_pods(), watches.relist_nodes());
+    let (extenders, metrics, in_force) = (extenders.clone(), Arc::clone(metrics), in_force.clone());
     tokio::spawn(async move {
         if let Some(file) = file {
-            Reload::new(file, flags, effective, inbox, relist, metrics).shown_in(in_force).run().await;
+            let reload = Reload::new(file, flags, effective, inbox, relist, extenders, metrics);
+            reload.shown_in(in_force).run().await;
         }
     })
 }
@@ -247,7 +257,7 @@ async fn stop(
 }
 
 /// The engine. Where a leader is elected it does not lead until told so.
-fn engine(args: &Args, settings: &Settings, now: Time) -> Scheduler {
+fn engine(args: &Args, settings: &Settings, extenders: &Prepared, now: Time) -> Scheduler {
     let mut tables = Tables::new();
     let profiles = settings
         .profiles
@@ -263,6 +273,8 @@ fn engine(args: &Args, settings: &Settings, now: Time) -> Scheduler {
         },
     };
     let mut engine = Scheduler::with_tables(config, tables, now);
+    let extenders = extenders.for_engine(engine.tables());
+    engine.set_extenders(extenders);
     if settings.election.is_some() {
         engine.handle(now, Event::Leading(false));
     } else if settings.profiles.iter().any(|profile| profile.name == DEFAULT_NAME) {

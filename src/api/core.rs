@@ -122,7 +122,8 @@ impl Container {
     }
 }
 
-/// `ResourceRequirements`. No decision looks at limits: `/metrics/resources` shows them.
+/// `ResourceRequirements`. Of limits decisions need the names of extended resources, by which extenders know their pods;
+/// `/metrics/resources` shows them all.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]

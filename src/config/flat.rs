@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use supercargo_core::framework::registry::ExtensionPoint;
 
 /// Fields that a running scheduler takes over from a file that changed; `profiles` stands for all below it.
-const TAKEN_OVER: [&str; 3] = ["profiles", "podInitialBackoffSeconds", "podMaxBackoffSeconds"];
+const TAKEN_OVER: [&str; 4] = ["profiles", "podInitialBackoffSeconds", "podMaxBackoffSeconds", "extenders"];
 
 /// A setting that two configurations do not share.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -58,6 +58,15 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// What is wrong with a field, where that shows only as it is used.
+    pub(crate) fn of_field(effective: &Effective, field: &str, text: String) -> Self {
+        let place = effective.document.as_ref().and_then(|document| document.find(field));
+        let problems = vec![Problem { place, ..Problem::new(field, text) }];
+        Self::Invalid { path: effective.path.clone(), problems }
+    }
+}
+
 /// `file:line:column: field: text`, as far as known, one after the other.
 fn told(path: &Path, problems: &[Problem]) -> String {
     let path = path.display();

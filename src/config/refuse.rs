@@ -20,9 +20,6 @@ pub(super) fn problems(effective: &Effective) -> Vec<Problem> {
     if complete.leader_election.leader_elect == Some(true) {
         election(complete, effective.allow_second_default_scheduler, &mut refuse);
     }
-    if !written.extenders.is_empty() {
-        refuse("extenders".to_owned(), not_built("asking extenders"));
-    }
     let profiling = [
         ("enableProfiling", written.enable_profiling),
         ("enableContentionProfiling", written.enable_contention_profiling),

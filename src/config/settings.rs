@@ -1,7 +1,7 @@
 //! What this version runs by, taken from a configuration.
 
 use super::framework::Order;
-use super::v1::{Args, Configuration, LeaderElection, Profile};
+use super::v1::{Args, Configuration, Extender, LeaderElection, Profile};
 use super::{ConfigError, Effective, Flags, GoDuration, build, refuse};
 use crate::api::Encoding;
 use crate::lease::Terms;
@@ -27,6 +27,8 @@ pub struct Settings {
     pub encoding: Encoding,
     /// The lease to contend for; `None` to schedule without one.
     pub election: Option<ElectionSettings>,
+    /// The extenders, as they are written and with their defaults.
+    pub extenders: Vec<Extender>,
 }
 
 /// The lease to contend for.
@@ -130,6 +132,7 @@ impl Settings {
             pod_initial_backoff_seconds,
             pod_max_backoff_seconds,
             leader_election,
+            extenders,
             ..
         } = &effective.configuration;
         let seconds =
@@ -150,6 +153,7 @@ impl Settings {
                 &client_connection.content_type,
             ),
             election: ElectionSettings::new(leader_election),
+            extenders: extenders.clone(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::affinity::{pod_affinity, required_node_affinity, spread_constraint, toleration};
 use super::selectors::preferred_terms;
 use super::{given, label_set, requests, uid, unjudged, volumes};
-use crate::api::core::{Container, PodCondition, PodSpec};
+use crate::api::core::{Container, PodCondition, PodSpec, Requests};
 use crate::api::{Malformed, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
 use std::collections::BTreeMap;
@@ -53,6 +53,7 @@ pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
         containers: u32::try_from(spec.init_containers.len() + spec.containers.len()).unwrap_or(u32::MAX),
         volumes: volumes::of_pod(tables, pod.name(), spec),
         required_features: required_features(tables, spec),
+        extended_resources: extended_resources(tables, spec),
         unjudged: unjudged::needs(spec),
         scheduled: scheduled(&status.conditions),
     })
@@ -95,6 +96,21 @@ fn required_features(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
         (maps_users_of_the_host, "UserNamespacesHostNetworkSupport"),
     ];
     features.iter().filter(|(is_required, _)| *is_required).map(|(_, name)| tables.symbol(name)).collect()
+}
+
+/// Extended resources that containers name, each once.
+fn extended_resources(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
+    let mut names: Vec<Symbol> = Vec::new();
+    for container in spec.init_containers.iter().chain(&spec.containers) {
+        let Requests { requests, limits } = &container.resources;
+        for name in requests.keys().chain(limits.keys()).filter(|name| name.contains('/')) {
+            let name = tables.symbol(name);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names.into()
 }
 
 /// Images of containers, init containers and image volumes, repeated as they are.

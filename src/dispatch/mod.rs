@@ -5,6 +5,7 @@
 
 mod bind;
 mod evict;
+mod extend;
 pub(crate) mod pause;
 mod record;
 mod request;
@@ -22,14 +23,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use supercargo_core::effect::{Effect, Eviction, Lane, PodRef, Record, StatusPatch, VolumeWrite};
+use supercargo_core::effect::{
+    Effect, Eviction, ExtenderCall, Lane, PodRef, Record, StatusPatch, VolumeWrite,
+};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
+use supercargo_core::extender::ExtenderId;
 use supercargo_core::pod::Uid;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::driver::{Answers, Outbox, panic_text};
+use crate::extender::Extenders;
 use crate::lease::Fence;
 use crate::metrics::Metrics;
 use pause::Throttle;
@@ -55,6 +60,8 @@ pub struct Limits {
     pub patches: usize,
     /// Events in flight.
     pub records: usize,
+    /// Questions to extenders in flight.
+    pub questions: usize,
     /// How long a binding may take before its outcome counts as unknown. The server is asked to keep to it, too.
     pub bind_deadline: Duration,
     /// How long any other request may take.
@@ -71,6 +78,7 @@ impl Default for Limits {
             evictions: 16,
             patches: 16,
             records: 16,
+            questions: 64,
             bind_deadline: Duration::from_secs(10),
             deadline: Duration::from_secs(10),
             patience: Duration::from_secs(30),
@@ -100,12 +108,14 @@ pub struct Pending {
     pub patches: usize,
     /// Events.
     pub records: usize,
+    /// Questions to extenders. They change nothing, and nobody waits for them at the end.
+    pub questions: usize,
 }
 
 impl Pending {
-    /// Whether there are none.
+    /// Whether there are none that anybody waits for.
     pub fn is_empty(self) -> bool {
-        self == Self::default()
+        Self { questions: 0, ..self } == Self::default()
     }
 }
 
@@ -114,6 +124,7 @@ impl Pending {
 pub struct Dispatcher {
     shared: Arc<Shared>,
     runtime: Handle,
+    extenders: Extenders,
 }
 
 struct Shared {
@@ -128,6 +139,7 @@ struct Shared {
     refused_patches: Throttle,
     refused_evictions: Throttle,
     unanswered: Throttle,
+    failed_extenders: Throttle,
     pending: [AtomicUsize; Lane::ALL.len()],
     ended: Notify,
     keeper: JoinHandle<()>,
@@ -164,11 +176,19 @@ impl Dispatcher {
             refused_patches: Throttle::new(TOLD_EVERY),
             refused_evictions: Throttle::new(TOLD_EVERY),
             unanswered: Throttle::new(TOLD_EVERY),
+            failed_extenders: Throttle::new(TOLD_EVERY),
             pending: Default::default(),
             ended: Notify::new(),
             keeper,
         };
-        Self { shared: Arc::new(shared), runtime }
+        Self { shared: Arc::new(shared), runtime, extenders: Extenders::default() }
+    }
+
+    /// With extenders to ask.
+    #[must_use]
+    pub fn with_extenders(mut self, extenders: Extenders) -> Self {
+        self.extenders = extenders;
+        self
     }
 
     /// Requests that have not ended.
@@ -180,6 +200,7 @@ impl Dispatcher {
             evictions: of(Lane::Evict),
             patches: of(Lane::Status),
             records: of(Lane::Record),
+            questions: of(Lane::Extend),
         }
     }
 
@@ -237,6 +258,34 @@ impl Dispatcher {
             finished(Uid::clone(&pod.uid), outcome)
         };
         self.spawn(Lane::Bind, "bind", work, move |message| finished(uid, BindOutcome::Unknown { message }));
+    }
+
+    fn bind_by(&self, extender: ExtenderId, pod: PodRef, node: String) {
+        let shared = Arc::clone(&self.shared);
+        let mut turn = shared.turns.queue(&pod.uid);
+        let uid = Uid::clone(&pod.uid);
+        let client = self.extenders.client(extender);
+        let finished = |uid: Uid, outcome| Some(Event::BindFinished { uid, outcome });
+        let work = async move {
+            turn.come().await;
+            let Shared { transport, limits, unanswered, .. } = &*shared;
+            let outcome = match client {
+                Some(client) => extend::bind(transport, limits, &client, &pod, &node, unanswered).await,
+                None => BindOutcome::Refused { message: extend::UNKNOWN.to_owned() },
+            };
+            shared.metrics.extender_called("bind", matches!(outcome, BindOutcome::Accepted));
+            finished(Uid::clone(&pod.uid), outcome)
+        };
+        self.spawn(Lane::Bind, "bind", work, move |message| finished(uid, BindOutcome::Unknown { message }));
+    }
+
+    fn extend(&self, call: ExtenderCall) {
+        let shared = Arc::clone(&self.shared);
+        let (number, extenders) = (call.call, self.extenders.clone());
+        let client = extenders.client(call.extender);
+        let answered = move |answer| Some(Event::Extended { call: number, answer });
+        let work = async move { answered(extend::ask(&shared, client, &extenders, &call).await) };
+        self.spawn(Lane::Extend, "extend", work, move |message| answered(Err(message)));
     }
 
     fn settle(&self, pod: PodRef) {
@@ -318,6 +367,7 @@ impl Outbox for Dispatcher {
             Lane::Evict => limits.evictions,
             Lane::Status => limits.patches,
             Lane::Record => limits.records,
+            Lane::Extend => limits.questions,
         };
         Lane::ALL.map(|lane| Event::Credits { lane, count: count(lane) }).into()
     }
@@ -325,11 +375,13 @@ impl Outbox for Dispatcher {
     fn submit(&mut self, effect: Effect) {
         match effect {
             Effect::Bind { pod, node } => self.bind(pod, node),
+            Effect::BindBy { extender, pod, node } => self.bind_by(extender, pod, node),
             Effect::Settle { pod } => self.settle(pod),
             Effect::WriteVolume(write) => self.write_volume(write),
             Effect::Evict(eviction) => self.evict(eviction),
             Effect::Patch(patch) => self.patch(patch),
             Effect::Record(record) => self.record(&record),
+            Effect::Extend(call) => self.extend(call),
         }
     }
 }

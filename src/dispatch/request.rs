@@ -71,6 +71,15 @@ pub(super) struct Outcome {
     pub(super) earlier_unknown: bool,
 }
 
+/// A write that the lease does not cover.
+#[derive(Debug)]
+pub(super) enum Uncovered {
+    /// It did not leave.
+    NotSent(String),
+    /// The lease ended before its answer came.
+    Lost(String),
+}
+
 /// The way to the API server.
 #[derive(Clone)]
 pub(super) struct Transport {
@@ -136,6 +145,22 @@ impl Transport {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => (Answer::Lost(self.failed(call, "context deadline exceeded")), None),
         }
+    }
+
+    /// Carries out a write that goes elsewhere than to the API server, under the lease: it is told how long it has. Nothing
+    /// where the lease does not let it leave, or ends before it does.
+    pub(super) async fn covered<F: Future>(
+        &self,
+        deadline: Duration,
+        work: impl FnOnce(Duration) -> F,
+    ) -> Result<F::Output, Uncovered> {
+        let passage = self.fence.pass().map_err(|closed| {
+            self.metrics.write_fenced();
+            Uncovered::NotSent(closed.to_string())
+        })?;
+        let limit = passage.left().map_or(deadline, |left| left.min(deadline));
+        let done = passage.cover(Box::pin(work(limit))).await;
+        done.map_err(|_| Uncovered::Lost("context deadline exceeded".to_owned()))
     }
 
     async fn exchange(&self, call: &Call, request: Request<Body>) -> (Answer, Option<Duration>) {

@@ -164,11 +164,16 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
 
     fn note(&mut self, effect: &Effect) {
         match effect {
-            Effect::Bind { pod, .. } | Effect::Settle { pod } => {
+            Effect::Bind { pod, .. } | Effect::BindBy { pod, .. } | Effect::Settle { pod } => {
                 self.unanswered.insert(pod.uid.clone(), pod.clone());
             }
-            // Whoever takes over finds in the API server what was written of volumes, and who was sent away.
-            Effect::WriteVolume(_) | Effect::Evict(_) | Effect::Patch(_) | Effect::Record(_) => {}
+            // Whoever takes over finds in the API server what was written of volumes, and who was sent away, and asks extenders
+            // anew.
+            Effect::WriteVolume(_)
+            | Effect::Evict(_)
+            | Effect::Patch(_)
+            | Effect::Record(_)
+            | Effect::Extend(_) => {}
         }
     }
 

@@ -47,6 +47,10 @@ pub struct CoreStats {
     pub panics: u64,
     /// Pods with a node whose volumes are being bound or made.
     pub waiting_for_volumes: u64,
+    /// Pods whose decision waits for extenders.
+    pub waiting_for_extenders: u64,
+    /// Questions to extenders how good nodes are that are not answered.
+    pub prioritizing: u64,
     /// Groups of unschedulable pods that wait for the same.
     pub unschedulable_groups: u64,
     /// Decisions answered from memory.
@@ -121,7 +125,11 @@ impl CoreStats {
             self.unschedulable.iter().map(|row| ([&*row.plugin, &*row.profile], row.pods as f64));
         let incoming = self.incoming.iter().map(|row| ([&*row.queue, &*row.event], row.pods as f64));
         // What upstream has goroutines for, and this scheduler has pods between two events.
-        let running = [("binding", self.bindings), ("DefaultPreemption", self.evictions)];
+        let running = [
+            ("binding", self.bindings),
+            ("DefaultPreemption", self.evictions),
+            ("prioritizing_extender", self.prioritizing),
+        ];
         let total = |family, value: u64| plain_family(family, Plain::Counter, [([], value as f64)]);
         let rescued = self.pods_rescued_by_flush as f64;
         vec![
@@ -149,6 +157,11 @@ impl CoreStats {
                 &families::WAITING_FOR_VOLUMES,
                 Plain::Gauge,
                 [([], self.waiting_for_volumes as f64)],
+            ),
+            plain_family(
+                &families::WAITING_FOR_EXTENDERS,
+                Plain::Gauge,
+                [([], self.waiting_for_extenders as f64)],
             ),
             plain_family(
                 &families::UNSCHEDULABLE_GROUPS,

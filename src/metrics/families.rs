@@ -326,6 +326,16 @@ pub(super) const WAITING_FOR_VOLUMES: Family = Family::new(
     "[ALPHA] Number of pods that have a node and are bound to it once their volumes are.",
     &[],
 );
+pub(super) const WAITING_FOR_EXTENDERS: Family = Family::new(
+    "supercargo_pods_waiting_for_extenders",
+    "[ALPHA] Number of pods whose decision waits for extenders to answer.",
+    &[],
+);
+pub(super) const EXTENDER_CALLS: Family = Family::new(
+    "supercargo_extender_calls_total",
+    "[ALPHA] Number of calls of extenders, by what they were asked to do and by whether they did.",
+    &["verb", "result"],
+);
 pub(super) const RECALLED_DECISIONS: Family = Family::new(
     "supercargo_recalled_decisions_total",
     "[ALPHA] Number of pods found unschedulable without a look at any node, because one like them had just been in the same cluster.",

@@ -81,11 +81,15 @@ pub struct Metrics {
     leader_status: IntGaugeVec,
     leader_slow_path: IntCounterVec,
     writes_fenced: IntCounter,
+    extender_calls: IntCounterVec,
     core_scrape_failures: IntCounter,
     cache_drift: IntGaugeVec,
     config: ReloadMetrics,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
+
+/// What extenders are asked to do.
+const EXTENDER_VERBS: [&str; 4] = ["filter", "prioritize", "preempt", "bind"];
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -99,6 +103,11 @@ impl Metrics {
         let registry = Registry::new();
         let build = families::BUILD_INFO.gauge_vec(&registry);
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), KUBERNETES_VERSION]).set(1);
+        let extender_calls = families::EXTENDER_CALLS.counter_vec(&registry);
+        // From the start, so that the first failure is a rise.
+        for (verb, result) in EXTENDER_VERBS.iter().flat_map(|verb| [(verb, "success"), (verb, "error")]) {
+            extender_calls.with_label_values(&[*verb, result]);
+        }
         Self {
             schedule_attempts: families::SCHEDULE_ATTEMPTS.counter_vec(&registry),
             attempt_durations: families::SCHEDULING_ATTEMPT_DURATION.histogram_vec(&registry),
@@ -128,6 +137,7 @@ impl Metrics {
             leader_status: families::LEADER_STATUS.gauge_vec(&registry),
             leader_slow_path: families::LEADER_SLOW_PATH.counter_vec(&registry),
             writes_fenced: families::WRITES_FENCED.counter(&registry),
+            extender_calls,
             core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
             cache_drift: drift::new(&registry),
             config: ReloadMetrics::new(&registry),
@@ -257,6 +267,12 @@ impl Metrics {
     /// A write was not sent, since the lease does not cover it.
     pub fn write_fenced(&self) {
         self.writes_fenced.inc();
+    }
+
+    /// An extender was called, to do what one of [`EXTENDER_VERBS`] says.
+    pub fn extender_called(&self, verb: &str, is_success: bool) {
+        let result = if is_success { "success" } else { "error" };
+        self.extender_calls.with_label_values(&[verb, result]).inc();
     }
 
     /// What was recorded so far, in no order; the core's numbers are not among it.

@@ -10,12 +10,14 @@ pub use in_force::{InForce, without_password};
 
 use crate::config::{ConfigError, Difference, Effective, Flags, Settings};
 use crate::driver::{Ended, Inbox};
+use crate::extender::{Extenders, Prepared};
 use crate::metrics::{Metrics, ReloadResult};
 use crate::watch::Relist;
 use source::Source;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_core::event::Kind;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
 /// How often the file is looked at. A kubelet takes up to a minute to bring a ConfigMap's change to its mount.
@@ -30,7 +32,9 @@ pub struct Reload {
     /// What is in force of what can be taken over.
     in_force: Effective,
     inbox: Inbox<Scheduler>,
-    relist_pods: Relist,
+    /// Who is asked for lists anew: of pods and of nodes.
+    relist: (Relist, Relist),
+    extenders: Extenders,
     metrics: Arc<Metrics>,
     shown: InForce,
 }
@@ -51,11 +55,13 @@ impl Reload {
         flags: Flags,
         started: Effective,
         inbox: Inbox<Scheduler>,
-        relist_pods: Relist,
+        relist: (Relist, Relist),
+        extenders: Extenders,
         metrics: Arc<Metrics>,
     ) -> Self {
         let (in_force, shown) = (started.clone(), InForce::new(&started));
-        Self { source: Source::new(path), flags, started, in_force, inbox, relist_pods, metrics, shown }
+        let source = Source::new(path);
+        Self { source, flags, started, in_force, inbox, relist, extenders, metrics, shown }
     }
 
     /// Whoever shows the configuration in force is told of changes.
@@ -90,6 +96,11 @@ impl Reload {
         let read = text.map_err(|source| ConfigError::Read { path: path.clone(), source });
         let read = read.and_then(|text| Effective::parse(&path, &text, &self.flags));
         let read = read.and_then(|effective| Ok((Settings::of(&effective)?, effective)));
+        let read = read.and_then(|(settings, effective)| {
+            let extenders = self.extenders.prepare(&settings.extenders);
+            let extenders = extenders.map_err(|why| ConfigError::of_field(&effective, "extenders", why))?;
+            Ok(((settings, extenders), effective))
+        });
         let (settings, effective) = match read {
             Ok(read) => read,
             Err(error) => {
@@ -125,36 +136,48 @@ impl Reload {
     }
 
     /// Hands the engine what it can take over.
-    async fn apply(&mut self, settings: Settings, effective: Effective) -> Result<Outcome, Ended> {
+    async fn apply(
+        &mut self,
+        (settings, extenders): (Settings, Prepared),
+        effective: Effective,
+    ) -> Result<Outcome, Ended> {
         let mut changed = self.in_force.differences(&effective);
         changed.retain(|difference| !difference.needs_restart());
         if changed.is_empty() {
             return Ok(Outcome::Same);
         }
-        let any_is_new = self
+        // Those that are the same as before are as good as new ones.
+        let relist = self.extenders.add(&extenders);
+        let (any_is_new, extenders) = self
             .inbox
             .change(move |engine: &mut Scheduler, now| {
-                let to = reconfiguration(&settings, engine);
-                engine.reconfigure(now, to)
+                let to = reconfiguration(&settings, &extenders, engine);
+                (engine.reconfigure(now, to), extenders)
             })
             .await?;
+        self.extenders.keep_only(&extenders);
         self.shown.changed(&effective);
         self.in_force = effective;
-        if any_is_new {
-            // After the engine has the new profile: their pods come by this list.
-            self.relist_pods.request();
+        // After the engine has the new profile: their pods come by this list.
+        if any_is_new || relist.contains(&Kind::Pod) {
+            self.relist.0.request();
+        }
+        if relist.contains(&Kind::Node) {
+            self.relist.1.request();
         }
         Ok(Outcome::Applied(changed))
     }
 }
 
-fn reconfiguration(settings: &Settings, engine: &mut Scheduler) -> Reconfiguration {
+fn reconfiguration(settings: &Settings, extenders: &Prepared, engine: &mut Scheduler) -> Reconfiguration {
     let profiles = settings
         .profiles
         .iter()
         .map(|profile| Profile { name: profile.name.clone(), framework: profile.framework(engine.tables()) });
+    let profiles = profiles.collect();
     Reconfiguration {
-        profiles: profiles.collect(),
+        profiles,
+        extenders: extenders.for_engine(engine.tables()),
         initial_backoff: settings.initial_backoff,
         max_backoff: settings.max_backoff,
     }

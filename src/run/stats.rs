@@ -72,6 +72,8 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         poison_objects: stats.poisoned,
         panics: stats.panics,
         waiting_for_volumes: stats.pre_binds as u64,
+        waiting_for_extenders: stats.extending as u64,
+        prioritizing: stats.prioritizing as u64,
         unschedulable_groups: stats.queue.groups as u64,
         recalled_decisions: stats.recalled,
         oldest_pending: oldest(engine, now),

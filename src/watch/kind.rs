@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use supercargo_core::event::{Event, Kind};
 use tokio::time::Instant;
 
-use super::lines::{Events, Told, Trouble, page, watch};
+use super::lines::{self, Events, Told, Trouble, page, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
@@ -20,6 +20,7 @@ use super::{Onlooker, Relist};
 use crate::api::{Encoding, proto};
 use crate::dispatch::pause::jittered;
 use crate::driver::{Convert, Inbox};
+use crate::extender::Objects;
 use crate::metrics::WatchMetrics;
 
 /// How long a watch lives before the server is to end it; a dead one is found out [`GRACE`] after that. Resuming costs
@@ -64,6 +65,8 @@ pub(super) struct Watch<K, E> {
     pub(super) relist: Relist,
     /// Who else sees the objects.
     pub(super) onlooker: Option<Arc<dyn Onlooker<K>>>,
+    /// Where objects are kept as they were written, as far as extenders are sent them.
+    pub(super) objects: Objects,
     pub(super) object: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -154,7 +157,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
     /// one that is older than what is known already.
     async fn list_stream(&mut self) -> Result<String, Trouble> {
         let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-        let mut events = watch(&self.client, &self.watch_uri(LIST, query), self.encoding).await?;
+        let mut events = watch(&self.client, &self.watch_uri(LIST, query), self.encoding()).await?;
         self.alive();
         // What breaks off once may do so again: the next list is by pages, and the one after that by a stream again.
         self.streams = false;
@@ -178,11 +181,15 @@ impl<K: Object, E: 'static> Watch<K, E> {
         let mut more: Option<String> = None;
         loop {
             self.state.attempted();
-            let (encoding, body) = page(&self.client, &self.list_uri(more.as_deref()), self.encoding).await?;
+            let (encoding, body) =
+                page(&self.client, &self.list_uri(more.as_deref()), self.encoding()).await?;
             self.alive();
             self.metrics.received(encoding, body.len());
             if more.is_none() {
                 self.began().await?;
+            }
+            if encoding == Encoding::Json && self.objects.wants(K::KIND) {
+                lines::each_item(&body, |object| self.objects.note(K::KIND, object, false));
             }
             let (version, further) = match encoding {
                 Encoding::Json => self.page_of_json(&body).await?,
@@ -223,7 +230,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
         let life = jittered(WATCH, LIFE_JITTER);
         let opened = Instant::now();
         let uri = self.watch_uri(life, &format!("resourceVersion={version}"));
-        let mut events = watch(&self.client, &uri, self.encoding).await?;
+        let mut events = watch(&self.client, &uri, self.encoding()).await?;
         self.alive();
         let mut silent = true;
         loop {
@@ -259,6 +266,9 @@ impl<K: Object, E: 'static> Watch<K, E> {
         self.metrics.heard();
         self.metrics.received(event.encoding, event.bytes.len());
         self.state.attempted();
+        if event.encoding == Encoding::Json && self.objects.wants(K::KIND) {
+            lines::each_object(&event.bytes, |object, is_gone| self.objects.note(K::KIND, object, is_gone));
+        }
         event.read().map(Some)
     }
 
@@ -287,13 +297,20 @@ impl<K: Object, E: 'static> Watch<K, E> {
         }
     }
 
+    /// Objects that extenders are sent are kept as they were written, which only JSON is.
+    fn encoding(&self) -> Encoding {
+        if self.objects.wants(K::KIND) { Encoding::Json } else { self.encoding }
+    }
+
     async fn began(&self) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.list_began());
+        self.objects.list_began(K::KIND);
         self.send(Box::new(|_| Event::ListBegan(K::KIND))).await
     }
 
     async fn ended(&self) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.list_ended());
+        self.objects.list_ended(K::KIND);
         let state = Arc::clone(&self.state);
         // In sync when the engine is told so, not when we have read it.
         self.send(Box::new(move |_| {

@@ -203,6 +203,26 @@ impl RawEvent {
     }
 }
 
+/// Gives the object of a line as it was written, and whether it is gone; nothing of a line that is about none.
+pub(super) fn each_object(line: &[u8], each: impl FnOnce(&str, bool)) {
+    if let Ok(Envelope { change, object }) = serde_json::from_slice(line)
+        && matches!(&*change, "ADDED" | "MODIFIED" | "DELETED")
+    {
+        each(object.get(), change == "DELETED");
+    }
+}
+
+/// Gives the objects of a page of a list as they were written.
+pub(super) fn each_item(page: &[u8], mut each: impl FnMut(&str)) {
+    #[derive(Deserialize)]
+    struct Items<'a> {
+        #[serde(borrow)]
+        items: Option<Vec<&'a RawValue>>,
+    }
+    let items = serde_json::from_slice::<Items<'_>>(page).ok().and_then(|list| list.items);
+    items.into_iter().flatten().for_each(|item| each(item.get()));
+}
+
 /// Reads a line. Whatever comes first in it, as a proxy may change that.
 fn read_line<K: Object>(line: &[u8]) -> Result<Result<Told<K>, Trouble>, serde_json::Error> {
     let Envelope { change, object } = serde_json::from_slice(line)?;

@@ -23,6 +23,7 @@ use crate::api::{
     StorageClass, VolumeAttachment,
 };
 use crate::driver::Inbox;
+use crate::extender::Objects;
 use crate::metrics::Metrics;
 use object::{Flaws, Object};
 use state::KindState;
@@ -40,6 +41,7 @@ pub struct Watches {
     _tasks: JoinSet<()>,
     readiness: Readiness,
     relist_pods: Relist,
+    relist_nodes: Relist,
 }
 
 /// Sees the objects of one kind go by, on the task that watches them: whatever it does delays them.
@@ -71,13 +73,17 @@ impl Relist {
 }
 
 impl Watches {
-    /// Starts to watch all kinds, on the runtime this is called on, in `encoding` where the API server has it. `pods` sees the pods as well.
+    /// Starts to watch all kinds, on the runtime this is called on, in `encoding` where the API server has it. `pods` sees the
+    /// pods as well.
+    ///
+    /// Objects that extenders are sent are kept in `objects`, as they were written; they come in JSON.
     pub fn start<E: 'static>(
         client: &kube::Client,
         inbox: &Inbox<E>,
         metrics: &Metrics,
         encoding: Encoding,
         pods: Option<Arc<dyn Onlooker<Pod>>>,
+        objects: &Objects,
     ) -> Self {
         let states: Arc<[_]> = Kind::ALL.map(|kind| Arc::new(KindState::new(kind))).into();
         let mut start = Start {
@@ -89,6 +95,8 @@ impl Watches {
             troubles: Arc::new(Troubles::new()),
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
+            relist_nodes: Relist::default(),
+            objects,
         };
         start.kind_seen_by::<Pod>(pods);
         start.kind::<Node>();
@@ -106,8 +114,13 @@ impl Watches {
         start.kind::<CsiStorageCapacity>();
         start.kind::<VolumeAttachment>();
         start.kind::<DeviceClass>();
-        let (tasks, relist_pods) = (start.tasks, start.relist_pods);
-        Self { _tasks: tasks, readiness: Readiness { states }, relist_pods }
+        let Start { tasks, relist_pods, relist_nodes, .. } = start;
+        Self { _tasks: tasks, readiness: Readiness { states }, relist_pods, relist_nodes }
+    }
+
+    /// Asks for a list of the nodes.
+    pub fn relist_nodes(&self) -> Relist {
+        self.relist_nodes.clone()
     }
 
     /// Asks for a list of the pods.
@@ -130,6 +143,8 @@ struct Start<'a, E> {
     troubles: Arc<Troubles>,
     tasks: JoinSet<()>,
     relist_pods: Relist,
+    relist_nodes: Relist,
+    objects: &'a Objects,
 }
 
 impl<E: 'static> Start<'_, E> {
@@ -148,8 +163,13 @@ impl<E: 'static> Start<'_, E> {
             troubles: Arc::clone(&self.troubles),
             encoding: self.encoding,
             streams: true,
-            relist: if K::KIND == Kind::Pod { self.relist_pods.clone() } else { Relist::default() },
+            relist: match K::KIND {
+                Kind::Pod => self.relist_pods.clone(),
+                Kind::Node => self.relist_nodes.clone(),
+                _ => Relist::default(),
+            },
             onlooker,
+            objects: self.objects.clone(),
             object: PhantomData::<fn() -> K>,
         };
         self.tasks.spawn(watch.run());

@@ -97,6 +97,8 @@ pub struct Stats {
     pub pre_binds: usize,
     /// Pods whose decision waits for extenders.
     pub extending: usize,
+    /// Questions to extenders how good nodes are that are not answered.
+    pub prioritizing: usize,
     /// Bindings in flight or of unknown outcome.
     pub bindings: usize,
     /// Preemptions whose victims are not all on their way out yet.
@@ -294,6 +296,7 @@ impl Scheduler {
             dropped_records: self.outbox.dropped_records(),
             pre_binds: self.pre_binds.len(),
             extending: self.extending.len(),
+            prioritizing: self.extending.prioritizing(),
             bindings: self.bindings.len(),
             preemptions: self.preemptions.running(),
             evictions: self.preemptions.evictions(),

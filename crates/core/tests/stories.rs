@@ -100,7 +100,14 @@ impl Story {
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let scheduler = Scheduler::new(config, now);
-        let mut story = Self { scheduler, now, told: String::new(), writes: BTreeMap::new(), extenders: Vec::new(), calls: Vec::new() };
+        let mut story = Self {
+            scheduler,
+            now,
+            told: String::new(),
+            writes: BTreeMap::new(),
+            extenders: Vec::new(),
+            calls: Vec::new(),
+        };
         if !bare {
             for kind in Kind::ALL {
                 story.handle(Event::ListBegan(kind));

@@ -58,6 +58,7 @@ impl World {
             Event::Gone(_) | Event::NotAdmitted { .. } => {}
             Event::ListBegan(_)
             | Event::ListEnded(_)
+            | Event::Extended { .. }
             | Event::Unreadable(_)
             | Event::BindFinished { .. }
             | Event::Settled { .. }

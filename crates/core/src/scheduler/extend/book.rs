@@ -82,6 +82,12 @@ impl Extending {
         self.calls.len()
     }
 
+    /// Open questions how good nodes are.
+    pub(in crate::scheduler) fn prioritizing(&self) -> usize {
+        let asks = self.pods.values().flat_map(|waiting| waiting.open.values());
+        asks.filter(|ask| matches!(ask.about, About::Prioritize { .. })).count()
+    }
+
     pub(in crate::scheduler) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.pods.keys()
     }

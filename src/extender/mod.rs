@@ -1,0 +1,114 @@
+//! HTTP extenders: reached here, asked by the engine's effects.
+//!
+//! Knows of each where it is and what it is sent; who is asked about which pod, and what is made of an answer, is the
+//! engine's business. Upstream: `pkg/scheduler/extender.go`.
+
+mod client;
+mod objects;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use client::{Client, Failed};
+pub use objects::{Objects, Pods, Wanted};
+
+use crate::config::v1;
+use client::Known;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use supercargo_core::event::Kind;
+use supercargo_core::extender::{Extender, ExtenderId};
+use supercargo_core::intern::Tables;
+
+/// The extenders that can be asked. Cheap to clone; the clones share everything.
+#[derive(Clone, Default)]
+pub struct Extenders(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    clients: Mutex<BTreeMap<ExtenderId, Arc<Client>>>,
+    next: AtomicU64,
+    objects: Objects,
+}
+
+/// Extenders that could be asked from now on.
+pub struct Prepared {
+    clients: Vec<Known>,
+    written: Vec<v1::Extender>,
+}
+
+impl Prepared {
+    /// What the engine knows of them.
+    pub fn for_engine(&self, tables: &mut Tables) -> Vec<Extender> {
+        let written = self.clients.iter().zip(&self.written);
+        let extenders = written.map(|((id, _), written)| Extender {
+            id: *id,
+            url: written.url_prefix.as_str().into(),
+            filters: !written.filter_verb.is_empty(),
+            prioritizes: !written.prioritize_verb.is_empty(),
+            preempts: !written.preempt_verb.is_empty(),
+            binds: !written.bind_verb.is_empty(),
+            weight: written.weight,
+            ignorable: written.ignorable,
+            managed: written.managed_resources.iter().map(|it| tables.symbol(&it.name)).collect(),
+        });
+        extenders.collect()
+    }
+
+    /// What of the API server's objects they are sent.
+    fn wanted(&self) -> Wanted {
+        let asks = |it: &v1::Extender| !it.filter_verb.is_empty() || !it.prioritize_verb.is_empty();
+        let preempts = |it: &v1::Extender| !it.preempt_verb.is_empty();
+        let any = |of: &dyn Fn(&v1::Extender) -> bool| self.written.iter().any(of);
+        let pods = if any(&|it| preempts(it) && !it.node_cache_capable) {
+            Pods::All
+        } else if any(&|it| asks(it) || preempts(it)) {
+            Pods::Pending
+        } else {
+            Pods::None
+        };
+        Wanted { pods, nodes: any(&|it| asks(it) && !it.node_cache_capable) }
+    }
+}
+
+impl Extenders {
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<ExtenderId, Arc<Client>>> {
+        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes ready what a configuration has.
+    ///
+    /// # Errors
+    /// When one cannot be reached as it is written.
+    pub fn prepare(&self, written: &[v1::Extender]) -> Result<Prepared, String> {
+        let known = |extender: &v1::Extender| {
+            let client = Client::new(extender).map_err(|why| format!("couldn't build extenders: {why}"))?;
+            Ok((ExtenderId(self.0.next.fetch_add(1, Ordering::Relaxed)), Arc::new(client)))
+        };
+        let clients = written.iter().map(known).collect::<Result<_, String>>()?;
+        Ok(Prepared { clients, written: written.to_owned() })
+    }
+
+    /// Lets these be asked, beside those that are by now. To be called before the engine knows them; gives the kinds that are
+    /// to be listed anew.
+    pub fn add(&self, prepared: &Prepared) -> Vec<Kind> {
+        self.clients().extend(prepared.clients.iter().cloned());
+        self.0.objects.want(prepared.wanted())
+    }
+
+    /// Forgets all but these. To be called when the engine knows no others; what was asked of others is still answered.
+    pub fn keep_only(&self, prepared: &Prepared) {
+        self.clients().retain(|id, _| prepared.clients.iter().any(|(kept, _)| kept == id));
+    }
+
+    /// The extender the engine knows by this.
+    pub fn client(&self, id: ExtenderId) -> Option<Arc<Client>> {
+        self.clients().get(&id).cloned()
+    }
+
+    /// The objects they are sent.
+    pub fn objects(&self) -> &Objects {
+        &self.0.objects
+    }
+}

@@ -1,0 +1,203 @@
+//! What goes over the wire to extenders and back: JSON with Go's spelling of names, which Go itself reads in any case.
+//!
+//! Pods and nodes go as the API server wrote them. Of answers no more is read than the engine needs. Upstream:
+//! `kube-scheduler/extender/v1/types.go`.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use supercargo_core::extender::{FilterAnswer, RoomAnswer};
+
+/// `ExtenderArgs`, of `filter` and `prioritize`.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Args<'a> {
+    pub(super) pod: &'a RawValue,
+    /// Without `nodeCacheCapable`.
+    pub(super) nodes: Option<NodeList<'a>>,
+    /// With it.
+    pub(super) node_names: Option<&'a [String]>,
+}
+
+/// A list of nodes, as Go writes one without a version.
+#[derive(Serialize)]
+pub(super) struct NodeList<'a> {
+    pub(super) metadata: Empty,
+    pub(super) items: Vec<&'a RawValue>,
+}
+
+/// `{}`.
+#[derive(Serialize)]
+pub(super) struct Empty {}
+
+/// `ExtenderPreemptionArgs`.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct PreemptionArgs<'a> {
+    pub(super) pod: &'a RawValue,
+    /// Without `nodeCacheCapable`.
+    pub(super) node_name_to_victims: Option<BTreeMap<&'a str, Victims<&'a RawValue>>>,
+    /// With it.
+    pub(super) node_name_to_meta_victims: Option<BTreeMap<&'a str, Victims<MetaPod<'a>>>>,
+}
+
+/// `Victims` and `MetaVictims`.
+#[derive(Serialize)]
+pub(super) struct Victims<P> {
+    #[serde(rename = "Pods")]
+    pub(super) pods: Vec<P>,
+    #[serde(rename = "NumPDBViolations")]
+    pub(super) violations: usize,
+}
+
+/// `MetaPod`.
+#[derive(Serialize)]
+pub(super) struct MetaPod<'a> {
+    #[serde(rename = "UID")]
+    pub(super) uid: &'a str,
+}
+
+/// `ExtenderBindingArgs`.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct BindingArgs<'a> {
+    pub(super) pod_name: &'a str,
+    pub(super) pod_namespace: &'a str,
+    #[serde(rename = "PodUID")]
+    pub(super) pod_uid: &'a str,
+    pub(super) node: &'a str,
+}
+
+/// The first value of an answer, as Go's decoder takes it.
+fn first_value(body: &[u8]) -> Result<Value, String> {
+    match serde_json::Deserializer::from_slice(body).into_iter::<Value>().next() {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) if error.is_eof() => Err("unexpected EOF".to_owned()),
+        Some(Err(error)) => Err(format!("the answer is not JSON: {error}")),
+        None => Err("EOF".to_owned()),
+    }
+}
+
+/// Of an object that must be one or null, its fields.
+fn object(value: Value, what: &str) -> Result<Map<String, Value>, String> {
+    match value {
+        Value::Object(fields) => Ok(fields),
+        Value::Null => Ok(Map::new()),
+        other => Err(wrong(what, "an object", &other)),
+    }
+}
+
+fn list(value: Value, what: &str) -> Result<Vec<Value>, String> {
+    match value {
+        Value::Array(items) => Ok(items),
+        Value::Null => Ok(Vec::new()),
+        other => Err(wrong(what, "a list", &other)),
+    }
+}
+
+fn text(value: Value, what: &str) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Null => Ok(String::new()),
+        other => Err(wrong(what, "a text", &other)),
+    }
+}
+
+fn number(value: &Value, what: &str) -> Result<i64, String> {
+    match value {
+        Value::Null => Ok(0),
+        other => other.as_i64().ok_or_else(|| wrong(what, "a whole number", other)),
+    }
+}
+
+fn wrong(what: &str, wanted: &str, found: &Value) -> String {
+    let found = match found {
+        Value::Null => "null",
+        Value::Bool(_) => "a bool",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    };
+    format!("the answer's {what} is {found}, and has to be {wanted}")
+}
+
+/// Takes a field, in whatever case its name is written; null where there is none.
+fn take(fields: &mut Map<String, Value>, name: &str) -> Value {
+    let exact = fields.remove(name);
+    let key = || fields.keys().find(|key| key.eq_ignore_ascii_case(name)).cloned();
+    match exact {
+        Some(value) => value,
+        None => key().and_then(|key| fields.remove(&key)).unwrap_or(Value::Null),
+    }
+}
+
+/// `Error`, where it is not empty.
+fn told_error(fields: &mut Map<String, Value>) -> Result<(), String> {
+    let error = text(take(fields, "Error"), "Error")?;
+    if error.is_empty() { Ok(()) } else { Err(error) }
+}
+
+/// Reads an `ExtenderFilterResult`. One that caches nodes may answer with names or with nodes; of the others names are not
+/// read. Neither is "no node passes".
+pub(super) fn filter_result(body: &[u8], caches_nodes: bool) -> Result<FilterAnswer, String> {
+    let mut fields = object(first_value(body)?, "filter result")?;
+    told_error(&mut fields)?;
+    let names = Some(take(&mut fields, "NodeNames")).filter(|names| caches_nodes && !names.is_null());
+    let passed = match names {
+        Some(names) => list(names, "NodeNames")?
+            .into_iter()
+            .map(|name| text(name, "NodeNames"))
+            .collect::<Result<_, _>>()?,
+        None => {
+            let mut nodes = object(take(&mut fields, "Nodes"), "Nodes")?;
+            let items = list(take(&mut nodes, "items"), "Nodes")?.into_iter();
+            items.map(node_name).collect::<Result<_, _>>()?
+        }
+    };
+    let mut reasons = |name: &str| {
+        let reasons = object(take(&mut fields, name), name)?.into_iter();
+        reasons.map(|(node, why)| Ok((node, text(why, name)?))).collect::<Result<Vec<_>, String>>()
+    };
+    Ok(FilterAnswer {
+        passed,
+        failed: reasons("FailedNodes")?,
+        unresolvable: reasons("FailedAndUnresolvableNodes")?,
+    })
+}
+
+fn node_name(node: Value) -> Result<String, String> {
+    let mut node = object(node, "Nodes")?;
+    let mut metadata = object(take(&mut node, "metadata"), "Nodes")?;
+    text(take(&mut metadata, "name"), "Nodes")
+}
+
+/// Reads a `HostPriorityList`.
+pub(super) fn priorities(body: &[u8]) -> Result<Vec<(String, i64)>, String> {
+    let entry = |entry: Value| {
+        let mut entry = object(entry, "list of priorities")?;
+        let host = text(take(&mut entry, "Host"), "Host")?;
+        Ok((host, number(&take(&mut entry, "Score"), "Score")?))
+    };
+    list(first_value(body)?, "list of priorities")?.into_iter().map(entry).collect()
+}
+
+/// Reads an `ExtenderPreemptionResult`.
+pub(super) fn preemption_result(body: &[u8]) -> Result<Vec<RoomAnswer>, String> {
+    const WHAT: &str = "NodeNameToMetaVictims";
+    let mut fields = object(first_value(body)?, "preemption result")?;
+    let room = |(node, victims): (String, Value)| {
+        let mut victims = object(victims, WHAT)?;
+        let violations = number(&take(&mut victims, "NumPDBViolations"), "NumPDBViolations")?;
+        let pods = list(take(&mut victims, "Pods"), "Pods")?.into_iter();
+        let uid = |pod: Value| text(take(&mut object(pod, "Pods")?, "UID"), "UID");
+        Ok(RoomAnswer { node, victims: pods.map(uid).collect::<Result<_, String>>()?, violations })
+    };
+    object(take(&mut fields, WHAT), WHAT)?.into_iter().map(room).collect()
+}
+
+/// Reads an `ExtenderBindingResult`.
+pub(super) fn binding_result(body: &[u8]) -> Result<(), String> {
+    told_error(&mut object(first_value(body)?, "binding result")?)
+}
