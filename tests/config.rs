@@ -187,6 +187,42 @@ fn the_program_writes_the_configuration_and_ends() {
 }
 
 #[test]
+fn an_extender_that_cannot_be_reached_as_it_is_written_ends_the_program_with_2() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let file = folder.path().join("extenders.yaml");
+    for (extender, told) in [
+        ("urlPrefix: nowhere", "couldn't build extenders: \"nowhere\" is no URL of http or https"),
+        (
+            "urlPrefix: https://x, tlsConfig: {caFile: no-such-file}",
+            "couldn't build extenders: cannot read no-such-file: No such file or directory",
+        ),
+        (
+            "urlPrefix: https://x, tlsConfig: {caData: bm90aGluZw==}",
+            "couldn't build extenders: unable to load root certificates: unable to parse bytes as PEM block",
+        ),
+        (
+            "urlPrefix: https://x, tlsConfig: {insecure: true, caFile: f}",
+            "couldn't build extenders: specifying a root certificates file with the insecure flag is not allowed",
+        ),
+        (
+            "urlPrefix: https://x, enableHTTPS: true, tlsConfig: {certData: bm90aGluZw==}",
+            "couldn't build extenders: a certificate needs a key and a key a certificate",
+        ),
+    ] {
+        let text = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{{{extender}}}]\n"
+        );
+        std::fs::write(&file, text).expect("the folder can be written to");
+        let kubeconfig = folder.path().join("no-kubeconfig");
+        let (file, kubeconfig) = (file.to_string_lossy(), kubeconfig.to_string_lossy());
+        let output = supercargo(&["--config", &file, "--kubeconfig", &kubeconfig]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{extender}: {error}");
+        assert!(error.contains(&format!("extenders.yaml:3:1: extenders: {told}")), "{extender}: {error}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_taken_ends_the_program_with_2_and_names_the_place() {
     for (file, told) in [
         (
@@ -194,7 +230,6 @@ fn a_file_that_is_not_taken_ends_the_program_with_2_and_names_the_place() {
             "parallelism.yaml:3:1: parallelism: Invalid value: 0: should be an integer value greater than zero",
         ),
         ("invalid/unknown-plugin.yaml", "unknown-plugin.yaml:4:32: profiles[0].plugins.filter.enabled[0]: "),
-        ("valid/extenders.yaml", "extenders: asking extenders is not part of this version; remove the field"),
         ("invalid/no-such-file.yaml", "cannot read"),
     ] {
         let path = fixtures().join(file);

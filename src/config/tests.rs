@@ -37,7 +37,6 @@ fn an_unknown_field_is_named_with_its_line() {
 #[test]
 fn what_this_version_does_not_do_is_refused_by_field() {
     for (rest, field) in [
-        ("extenders: [{urlPrefix: x}]\n", "extenders"),
         ("enableProfiling: true\n", "enableProfiling"),
         ("delayCacheUntilActive: true\n", "delayCacheUntilActive"),
     ] {

@@ -590,7 +590,13 @@ async fn each_lane_grants_as_much_as_it_carries_out_at_once() {
             other => panic!("{other:?}"),
         })
         .collect();
-    let expected =
-        [(Lane::Bind, 100), (Lane::Volume, 16), (Lane::Evict, 16), (Lane::Status, 16), (Lane::Record, 16)];
+    let expected = [
+        (Lane::Bind, 100),
+        (Lane::Volume, 16),
+        (Lane::Evict, 16),
+        (Lane::Status, 16),
+        (Lane::Record, 16),
+        (Lane::Extend, 64),
+    ];
     assert_eq!(credits, expected);
 }

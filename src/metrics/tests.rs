@@ -63,6 +63,8 @@ fn some_stats() -> CoreStats {
         poison_objects: 0,
         panics: 2,
         waiting_for_volumes: 6,
+        waiting_for_extenders: 7,
+        prioritizing: 10,
         unschedulable_groups: 5,
         recalled_decisions: 11,
         oldest_pending: vec![("active", Duration::ZERO), ("unschedulable", Duration::from_secs(90))],

@@ -4,6 +4,7 @@ use super::*;
 use crate::driver::{Item, without_driver};
 use crate::metrics::Exposition;
 use std::path::Path;
+use supercargo_core::extender::ExtenderId;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::Config;
@@ -21,6 +22,7 @@ fn text(rest: &str) -> std::io::Result<String> {
 struct Followed {
     reload: Reload,
     metrics: Arc<Metrics>,
+    extenders: Extenders,
     /// Ends with the engine when the last sender is gone.
     engine: JoinHandle<Scheduler>,
 }
@@ -43,9 +45,11 @@ impl Followed {
             engine
         });
         let metrics = Arc::new(Metrics::new());
-        let (flags, relist) = (Flags::default(), Relist::default());
-        let reload = Reload::new(path.to_owned(), flags, started, inbox, relist, Arc::clone(&metrics));
-        Self { reload, metrics, engine }
+        let (flags, relist) = (Flags::default(), (Relist::default(), Relist::default()));
+        let (file, extenders) = (path.to_owned(), Extenders::default());
+        let shared = (extenders.clone(), Arc::clone(&metrics));
+        let reload = Reload::new(file, flags, started, inbox, relist, shared.0, shared.1);
+        Self { reload, metrics, engine, extenders }
     }
 
     async fn changes_to(&mut self, rest: &str) {
@@ -72,7 +76,7 @@ impl Followed {
 
     /// The engine's profiles in the end, and whether a list of pods was asked for.
     async fn end(self) -> (Vec<String>, bool) {
-        let relist = self.reload.relist_pods.clone();
+        let relist = self.reload.relist.0.clone();
         drop(self.reload);
         let engine = self.engine.await.expect("the engine lives");
         let is_asked = tokio::time::timeout(Duration::ZERO, relist.requested()).await.is_ok();
@@ -94,7 +98,7 @@ async fn a_file_that_is_not_valid_changes_nothing_until_it_is_mended() {
     let mut file = Followed::new("");
     file.changes_to("profiles: [{schedulerNam: b}]\n").await;
     assert_eq!(file.counted().await, [0, 0, 1, 0, 0]);
-    file.changes_to("extenders: [{urlPrefix: x}]\n").await;
+    file.changes_to("enableProfiling: true\n").await;
     assert_eq!(file.counted().await, [0, 0, 2, 0, 0], "what is not honoured is not taken either");
     let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
     file.reload.changed(Err(gone)).await.expect("the engine lives");
@@ -102,6 +106,21 @@ async fn a_file_that_is_not_valid_changes_nothing_until_it_is_mended() {
     file.changes_to("# mended\n").await;
     assert_eq!(file.counted().await, [0, 0, 3, 1, 0]);
     assert_eq!(file.end().await, (Vec::new(), false), "the engine was never asked");
+}
+
+#[tokio::test]
+async fn extenders_are_taken_over_and_one_that_cannot_be_reached_as_written_is_not() {
+    let mut file = Followed::new("");
+    file.changes_to("extenders: [{urlPrefix: 'http://127.0.0.1:1/a', filterVerb: f}]\n").await;
+    assert_eq!(file.counted().await, [1, 0, 0, 1, 0]);
+    file.changes_to("extenders: [{urlPrefix: nowhere, filterVerb: f}]\n").await;
+    assert_eq!(file.counted().await, [1, 0, 1, 0, 0]);
+    let (objects, client) = (file.extenders.objects().clone(), file.extenders.client(ExtenderId(0)));
+    assert!(client.is_some(), "the last good one stays");
+    assert!(objects.wants(Kind::Pod) && objects.wants(Kind::Node));
+    file.changes_to("# none\n").await;
+    assert_eq!(file.counted().await, [2, 0, 1, 1, 0]);
+    assert!(file.extenders.client(ExtenderId(0)).is_none() && !objects.wants(Kind::Pod));
 }
 
 #[tokio::test]

@@ -129,6 +129,8 @@ impl Fixture {
             troubles: Arc::new(Troubles::new()),
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
+            relist_nodes: Relist::default(),
+            objects: &Objects::default(),
         };
         start.kind::<K>();
         let (tasks, relist_pods) = (start.tasks, start.relist_pods);
@@ -419,7 +421,8 @@ async fn all_kinds_are_watched() {
     let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
     let (inbox, _items) = without_driver::<()>(16);
     let client = kube::Client::new(service, "default");
-    let watches = Watches::start(&client, &inbox, &Metrics::new(), Encoding::Protobuf, None);
+    let (metrics, objects) = (Metrics::new(), Objects::default());
+    let watches = Watches::start(&client, &inbox, &metrics, Encoding::Protobuf, None, &objects);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut paths: Vec<_> =
         script.asked.lock().unwrap().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();

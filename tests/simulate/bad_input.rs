@@ -117,6 +117,22 @@ fn files_that_cannot_be_read_and_flags_that_are_none_are_told() {
 }
 
 #[test]
+fn a_configuration_with_extenders_is_not_simulated_without_them() {
+    let files = Files::with(NODE, POD);
+    files.write(
+        "config",
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+         extenders: [{urlPrefix: http://x, filterVerb: f}]\n",
+    );
+    let ran = files.simulate(&["--config", "config"]);
+    assert_eq!(ran.code, Some(2));
+    assert_eq!(
+        ran.stderr,
+        "error: extenders: a simulation asks no extenders; remove the field from the file it is given\n"
+    );
+}
+
+#[test]
 fn a_wrong_configuration_is_told_with_its_place() {
     let files = Files::with(NODE, POD);
     files.write(

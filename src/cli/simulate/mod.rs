@@ -186,6 +186,10 @@ fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<(String, F
         None => Ok(Settings::default()),
     };
     let settings = settings.map_err(|error| InputError(error.to_string()))?;
+    if !settings.extenders.is_empty() {
+        let text = "extenders: a simulation asks no extenders; remove the field from the file it is given";
+        return Err(InputError(text.to_owned()));
+    }
     let named = settings.profiles.iter().map(|profile| (profile.name.clone(), profile.framework(tables)));
     Ok(named.collect())
 }
