@@ -8,11 +8,11 @@ use crate::support::supercargo::{NAME, configuration};
 use crate::world::{World, play, requesting};
 
 /// Puts another file in the place of the one it runs with.
-fn reconfigure(world: &World<'_>, text: &str) -> Result<()> {
+pub(crate) fn reconfigure(world: &World<'_>, text: &str) -> Result<()> {
     write_private(&world.plane.folder().join(format!("{NAME}-{}.yaml", world.name)), text)
 }
 
-fn reloads(result: &str) -> String {
+pub(crate) fn reloads(result: &str) -> String {
     format!("supercargo_config_reloads_total{{result=\"{result}\"}}")
 }
 

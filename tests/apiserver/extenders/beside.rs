@@ -1,0 +1,213 @@
+//! The real kube-scheduler and ours with the same extender and the same file: the same requests, field by field, the same verdicts,
+//! the same words.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use super::server::{Call, Extender, Reply};
+use crate::support::binaries::binary;
+use crate::support::pki::write_private;
+use crate::support::process::Program;
+use crate::support::wait::PATIENCE;
+use crate::support::{Component, ControlPlane, KwokNode, supercargo, wait_for};
+use crate::world::{World, play_on, requesting, scheduled_condition};
+
+/// The two, as paths of their extender and beginnings of their pods' names say.
+const OURS: &str = "ours";
+const THEIRS: &str = "theirs";
+
+/// Two extenders for a scheduler: one that caches nodes, and one that does not.
+fn extenders(port: u16, whose: &str) -> String {
+    let url = format!("http://127.0.0.1:{port}/{whose}");
+    format!(
+        "extenders:\n\
+         - {{urlPrefix: '{url}/names', filterVerb: filter, prioritizeVerb: prioritize, preemptVerb: preempt, weight: 3, \
+            nodeCacheCapable: true}}\n\
+         - {{urlPrefix: '{url}/nodes/', filterVerb: filter, prioritizeVerb: prioritize, preemptVerb: preempt, weight: 1, \
+            bindVerb: bind}}\n"
+    )
+}
+
+/// What the extender does about a pod is in the pod's name.
+fn conduct(call: &Call) -> Reply {
+    let (_, plan) = call.pod().split_once('-').unwrap_or_default();
+    let names = call.path.contains("/names/");
+    let verb = call.path.rsplit('/').next().unwrap_or_default();
+    let passed = |nodes: &[&str]| match names {
+        true => json!({"NodeNames": nodes}),
+        false => {
+            let items = nodes.iter().map(|node| json!({"metadata": {"name": node}}));
+            json!({"Nodes": {"items": items.collect::<Vec<_>>()}})
+        }
+    };
+    match (verb, plan) {
+        ("bind", _) => Reply::Binds,
+        ("filter", "chosen") => {
+            let mut told = passed(if names { &["b", "c"] } else { &["b"] });
+            told["FailedNodes"] = json!({"a": "no licence"});
+            Reply::Json(told)
+        }
+        ("filter", "reasons") if names => {
+            let mut told = passed(&["c"]);
+            told["FailedNodes"] = json!({"a": "no licence", "b": "none", "ghost": "what is that"});
+            told["FailedAndUnresolvableNodes"] = json!({"b": "never"});
+            Reply::Json(told)
+        }
+        ("filter", "reasons") => Reply::Json(json!({"FailedNodes": {"c": "no licence"}})),
+        ("filter", "silent") => Reply::Json(json!({})),
+        ("filter", "down") => Reply::Code(500),
+        ("filter", "told") => Reply::Json(json!({"Error": "no slot left"})),
+        ("filter", "invented") => Reply::Json(json!({"NodeNames": ["a", "ghost"]})),
+        ("preempt", "nobody") => Reply::Json(json!({"NodeNameToMetaVictims": {}})),
+        ("preempt", "stranger") => {
+            Reply::Json(json!({"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "x"}]}}}))
+        }
+        ("preempt", "nowhere") => {
+            Reply::Json(json!({"NodeNameToMetaVictims": {"ghost": {"Pods": [{"UID": "x"}]}}}))
+        }
+        ("preempt", "empty") => Reply::Json(json!({"NodeNameToMetaVictims": {"a": {"Pods": []}}})),
+        ("preempt", "failing") => Reply::Code(500),
+        ("prioritize", "scored") => {
+            let best = if names { "c" } else { "b" };
+            let score = |node: &String| json!({"Host": node, "Score": if node == best { 10 } else { 0 }});
+            Reply::Json(call.nodes().iter().map(score).collect())
+        }
+        ("prioritize", "unscored") => Reply::Code(500),
+        ("prioritize", _) => Reply::Json(json!([])),
+        (_, _) => Reply::Json(passed(&call.nodes().iter().map(String::as_str).collect::<Vec<_>>())),
+    }
+}
+
+/// What must be the same of both: without what tells the one from the other, and in one order where upstream's is a race.
+fn comparable(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let own = [
+                "uid",
+                "UID",
+                "PodUID",
+                "resourceVersion",
+                "creationTimestamp",
+                "schedulerName",
+                "managedFields",
+            ];
+            let timed = ["time", "lastHeartbeatTime", "lastTransitionTime"];
+            let is_own = |key: &str| own.contains(&key) || timed.contains(&key);
+            let each = fields.iter().map(|(key, value)| {
+                (key.clone(), if is_own(key) { json!("own") } else { comparable(value) })
+            });
+            Value::Object(each.collect())
+        }
+        Value::Array(items) => {
+            let mut items: Vec<Value> = items.iter().map(comparable).collect();
+            items.sort_by_key(Value::to_string);
+            Value::Array(items)
+        }
+        Value::String(text) => json!(neutral(text)),
+        other => other.clone(),
+    }
+}
+
+/// A text without whose it is.
+fn neutral(text: &str) -> String {
+    text.replace(THEIRS, "whose").replace(OURS, "whose")
+}
+
+/// What a pod was told: its condition's reason and message, and where it is.
+async fn told(world: &World<'_>, name: &str) -> Result<(Option<String>, Option<String>, Option<String>)> {
+    let pods = world.pods();
+    wait_for(&format!("{name} to be placed or told"), PATIENCE, || async {
+        let pod: Pod = pods.get(name).await?;
+        let condition = scheduled_condition(&pod).context("it is told nothing")?;
+        let message = condition.message.as_deref().map(neutral);
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        Ok((condition.reason.clone(), message, node))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn kube_scheduler_and_this_one_ask_the_same_and_make_the_same_of_it() -> Result<()> {
+    let plane = ControlPlane::builder().with([Component::ControllerManager, Component::Kwok]).start().await?;
+    supercargo::install(&plane).await?;
+    play_on(&plane, "extended", async |world| {
+        for name in ["a", "b", "c"] {
+            KwokNode::new(name).allocatable("cpu", "4").create(&world.client).await?;
+        }
+        let extender = Extender::start(&world.client, 0, None, conduct).await?;
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+                    leaderElection:\n  leaderElect: false\n";
+        let admin = plane.admin();
+        let theirs = plane.folder().join("theirs.yaml");
+        let client = format!("clientConnection:\n  kubeconfig: {}\n", admin.kubeconfig().display());
+        write_private(&theirs, &format!("{head}{client}{}", extenders(extender.port, THEIRS)))?;
+        let _theirs = plane.launch(
+            &Program::new("kube-scheduler-extended", binary("kube-scheduler")?)
+                .arg(format!("--config={}", theirs.display()))
+                .arg("--secure-port=0"),
+        )?;
+        let profiles = format!("profiles:\n- schedulerName: {}\n", world.name);
+        let ours = format!("{head}{profiles}{}", extenders(extender.port, OURS));
+        crate::reload::reconfigure(world, &ours)?;
+        world.counted(&crate::reload::reloads("applied"), 1.0).await?;
+
+        for plan in ["chosen", "scored", "unscored", "reasons", "silent", "down", "told", "invented"] {
+            compare(world, &extender, plan, &requesting(&json!({"cpu": "100m"}))).await?;
+        }
+        // From here on the nodes are full of pods that matter less.
+        let classes =
+            "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 100\n";
+        admin.apply(classes).await?;
+        for (number, node) in ["a", "b", "c"].into_iter().enumerate() {
+            let mut full = requesting(&json!({"cpu": "3500m"}));
+            full["nodeName"] = json!(node);
+            world.create(&format!("victim{number}"), &full).await?;
+        }
+        let mut high = requesting(&json!({"cpu": "3"}));
+        high["priorityClassName"] = json!("high");
+        for plan in ["nobody", "stranger", "nowhere", "empty", "failing"] {
+            compare(world, &extender, plan, &high).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Has both decide about a pod of this plan, one after the other, and compares what they asked and said.
+async fn compare(world: &World<'_>, extender: &Extender, plan: &str, spec: &Value) -> Result<()> {
+    let mut found = BTreeMap::new();
+    for whose in [THEIRS, OURS] {
+        let name = format!("{whose}-{plan}");
+        let mut spec = spec.clone();
+        if whose == THEIRS {
+            spec["schedulerName"] = json!("default-scheduler");
+        }
+        let pod = crate::support::objects::pod(&name, &world.name, &spec)?;
+        world.pods().create(&PostParams::default(), &pod).await?;
+        let told = told(world, &name).await?;
+        // What comes after the first attempt is asked again, and as often as time allows.
+        let mut calls: BTreeMap<String, Value> = BTreeMap::new();
+        for call in extender.calls_about(&name) {
+            calls.entry(neutral(&call.path)).or_insert_with(|| comparable(&call.body));
+        }
+        world.delete(&name).await?;
+        found.insert(whose, (told, calls));
+    }
+    let (theirs, ours) = (&found[THEIRS], &found[OURS]);
+    ensure!(ours.0 == theirs.0, "{plan}: told\n{:?}\nand by kube-scheduler\n{:?}", ours.0, theirs.0);
+    ensure!(!theirs.1.is_empty(), "{plan}: kube-scheduler asked nothing");
+    let paths = |calls: &BTreeMap<String, Value>| calls.keys().cloned().collect::<Vec<_>>();
+    ensure!(paths(&ours.1) == paths(&theirs.1), "{plan}: {:?} and {:?}", paths(&ours.1), paths(&theirs.1));
+    for (path, body) in &theirs.1 {
+        ensure!(
+            ours.1[path] == *body,
+            "{plan}, {path}: asked\n{}\nand by kube-scheduler\n{body}",
+            ours.1[path]
+        );
+    }
+    Ok(())
+}
