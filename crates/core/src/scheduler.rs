@@ -216,6 +216,11 @@ impl Scheduler {
         self.pre_binds.iter()
     }
 
+    /// The pods whose decision waits for extenders, by uid.
+    pub fn waiting_for_extenders(&self) -> impl Iterator<Item = &PodInfo> {
+        self.extending.pods()
+    }
+
     /// The kinds whose first list has not come yet; nothing is decided while there is one.
     pub fn awaited_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         self.lists.awaited()

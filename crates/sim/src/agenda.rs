@@ -4,6 +4,7 @@ use crate::server::Stamp;
 use std::collections::BTreeMap;
 use supercargo_core::effect::{Lane, StatusPatch, VolumeWrite};
 use supercargo_core::event::{BindOutcome, EvictOutcome, Found, Kind, WriteOutcome};
+use supercargo_core::extender;
 use supercargo_core::time::Time;
 
 /// Something that is going to happen.
@@ -74,6 +75,7 @@ pub(crate) enum Answer {
     Settled { uid: String, found: Found },
     Evicted { uid: String, outcome: EvictOutcome },
     Written { uid: String, write: u64, outcome: WriteOutcome },
+    Extended { uid: String, call: u64, answer: Result<extender::Answer, String> },
 }
 
 #[derive(Default)]

@@ -77,6 +77,9 @@ impl Sim {
 
     pub(crate) fn check_report(&mut self, report: &Report) -> Result<(), Broken> {
         let uid = &*report.pod.uid;
+        if matches!(report.outcome, Outcome::Placed { .. } | Outcome::Unschedulable { .. }) {
+            self.check_turn(uid)?;
+        }
         match &report.outcome {
             Outcome::Placed { node, nodes, feasible } => {
                 self.check_placed(uid, node, *nodes, *feasible)?;
@@ -102,6 +105,11 @@ impl Sim {
                 self.process.decided.remove(uid);
                 self.note_failure(uid, message);
                 self.check_failed(uid)?;
+            }
+            // As an extender that must answer fails it.
+            Outcome::Error { message } if self.is_managed(uid) => {
+                self.process.decided.remove(uid);
+                self.note_failure(uid, message);
             }
             Outcome::Error { message } => {
                 return Err(broken("no attempt fails by itself", format!("{uid}: {message}")));
@@ -187,6 +195,8 @@ impl Sim {
         }
         // A nominated pod may have been tried on its node alone.
         let alone = feasible == 1 && self.process.nominated.contains(uid);
+        // An extender leaves fewer.
+        let alone = alone || self.is_managed(uid) && (1..=able.len()).contains(&feasible);
         let expected = evictions::feasible(world, snapshot, &pod).len()..=able.len();
         if nodes != self.process.nodes.len() || !expected.contains(&feasible) && !alone {
             let detail = format!("{uid}: {feasible} of {nodes} nodes, expected {expected:?}");
@@ -197,6 +207,10 @@ impl Sim {
 
     /// No node is feasible by the reference.
     fn check_nowhere(&mut self, uid: &str) -> Result<(), Broken> {
+        // Where it could go but for its extender is the extender's to say.
+        if self.is_managed(uid) {
+            return Ok(());
+        }
         let pod = self.seen_info(uid)?;
         // The volumes that were held for a victim are free by now.
         let frees_volumes = |victim: &String| {
@@ -242,7 +256,7 @@ impl Sim {
 
     /// The periodic flush rescues nobody. Whom a pod helped that no watch has confirmed yet, the confirmation would.
     fn check_rescued(&mut self, report: &Report) -> Result<(), Broken> {
-        if !report.rescued_by_flush {
+        if !report.rescued_by_flush || self.is_managed(&report.pod.uid) {
             return Ok(());
         }
         let pod = self.seen_info(&report.pod.uid)?;

@@ -33,6 +33,10 @@ impl Sim {
             Effect::Evict(eviction) => self.send_eviction(&eviction),
             Effect::Patch(patch) => self.send_patch(patch),
             Effect::Record(record) => self.note_record(&record),
+            Effect::Extend(call) => self.send_call(&call),
+            Effect::BindBy { pod, .. } => {
+                Err(broken("nobody but the API server binds here", pod.uid.to_string()))
+            }
         }
     }
 
@@ -200,6 +204,10 @@ impl Sim {
                 self.say("answer", &uid, format_args!("write {write}: {outcome:?}"));
                 (uid.clone(), Event::VolumeWritten { uid: uid.as_str().into(), write, outcome })
             }
+            Answer::Extended { uid, call, answer } => {
+                self.say("answer", &uid, format_args!("of the extender: {answer:?}"));
+                (uid, Event::Extended { call, answer })
+            }
             Answer::Evicted { uid, outcome } => {
                 self.say("answer", &uid, format_args!("{outcome:?}"));
                 if matches!(outcome, EvictOutcome::Failed { .. }) {
@@ -211,6 +219,7 @@ impl Sim {
         let lane = match event {
             Event::EvictFinished { .. } => Lane::Evict,
             Event::VolumeWritten { .. } => Lane::Volume,
+            Event::Extended { .. } => Lane::Extend,
             _ => Lane::Bind,
         };
         self.process.scheduler.handle(self.now, event);

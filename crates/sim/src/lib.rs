@@ -12,6 +12,7 @@ mod check;
 mod draw;
 mod effects;
 mod evictions;
+mod extenders;
 mod feeds;
 mod log;
 mod objects;
@@ -33,7 +34,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
 
-pub use sweep::{Totals, sweep};
+pub use sweep::{Totals, sweep, sweep_with};
 
 /// Told when the engine begins and ends a piece of work, by one who has a clock. What it does is no part of the run.
 pub trait Stopwatch {
@@ -52,6 +53,8 @@ pub struct Options {
     pub steps: u64,
     /// Where each line of the log is written as well.
     pub echo: Option<Box<dyn Write>>,
+    /// Whether there is an extender, with faults of its own.
+    pub extended: bool,
     /// Who times the engine.
     pub stopwatch: Option<Box<dyn Stopwatch>>,
 }
@@ -119,7 +122,7 @@ impl fmt::Display for Failure {
 /// # Errors
 /// With the first invariant that did not hold.
 pub fn run(options: Options) -> Result<Summary, Box<Failure>> {
-    let mut sim = Sim::new(options.seed, Log::new(options.echo), options.stopwatch);
+    let mut sim = Sim::new(options.seed, options.extended, Log::new(options.echo), options.stopwatch);
     let began = sim.now;
     let mut step = 0;
     let mut drive = || {

@@ -7,13 +7,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use supercargo_sim::{Failure, Options, Stopwatch, run, sweep};
+use supercargo_sim::{Failure, Options, Stopwatch, run, sweep_with};
 
-const USAGE: &str = "usage: supercargo-sim [--seed N] [--steps N] [--seeds K] [-v]
+const USAGE: &str = "usage: supercargo-sim [--seed N] [--steps N] [--seeds K] [--extended] [-v]
 
   --seed N    the first seed (1)
   --steps N   how many things happen before the faults stop (3000)
   --seeds K   how many seeds to run, as many at a time as there are processors (1)
+  --extended  with an extender, and faults of its own
   --timed     tell how long the engine's pieces of work took, of one seed
   -v          print every line of the log, of one seed";
 
@@ -26,11 +27,12 @@ struct Args {
     seeds: u64,
     timed: bool,
     verbose: bool,
+    extended: bool,
 }
 
 /// Reads the arguments; nothing when help was asked for.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
-    let mut args = Args { seed: 1, steps: 3_000, seeds: 1, timed: false, verbose: false };
+    let mut args = Args { seed: 1, steps: 3_000, seeds: 1, timed: false, verbose: false, extended: false };
     while let Some(word) = words.next() {
         let (flag, mut value) = match word.split_once('=') {
             Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
@@ -46,6 +48,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String
             "--steps" => args.steps = number()?,
             "--seeds" => args.seeds = number()?,
             "--timed" => args.timed = true,
+            "--extended" => args.extended = true,
             "-v" | "--verbose" => args.verbose = true,
             "-h" | "--help" => return Ok(None),
             other => return Err(format!("there is no flag {other}")),
@@ -80,7 +83,10 @@ fn main() -> ExitCode {
         say(&failure);
     }
     let (seed, steps) = (failure.seed, args.steps);
-    say(format_args!("again: cargo run --release -p supercargo-sim -- --seed {seed} --steps {steps} -v"));
+    let extended = if args.extended { " --extended" } else { "" };
+    say(format_args!(
+        "again: cargo run --release -p supercargo-sim -- --seed {seed} --steps {steps}{extended} -v"
+    ));
     ExitCode::FAILURE
 }
 
@@ -90,7 +96,8 @@ fn one(args: &Args) -> Result<(), Box<Failure>> {
     let echo = args.verbose.then(|| Box::new(io::stdout()) as Box<dyn Write>);
     let times = Rc::new(RefCell::new(Vec::new()));
     let timer = || Box::new(Timer { began: Instant::now(), times: Rc::clone(&times) }) as Box<dyn Stopwatch>;
-    let done = run(Options { seed, steps, echo, stopwatch: args.timed.then(timer) })?;
+    let done =
+        run(Options { seed, steps, echo, extended: args.extended, stopwatch: args.timed.then(timer) })?;
     say(format_args!(
         "  held: {} s, {} pods, {} placed, {} bindings ({} and {} checked in truth), {} lives, log {:016x}",
         done.seconds,
@@ -140,7 +147,7 @@ fn many(args: &Args) -> Result<(), Box<Failure>> {
             say(format_args!("  {seeds} seeds in {} s", began.elapsed().as_secs()));
         }
     };
-    let totals = sweep(args.seed, args.seeds, args.steps, tell)?;
+    let totals = sweep_with(args.extended, args.seed, args.seeds, args.steps, tell)?;
     say(format_args!("{totals}\n{:.1} s", began.elapsed().as_secs_f64()));
     Ok(())
 }

@@ -20,7 +20,7 @@ pub(crate) const OURS: &str = "supercargo";
 /// The name pods of another scheduler carry.
 pub(crate) const THEIRS: &str = "default-scheduler";
 /// An extended resource.
-const GPU: &str = "example.com/gpu";
+pub(crate) const GPU: &str = "example.com/gpu";
 const DEFAULT_CPU_MILLI: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 << 20;
 
@@ -235,7 +235,7 @@ impl Pod {
             containers: 1,
             volumes: self.claims.iter().map(|name| volume(tables, name)).collect(),
             required_features: [].into(),
-            extended_resources: [].into(),
+            extended_resources: if self.gpus > 0 { [tables.symbol(GPU)].into() } else { [].into() },
             unjudged: [].into(),
             scheduled: self.condition.as_ref().map(|(reason, message)| ScheduledCondition {
                 status: "False".into(),

@@ -73,7 +73,9 @@ impl Process {
     pub(crate) fn counts_on<'a>(&'a self, pod: &'a Pod) -> Option<&'a str> {
         let decided = || {
             let decided = self.decided.get(&pod.uid)?;
-            let waits = self.scheduler.queue().contains(&pod.uid) && !self.taken_back.contains(&pod.uid);
+            let asks = || self.scheduler.waiting_for_extenders().any(|other| *other.uid == *pod.uid);
+            let waits =
+                (self.scheduler.queue().contains(&pod.uid) || asks()) && !self.taken_back.contains(&pod.uid);
             (!waits).then_some(decided.node.as_str())
         };
         pod.node.as_deref().or_else(decided)

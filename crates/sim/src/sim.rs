@@ -4,6 +4,7 @@ use crate::Stopwatch;
 use crate::agenda::{Agenda, Due, Request};
 use crate::check::{Broken, broken};
 use crate::draw::Draw;
+use crate::extenders;
 use crate::log::Log;
 use crate::process::Process;
 use crate::server::Server;
@@ -22,6 +23,8 @@ use supercargo_core::time::Time;
 /// How long after the last fault everything must have come right: the engine's patience with a lost binding, the
 /// longest backoff, and some more.
 pub(crate) const SETTLING: Duration = Duration::from_secs(240);
+/// How long a pod may wait for an event before it is tried without one, and some more.
+const FLUSHED: Duration = Duration::from_secs(360);
 /// How long the end of everything takes to be known.
 const EMPTYING: Duration = Duration::from_secs(30);
 /// Steps of the engine that may follow one event, and wake-ups in one second that may come to nothing.
@@ -45,6 +48,8 @@ pub(crate) struct Scale {
 pub(crate) struct Sim {
     pub(crate) now: Time,
     pub(crate) seed: u64,
+    /// Whether there is an extender.
+    pub(crate) extended: bool,
     pub(crate) draw: Draw,
     pub(crate) log: Log,
     pub(crate) agenda: Agenda,
@@ -77,7 +82,7 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64, log: Log, stopwatch: Option<Box<dyn Stopwatch>>) -> Self {
+    pub(crate) fn new(seed: u64, extended: bool, log: Log, stopwatch: Option<Box<dyn Stopwatch>>) -> Self {
         let mut draw = Draw::new(seed);
         let now = Time::from_nanos(100_200_000_000);
         let scale = Scale {
@@ -89,6 +94,7 @@ impl Sim {
         let mut sim = Self {
             now,
             seed,
+            extended,
             draw,
             log,
             agenda: Agenda::default(),
@@ -135,6 +141,10 @@ impl Sim {
         let life = self.process.life + 1;
         self.say("process", &format!("life {life}"), format_args!("starts"));
         self.process = Process::new(self.seed, life, self.now);
+        if self.extended {
+            let extender = extenders::of(self.seed, self.process.scheduler.tables());
+            self.process.scheduler.set_extenders(vec![extender]);
+        }
         let life_goes_on = |due: &Due| match due {
             Due::Question { life: l, .. } | Due::Answer { life: l, .. } => *l == life,
             Due::Patch { life: l, .. } | Due::Credit { life: l, .. } | Due::Lead { life: l } => *l == life,
@@ -154,10 +164,16 @@ impl Sim {
             (Lane::Evict, 2),
             (Lane::Status, 4),
             (Lane::Record, 8),
+            (Lane::Extend, 4),
         ];
         for (lane, count) in credits {
             self.grant(lane, count);
         }
+    }
+
+    /// Whether the faults have stopped.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling
     }
 
     pub(crate) fn restart(&mut self) {
@@ -349,7 +365,8 @@ impl Sim {
         self.settling = true;
         self.weather = CALM;
         self.say("weather", "calm", format_args!("for good"));
-        let end = self.now + SETTLING;
+        // Whom the extender kept out is woken by anything that happens, and by the flush where nothing does.
+        let end = self.now + if self.extended { SETTLING + FLUSHED } else { SETTLING };
         while self.agenda.next_time().is_some_and(|time| time <= end) {
             self.step()?;
         }

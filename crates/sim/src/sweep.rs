@@ -74,6 +74,20 @@ impl fmt::Display for Totals {
 /// # Errors
 /// With the failure, that of the lowest seed if there are several.
 pub fn sweep(first: u64, seeds: u64, steps: u64, told: impl Fn(u64) + Sync) -> Result<Totals, Box<Failure>> {
+    sweep_with(false, first, seeds, steps, told)
+}
+
+/// The same, with an extender or without.
+///
+/// # Errors
+/// With the failure, that of the lowest seed if there are several.
+pub fn sweep_with(
+    extended: bool,
+    first: u64,
+    seeds: u64,
+    steps: u64,
+    told: impl Fn(u64) + Sync,
+) -> Result<Totals, Box<Failure>> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let outcome = Mutex::new((Totals::default(), None::<Box<Failure>>));
@@ -83,7 +97,7 @@ pub fn sweep(first: u64, seeds: u64, steps: u64, told: impl Fn(u64) + Sync) -> R
             if at >= seeds {
                 return;
             }
-            let done = one(first + at, steps, at.is_multiple_of(TWICE));
+            let done = one(extended, first + at, steps, at.is_multiple_of(TWICE));
             let mut outcome = outcome.lock().expect("no run panics while it holds the totals");
             match done {
                 Ok(run) => {
@@ -109,9 +123,9 @@ pub fn sweep(first: u64, seeds: u64, steps: u64, told: impl Fn(u64) + Sync) -> R
     failure.map_or(Ok(totals), Err)
 }
 
-fn one(seed: u64, steps: u64, twice: bool) -> Result<Summary, Box<Failure>> {
-    let summary = run(Options { seed, steps, ..Options::default() })?;
-    if twice && run(Options { seed, steps, ..Options::default() })? != summary {
+fn one(extended: bool, seed: u64, steps: u64, twice: bool) -> Result<Summary, Box<Failure>> {
+    let summary = run(Options { seed, steps, extended, ..Options::default() })?;
+    if twice && run(Options { seed, steps, extended, ..Options::default() })? != summary {
         return Err(Box::new(Failure {
             seed,
             step: steps,

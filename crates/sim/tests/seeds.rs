@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::process::Command;
-use supercargo_sim::{Options, Summary, Totals, run, sweep};
+use supercargo_sim::{Options, Summary, Totals, run, sweep, sweep_with};
 
 const STEPS: u64 = 1_000;
 const FRESH: u64 = 200;
@@ -82,6 +82,15 @@ const FAULTS: [&str; 18] = [
 #[test]
 fn every_invariant_holds_for_seeds_1_to_60() {
     println!("{}", all_hold(1, 60));
+}
+
+#[test]
+fn every_invariant_holds_with_an_extender_that_is_late_wrong_or_away() {
+    let totals = sweep_with(true, 1, 60, STEPS, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
+    for fault in ["extender failed", "extender lied", "lead lost", "process killed"] {
+        assert!(totals.faults.contains_key(fault), "there was no {fault}: {totals}");
+    }
+    assert!(totals.placed > 600, "{totals}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::evictions;
 use crate::objects::Pod;
 use crate::reference::{self, World};
 use crate::sim::Sim;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::HostPort;
@@ -29,6 +29,8 @@ impl Sim {
                 return Err(broken("gated pods are in their place", format!("{uid} in {}", place.as_str())));
             }
         }
+        self.check_asking()?;
+        let asking: BTreeSet<&str> = process.scheduler.waiting_for_extenders().map(|pod| &*pod.uid).collect();
         let alive = |pod: &&Arc<Pod>| !pod.deleting && !process.going.contains(&pod.uid);
         // A pod that came again with an older state waits for the answer to the binding it had.
         let comes_again =
@@ -36,6 +38,9 @@ impl Sim {
         let waiting = process.pods.values().filter(alive).filter(|pod| waits(&pod.uid));
         for pod in waiting.filter(|pod| !comes_again(pod)) {
             let (queued, decided) = (queue.contains(&pod.uid), process.decided.get(&pod.uid));
+            if asking.contains(&*pod.uid) {
+                continue;
+            }
             let released = decided.is_some_and(|d| d.released.is_some());
             if !queued && decided.is_none() || queued && released {
                 let detail = format!("{}: queued {queued}, decided {decided:?}", pod.uid);
@@ -43,7 +48,11 @@ impl Sim {
             }
         }
         let stats = process.scheduler.stats();
-        let assumed = process.decided.keys().filter(|uid| !queue.contains(uid)).count();
+        let assumed = process
+            .decided
+            .keys()
+            .filter(|uid| !queue.contains(uid) && !asking.contains(uid.as_str()))
+            .count();
         if stats.cache.assumed_pods != assumed {
             let detail = format!("{} are, and {assumed} decisions stand", stats.cache.assumed_pods);
             return Err(broken("exactly the pods with a standing decision are assumed", detail));
@@ -74,16 +83,18 @@ impl Sim {
     }
 
     fn check_bounds(&self) -> Result<(), Broken> {
-        let [bind, volume, evict, status, record] = self.process.scheduler.stats().outgoing;
+        let [bind, volume, evict, status, record, questions] = self.process.scheduler.stats().outgoing;
         // A pod has one entry in the lane of bindings at most, and may leave one behind when it goes.
         if bind as u64 > 2 * self.scale.pods
             || volume as u64 > 2 * self.scale.pods
             || evict > self.process.pods.len()
             || status > self.process.pods.len()
             || record > 1_000
+            || questions > 64
         {
             let detail = format!(
-                "{bind} bindings, {volume} volumes, {evict} evictions, {status} patches, {record} records wait"
+                "{bind} bindings, {volume} volumes, {evict} evictions, {status} patches, {record} records, {questions} \
+                 questions wait"
             );
             return Err(broken("the outbox has bounds", detail));
         }
@@ -173,7 +184,8 @@ impl Sim {
         let snapshot = self.process.scheduler.snapshot();
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
         for (place, queued) in self.process.scheduler.queue().waiting() {
-            if place != Place::Unschedulable || queued.pod.deleting {
+            let by_extender = self.is_managed(&queued.pod.uid);
+            if place != Place::Unschedulable || queued.pod.deleting || by_extender {
                 continue;
             }
             // Whom an assumed pod would help is woken when that pod is confirmed, as upstream wakes it.

@@ -82,6 +82,11 @@ impl Extending {
         self.calls.len()
     }
 
+    /// The pods that wait.
+    pub(in crate::scheduler) fn pods(&self) -> impl Iterator<Item = &PodInfo> {
+        self.pods.values().map(|waiting| &*waiting.queued.pod)
+    }
+
     /// Open questions how good nodes are.
     pub(in crate::scheduler) fn prioritizing(&self) -> usize {
         let asks = self.pods.values().flat_map(|waiting| waiting.open.values());

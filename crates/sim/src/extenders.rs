@@ -1,0 +1,133 @@
+//! An extender in the simulation: for the pods that ask for what it manages it filters, scores and has a say in preemption, late,
+//! wrongly or not at all, as the weather is.
+//!
+//! It binds nothing: what becomes of bindings is the API server's business here. Runs without it draw nothing for it.
+
+use crate::agenda::{Answer, Due};
+use crate::check::{Broken, broken};
+use crate::objects::GPU;
+use crate::sim::Sim;
+use crate::weather::wait;
+use std::time::Duration;
+use supercargo_core::effect::{ExtenderCall, Question, Victims};
+use supercargo_core::extender::{self, Extender, ExtenderId, FilterAnswer, RoomAnswer};
+use supercargo_core::intern::Tables;
+
+/// Pods that may wait at once.
+const WAITING_MAX: usize = 64;
+/// The longest an answer takes beside what the weather does to requests.
+const THINKING: Duration = Duration::from_secs(3);
+
+/// The extender of a run; one in three seeds has one that need not answer.
+pub(crate) fn of(seed: u64, tables: &mut Tables) -> Extender {
+    Extender {
+        id: ExtenderId(0),
+        url: "http://extender".into(),
+        filters: true,
+        prioritizes: true,
+        preempts: true,
+        binds: false,
+        weight: 3,
+        ignorable: seed.is_multiple_of(3),
+        managed: [tables.symbol(GPU)].into(),
+    }
+}
+
+impl Sim {
+    /// Whether the extender of this run has a say about the pod.
+    pub(crate) fn is_managed(&self, uid: &str) -> bool {
+        self.extended && self.process.pods.get(uid).is_some_and(|pod| pod.gpus > 0)
+    }
+
+    /// A question leaves for the extender.
+    pub(crate) fn send_call(&mut self, call: &ExtenderCall) -> Result<(), Broken> {
+        let uid = &*call.pod.uid;
+        if !self.is_managed(uid) {
+            return Err(broken("an extender is asked about its pods alone", uid.to_owned()));
+        }
+        let answer = self.draw_answer(&call.question);
+        let kind = match &answer {
+            Ok(_) => "answers",
+            Err(_) => "fails",
+        };
+        self.say("extender", uid, format_args!("{kind}: {:?}", call.question));
+        let delay = wait(&mut self.draw, self.weather.request_delay + THINKING);
+        let answer = Answer::Extended { uid: uid.to_owned(), call: call.call, answer };
+        self.agenda.write(self.now + delay, Due::Answer { life: self.process.life, answer });
+        Ok(())
+    }
+
+    fn draw_answer(&mut self, question: &Question) -> Result<extender::Answer, String> {
+        let honest = self.is_settling();
+        if !honest && self.draw.percent(10) {
+            self.fault("extender failed");
+            return Err("context deadline exceeded".to_owned());
+        }
+        let lies = !honest && self.draw.percent(5);
+        if lies {
+            self.fault("extender lied");
+        }
+        let mut keeps = || honest || self.draw.percent(70);
+        Ok(match question {
+            Question::Filter { nodes } => {
+                let (mut passed, failed): (Vec<String>, Vec<String>) =
+                    nodes.iter().cloned().partition(|_| keeps());
+                if lies {
+                    passed.push("a-node-that-is-not-there".to_owned());
+                }
+                let failed = failed.into_iter().map(|node| (node, "no licence".to_owned())).collect();
+                extender::Answer::Filtered(FilterAnswer { passed, failed, unresolvable: Vec::new() })
+            }
+            Question::Prioritize { nodes } => {
+                let score = |(at, node): (usize, &String)| (node.clone(), at as i64 % 11);
+                extender::Answer::Scored(nodes.iter().enumerate().map(score).collect())
+            }
+            Question::Preempt { rooms } => {
+                let room = |room: &Victims| RoomAnswer {
+                    node: room.node.clone(),
+                    victims: match lies {
+                        true => vec!["a-pod-that-is-not-there".to_owned()],
+                        false => room.pods.iter().map(|pod| pod.uid.to_string()).collect(),
+                    },
+                    violations: room.violations as i64,
+                };
+                extender::Answer::Rooms(rooms.iter().filter(|_| keeps()).map(room).collect())
+            }
+        })
+    }
+
+    /// Who waits for the extender is waiting nowhere else, and not too many do.
+    pub(crate) fn check_asking(&self) -> Result<(), Broken> {
+        let scheduler = &self.process.scheduler;
+        let asking: Vec<_> = scheduler.waiting_for_extenders().collect();
+        if asking.len() > WAITING_MAX {
+            return Err(broken("no more than so many pods wait for extenders", asking.len().to_string()));
+        }
+        for pod in asking {
+            let uid = &*pod.uid;
+            let is_known = self.process.pods.get(uid).is_some_and(|pod| pod.ours && pod.node.is_none());
+            // A decision that was given back before it left stands there until the next one.
+            let left = self.process.decided.get(uid).is_some_and(|decided| decided.released.is_some());
+            if !is_known || scheduler.queue().contains(uid) || left {
+                return Err(broken("a pod that waits for an extender waits nowhere else", uid.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody who needs no extender was decided about while somebody more important waits for one that must answer.
+    pub(crate) fn check_turn(&self, uid: &str) -> Result<(), Broken> {
+        if !self.extended || self.seed.is_multiple_of(3) || self.is_managed(uid) {
+            return Ok(());
+        }
+        let Some(pod) = self.process.pods.get(uid) else { return Ok(()) };
+        let mut asking = self.process.scheduler.waiting_for_extenders();
+        match asking.find(|other| other.priority > pod.priority) {
+            Some(other) => {
+                let detail = format!("{uid} while {} waits", other.uid);
+                Err(broken("nobody goes before the more important ones that wait for an extender", detail))
+            }
+            None => Ok(()),
+        }
+    }
+}
