@@ -1,0 +1,160 @@
+//! Extenders, where a story would be too long: bounds, and what holds of every answer.
+
+mod support;
+
+use std::sync::Arc;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::effect::{Effect, ExtenderCall, Lane, Question};
+use supercargo_core::event::{Event, Kind};
+use supercargo_core::extender::{Answer, Extender, FilterAnswer};
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::report::Outcome;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::time::Time;
+use support::{extending, language};
+
+const NOW: Time = Time::from_nanos(100_200_000_000);
+
+struct Bench {
+    scheduler: Scheduler,
+    asked: Vec<ExtenderCall>,
+    placed: Vec<(String, String)>,
+}
+
+impl Bench {
+    fn new(extenders: &[&str]) -> Self {
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let mut scheduler = Scheduler::new(config, NOW);
+        for kind in Kind::ALL {
+            scheduler.handle(NOW, Event::ListBegan(kind));
+            scheduler.handle(NOW, Event::ListEnded(kind));
+        }
+        for lane in Lane::ALL {
+            scheduler.handle(NOW, Event::Credits { lane, count: 10_000 });
+        }
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let extenders: Vec<Extender> = extenders
+            .iter()
+            .enumerate()
+            .map(|(id, text)| {
+                let words = words(text);
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                extending::extender(scheduler.tables(), id as u64, &words)
+            })
+            .collect();
+        scheduler.set_extenders(extenders);
+        Self { scheduler, asked: Vec::new(), placed: Vec::new() }
+    }
+
+    fn node(&mut self, words: &str) {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let node = language::node(self.scheduler.tables(), &words);
+        self.scheduler.handle(NOW, Event::NodeApplied(Box::new(Arc::unwrap_or_clone(node))));
+    }
+
+    fn pod(&mut self, words: &str) {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let pod = language::pod(self.scheduler.tables(), &words);
+        self.scheduler.handle(NOW, Event::PodApplied(Box::new(Arc::unwrap_or_clone(pod))));
+    }
+
+    fn run(&mut self) {
+        for _ in 0..10_000 {
+            match self.scheduler.step(NOW, &mut NoProbe) {
+                Step::Idle { .. } => return,
+                Step::Effect(Effect::Extend(call)) => self.asked.push(call),
+                Step::Report(report) => {
+                    if let Outcome::Placed { node, .. } = report.outcome {
+                        self.placed.push((report.pod.name, node));
+                    }
+                }
+                Step::Effect(_) | Step::Notice(_) => {}
+            }
+        }
+        panic!("the engine does not come to rest");
+    }
+
+    fn answer(&mut self, call: &ExtenderCall, answer: Result<Answer, String>) {
+        self.scheduler.handle(NOW, Event::Extended { call: call.call, answer });
+    }
+
+    /// Lets every node pass that was asked about, and scores none.
+    fn agree(&mut self, call: &ExtenderCall) {
+        let answer = match &call.question {
+            Question::Filter { nodes } => {
+                Answer::Filtered(FilterAnswer { passed: nodes.clone(), ..FilterAnswer::default() })
+            }
+            Question::Prioritize { .. } => Answer::Scored(Vec::new()),
+            Question::Preempt { .. } => Answer::Rooms(Vec::new()),
+        };
+        self.answer(call, Ok(answer));
+    }
+}
+
+#[test]
+fn no_more_than_sixty_four_pods_wait_for_extenders_and_those_who_need_none_pass_by() {
+    let mut bench = Bench::new(&["g filter managed=example.com/fpga"]);
+    bench.node("a cpu=900 pods=900 res:example.com/fpga=900");
+    for number in 0..100 {
+        bench.pod(&format!("p{number:03} cpu=1 res:example.com/fpga=1"));
+    }
+    bench.pod("plain cpu=1");
+    bench.run();
+    assert_eq!((bench.asked.len(), bench.scheduler.stats().extending), (64, 64));
+    assert_eq!(bench.placed, [("plain".to_owned(), "a".to_owned())], "it stands behind them in line");
+    while !bench.asked.is_empty() {
+        for call in std::mem::take(&mut bench.asked) {
+            bench.agree(&call);
+        }
+        bench.run();
+        assert!(bench.scheduler.stats().extending <= 64);
+    }
+    assert_eq!(bench.placed.len(), 101);
+    assert_eq!(bench.scheduler.stats().extending, 0);
+}
+
+#[test]
+fn an_extender_that_agrees_to_everything_changes_no_decision() {
+    for number in 0..20 {
+        let (mut with, mut without) = (Bench::new(&["g filter prioritize=1"]), Bench::new(&[]));
+        for bench in [&mut with, &mut without] {
+            for node in ["a cpu=4", "b cpu=2", "c cpu=8 taint=x:PreferNoSchedule", "d cpu=0"] {
+                bench.node(node);
+            }
+            bench.pod(&format!("there{number} cpu=1 on=a"));
+            bench.pod(&format!("p{number} cpu=1"));
+            bench.run();
+        }
+        while let Some(call) = with.asked.pop() {
+            with.agree(&call);
+            with.run();
+        }
+        assert_eq!(with.placed, without.placed, "the tie is drawn from the same seed");
+        assert_eq!(with.placed.len(), 1);
+    }
+}
+
+#[test]
+fn what_extenders_hold_of_pods_goes_with_the_pods() {
+    let mut bench = Bench::new(&["g filter", "h prioritize=1"]);
+    bench.node("a cpu=4");
+    for number in 0..10 {
+        bench.pod(&format!("p{number} cpu=100m"));
+    }
+    bench.run();
+    assert_eq!(bench.asked.len(), 10);
+    for number in 0..10 {
+        let key = supercargo_core::event::ObjectKey::Pod(format!("p{number}").as_str().into());
+        bench.scheduler.handle(NOW, Event::Gone(key));
+    }
+    for call in std::mem::take(&mut bench.asked) {
+        bench.agree(&call);
+    }
+    bench.run();
+    assert_eq!(bench.placed, []);
+    let held =
+        bench.scheduler.held().into_iter().filter(|(what, count)| what.contains("extender") && *count > 0);
+    assert_eq!(held.collect::<Vec<_>>(), []);
+}
