@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::*;
 
 mod evict;
+mod extend;
 mod fenced;
 mod nominations;
 mod volumes;

@@ -158,3 +158,17 @@ fn what_extenders_hold_of_pods_goes_with_the_pods() {
         bench.scheduler.held().into_iter().filter(|(what, count)| what.contains("extender") && *count > 0);
     assert_eq!(held.collect::<Vec<_>>(), []);
 }
+
+#[test]
+fn what_runs_on_a_node_counts_after_an_extender_let_it_pass() {
+    let mut bench = Bench::new(&["g filter"]);
+    bench.node("full cpu=4");
+    bench.node("empty cpu=4");
+    bench.pod("there cpu=3 on=full");
+    bench.pod("p cpu=1");
+    bench.run();
+    let call = bench.asked.remove(0);
+    bench.agree(&call);
+    bench.run();
+    assert_eq!(bench.placed, [("p".to_owned(), "empty".to_owned())]);
+}

@@ -40,7 +40,9 @@ fn conduct(call: &Call) -> Reply {
     let passed = |nodes: &[&str]| match names {
         true => json!({"NodeNames": nodes}),
         false => {
-            let items = nodes.iter().map(|node| json!({"metadata": {"name": node}}));
+            // As they came: what an extender changes of them is what upstream scores and sends on.
+            let items = call.body["Nodes"]["items"].as_array().into_iter().flatten();
+            let items = items.filter(|node| nodes.iter().any(|name| node["metadata"]["name"] == *name));
             json!({"Nodes": {"items": items.collect::<Vec<_>>()}})
         }
     };
@@ -71,12 +73,12 @@ fn conduct(call: &Call) -> Reply {
         }
         ("preempt", "empty") => Reply::Json(json!({"NodeNameToMetaVictims": {"a": {"Pods": []}}})),
         ("preempt", "failing") => Reply::Code(500),
-        ("prioritize", "scored") => {
+        ("prioritize", "unscored") if names => Reply::Code(500),
+        ("prioritize", "scored" | "unscored") => {
             let best = if names { "c" } else { "b" };
             let score = |node: &String| json!({"Host": node, "Score": if node == best { 10 } else { 0 }});
             Reply::Json(call.nodes().iter().map(score).collect())
         }
-        ("prioritize", "unscored") => Reply::Code(500),
         ("prioritize", _) => Reply::Json(json!([])),
         (_, _) => Reply::Json(passed(&call.nodes().iter().map(String::as_str).collect::<Vec<_>>())),
     }
