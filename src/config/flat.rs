@@ -5,6 +5,7 @@ use super::plugins::{POINTS, field_of};
 use super::v1::{Args, Profile};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use supercargo_core::framework::registry::ExtensionPoint;
 
 /// Fields that a running scheduler takes over from a file that changed; `profiles` stands for all below it.
@@ -102,6 +103,12 @@ impl Effective {
 /// Puts every value below `path` into `settings`. `apiVersion` and `kind` of a part say nothing.
 fn flatten(path: &str, value: &Value, settings: &mut BTreeMap<String, String>) {
     match value {
+        // A key is never shown; that it is another one is.
+        Value::String(key) if path.ends_with(".keyData") => {
+            let mut hasher = DefaultHasher::new();
+            key.hash(&mut hasher);
+            settings.insert(path.to_owned(), format!("(not shown, {:08x})", hasher.finish() as u32));
+        }
         Value::Object(fields) => {
             for (key, value) in
                 fields.iter().filter(|(key, _)| !["apiVersion", "kind"].contains(&key.as_str()))
@@ -176,6 +183,14 @@ mod tests {
                 "profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 7}}]}]\n"
             ),
             [line("profiles[default-scheduler].InterPodAffinity.hardPodAffinityWeight: 1 -> 7", false)]
+        );
+        let keyed =
+            |key: &str| format!("extenders: [{{urlPrefix: http://x, tlsConfig: {{keyData: {key}}}}}]\n");
+        let changed = told(&keyed("c2VjcmV0"), &keyed("b3RoZXI="));
+        assert!(
+            matches!(&changed[..], [(text, false)] if text.starts_with("extenders[0].tlsConfig.keyData: (not shown, ")
+            && !text.contains("c2VjcmV0") && !text.contains("secret")),
+            "{changed:?}"
         );
         let other = told("profiles: [{schedulerName: a}]\n", "profiles: [{schedulerName: b}]\n");
         assert!(other.contains(&line("profiles[a].plugins.bind: DefaultBinder -> -", false)), "{other:?}");

@@ -206,6 +206,25 @@ async fn an_extender_that_hangs_or_is_away_fails_its_pods_until_it_is_well() -> 
 }
 
 #[tokio::test]
+async fn an_ignorable_extender_that_is_away_keeps_nobody_from_being_placed() -> Result<()> {
+    play("ignorable", async |world| {
+        nodes(world, &["a"]).await?;
+        let port = Port::reserve()?;
+        let fields = format!(
+            "urlPrefix: 'http://127.0.0.1:{}', filterVerb: f, prioritizeVerb: s, weight: 1, bindVerb: b, ignorable: true",
+            port.number()
+        );
+        extend(world, &[fields], 1.0).await?;
+        world.create("p", &small()).await?;
+        world.bound("p").await?;
+        let failed = |verb: &str| format!("supercargo_extender_calls_total{{result=\"error\",verb=\"{verb}\"}}");
+        world.counted(&failed("filter"), 1.0).await?;
+        world.counted(&failed("bind"), 1.0).await
+    })
+    .await
+}
+
+#[tokio::test]
 async fn an_extender_binds_and_is_not_believed_before_the_api_server_shows_it() -> Result<()> {
     play("binding-extender", async |world| {
         nodes(world, &["a"]).await?;

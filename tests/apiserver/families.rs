@@ -62,11 +62,11 @@ const VALUES: [(&str, u64); 23] = [
     ("extension_point", 17),
     ("host", 1),
     // Watched kinds, and kinds of writes.
-    ("kind", 22),
+    ("kind", 23),
     ("kubernetes", 1),
-    ("lane", 5),
+    ("lane", 6),
     ("method", 7),
-    ("operation", 2),
+    ("operation", 3),
     ("plugin", 24),
     // One a profile: the configuration's, which is not for users to write.
     ("profile", 1),
@@ -78,7 +78,8 @@ const VALUES: [(&str, u64); 23] = [
     ("type", 3),
     // Missed here, or redundant.
     ("which", 2),
-    ("verb", 7),
+    // Of requests to the API server, and what extenders are asked to do.
+    ("verb", 11),
     ("version", 1),
     ("name", 1),
     ("hint", 3),

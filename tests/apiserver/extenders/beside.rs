@@ -73,6 +73,16 @@ fn conduct(call: &Call) -> Reply {
         }
         ("preempt", "empty") => Reply::Json(json!({"NodeNameToMetaVictims": {"a": {"Pods": []}}})),
         ("preempt", "failing") => Reply::Code(500),
+        ("preempt", "narrowed") => {
+            let of = |list: &str| call.body[list]["b"]["Pods"].clone();
+            let uid =
+                |pod: &Value| pod["UID"].as_str().or(pod["metadata"]["uid"].as_str()).map(str::to_owned);
+            let whole = of("NodeNameToVictims");
+            let pods = if whole.is_array() { whole } else { of("NodeNameToMetaVictims") };
+            let uids = pods.as_array().into_iter().flatten().filter_map(uid);
+            let pods: Vec<Value> = uids.map(|uid| json!({"UID": uid})).collect();
+            Reply::Json(json!({"NodeNameToMetaVictims": {"b": {"Pods": pods}}}))
+        }
         ("prioritize", "unscored") if names => Reply::Code(500),
         ("prioritize", "scored" | "unscored") => {
             let best = if names { "c" } else { "b" };
@@ -174,9 +184,56 @@ async fn kube_scheduler_and_this_one_ask_the_same_and_make_the_same_of_it() -> R
         for plan in ["nobody", "stranger", "nowhere", "empty", "failing"] {
             compare(world, &extender, plan, &high).await?;
         }
+        let asked =
+            [preempt(world, &extender, THEIRS, &high).await?, preempt(world, &extender, OURS, &high).await?];
+        ensure!(asked[0] == asked[1], "asked\n{:#?}\nand by kube-scheduler\n{:#?}", asked[1], asked[0]);
         Ok(())
     })
     .await
+}
+
+/// Has one of them send away whom the extender leaves, which is the pod of node b, and puts another in its place; what it asked.
+async fn preempt(
+    world: &World<'_>,
+    extender: &Extender,
+    whose: &str,
+    spec: &Value,
+) -> Result<BTreeMap<String, Value>> {
+    let name = format!("{whose}-narrowed");
+    let mut spec = spec.clone();
+    spec["automountServiceAccountToken"] = json!(false);
+    if whose == THEIRS {
+        spec["schedulerName"] = json!("default-scheduler");
+    }
+    let pod = crate::support::objects::pod(&name, &world.name, &spec)?;
+    world.pods().create(&PostParams::default(), &pod).await?;
+    let node = world.bound(&name).await?;
+    ensure!(node == "b", "{name} is on {node}");
+    for (victim, is_there) in [("victim0", true), ("victim1", false), ("victim2", true)] {
+        ensure!(world.pods().get_opt(victim).await?.is_some() == is_there, "{name}: {victim}");
+    }
+    world.delete(&name).await?;
+    let mut full = requesting(&json!({"cpu": "3500m"}));
+    full["nodeName"] = json!("b");
+    world.create("victim1", &full).await?;
+    // How often it is asked depends on how soon the victim is gone.
+    let mut calls = BTreeMap::new();
+    for call in extender.calls_about(&name) {
+        calls.entry(neutral(&call.path)).or_insert_with(|| without_names(comparable(&call.body)));
+    }
+    Ok(calls)
+}
+
+/// Victims without what tells one life of theirs from the next.
+fn without_names(mut body: Value) -> Value {
+    for node in body["NodeNameToVictims"].as_object_mut().into_iter().flat_map(|rooms| rooms.values_mut()) {
+        for pod in node["Pods"].as_array_mut().into_iter().flatten() {
+            pod["spec"]["volumes"] = json!("drawn");
+            pod["spec"]["containers"][0]["volumeMounts"] = json!("drawn");
+            pod["status"] = json!("as it was");
+        }
+    }
+    body
 }
 
 /// Has both decide about a pod of this plan, one after the other, and compares what they asked and said.
