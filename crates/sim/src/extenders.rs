@@ -11,16 +11,16 @@ use crate::weather::wait;
 use std::time::Duration;
 use supercargo_core::effect::{ExtenderCall, Question, Victims};
 use supercargo_core::extender::{self, Extender, ExtenderId, FilterAnswer, RoomAnswer};
-use supercargo_core::intern::Tables;
+use supercargo_core::scheduler::Scheduler;
 
 /// Pods that may wait at once.
 const WAITING_MAX: usize = 64;
 /// The longest an answer takes beside what the weather does to requests.
 const THINKING: Duration = Duration::from_secs(3);
 
-/// The extender of a run; one in three seeds has one that need not answer.
-pub(crate) fn of(seed: u64, tables: &mut Tables) -> Extender {
-    Extender {
+/// Gives an engine the extender of a run; one in three seeds has one that need not answer.
+pub(crate) fn install(seed: u64, scheduler: &mut Scheduler) {
+    let extender = Extender {
         id: ExtenderId(0),
         url: "http://extender".into(),
         filters: true,
@@ -29,8 +29,9 @@ pub(crate) fn of(seed: u64, tables: &mut Tables) -> Extender {
         binds: false,
         weight: 3,
         ignorable: seed.is_multiple_of(3),
-        managed: [tables.symbol(GPU)].into(),
-    }
+        managed: [scheduler.tables().symbol(GPU)].into(),
+    };
+    scheduler.set_extenders(vec![extender]);
 }
 
 impl Sim {

@@ -142,8 +142,7 @@ impl Sim {
         self.say("process", &format!("life {life}"), format_args!("starts"));
         self.process = Process::new(self.seed, life, self.now);
         if self.extended {
-            let extender = extenders::of(self.seed, self.process.scheduler.tables());
-            self.process.scheduler.set_extenders(vec![extender]);
+            extenders::install(self.seed, &mut self.process.scheduler);
         }
         let life_goes_on = |due: &Due| match due {
             Due::Question { life: l, .. } | Due::Answer { life: l, .. } => *l == life,

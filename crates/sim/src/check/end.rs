@@ -2,6 +2,7 @@
 
 use super::{Broken, broken};
 use crate::evictions;
+use crate::extenders;
 use crate::objects::Pod;
 use crate::process::Process;
 use crate::reference;
@@ -117,6 +118,9 @@ impl Sim {
             return Err(broken("an empty cluster leaves nothing behind", format!("{rest:?}")));
         }
         let mut fresh = Process::new(0, 0, self.now);
+        if self.extended {
+            extenders::install(self.seed, &mut fresh.scheduler);
+        }
         for kind in Kind::ALL {
             self.server.list(kind).iter().for_each(|change| fresh.tell(self.now, kind, change));
         }
