@@ -109,9 +109,7 @@ async fn serve_and_schedule(
     verbosity: Verbosity,
 ) -> Result<(), Failure> {
     let Configuration { flags, effective, settings } = configuration;
-    let extenders = Extenders::default();
-    let prepared = extenders.prepare(&settings.extenders);
-    let prepared = prepared.map_err(|why| ConfigError::of_field(&effective, "extenders", why))?;
+    let (extenders, prepared) = extenders_of(&effective, &settings)?;
     let metrics = Arc::new(Metrics::new());
     let (client, server_url) = connect(&args, &settings, &metrics).await?;
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
@@ -134,8 +132,6 @@ async fn serve_and_schedule(
     let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
-    // Nothing is watched yet, so that there is nothing to be listed anew.
-    extenders.add(&prepared);
     let engine = engine(&args, &settings, &prepared, clock.now());
     let accounts = accounts.expecting(&engine);
     let mut end =
@@ -147,9 +143,8 @@ async fn serve_and_schedule(
     let in_force = InForce::new(&effective);
     let reload = follow(&args, (flags, effective), &inbox, (&watches, &extenders), &metrics, &in_force);
     let pulse = Pulse::of(inbox.clone());
-    let readiness = watches.readiness();
     let mut election =
-        Election::start(candidacy, &settings, &client, &inbox, readiness, pulse.clone(), &metrics)?;
+        Election::start(candidacy, &settings, &client, &inbox, watches.readiness(), pulse.clone(), &metrics)?;
     let checks = checks(&watches, pulse, &election);
     let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
     let exposition = Exposition::new(metrics)
@@ -194,6 +189,16 @@ async fn running(
         // What is on its way ends before the lease does; nothing else may leave.
         lost = election.lost() => Err(lost),
     }
+}
+
+/// The extenders of a configuration, which can be asked from now on, and what the engine is to know of them.
+fn extenders_of(effective: &Effective, settings: &Settings) -> Result<(Extenders, Prepared), ConfigError> {
+    let extenders = Extenders::default();
+    let prepared = extenders.prepare(&settings.extenders);
+    let prepared = prepared.map_err(|why| ConfigError::of_field(effective, "extenders", why))?;
+    // Nothing is watched yet, so that there is nothing to be listed anew.
+    extenders.add(&prepared);
+    Ok((extenders, prepared))
 }
 
 /// A client of the API server, and the server's URL.

@@ -131,6 +131,7 @@ impl CoreStats {
             ("prioritizing_extender", self.prioritizing),
         ];
         let total = |family, value: u64| plain_family(family, Plain::Counter, [([], value as f64)]);
+        let number = |family, value: u64| plain_family(family, Plain::Gauge, [([], value as f64)]);
         let rescued = self.pods_rescued_by_flush as f64;
         vec![
             plain_family(
@@ -153,21 +154,9 @@ impl CoreStats {
             plain_family(&families::PODS_RESCUED_BY_FLUSH, Plain::Counter, [([], rescued)]),
             plain_family(&families::POISON_OBJECTS, Plain::Counter, [([], self.poison_objects as f64)]),
             plain_family(&families::PANICS, Plain::Counter, [([], self.panics as f64)]),
-            plain_family(
-                &families::WAITING_FOR_VOLUMES,
-                Plain::Gauge,
-                [([], self.waiting_for_volumes as f64)],
-            ),
-            plain_family(
-                &families::WAITING_FOR_EXTENDERS,
-                Plain::Gauge,
-                [([], self.waiting_for_extenders as f64)],
-            ),
-            plain_family(
-                &families::UNSCHEDULABLE_GROUPS,
-                Plain::Gauge,
-                [([], self.unschedulable_groups as f64)],
-            ),
+            number(&families::WAITING_FOR_VOLUMES, self.waiting_for_volumes),
+            number(&families::WAITING_FOR_EXTENDERS, self.waiting_for_extenders),
+            number(&families::UNSCHEDULABLE_GROUPS, self.unschedulable_groups),
             plain_family(
                 &families::RECALLED_DECISIONS,
                 Plain::Counter,

@@ -254,23 +254,6 @@ impl Story {
             "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),
             "found" => self.handle(Event::Settled { uid: rest[0].into(), found: found(rest[1]) }),
             "moot" => self.answer(rest[0], BindOutcome::Moot(found(rest[1]))),
-            "extender" => {
-                let id = self.extenders.len() as u64;
-                let extender = extending::extender(self.scheduler.tables(), id, rest);
-                self.extenders.push(extender);
-                self.scheduler.set_extenders(self.extenders.clone());
-            }
-            "no-extenders" => self.extenders.clear(),
-            "said" => {
-                let at = self.calls.iter().position(|(pod, by, _)| pod == rest[0] && by == rest[1]);
-                let Some(at) = at else {
-                    self.told.push_str("nobody asked\n");
-                    return;
-                };
-                let (_, _, call) = self.calls.remove(at);
-                self.handle(Event::Extended { call, answer: extending::said(&rest[2..]) });
-            }
-            "leading" => self.handle(Event::Leading(rest[0] == "true")),
             "list" => self.handle(Event::ListBegan(kind(rest[0]))),
             "listed" => self.handle(Event::ListEnded(kind(rest[0]))),
             "list-all" => {
@@ -295,7 +278,30 @@ impl Story {
                 let recalled = self.scheduler.stats().recalled;
                 let _ = writeln!(self.told, "recalled {recalled}");
             }
+            "extender" | "no-extenders" | "said" => self.act_on_extenders(verb, rest),
             verb => self.act_on_storage(line, verb, rest),
+        }
+    }
+
+    /// The verbs about extenders.
+    fn act_on_extenders(&mut self, verb: &str, rest: &[&str]) {
+        match verb {
+            "extender" => {
+                let id = self.extenders.len() as u64;
+                let extender = extending::extender(self.scheduler.tables(), id, rest);
+                self.extenders.push(extender);
+                self.scheduler.set_extenders(self.extenders.clone());
+            }
+            "no-extenders" => self.extenders.clear(),
+            _ => {
+                let at = self.calls.iter().position(|(pod, by, _)| pod == rest[0] && by == rest[1]);
+                let Some(at) = at else {
+                    self.told.push_str("nobody asked\n");
+                    return;
+                };
+                let (_, _, call) = self.calls.remove(at);
+                self.handle(Event::Extended { call, answer: extending::said(&rest[2..]) });
+            }
         }
     }
 

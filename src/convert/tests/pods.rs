@@ -330,3 +330,19 @@ fn a_pod_that_its_kubelet_did_not_admit_says_why_and_one_that_was_evicted_is_gon
     let (applied, gone) = event("Evicted", "The node was low on resource: memory.");
     assert!(matches!(applied, Event::Gone(_)) && matches!(gone, Event::Gone(_)));
 }
+
+#[test]
+fn extended_resources_that_containers_request_or_limit_are_named_once() {
+    let mut tables = Tables::new();
+    let pod = json!({"spec": {
+        "initContainers": [{"resources": {"limits": {"example.com/b": 1, "memory": 1}}}],
+        "containers": [
+            {"resources": {"requests": {"cpu": 1, "example.com/a": 0}, "limits": {"example.com/a": null}}},
+            {"resources": {"requests": {"example.com/b": "1"}}},
+        ],
+        "overhead": {"example.com/c": 1},
+    }});
+    let names = convert(&mut tables, &pod).unwrap().extended_resources;
+    let names: Vec<&str> = names.iter().map(|&name| tables.text(name)).collect();
+    assert_eq!(names, ["example.com/b", "example.com/a"]);
+}
