@@ -334,7 +334,7 @@ pub(super) const WAITING_FOR_EXTENDERS: Family = Family::new(
 pub(super) const EXTENDER_CALLS: Family = Family::new(
     "supercargo_extender_calls_total",
     "[ALPHA] Number of calls of extenders, by what they were asked to do and by whether they did.",
-    &["verb", "result"],
+    &["operation", "result"],
 );
 pub(super) const RECALLED_DECISIONS: Family = Family::new(
     "supercargo_recalled_decisions_total",

@@ -89,7 +89,7 @@ pub struct Metrics {
 }
 
 /// What extenders are asked to do.
-const EXTENDER_VERBS: [&str; 4] = ["filter", "prioritize", "preempt", "bind"];
+const EXTENDER_OPERATIONS: [&str; 4] = ["filter", "prioritize", "preempt", "bind"];
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -105,8 +105,9 @@ impl Metrics {
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), KUBERNETES_VERSION]).set(1);
         let extender_calls = families::EXTENDER_CALLS.counter_vec(&registry);
         // From the start, so that the first failure is a rise.
-        for (verb, result) in EXTENDER_VERBS.iter().flat_map(|verb| [(verb, "success"), (verb, "error")]) {
-            extender_calls.with_label_values(&[*verb, result]);
+        for (operation, result) in EXTENDER_OPERATIONS.iter().flat_map(|it| [(it, "success"), (it, "error")])
+        {
+            extender_calls.with_label_values(&[*operation, result]);
         }
         Self {
             schedule_attempts: families::SCHEDULE_ATTEMPTS.counter_vec(&registry),
@@ -269,10 +270,10 @@ impl Metrics {
         self.writes_fenced.inc();
     }
 
-    /// An extender was called, to do what one of [`EXTENDER_VERBS`] says.
-    pub fn extender_called(&self, verb: &str, is_success: bool) {
+    /// An extender was called, to do what one of [`EXTENDER_OPERATIONS`] says.
+    pub fn extender_called(&self, operation: &str, is_success: bool) {
         let result = if is_success { "success" } else { "error" };
-        self.extender_calls.with_label_values(&[verb, result]).inc();
+        self.extender_calls.with_label_values(&[operation, result]).inc();
     }
 
     /// What was recorded so far, in no order; the core's numbers are not among it.

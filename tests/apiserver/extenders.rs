@@ -98,8 +98,9 @@ async fn an_extender_filters_and_scores_from_when_the_file_names_it_until_it_doe
         world.create("after", &small()).await?;
         world.bound("after").await?;
         ensure!(extender.calls_about("after").is_empty(), "it is configured no more");
-        let calls =
-            |verb: &str| format!("supercargo_extender_calls_total{{result=\"success\",verb=\"{verb}\"}}");
+        let calls = |verb: &str| {
+            format!("supercargo_extender_calls_total{{operation=\"{verb}\",result=\"success\"}}")
+        };
         world.counted(&calls("filter"), 2.0).await?;
         world.counted(&calls("prioritize"), 2.0).await
     })
@@ -217,7 +218,7 @@ async fn an_ignorable_extender_that_is_away_keeps_nobody_from_being_placed() -> 
         extend(world, &[fields], 1.0).await?;
         world.create("p", &small()).await?;
         world.bound("p").await?;
-        let failed = |verb: &str| format!("supercargo_extender_calls_total{{result=\"error\",verb=\"{verb}\"}}");
+        let failed = |verb: &str| format!("supercargo_extender_calls_total{{operation=\"{verb}\",result=\"error\"}}");
         world.counted(&failed("filter"), 1.0).await?;
         world.counted(&failed("bind"), 1.0).await
     })

@@ -66,7 +66,7 @@ const VALUES: [(&str, u64); 23] = [
     ("kubernetes", 1),
     ("lane", 6),
     ("method", 7),
-    ("operation", 3),
+    ("operation", 4),
     ("plugin", 24),
     // One a profile: the configuration's, which is not for users to write.
     ("profile", 1),
@@ -78,8 +78,7 @@ const VALUES: [(&str, u64); 23] = [
     ("type", 3),
     // Missed here, or redundant.
     ("which", 2),
-    // Of requests to the API server, and what extenders are asked to do.
-    ("verb", 11),
+    ("verb", 7),
     ("version", 1),
     ("name", 1),
     ("hint", 3),
