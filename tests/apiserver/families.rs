@@ -66,7 +66,7 @@ const VALUES: [(&str, u64); 23] = [
     ("kubernetes", 1),
     ("lane", 6),
     ("method", 7),
-    ("operation", 4),
+    ("operation", 7),
     ("plugin", 24),
     // One a profile: the configuration's, which is not for users to write.
     ("profile", 1),
