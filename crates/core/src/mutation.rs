@@ -74,11 +74,17 @@ pub enum Mutation {
     IdsStay,
     /// Ids that only waiting pods hold are given back.
     HolderOverlooked,
+    /// Pods that matter less go before those that wait for an extender.
+    LesserGoFirst,
+    /// A pod that is gone is asked about on.
+    AskedStays,
+    /// What an extender rejects passes all the same.
+    ExtenderUnheard,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 37] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -113,7 +119,15 @@ impl Mutation {
         Self::NominatedIgnored,
         Self::IdsStay,
         Self::HolderOverlooked,
+        Self::LesserGoFirst,
+        Self::AskedStays,
+        Self::ExtenderUnheard,
     ];
+
+    /// Whether it can show only where there is an extender.
+    pub fn is_about_extenders(self) -> bool {
+        matches!(self, Self::LesserGoFirst | Self::AskedStays | Self::ExtenderUnheard)
+    }
 }
 
 /// Whether the mistake is to be made.

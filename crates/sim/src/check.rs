@@ -83,6 +83,7 @@ impl Sim {
         match &report.outcome {
             Outcome::Placed { node, nodes, feasible } => {
                 self.check_placed(uid, node, *nodes, *feasible)?;
+                self.check_passed(uid, node)?;
                 self.check_rescued(report)?;
                 self.note_placed(uid, node);
             }

@@ -206,6 +206,7 @@ impl Sim {
             }
             Answer::Extended { uid, call, answer } => {
                 self.say("answer", &uid, format_args!("of the extender: {answer:?}"));
+                self.note_passed(&uid, &answer);
                 (uid, Event::Extended { call, answer })
             }
             Answer::Evicted { uid, outcome } => {

@@ -18,6 +18,9 @@ const WAITING_MAX: usize = 64;
 /// The longest an answer takes beside what the weather does to requests.
 const THINKING: Duration = Duration::from_secs(3);
 
+/// A node that the extender invents.
+const NOWHERE: &str = "a-node-that-is-not-there";
+
 /// Gives an engine the extender of a run; one in three seeds has one that need not answer.
 pub(crate) fn install(seed: u64, scheduler: &mut Scheduler) {
     let extender = Extender {
@@ -74,7 +77,7 @@ impl Sim {
                 let (mut passed, failed): (Vec<String>, Vec<String>) =
                     nodes.iter().cloned().partition(|_| keeps());
                 if lies {
-                    passed.push("a-node-that-is-not-there".to_owned());
+                    passed.push(NOWHERE.to_owned());
                 }
                 let failed = failed.into_iter().map(|node| (node, "no licence".to_owned())).collect();
                 extender::Answer::Filtered(FilterAnswer { passed, failed, unresolvable: Vec::new() })
@@ -95,6 +98,32 @@ impl Sim {
                 extender::Answer::Rooms(rooms.iter().filter(|_| keeps()).map(room).collect())
             }
         })
+    }
+
+    /// Notes which nodes the extender let pass last; all where it failed or lied, and need not answer.
+    pub(crate) fn note_passed(&mut self, uid: &str, answer: &Result<extender::Answer, String>) {
+        match answer {
+            Ok(extender::Answer::Filtered(FilterAnswer { passed, .. }))
+                if !passed.contains(&NOWHERE.to_owned()) =>
+            {
+                self.process.passed.insert(uid.to_owned(), passed.clone());
+            }
+            Ok(extender::Answer::Filtered(_)) | Err(_) => {
+                self.process.passed.remove(uid);
+            }
+            Ok(extender::Answer::Scored(_) | extender::Answer::Rooms(_)) => {}
+        }
+    }
+
+    /// The pod goes where the extender let it.
+    pub(crate) fn check_passed(&mut self, uid: &str, node: &str) -> Result<(), Broken> {
+        match self.process.passed.remove(uid) {
+            Some(passed) if self.is_managed(uid) && !passed.iter().any(|name| name == node) => {
+                let detail = format!("{uid} on {node}; {passed:?} passed");
+                Err(broken("a pod goes where its extender lets it", detail))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Who waits for the extender is waiting nowhere else, and not too many do.

@@ -69,6 +69,8 @@ pub(crate) struct Process {
     unlisted: BTreeSet<String>,
     /// Pods whose bindings left and were not answered.
     pub(crate) unanswered: BTreeSet<String>,
+    /// The nodes that the extender let pass last, of pods that wait for it.
+    pub(crate) passed: BTreeMap<String, Vec<String>>,
     /// Whether it was told that it leads.
     pub(crate) leads: bool,
     /// Credits granted and not used up, in the order of `Lane::ALL`.
@@ -110,6 +112,7 @@ impl Process {
             reborn: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             unanswered: BTreeSet::new(),
+            passed: BTreeMap::new(),
             leads: true,
             credits: [0; Lane::ALL.len()],
             nominated: BTreeSet::new(),

@@ -18,7 +18,9 @@ const ASSERTED: &str = "the engine's own assertions";
 /// The first seed that shows the mistake, and the invariant it breaks.
 fn caught(mutation: Option<Mutation>, seeds: u64) -> Option<(u64, String)> {
     (1..=seeds).find_map(|seed| {
-        let run = || mutation::with(mutation, || run(Options { seed, steps: STEPS, ..Options::default() }));
+        let extended = mutation.is_some_and(Mutation::is_about_extenders);
+        let options = Options { seed, steps: STEPS, extended, ..Options::default() };
+        let run = || mutation::with(mutation, || run(options));
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(_)) => None,
             Ok(Err(failure)) => Some((seed, failure.invariant.to_owned())),

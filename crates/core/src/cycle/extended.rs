@@ -11,6 +11,7 @@ use crate::cache::Snapshot;
 use crate::extender::{Extender, ExtenderId, FilterAnswer, Room, RoomAnswer, SCORE_FACTOR};
 use crate::framework::{CycleError, Rejection};
 use crate::intern::{HoldsIds, Marks, Symbol, Tables, holds_ids};
+use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -244,7 +245,7 @@ impl Transcript {
                     left.retain(|node| {
                         let name = snapshot.node_info(node).name;
                         unasked |= !said.asked.contains(&name);
-                        said.kept.contains(&name)
+                        said.kept.contains(&name) || mutation::is_on(Mutation::ExtenderUnheard)
                     });
                 }
             }

@@ -240,7 +240,9 @@ impl Scheduler {
         }
         self.quarantine.forget(uid);
         self.outbox.cancel_patch(uid);
-        self.end_asking(uid);
+        if !mutation::is_on(Mutation::AskedStays) {
+            self.end_asking(uid);
+        }
         self.binding_abandoned(uid);
         if self.queue.remove(uid) {
             self.event_means("UnschedulablePodDelete");

@@ -4,6 +4,7 @@ use crate::cache::Snapshot;
 use crate::cycle::{About, Ask, Transcript};
 use crate::extender::{Answer, Extender, ExtenderId};
 use crate::intern::{Symbol, holds_ids};
+use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::time::Time;
@@ -108,7 +109,7 @@ impl Extending {
     /// Who may be decided about while pods wait: nobody who matters less than a pod of the same profile that waits for an
     /// extender that must answer, and nobody who would wait beyond the bound. `None` where everybody may.
     pub(in crate::scheduler) fn turnstile(&self) -> Option<impl Fn(&PodInfo) -> bool + '_> {
-        if self.pods.is_empty() {
+        if self.pods.is_empty() || mutation::is_on(Mutation::LesserGoFirst) {
             return None;
         }
         let mut highest = BTreeMap::<Symbol, i32>::new();
