@@ -54,7 +54,7 @@ const NOT_HERE: [(&str, &str); 23] = [
 ];
 
 /// How many values a label of ours can have, whatever users write.
-const VALUES: [(&str, u64); 23] = [
+const VALUES: [(&str, u64); 24] = [
     ("attempts", 15),
     ("code", 64),
     ("encoding", 2),
