@@ -25,6 +25,7 @@ use supercargo::api::proto::{FromProtobuf, raw_object};
 use supercargo::api::{Encoding, Pod};
 use supercargo::convert::Watched;
 use supercargo::driver::{Accounts, Clock, Engine, Mailbox, Outbox};
+use supercargo::extender::Objects;
 use supercargo::metrics::Metrics;
 use supercargo::watch::Watches;
 use supercargo_core::cycle::Probe;
@@ -217,7 +218,7 @@ fn watch(sample: &Sample, encoding: Encoding) -> (f64, f64) {
     let entered = runtime.enter();
     let client = kube::Client::new(service, "default");
     let (began, used) = (Instant::now(), processor_time());
-    let watches = Watches::start(&client, &inbox, &metrics, encoding);
+    let watches = Watches::start(&client, &inbox, &metrics, encoding, None, &Objects::default());
     wait.recv().expect("the events come");
     let (took, used) = (began.elapsed(), processor_time() - used);
     drop((watches, entered));
