@@ -63,13 +63,13 @@ fn of_plain_decision(engine: &Engine, pod: &PodInfo) -> u64 {
 #[test]
 fn a_cycle_allocates_no_more_than_it_did() {
     let ceilings = [
-        ("basic", 33.0),
-        ("soft-anti", 45.0),
-        ("hard-anti", 50.0),
-        ("zone-affinity", 113.0),
-        ("spread", 52.0),
-        ("soft-spread", 46.0),
-        ("node-affinity", 34.0),
+        ("basic", 38.0),
+        ("soft-anti", 44.0),
+        ("hard-anti", 44.0),
+        ("zone-affinity", 44.0),
+        ("spread", 47.0),
+        ("soft-spread", 52.0),
+        ("node-affinity", 37.0),
         ("W3", 52.0),
     ];
     let mut broken = Vec::new();
@@ -120,7 +120,7 @@ fn the_engine_keeps_no_more_than_it_did() {
     });
     let mut broken = Vec::new();
     for (what, kept, ceiling) in
-        [("node", node, 820.0), ("bound pod", bound, 740.0), ("pending pod", pending, 2_500.0)]
+        [("node", node, 820.0), ("bound pod", bound, 760.0), ("pending pod", pending, 2_000.0)]
     {
         println!("{kept:7.0} bytes per {what}, at most {ceiling}");
         if kept > ceiling {
@@ -132,7 +132,7 @@ fn the_engine_keeps_no_more_than_it_did() {
 
 #[test]
 fn pods_that_came_and_went_leave_nothing() {
-    const PODS: usize = 2_000;
+    const PODS: usize = 1_000;
     let workload = Workload::named("basic").expect("it is one of ours");
     let size = Size { nodes: 20, existing: 0, pods: PODS, signatures: 1, waiting: 0 };
     let mut engine = Engine::furnished(&workload, size);
@@ -148,6 +148,12 @@ fn pods_that_came_and_went_leave_nothing() {
         engine.give_back_ids();
     };
     come_and_go(&mut engine, 0);
+    // The log of touched nodes grows to its bound and stays there: fill it.
+    for number in 0..70_000 {
+        let mut node = (workload.node)(0, &size);
+        node["metadata"]["labels"]["seen"] = ["once", "twice"][number % 2].into();
+        engine.feed(node);
+    }
     let left = kept_per(&mut engine, PODS, |engine| come_and_go(engine, PODS));
     println!("{left:.0} bytes stay of each pod with a label of its own, at most 0");
     assert!(left <= 0.0, "{left:.0} bytes stay of each pod");
