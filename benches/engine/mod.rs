@@ -202,6 +202,7 @@ impl Engine {
                 answers
             }
             Effect::Settle { .. } | Effect::Patch(_) | Effect::Record(_) => Vec::new(),
+            Effect::BindBy { .. } | Effect::Extend(_) => panic!("no workload has extenders"),
         }
     }
 
