@@ -270,7 +270,7 @@ impl Metrics {
         self.writes_fenced.inc();
     }
 
-    /// An extender was called, to do what one of [`EXTENDER_OPERATIONS`] says.
+    /// An extender was called, to do what one of `EXTENDER_OPERATIONS` says.
     pub fn extender_called(&self, operation: &str, is_success: bool) {
         let result = if is_success { "success" } else { "error" };
         self.extender_calls.with_label_values(&[operation, result]).inc();

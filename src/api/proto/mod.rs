@@ -1,7 +1,7 @@
 //! Protobuf, as the API server speaks it, into the lean types: the same ones, with the same content, as their JSON gives.
 //!
 //! Reads the fields the lean types have and steps over all others unseen; what is not read is not even looked at. No types are made of
-//! `.proto` files: the numbers of the fields that are read stand in [`fields`]. Writes nothing. Any bytes whatever end in an object or
+//! `.proto` files: the numbers of the fields that are read stand in `fields`. Writes nothing. Any bytes whatever end in an object or
 //! in an error, in time that grows with their number.
 //!
 //! Upstream: `apimachinery/pkg/runtime/serializer/protobuf` and the `generated.proto` of each group.
