@@ -82,7 +82,7 @@ impl Client {
         config.connect_timeout = None;
         config.default_retry = false;
         tls(&mut config, extender)?;
-        let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
+        let client = crate::client::builder(&config).map_err(|error| format!("{error:#}"))?.build();
         let verbs = Verbs {
             filter: extender.filter_verb.clone(),
             prioritize: extender.prioritize_verb.clone(),

@@ -1,0 +1,118 @@
+//! The condition of a pod that waits: how it is patched, when again, and what becomes of patches that wait.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_is_patched_with_the_pods_uid() {
+    let mut fixture = Fixture::new([Reply::Json(200, json!({}))]);
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("why", Some("2026-11-20T19:18:14Z"))));
+    fixture.answer().await;
+    let asked = Asked {
+        method: "PATCH".to_owned(),
+        uri: "/api/v1/namespaces/default/pods/plain0/status".to_owned(),
+        content_type: "application/strategic-merge-patch+json".to_owned(),
+        body: json!({
+            "metadata": { "uid": "u1" },
+            "status": { "conditions": [{
+                "lastProbeTime": null, "lastTransitionTime": "2026-11-20T19:18:14Z", "message": "why",
+                "observedGeneration": 1, "reason": "Unschedulable", "status": "False", "type": "PodScheduled",
+            }] },
+        }),
+    };
+    assert_eq!(fixture.asked(), [asked]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_becomes_false_now_says_since_when_in_seconds() {
+    let mut fixture = Fixture::new([Reply::Json(200, json!({}))]);
+    fixture.patch("why").await;
+    let since = fixture.asked()[0].body["status"]["conditions"][0]["lastTransitionTime"].clone();
+    let since = since.as_str().unwrap();
+    assert_eq!(since.len(), "2026-11-20T19:18:14Z".len());
+    since.parse::<jiff::Timestamp>().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_is_tried_four_times_and_only_where_that_can_help() {
+    let conflict = || status(409, "Conflict", "the object has been modified");
+    let mut fixture = Fixture::new([conflict(), Reply::Text(500, ""), Reply::Text(503, ""), conflict()]);
+    fixture.patch("why").await;
+    assert_eq!(fixture.asked().len(), 4);
+    let another = "Operation cannot be fulfilled on pods \"plain0\": StorageError: invalid object, Code: 4, Key: /registry/pods/default/plain0, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: u1, UID in object meta: u2";
+    for reply in
+        [status(409, "Conflict", another), status(403, "Forbidden", "no"), status(404, "NotFound", "")]
+    {
+        let mut fixture = Fixture::new([reply]);
+        fixture.patch("why").await;
+        assert_eq!(fixture.asked().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_waits_for_a_patch_of_its_pod_and_drops_those_that_wait() {
+    let pause = Duration::from_secs(5);
+    let mut fixture = Fixture::new([Reply::Slow(pause, json!({})), created()]);
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("on its way", None)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("waits", None)));
+    fixture.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
+    for _ in 0..3 {
+        fixture.answer().await;
+    }
+    let asked = fixture.asked();
+    assert_eq!(fixture.methods(), ["PATCH", "POST"]);
+    assert_eq!(asked[0].body["status"]["conditions"][0]["message"], "on its way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_that_wait_leave_as_one_that_says_the_last_word_on_everything() {
+    let slow = || Reply::Slow(Duration::from_secs(5), json!({}));
+    let mut fixture = Fixture::new([slow(), slow()]);
+    let submit = |fixture: &mut Fixture, message: Option<&str>, nomination| {
+        let mut patch = unscheduled(message.unwrap_or_default(), None);
+        patch.condition.take_if(|_| message.is_none());
+        fixture.dispatcher.submit(Effect::Patch(StatusPatch { nomination, ..patch }));
+    };
+    submit(&mut fixture, Some("on its way"), Nomination::Keep);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    submit(&mut fixture, Some("first"), Nomination::Set("n1".to_owned()));
+    submit(&mut fixture, None, Nomination::Clear);
+    submit(&mut fixture, Some("last"), Nomination::Keep);
+    // Those that joined another are answered at once: more may come.
+    assert_eq!(fixture.dispatcher.pending().patches, 4);
+    for _ in 0..2 {
+        fixture.answer().await;
+    }
+    assert_eq!((fixture.dispatcher.pending().patches, fixture.asked().len()), (2, 1));
+    for _ in 0..2 {
+        fixture.answer().await;
+    }
+    let asked = fixture.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    let status = &asked[1].body["status"];
+    assert_eq!(status["conditions"][0]["message"], "last");
+    assert_eq!(status.get("nominatedNodeName"), Some(&Value::Null), "it is taken away");
+    assert_eq!(fixture.dispatcher.shared.waiting.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_is_tried_again_leaves_what_it_says_to_a_newer_one() {
+    let conflict = status(409, "Conflict", "the object has been modified");
+    let mut fixture = Fixture::new([conflict, Reply::Json(200, json!({}))]);
+    let nominated = StatusPatch { nomination: Nomination::Set("n1".to_owned()), ..unscheduled("old", None) };
+    fixture.dispatcher.submit(Effect::Patch(nominated));
+    while fixture.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("new", None)));
+    for _ in 0..2 {
+        fixture.answer().await;
+    }
+    let asked = fixture.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    let status = &asked[1].body["status"];
+    assert_eq!(
+        (&status["conditions"][0]["message"], &status["nominatedNodeName"]),
+        (&json!("new"), &json!("n1"))
+    );
+}
