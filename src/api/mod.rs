@@ -19,7 +19,7 @@ pub mod storage;
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
 pub use encoding::Encoding;
-pub use object::{FileError, NotRead, Object, read};
+pub use object::{NotRead, Object};
 pub use policy::PodDisruptionBudget;
 pub use resource::DeviceClass;
 pub use storage::{

@@ -1,4 +1,4 @@
-//! Objects whose kind only their own fields tell: from files, records and vectors.
+//! Objects whose kind only their own fields tell: from files, records and vectors. Reads no text.
 
 use super::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
@@ -57,17 +57,6 @@ pub struct NotRead {
     pub name: String,
 }
 
-/// Why a file cannot be read as objects.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// It is no JSON.
-    #[error("not JSON: {0}")]
-    Json(#[from] serde_json::Error),
-    /// It is no YAML.
-    #[error("not YAML: {0}")]
-    Yaml(#[from] Box<serde_saphyr::Error>),
-}
-
 impl Object {
     /// Reads an object by its `apiVersion` and `kind`. A malformed one is read too, and says so when it is converted.
     ///
@@ -100,52 +89,4 @@ impl Object {
 
 fn decode<T: DeserializeOwned>(value: Value) -> Box<T> {
     Box::new(serde_json::from_value(value).expect("a value is JSON, and malformed objects are read too"))
-}
-
-/// Reads a file of objects: YAML documents or JSON values one after the other. Items of lists stand for themselves.
-///
-/// # Errors
-/// When the file is neither.
-pub fn read(text: &str) -> Result<Vec<Result<Object, NotRead>>, FileError> {
-    let documents: Vec<Value> = if text.trim_start().starts_with('{') {
-        serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>()?
-    } else {
-        serde_saphyr::from_multiple_with_options(text, yaml_options()).map_err(Box::new)?
-    };
-    Ok(documents.into_iter().flat_map(items).map(Object::from_value).collect())
-}
-
-/// The items of a list (`v1 List`, `v1 PodList`, ...) or the object itself.
-fn items(document: Value) -> Vec<Value> {
-    match document {
-        Value::Object(mut fields) if fields.get("items").is_some_and(Value::is_array) => {
-            let kind = fields.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
-            let kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
-            let api_version = fields.get("apiVersion").cloned();
-            let Some(Value::Array(mut items)) = fields.remove("items") else { return Vec::new() };
-            // The API server names the kind of the items of a typed list only once, at the list.
-            for item in items.iter_mut().filter_map(Value::as_object_mut) {
-                if let (Some(kind), Some(api_version)) = (&kind, &api_version) {
-                    item.entry("kind").or_insert_with(|| kind.as_str().into());
-                    item.entry("apiVersion").or_insert_with(|| api_version.clone());
-                }
-            }
-            items
-        }
-        other => vec![other],
-    }
-}
-
-/// The YAML reader's limits guard against hostile documents; a file of a whole cluster is large and the operator's own.
-/// Limits on aliases stay.
-fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_documents: usize::MAX,
-            max_nodes: usize::MAX,
-            max_events: usize::MAX,
-            max_total_scalar_bytes: usize::MAX,
-        },
-        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
-    }
 }

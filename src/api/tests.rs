@@ -104,33 +104,15 @@ fn paths_of_requests_are_those_of_the_api() {
 }
 
 #[test]
-fn files_hold_documents_lists_and_kinds_that_are_not_read() {
-    let yaml = "\
-apiVersion: v1
-kind: Node
-metadata: {name: n1}
-status: {allocatable: {cpu: 4, memory: 8Gi}}
----
----
-apiVersion: v1
-kind: List
-items:
-- {apiVersion: v1, kind: Pod, metadata: {name: p}}
-- {apiVersion: v1, kind: ConfigMap, metadata: {name: m}}
-";
-    let objects = read(yaml).unwrap();
-    assert_eq!(objects.len(), 3);
-    assert!(
-        matches!(&objects[0], Ok(Object::Node(node)) if node.content().unwrap().status.allocatable["cpu"].as_str() == "4")
-    );
-    assert!(matches!(&objects[1], Ok(Object::Pod(pod)) if pod.name() == "p"));
-    let error = objects[2].as_ref().unwrap_err();
+fn an_object_is_of_the_kind_it_says() {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": 4, "memory": "8Gi"}}
+    });
+    let Ok(Object::Node(node)) = Object::from_value(node) else { panic!("it is a node") };
+    assert_eq!(node.content().unwrap().status.allocatable["cpu"].as_str(), "4");
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"}});
+    assert!(matches!(Object::from_value(set), Ok(Object::ReplicaSet(set)) if set.name() == "r"));
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+    let error = Object::from_value(other).unwrap_err();
     assert_eq!(error.to_string(), "v1 ConfigMap m is of a kind that is not read");
-
-    let json = r#"{"apiVersion":"apps/v1","kind":"ReplicaSetList","items":[{"metadata":{"name":"r"}}]} {"kind":"Namespace","apiVersion":"v1"}"#;
-    let objects = read(json).unwrap();
-    assert!(matches!(&objects[0], Ok(Object::ReplicaSet(set)) if set.name() == "r"));
-    assert!(matches!(&objects[1], Ok(Object::Namespace(_))));
-    assert!(matches!(read("a: [").unwrap_err(), FileError::Yaml(_)));
-    assert!(matches!(read("{").unwrap_err(), FileError::Json(_)));
 }

@@ -264,17 +264,26 @@ impl Framework {
         seat.map_or(Hint::Skip, |seat| seat.plugin.hint(event, pod, snapshot))
     }
 
-    /// Whether `node` can take `pod`, which is not counted anywhere: the last look before a binding leaves.
+    /// Whether `node` can take `pod`, which is not counted anywhere: the last look before a binding leaves. `as_it_is` asks that
+    /// nothing has to be reserved for it there, since nobody would see to it any more.
     ///
     /// # Errors
     /// When a plugin fails.
-    pub fn fits_on(&self, pod: &PodInfo, snapshot: Snapshot<'_>, node: NodeIdx) -> Result<bool, CycleError> {
+    pub fn fits_on(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+        as_it_is: bool,
+    ) -> Result<bool, CycleError> {
         let mut filtered = self.prepare(pod, snapshot, &mut NoProbe)?;
         if filtered.prefilter_rejection().is_some() || !filtered.candidates(snapshot).contains(node) {
             return Ok(false);
         }
         filtered.run(pod, snapshot, [node].into_iter().collect(), &mut NoProbe)?;
-        Ok(!filtered.feasible().is_empty())
+        let fits = !filtered.feasible().is_empty();
+        let needs_nothing = || filtered.reserve(snapshot, node).is_ok_and(|needed| needed.is_empty());
+        Ok(fits && (!as_it_is || needs_nothing()))
     }
 }
 

@@ -214,12 +214,14 @@ impl Scheduler {
         if Some(self.cache.stamp_for(&pod, slot)) == stamp || mutation::is_on(Mutation::NoLastLook) {
             return true;
         }
+        let as_it_is = self.runs_pre_bind(&pod);
         let reserved = self.cache.forget_volumes(uid);
         self.cache.remove_pod(uid);
         let snapshot = self.cache.snapshot(&self.tables);
         let fits = snapshot.find_node(node).is_some_and(|idx| {
-            self.profile_of(&pod)
-                .is_some_and(|profile| matches!(profile.framework.fits_on(&pod, snapshot, idx), Ok(true)))
+            self.profile_of(&pod).is_some_and(|profile| {
+                matches!(profile.framework.fits_on(&pod, snapshot, idx, as_it_is), Ok(true))
+            })
         });
         self.cache.place(&pod, node, PodState::Assumed);
         self.cache.assume_volumes(&pod.uid, reserved);

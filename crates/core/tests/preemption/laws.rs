@@ -127,7 +127,7 @@ fn build(words: &Words) -> (World, Arc<PodInfo>) {
 
 /// Whether all filters let the pod onto the node, in the cluster as it is.
 fn fits(world: &World, pod: &PodInfo, node: &str) -> bool {
-    Framework::default().fits_on(pod, world.snapshot(), world.idx(node)).expect("no filter fails here")
+    Framework::default().fits_on(pod, world.snapshot(), world.idx(node), false).expect("no filter fails here")
 }
 
 fn fits_somewhere(world: &World, pod: &PodInfo) -> bool {
