@@ -83,6 +83,8 @@ pub(crate) struct Process {
     pub(crate) evicting: BTreeSet<String>,
     /// Pods that the periodic flush took out, and that were not tried before the scheduler came to rest.
     pub(crate) flushed: BTreeSet<String>,
+    /// Pods that were nominated to some node when the scheduler was last set to work.
+    pub(crate) held_places: BTreeSet<String>,
     /// When it asked to be woken.
     pub(crate) wake: Option<Time>,
     /// Wake-ups in a row that came to nothing, and when the first of them was.
@@ -119,6 +121,7 @@ impl Process {
             taken_back: BTreeSet::new(),
             evicting: BTreeSet::new(),
             flushed: BTreeSet::new(),
+            held_places: BTreeSet::new(),
             wake: None,
             idle_wakes: (0, now),
             listing: BTreeMap::new(),
@@ -132,6 +135,13 @@ impl Process {
         self.converted.clear();
         self.converted_nodes.clear();
         self.scheduler.give_back_ids();
+    }
+
+    /// The pods that are nominated to a node.
+    pub(crate) fn nominations(&self) -> BTreeSet<String> {
+        let snapshot = self.scheduler.snapshot();
+        let nodes = snapshot.nodes_with_nominations().into_iter();
+        nodes.flat_map(|node| snapshot.nominated_on(node)).map(|pod| pod.uid.to_string()).collect()
     }
 
     /// A pod as this life's scheduler is shown it.

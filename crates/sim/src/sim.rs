@@ -270,6 +270,7 @@ impl Sim {
 
     /// Runs the scheduler until it is idle; whether it did anything.
     fn run(&mut self) -> Result<bool, Broken> {
+        self.process.held_places = self.process.nominations();
         for steps in 0..STEPS_MAX {
             self.stopwatch.iter_mut().for_each(|watch| watch.begin());
             let step = self.process.scheduler.step(self.now, &mut NoProbe);
