@@ -1,30 +1,25 @@
-//! Names of hosts, resolved here as Go programs do it: by `/etc/hosts`, and by the servers of `/etc/resolv.conf`.
+//! Names of hosts, resolved as Go programs do it: by `/etc/hosts`, and by the servers of `/etc/resolv.conf`.
 //!
 //! The C library's way loads further libraries at run time, which a static binary in an empty image has not. So there is one way
-//! for all builds. Answers are not kept: a connection lasts long, and a new one is to see what is true by then.
+//! for all builds. Both files are read anew for each name, and answers are not kept: a connection lasts long, and a new one
+//! is to see what is true by then.
 
-mod files;
-mod message;
-
-use files::Settings;
+use hickory_resolver::config::{
+    LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{self as dns, RecordType};
+use hickory_resolver::{Hosts, TokioResolver, system_conf};
+use hyper_util::client::legacy::connect::dns::Name;
 use std::future::Future;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UdpSocket};
-use tokio::time::timeout;
 use tower::Service;
-
-use hyper_util::client::legacy::connect::dns::Name;
-use message::{Answer, Kind};
-
-/// The largest answer that comes by UDP, as the questions say.
-const UDP_BYTES: usize = 1_232;
 
 /// Resolves names for connections.
 #[derive(Clone, Debug)]
@@ -47,97 +42,62 @@ impl Resolver {
     /// # Errors
     /// When nobody knows it, or nobody answers; with the name.
     pub async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        if let Ok(address) = name.parse() {
-            return Ok(vec![address]);
-        }
-        // Read anew each time: they are short, and a pod's may change under it.
-        let known = files::hosts(&read(&self.hosts).await, name);
+        let failed =
+            |error: &dyn std::fmt::Display| io::Error::other(format!("cannot resolve {name}: {error}"));
+        let mut hosts = Hosts::default();
+        hosts.read_hosts_conf(read(&self.hosts).await.as_slice()).map_err(|error| failed(&error))?;
+        // What the machine itself knows of a name is all there is to it.
+        let known = written_down(&hosts, name);
         if !known.is_empty() {
             return Ok(known);
         }
-        let settings = Settings::read(&read(&self.settings).await);
-        let mut failure = None;
-        for candidate in settings.candidates(name) {
-            match self.ask_all(&settings, &candidate).await {
-                Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
-                Ok(_) => {}
-                Err(error) => failure = Some(error),
+        match self.resolver().await.map_err(|error| failed(&error))?.lookup_ip(name).await {
+            Ok(found) => Ok(four_first(found.iter().collect())),
+            Err(error) if error.is_no_records_found() => {
+                Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no host {name}")))
             }
-        }
-        Err(match failure {
-            Some(error) => io::Error::new(error.kind(), format!("cannot resolve {name}: {error}")),
-            None => io::Error::new(io::ErrorKind::NotFound, format!("there is no host {name}")),
-        })
-    }
-
-    /// Both kinds of addresses of one name, in full.
-    async fn ask_all(&self, settings: &Settings, name: &str) -> io::Result<Vec<IpAddr>> {
-        let (four, six) =
-            tokio::join!(self.ask(settings, name, Kind::Four), self.ask(settings, name, Kind::Six));
-        match (four, six) {
-            (Ok(mut four), six) => {
-                four.extend(six.unwrap_or_default());
-                Ok(four)
-            }
-            (Err(_), Ok(six)) if !six.is_empty() => Ok(six),
-            (Err(error), _) => Err(error),
+            Err(error) => Err(failed(&error)),
         }
     }
 
-    async fn ask(&self, settings: &Settings, name: &str, kind: Kind) -> io::Result<Vec<IpAddr>> {
-        let mut failure = io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a host");
-        let Some(question) = message::question(number(name, kind), name, kind) else { return Err(failure) };
-        for server in (0..settings.attempts).flat_map(|_| &settings.servers) {
-            let server = SocketAddr::new(*server, self.port);
-            let answer = timeout(settings.timeout, exchange(server, &question)).await;
-            match answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(Answer::Addresses(addresses)) => return Ok(addresses),
-                Ok(Answer::Failed) => failure = io::Error::other(format!("{server} cannot tell")),
-                Ok(Answer::Truncated) => failure = io::Error::other(format!("{server} answers in part")),
-                Err(error) => failure = io::Error::new(error.kind(), format!("{server}: {error}")),
-            }
+    async fn resolver(&self) -> Result<TokioResolver, NetError> {
+        let (mut config, mut options) = settings(&read(&self.settings).await);
+        for server in &mut config.name_servers {
+            server.connections.iter_mut().for_each(|connection| connection.port = self.port);
         }
-        Err(failure)
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        options.use_hosts_file = ResolveHosts::Never;
+        let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        builder.with_options(options).build()
     }
 }
 
-/// A number nobody can guess: an answer has to bear it.
-fn number(name: &str, kind: Kind) -> u16 {
-    // Seeded anew for each state, by the system.
-    (RandomState::new().hash_one((name, kind)) >> 48) as u16
+/// The addresses that the file of hosts has of a name.
+fn written_down(hosts: &Hosts, name: &str) -> Vec<IpAddr> {
+    let Ok(name) = dns::Name::from_utf8(name) else { return Vec::new() };
+    let of = |kind| hosts.lookup_static_host(&Query::query(name.clone(), kind));
+    let known = [RecordType::A, RecordType::AAAA].into_iter().filter_map(of);
+    known
+        .flat_map(|of| of.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>())
+        .collect()
 }
 
-async fn read(path: &PathBuf) -> String {
-    // One that is not there says nothing.
-    let bytes = tokio::fs::read(path).await.unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+fn four_first(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    addresses
 }
 
-async fn exchange(server: SocketAddr, question: &[u8]) -> io::Result<Answer> {
-    let any: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any).await?;
-    socket.connect(server).await?;
-    socket.send(question).await?;
-    let mut bytes = vec![0; UDP_BYTES];
-    loop {
-        let length = socket.recv(&mut bytes).await?;
-        // What answers another question was sent by somebody else.
-        match message::answer(question, &bytes[..length]) {
-            Some(Answer::Truncated) => return exchange_in_full(server, question).await,
-            Some(answer) => return Ok(answer),
-            None => {}
-        }
-    }
+/// What the file says; where it names no server, one of this machine is asked, as elsewhere.
+fn settings(file: &[u8]) -> (ResolverConfig, ResolverOpts) {
+    system_conf::parse_resolv_conf(file).unwrap_or_else(|_| {
+        let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
+        (ResolverConfig::from_parts(None, Vec::new(), vec![local]), ResolverOpts::default())
+    })
 }
 
-async fn exchange_in_full(server: SocketAddr, question: &[u8]) -> io::Result<Answer> {
-    let mut stream = TcpStream::connect(server).await?;
-    let length = u16::try_from(question.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    stream.write_all(&[&length.to_be_bytes(), question].concat()).await?;
-    let length = stream.read_u16().await?;
-    let mut bytes = vec![0; usize::from(length)];
-    stream.read_exact(&mut bytes).await?;
-    message::answer(question, &bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+/// A file that is not there says nothing.
+async fn read(path: &Path) -> Vec<u8> {
+    tokio::fs::read(path).await.unwrap_or_default()
 }
 
 /// What a connection is made with: the port is put in by who makes it.
@@ -158,10 +118,6 @@ impl Service<Name> for Resolver {
         })
     }
 }
-
-/// How long a server has for an answer, and how often all are asked, where nothing else is said.
-const TIMEOUT: Duration = Duration::from_secs(5);
-const ATTEMPTS: usize = 2;
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,13 @@
 //! A control plane whose API server writes down what it was asked, and by whom.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Component, ControlPlane};
+use crate::support::{Component, ControlPlane, wait_for};
 
 /// It runs as long as this is kept.
 pub(crate) struct Audited {
@@ -42,10 +43,16 @@ impl Audited {
         Ok(Self { plane, folder })
     }
 
-    /// What was written down so far, in order. A line that is being written is passed over.
+    /// What was written down so far, in order. A line that is being written is passed over, and what a request did may be
+    /// seen before its line is: see [`Self::once`].
     pub(crate) fn entries(&self) -> Result<Vec<Value>> {
         let text = std::fs::read_to_string(log_of(&self.folder))?;
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// What `look` makes of the entries, asked again until it makes something of them.
+    pub(crate) async fn once<T>(&self, what: &str, look: impl Fn(Vec<Value>) -> Result<T>) -> Result<T> {
+        wait_for(what, Duration::from_secs(30), || async { look(self.entries()?) }).await
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::audited::Audited;
 use crate::rights::{Right, granted};
@@ -59,16 +59,20 @@ const OF_NO_USE_HERE: [(&str, &str); 2] = [
 /// By the API server's audit log: nothing was refused, whatever was used is granted, and whatever is granted was used.
 async fn check_rights_both_ways(audited: &Audited) -> Result<()> {
     let granted: BTreeSet<Right> = granted(&audited.plane).await?.into_iter().collect();
-    let entries = audited.entries()?;
+    let is_of_use = |right: &String| !OF_NO_USE_HERE.iter().any(|(of_none, _)| right.starts_with(of_none));
+    let all_used = |entries: Vec<Value>| {
+        let used: BTreeSet<Right> = entries.iter().filter_map(Right::used).collect();
+        let unused: Vec<_> = granted.difference(&used).map(Right::text).filter(is_of_use).collect();
+        ensure!(unused.is_empty(), "granted, and of no use in any example: {unused:?}");
+        Ok(entries)
+    };
+    let entries = audited.once("each right to be used", all_used).await?;
     let refused: Vec<_> = entries.iter().filter(|entry| entry["responseStatus"]["code"] == 403).collect();
     ensure!(refused.is_empty(), "refused: {refused:#?}");
     let used: BTreeSet<Right> = entries.iter().filter_map(Right::used).collect();
     let texts = |rights: Vec<&Right>| rights.into_iter().map(Right::text).collect::<Vec<_>>();
     let more = texts(used.difference(&granted).collect());
     ensure!(more.is_empty(), "used, and granted by other roles than those of manifests/: {more:?}");
-    let mut unused = texts(granted.difference(&used).collect());
-    unused.retain(|right| !OF_NO_USE_HERE.iter().any(|(of_no_use, _)| right.starts_with(of_no_use)));
-    ensure!(unused.is_empty(), "granted, and of no use in any example: {unused:?}");
     eprintln!(
         "rights: {} granted, {} used in {} requests, none refused; of no use here: {:?}",
         granted.len(),
@@ -88,10 +92,15 @@ async fn an_api_server_that_does_not_stream_lists_is_asked_for_them() -> Result<
     let mut supercargo = Setup::installed(&audited.plane).await?.launch(&audited.plane).await?;
     supercargo.wait_until_ready().await?;
     let granted = granted(&audited.plane).await?;
-    let lists = granted.iter().filter(|right| right.text().starts_with("list "));
-    let used: BTreeSet<Right> = audited.entries()?.iter().filter_map(Right::used).collect();
-    let unused: Vec<_> = lists.filter(|right| !used.contains(right)).map(Right::text).collect();
-    ensure!(unused.is_empty(), "granted, and not used: {unused:?}");
+    let lists: Vec<_> = granted.iter().filter(|right| right.text().starts_with("list ")).collect();
+    let all_used = |entries: Vec<Value>| {
+        let used: BTreeSet<Right> = entries.iter().filter_map(Right::used).collect();
+        let unused: Vec<_> =
+            lists.iter().filter(|right| !used.contains(right)).map(|right| right.text()).collect();
+        ensure!(unused.is_empty(), "granted, and not used: {unused:?}");
+        Ok(())
+    };
+    audited.once("each list to be asked for", all_used).await?;
     supercargo.check_rights()
 }
 

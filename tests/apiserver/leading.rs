@@ -9,7 +9,7 @@ use kube::Api;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::audited::Audited;
 use crate::restart::Crowd;
@@ -21,9 +21,9 @@ use crate::world::{World, play_on};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What service accounts have written, apart from leases and events about them, in order: who, and what.
-fn writes(audited: &Audited) -> Result<Vec<(String, String)>> {
+fn writes(entries: &[Value]) -> Vec<(String, String)> {
     let mut writes = Vec::new();
-    for entry in audited.entries()? {
+    for entry in entries {
         let (user, object) = (entry["user"]["username"].as_str().unwrap_or_default(), &entry["objectRef"]);
         let resource = object["resource"].as_str().unwrap_or_default();
         if !["pods", "persistentvolumes", "persistentvolumeclaims"].contains(&resource) {
@@ -35,7 +35,7 @@ fn writes(audited: &Audited) -> Result<Vec<(String, String)>> {
             writes.push((account, what));
         }
     }
-    Ok(writes)
+    writes
 }
 
 /// A control plane that writes down who wrote what, with the manifests applied.
@@ -122,11 +122,15 @@ fn is_candidate(replica: &Supercargo, identity: &str) -> Result<bool> {
 }
 
 /// In the audit log, nobody writes any more once another has: each leads once, and at no time two.
-fn check_that_one_wrote_at_a_time(writes: &[(String, String)], leaders: &[usize]) {
-    let mut order: Vec<&str> = writes.iter().map(|(account, _)| account.as_str()).collect();
-    order.dedup();
+async fn check_that_one_wrote_at_a_time(audited: &Audited, leaders: &[usize]) -> Result<()> {
     let expected: Vec<String> = leaders.iter().map(|number| format!("replica-{number}")).collect();
-    assert_eq!(order, expected, "who wrote to pods, in order");
+    let check = |entries: Vec<Value>| {
+        let mut order: Vec<_> = writes(&entries).into_iter().map(|(account, _)| account).collect();
+        order.dedup();
+        ensure!(order == expected, "{order:?} wrote to pods, in this order, instead of {expected:?}");
+        Ok(())
+    };
+    audited.once("the audit log to tell of each leader's writes, one after the other", check).await
 }
 
 #[tokio::test]
@@ -162,7 +166,7 @@ async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_pla
         world.node("more").create(&world.client).await?;
         world.create("last", &json!({})).await?;
         world.bound("last").await?;
-        check_that_one_wrote_at_a_time(&writes(&audited)?, &[first, second, third]);
+        check_that_one_wrote_at_a_time(&audited, &[first, second, third]).await?;
         replicas.leave(world, third)
     })
     .await
@@ -198,7 +202,7 @@ async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_g
         );
         creating.await??;
         crowd.check_in_the_end(world).await?;
-        check_that_one_wrote_at_a_time(&writes(&audited)?, &[first, second]);
+        check_that_one_wrote_at_a_time(&audited, &[first, second]).await?;
         // It is welcome again, to stand by.
         replicas.running[first].start_again(world.plane)?;
         replicas.running[first].wait_until_ready().await?;
@@ -234,7 +238,7 @@ async fn when_the_api_server_is_away_for_longer_than_the_lease_the_leader_ends_a
         assert_eq!(leader, second);
         creating.await??;
         crowd.check_in_the_end(world).await?;
-        check_that_one_wrote_at_a_time(&writes(&audited)?, &[first, second]);
+        check_that_one_wrote_at_a_time(&audited, &[first, second]).await?;
         replicas.leave(world, second)
     })
     .await
@@ -284,7 +288,7 @@ async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() 
         world.create("after", &json!({})).await?;
         world.bound("after").await?;
         assert_eq!(replicas.holder().await?, next, "it stands by");
-        check_that_one_wrote_at_a_time(&writes(&audited)?, &[first, second]);
+        check_that_one_wrote_at_a_time(&audited, &[first, second]).await?;
         replicas.leave(world, second)
     })
     .await

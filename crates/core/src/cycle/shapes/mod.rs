@@ -21,6 +21,7 @@ use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
 use crate::signature::Signature;
 use shape::Shape;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
@@ -105,24 +106,28 @@ impl Shapes {
         self.young.clear();
         self.old.clear();
     }
+}
 
-    /// What is known of a signature, which is young from here on.
-    fn know(&mut self, signature: Signature, slots: usize) -> Option<&mut What> {
-        let room = (SLOTS_MAX / slots.max(1)).clamp(SIGNATURES.0, SIGNATURES.1) / 2;
-        if self.young.len() >= room && !self.young.contains_key(&signature) {
-            self.old = std::mem::take(&mut self.young);
-        }
-        let known = match self.old.remove(&signature) {
-            Some(what) => self.young.entry(signature).or_insert(what),
-            None => match self.young.entry(signature) {
-                std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-                std::collections::hash_map::Entry::Vacant(entry) => {
-                    entry.insert(What::Once);
-                    return None;
-                }
-            },
-        };
-        Some(known)
+/// What is known of a signature, which is young from here on; `None` when it was never met.
+fn know<'a>(
+    young: &'a mut FixedMap<Signature, What>,
+    old: &mut FixedMap<Signature, What>,
+    signature: Signature,
+    slots: usize,
+) -> Option<&'a mut What> {
+    let room = (SLOTS_MAX / slots.max(1)).clamp(SIGNATURES.0, SIGNATURES.1) / 2;
+    if young.len() > room {
+        *old = std::mem::take(young);
+    }
+    match young.entry(signature) {
+        Entry::Occupied(entry) => Some(entry.into_mut()),
+        Entry::Vacant(entry) => match old.remove(entry.key()) {
+            Some(what) => Some(entry.insert(what)),
+            None => {
+                entry.insert(What::Once);
+                None
+            }
+        },
     }
 }
 
@@ -140,8 +145,8 @@ impl Framework {
         if self.sampling.is_some() || !pod.volumes.is_empty() || pod.nominated_node.is_some() {
             return None;
         }
-        let answers = shapes.answers + 1;
-        let known = shapes.know(Signature::of(pod), snapshot.columns().pods.len())?;
+        let Shapes { young, old, answers } = shapes;
+        let known = know(young, old, Signature::of(pod), snapshot.columns().pods.len())?;
         let era = snapshot.era();
         let is_ready = match known {
             What::Never { era: then } if *then == era => return None,
@@ -156,8 +161,7 @@ impl Framework {
         }
         let What::Shape(shape) = known else { return None };
         shape.decide(self, pod, snapshot, probe).ok()?;
-        shapes.answers = answers;
-        let What::Shape(shape) = shapes.young.get_mut(&Signature::of(pod))? else { return None };
+        *answers += 1;
         Some(Quick { shape })
     }
 }
