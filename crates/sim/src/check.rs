@@ -260,6 +260,10 @@ impl Sim {
         if !report.rescued_by_flush || self.is_managed(&report.pod.uid) {
             return Ok(());
         }
+        // One that is decided about anew was judged when it was placed first.
+        if self.process.decided.contains_key(&*report.pod.uid) {
+            return Ok(());
+        }
         let pod = self.seen_info(&report.pod.uid)?;
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
         if assumed > 1 && reference::may_be_helped_by_pods(&pod) {

@@ -10,7 +10,12 @@ const FRESH: u64 = 200;
 
 /// Seeds that once showed a mistake. What a seed does changes with the simulation; the mistake itself is kept as a story or as
 /// a test of the museum, and the seed is run on for its own sake.
-const ONCE_BROKEN: [(u64, u64, &str); 13] = [
+const ONCE_BROKEN: [(u64, u64, &str); 14] = [
+    (
+        510_006_999,
+        1_000,
+        "the judge took the flush for what a node that changed before the binding left had done",
+    ),
     (70_003_149, 300, "the judge took the flush for what a nomination that ended since had done"),
     (
         60_071_476,
