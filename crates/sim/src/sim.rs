@@ -250,6 +250,8 @@ impl Sim {
             Due::Reconnect(kind, connection) => self.reconnect(kind, connection),
             Due::Bind(request) => self.bind_arrives(&request)?,
             Due::Question { life, uid } => self.question_arrives(life, uid),
+            // What an earlier life asked for may be carried out, but nobody hears the answer.
+            Due::Answer { life, .. } if life != self.process.life => {}
             Due::Answer { answer, .. } => self.answer_arrives(answer),
             Due::Evict { life, uid } => self.eviction_arrives(life, uid),
             Due::VolumeWrite { life, write, fate } => self.write_arrives(life, &write, fate)?,
