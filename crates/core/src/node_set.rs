@@ -27,6 +27,11 @@ impl NodeSet {
         absent
     }
 
+    /// Takes all nodes out, and keeps the room.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
     /// Takes a node out; whether it was there.
     pub fn remove(&mut self, node: NodeIdx) -> bool {
         let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));
@@ -52,18 +57,8 @@ impl NodeSet {
     }
 
     /// The nodes, by slot.
-    pub fn iter(&self) -> impl Iterator<Item = NodeIdx> + '_ {
-        self.words.iter().enumerate().flat_map(|(at, &word)| {
-            let mut rest = word;
-            std::iter::from_fn(move || {
-                if rest == 0 {
-                    return None;
-                }
-                let bit = rest.trailing_zeros();
-                rest &= rest - 1;
-                Some(NodeIdx((at * BITS) as u32 + bit))
-            })
-        })
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { words: self.words.iter(), first: 0, rest: 0, next_first: 0 }
     }
 
     /// Keeps the nodes for which `keep` holds.
@@ -102,6 +97,32 @@ impl NodeSet {
         for (word, gone) in self.words.iter_mut().zip(&other.words) {
             *word &= !gone;
         }
+    }
+}
+
+/// The nodes of a set, by slot.
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    words: std::slice::Iter<'a, u64>,
+    /// The slot of the lowest bit of the word that is being looked at, and what is left of that word.
+    first: u32,
+    rest: u64,
+    next_first: u32,
+}
+
+impl Iterator for Iter<'_> {
+    type Item = NodeIdx;
+
+    #[inline]
+    fn next(&mut self) -> Option<NodeIdx> {
+        while self.rest == 0 {
+            self.rest = *self.words.next()?;
+            self.first = self.next_first;
+            self.next_first += u64::BITS;
+        }
+        let bit = self.rest.trailing_zeros();
+        self.rest &= self.rest - 1;
+        Some(NodeIdx(self.first + bit))
     }
 }
 

@@ -19,7 +19,7 @@ pub use device_classes::{DeviceClass, DeviceClasses};
 pub use images::ImageState;
 pub use kinds::{Kind, KindId};
 pub use lookups::{DisruptionBudget, Lookups, Service};
-pub use nodes::Columns;
+pub use nodes::{Columns, Touch};
 pub use pods::PodState;
 pub use snapshot::Snapshot;
 pub use view::{NodeView, Overlay};

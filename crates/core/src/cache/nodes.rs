@@ -2,8 +2,7 @@
 
 use super::{ImageState, KindId, PodIdx};
 use crate::hash::IdMap;
-use crate::intern::Symbol;
-use crate::intern::{HoldsIds, Marks, holds_ids};
+use crate::intern::{HoldsIds, Marks, Symbol, TaintSetId, holds_ids};
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -38,6 +37,8 @@ pub struct Columns {
     pub non_zero_memory: Vec<i64>,
     /// How many pods are on it.
     pub pods: Vec<i64>,
+    /// Its taints; none where there is no node.
+    pub taints: Vec<Option<TaintSetId>>,
 }
 
 impl Columns {
@@ -56,6 +57,16 @@ impl Columns {
         ]
     }
 
+    fn add_slot(&mut self) {
+        self.all().into_iter().for_each(|column| column.push(0));
+        self.taints.push(None);
+    }
+
+    fn clear_slot(&mut self, at: usize) {
+        self.all().into_iter().for_each(|column| column[at] = 0);
+        self.taints[at] = None;
+    }
+
     fn set_allocatable(&mut self, at: usize, allocatable: &Resources, pods: i64) {
         self.allocatable_cpu_milli[at] = allocatable.cpu_milli;
         self.allocatable_memory[at] = allocatable.memory;
@@ -66,6 +77,17 @@ impl Columns {
 
 /// Changes of nodes that are remembered. Who has seen fewer since begins anew, which costs no more than so many would.
 const LOG_MAX: usize = 65_536;
+
+/// What happened to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// Its object came, changed or went.
+    Object,
+    /// A pod of this kind was put there.
+    Added(KindId),
+    /// A pod of this kind was taken away.
+    Removed(KindId),
+}
 
 /// What a slot holds beside its cells in the columns.
 pub(super) struct Slot {
@@ -136,12 +158,14 @@ pub(super) struct Nodes {
     free: Vec<NodeIdx>,
     columns: Columns,
     present: NodeSet,
+    /// Those of them that are marked unschedulable.
+    cordoned: NodeSet,
     /// Per claim in use the nodes of its pods, with the number of uses.
     claims: IdMap<(Symbol, Symbol), BTreeMap<NodeIdx, u32>>,
     changed: Vec<NodeIdx>,
     clock: u64,
-    /// The nodes that were touched last, one entry a tick of the clock, the newest at the end.
-    log: VecDeque<NodeIdx>,
+    /// The nodes that were touched last, and by what, one entry a tick of the clock, the newest at the end.
+    log: VecDeque<(NodeIdx, Touch)>,
     /// How often a node came or went.
     arrivals: u64,
 }
@@ -166,6 +190,10 @@ impl Nodes {
     /// The nodes that exist, in slot order.
     pub(super) fn infos(&self) -> impl Iterator<Item = &Arc<NodeInfo>> {
         self.present.iter().filter_map(|idx| self.slots[idx.index()].info.as_ref())
+    }
+
+    pub(super) fn cordoned(&self) -> &NodeSet {
+        &self.cordoned
     }
 
     pub(super) fn present(&self) -> &NodeSet {
@@ -200,9 +228,7 @@ impl Nodes {
             return idx;
         }
         let idx = self.free.pop().unwrap_or_else(|| {
-            for column in self.columns.all() {
-                column.push(0);
-            }
+            self.columns.add_slot();
             NodeIdx(u32::try_from(self.slots.len()).expect("fewer than 2^32 nodes"))
         });
         // A slot given anew may still stand in the list of those that changed: it stands there once.
@@ -225,7 +251,7 @@ impl Nodes {
             self.slots[idx.index()] = slot;
         }
         self.by_name.insert(name, idx);
-        self.touch(idx);
+        self.touch(idx, Touch::Object);
         idx
     }
 
@@ -236,9 +262,7 @@ impl Nodes {
             return;
         }
         self.by_name.remove(&slot.name);
-        for column in self.columns.all() {
-            column[idx.index()] = 0;
-        }
+        self.columns.clear_slot(idx.index());
         self.free.push(idx);
     }
 
@@ -246,9 +270,15 @@ impl Nodes {
         let none = Resources::default();
         let (allocatable, pods) = info.as_ref().map_or((&none, 0), |i| (&i.allocatable, i.allocatable_pods));
         self.columns.set_allocatable(idx.index(), allocatable, pods);
+        self.columns.taints[idx.index()] = info.as_ref().map(|info| info.taints);
+        if info.as_ref().is_some_and(|info| info.unschedulable) {
+            self.cordoned.insert(idx);
+        } else {
+            self.cordoned.remove(idx);
+        }
         let came_or_went = if info.is_some() { self.present.insert(idx) } else { self.present.remove(idx) };
         self.arrivals += u64::from(came_or_went);
-        self.touch(idx);
+        self.touch(idx, Touch::Object);
         std::mem::replace(&mut self.slots[idx.index()].info, info)
     }
 
@@ -266,7 +296,7 @@ impl Nodes {
                 Err(at) => slot.ports.insert(at, (port, 1)),
             }
         }
-        self.touch(idx);
+        self.touch(idx, Touch::Added(kind));
     }
 
     pub(super) fn remove_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, pod: &PodInfo) {
@@ -281,7 +311,7 @@ impl Nodes {
         let at =
             slot.pods.iter().position(|&p| p == pod_idx).expect("a placed pod stands in its node's list");
         slot.pods.swap_remove(at);
-        slot.kinds.swap_remove(at);
+        let kind = slot.kinds.swap_remove(at);
         for &port in &pod.ports {
             if let Ok(at) = slot.ports.binary_search_by_key(&port, |&(p, _)| p)
                 && !mutation::is_on(Mutation::PortsStay)
@@ -292,7 +322,7 @@ impl Nodes {
                 }
             }
         }
-        self.touch(idx);
+        self.touch(idx, Touch::Removed(kind));
     }
 
     fn release_claim(&mut self, idx: NodeIdx, claim: (Symbol, Symbol)) {
@@ -332,18 +362,18 @@ impl Nodes {
         self.arrivals
     }
 
-    /// The nodes touched after the clock stood at `since`, repeated as they were; `None` where that is too long ago.
-    pub(super) fn touched_since(&self, since: u64) -> Option<impl Iterator<Item = NodeIdx> + '_> {
+    /// What happened to which node after the clock stood at `since`, in order; `None` where that is too long ago.
+    pub(super) fn touched_since(&self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, Touch)> + '_> {
         let count = usize::try_from(self.clock - since).ok().filter(|&count| count <= self.log.len())?;
         Some(self.log.range(self.log.len() - count..).copied())
     }
 
-    fn touch(&mut self, idx: NodeIdx) {
+    fn touch(&mut self, idx: NodeIdx, touch: Touch) {
         self.clock += 1;
         if self.log.len() == LOG_MAX {
             self.log.pop_front();
         }
-        self.log.push_back(idx);
+        self.log.push_back((idx, touch));
         let slot = &mut self.slots[idx.index()];
         if !mutation::is_on(Mutation::StampStands) {
             slot.stamp = self.clock;
@@ -380,6 +410,7 @@ impl HoldsIds for Nodes {
             free: _,
             columns: _,
             present: _,
+            cordoned: _,
             changed: _,
             clock: _,
             log: _,

@@ -1,6 +1,6 @@
 //! A borrow of the cache and the tables: all a plugin ever sees of the world.
 
-use super::{Cache, Columns, ImageState, Kind, KindId, NodeView};
+use super::{Cache, Columns, ImageState, Kind, KindId, NodeView, Touch};
 use crate::intern::{LabelSetId, Labels, Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -40,15 +40,20 @@ impl<'a> Snapshot<'a> {
         self.cache.nodes.arrivals() + self.lookups().device_classes().changes()
     }
 
-    /// The nodes, and slots of former nodes, touched since [`Self::clock`] was `since`, repeated as they were; `None` where
-    /// that is too long ago to tell.
-    pub fn touched_since(self, since: u64) -> Option<impl Iterator<Item = NodeIdx> + 'a> {
+    /// What happened to which nodes, and slots of former nodes, since [`Self::clock`] was `since`, in order; `None` where that
+    /// is too long ago to tell.
+    pub fn touched_since(self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, Touch)> + 'a> {
         self.cache.nodes.touched_since(since)
     }
 
     /// All nodes that exist.
     pub fn nodes(self) -> &'a NodeSet {
         self.cache.nodes.present()
+    }
+
+    /// The nodes that are marked unschedulable.
+    pub fn cordoned_nodes(self) -> &'a NodeSet {
+        self.cache.nodes.cordoned()
     }
 
     /// The node named `name`, if it exists.

@@ -44,7 +44,7 @@ impl<R: ?Sized> Prepared<R> {
     }
 }
 
-/// What can change a filter rule's verdict on a node.
+/// What can change what a rule says of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DependsOn {
     /// The node object alone.
@@ -186,6 +186,11 @@ pub trait ScoreRule: Send {
     /// # Errors
     /// When the cycle must end.
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError>;
+
+    /// What can change a raw score.
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeUsage
+    }
 
     /// What [`normalize`](Self::normalize) does.
     fn scale(&self) -> Scale {

@@ -220,6 +220,10 @@ impl ScoreRule for Score {
         Ok(())
     }
 
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
+    }
+
     fn scale(&self) -> Scale {
         Scale::Relative
     }

@@ -62,7 +62,7 @@ impl FilterRule for Rule {
     }
 
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
-        feasible.retain(|node| !snapshot.node_info(node).unschedulable);
+        feasible.subtract(snapshot.cordoned_nodes());
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use crate::framework::{
 };
 use crate::hash::IdMap;
 use crate::intern::TaintSetId;
+use crate::node::NodeIdx;
 use crate::node::{NodeInfo, Taint, TaintEffect};
 use crate::node_set::NodeSet;
 use crate::pod::{PodInfo, Toleration};
@@ -57,6 +58,33 @@ fn all_tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
     taints.iter().all(|taint| !taint.repels() || taint.is_tolerated_by(tolerations))
 }
 
+/// What follows from a list of taints, found once for each: most nodes have the same, and the one before often has.
+struct PerList<T, F> {
+    find: F,
+    known: IdMap<TaintSetId, T>,
+    last: Option<(TaintSetId, T)>,
+}
+
+impl<T: Copy, F: Fn(TaintSetId) -> T> PerList<T, F> {
+    fn new(find: F) -> Self {
+        Self { find, known: IdMap::default(), last: None }
+    }
+
+    /// What follows for a node that exists.
+    fn of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx) -> T {
+        let set =
+            snapshot.columns().taints[node.index()].expect("a node that exists has a list, if an empty one");
+        match self.last {
+            Some((last, found)) if last == set => found,
+            _ => {
+                let found = *self.known.entry(set).or_insert_with(|| (self.find)(set));
+                self.last = Some((set, found));
+                found
+            }
+        }
+    }
+}
+
 struct Filter {
     tolerations: Box<[Toleration]>,
 }
@@ -68,11 +96,8 @@ impl FilterRule for Filter {
 
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         let tables = snapshot.tables();
-        let mut judged: IdMap<TaintSetId, bool> = IdMap::default();
-        feasible.retain(|node| {
-            let set = snapshot.node_info(node).taints;
-            *judged.entry(set).or_insert_with(|| all_tolerated(tables.taints(set), &self.tolerations))
-        });
+        let mut judged = PerList::new(|set| all_tolerated(tables.taints(set), &self.tolerations));
+        feasible.retain(|node| judged.of(snapshot, node));
         Ok(())
     }
 
@@ -121,12 +146,15 @@ impl Score {
 impl ScoreRule for Score {
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
         let tables = snapshot.tables();
-        let mut counted: IdMap<TaintSetId, i64> = IdMap::default();
+        let mut counted = PerList::new(|set| self.count(tables.taints(set)));
         for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
-            let set = snapshot.node_info(node).taints;
-            *cell = *counted.entry(set).or_insert_with(|| self.count(tables.taints(set)));
+            *cell = counted.of(snapshot, node);
         }
         Ok(())
+    }
+
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
     }
 
     fn scale(&self) -> Scale {

@@ -17,6 +17,8 @@ pub(super) struct Classes {
     nodes: Vec<u32>,
     free: Vec<u16>,
     by_slot: Vec<u16>,
+    /// The class that a node was put into last; none when it is gone.
+    last: u16,
 }
 
 impl Default for Classes {
@@ -29,6 +31,7 @@ impl Default for Classes {
             nodes: vec![0],
             free: Vec::new(),
             by_slot: Vec::new(),
+            last: NONE,
         }
     }
 }
@@ -47,6 +50,11 @@ impl Classes {
     /// What the nodes of a class are.
     pub(super) fn views(&self, class: usize) -> &[i64] {
         &self.views[class]
+    }
+
+    /// Whether a node takes part.
+    pub(super) fn has(&self, node: NodeIdx) -> bool {
+        self.by_slot.get(node.index()).is_some_and(|&class| class != NONE)
     }
 
     /// What a node is; nothing where it takes no part.
@@ -75,6 +83,9 @@ impl Classes {
             self.ids.remove(&self.views[at]);
             self.views[at] = Arc::clone(&self.views[usize::from(NONE)]);
             self.free.push(class);
+            if self.last == class {
+                self.last = NONE;
+            }
         }
     }
 
@@ -84,13 +95,18 @@ impl Classes {
         if before != NONE && *self.views[usize::from(before)] == *views {
             return true;
         }
-        let class = match self.ids.get(views) {
-            Some(&class) => class,
-            None => match self.found(views) {
+        // The node put before is often the same.
+        let class = if self.last != NONE && *self.views[usize::from(self.last)] == *views {
+            self.last
+        } else if let Some(&class) = self.ids.get(views) {
+            class
+        } else {
+            match self.found(views) {
                 Some(class) => class,
                 None => return false,
-            },
+            }
         };
+        self.last = class;
         self.nodes[usize::from(class)] += 1;
         self.by_slot[node.index()] = class;
         self.forget(before);

@@ -8,6 +8,7 @@
 //! here, and the plain path decides: it is what this must equal.
 
 mod classes;
+mod leaders;
 mod shape;
 mod sums;
 
@@ -41,8 +42,8 @@ pub struct Shapes {
 }
 
 enum What {
-    /// It was met once. A shape is made when it is met again: many signatures never are.
-    Once,
+    /// It was never met.
+    Nothing,
     /// Its decisions are none of ours as long as the same nodes exist.
     Never {
         era: u64,
@@ -101,6 +102,11 @@ impl Shapes {
         self.answers
     }
 
+    /// How many signatures are remembered.
+    pub fn signatures(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
     /// Forgets everything, for what was held may be half changed, or was found by other plugins.
     pub fn clear(&mut self) {
         self.young.clear();
@@ -108,26 +114,23 @@ impl Shapes {
     }
 }
 
-/// What is known of a signature, which is young from here on; `None` when it was never met.
+/// What is known of a signature, which is young from here on.
 fn know<'a>(
     young: &'a mut FixedMap<Signature, What>,
     old: &mut FixedMap<Signature, What>,
     signature: Signature,
     slots: usize,
-) -> Option<&'a mut What> {
+) -> &'a mut What {
     let room = (SLOTS_MAX / slots.max(1)).clamp(SIGNATURES.0, SIGNATURES.1) / 2;
     if young.len() > room {
         *old = std::mem::take(young);
     }
     match young.entry(signature) {
-        Entry::Occupied(entry) => Some(entry.into_mut()),
-        Entry::Vacant(entry) => match old.remove(entry.key()) {
-            Some(what) => Some(entry.insert(what)),
-            None => {
-                entry.insert(What::Once);
-                None
-            }
-        },
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => {
+            let known = old.remove(entry.key()).unwrap_or(What::Nothing);
+            entry.insert(known)
+        }
     }
 }
 
@@ -146,12 +149,12 @@ impl Framework {
             return None;
         }
         let Shapes { young, old, answers } = shapes;
-        let known = know(young, old, Signature::of(pod), snapshot.columns().pods.len())?;
+        let known = know(young, old, Signature::of(pod), snapshot.columns().pods.len());
         let era = snapshot.era();
         let is_ready = match known {
             What::Never { era: then } if *then == era => return None,
             What::Shape(shape) => shape.catch_up(snapshot).is_ok(),
-            What::Once | What::Never { .. } => false,
+            What::Nothing | What::Never { .. } => false,
         };
         if !is_ready {
             *known = match Shape::new(self, pod, snapshot) {

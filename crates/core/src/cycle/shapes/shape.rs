@@ -2,8 +2,9 @@
 //! the scores that do so give it, and the sums that the others follow from.
 
 use super::classes::Classes;
+use super::leaders::Leaders;
 use super::sums::Sums;
-use crate::cache::{Overlay, Snapshot};
+use crate::cache::{Overlay, Snapshot, Touch};
 use crate::cycle::{Framework, Point, Probe};
 use crate::framework::tally::Outdated;
 use crate::framework::{
@@ -14,7 +15,7 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
 /// What a node that cannot be chosen gets: below everything, and so that two of them can be added.
-const NEVER: i32 = i32::MIN / 2;
+pub(super) const NEVER: i32 = i32::MIN / 2;
 /// Beyond this the points of all scores together would not fit.
 const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
 
@@ -25,12 +26,18 @@ pub(super) struct Shape {
     era: u64,
     /// Of namespaces, Services and controllers.
     lookups: u64,
-    /// In the order of Filter.
-    filters: Vec<Box<dyn FilterRule>>,
+    /// Those that look at nothing but the node's object.
+    object_filters: Vec<Box<dyn FilterRule>>,
+    /// Those that look at the pods there, too.
+    usage_filters: Vec<Box<dyn FilterRule>>,
     /// The nodes PreFilter narrowed the search to.
     only: Option<NodeSet>,
+    /// The nodes that pass but for the pods there.
+    fitting: NodeSet,
     raw: Vec<(i64, Box<dyn ScoreRule>)>,
     relative: Vec<(i64, Box<dyn ScoreRule>)>,
+    /// Whether all of these look at nothing but the node's object.
+    is_relative_to_objects: bool,
     sums: Sums,
     /// Seats of plugins that have nothing to say of the pod as long as they say so themselves.
     silent_filters: Vec<usize>,
@@ -38,6 +45,7 @@ pub(super) struct Shape {
     /// By slot: weight times score of all scores that count as they are; [`NEVER`] where a filter rejects.
     base: Vec<i32>,
     classes: Classes,
+    leaders: Leaders,
     verdict: Verdicts,
 }
 
@@ -74,21 +82,25 @@ impl Shape {
             seen: snapshot.clock(),
             era: snapshot.era(),
             lookups: snapshot.lookups().changes(),
-            filters: Vec::new(),
+            object_filters: Vec::new(),
+            usage_filters: Vec::new(),
             only: None,
+            fitting: NodeSet::new(),
             raw: Vec::new(),
             relative: Vec::new(),
+            is_relative_to_objects: true,
             sums: Sums::default(),
             silent_filters: Vec::new(),
             silent_scores: Vec::new(),
             base: Vec::new(),
             classes: Classes::default(),
+            leaders: Leaders::default(),
             verdict: Verdicts::default(),
         };
         shape.take_filters(framework, pod, snapshot)?;
         shape.take_scores(framework, pod, snapshot)?;
         shape.sums.count(snapshot)?;
-        shape.patch(snapshot, snapshot.nodes())?;
+        shape.patch(snapshot, snapshot.nodes(), snapshot.nodes(), snapshot.nodes())?;
         Ok(shape)
     }
 
@@ -98,7 +110,6 @@ impl Shape {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<(), Extraordinary> {
-        let mut rules = Vec::new();
         for (at, seat) in framework.filters.iter().enumerate() {
             if seat.plugin.reads() == Reads::Cluster {
                 // Where upstream's points are enabled one by one the plain path knows what follows.
@@ -124,13 +135,15 @@ impl Shape {
             } else {
                 crate::cycle::filter::unprepared(seat, pod, snapshot)
             };
-            if let Some((place, rule)) = seat.filter.zip(rule) {
-                debug_assert_ne!(rule.depends_on(), DependsOn::Cluster, "it judges each node by itself");
-                rules.push((place.rank, rule));
+            match rule.filter(|_| seat.filter.is_some()) {
+                Some(rule) if rule.depends_on() == DependsOn::NodeSpec => self.object_filters.push(rule),
+                Some(rule) => {
+                    debug_assert_ne!(rule.depends_on(), DependsOn::Cluster, "it judges each node by itself");
+                    self.usage_filters.push(rule);
+                }
+                None => {}
             }
         }
-        rules.sort_by_key(|&(rank, _)| rank);
-        self.filters = rules.into_iter().map(|(_, rule)| rule).collect();
         Ok(())
     }
 
@@ -166,7 +179,10 @@ impl Shape {
             }
             match rule.scale() {
                 Scale::Raw => self.raw.push((seat.weight, rule)),
-                Scale::Relative => self.relative.push((seat.weight, rule)),
+                Scale::Relative => {
+                    self.is_relative_to_objects &= rule.depends_on() == DependsOn::NodeSpec;
+                    self.relative.push((seat.weight, rule));
+                }
             }
         }
         if weights > WEIGHTS_MAX { Err(Extraordinary) } else { Ok(()) }
@@ -190,34 +206,100 @@ impl Shape {
         if self.seen == snapshot.clock() {
             return Ok(());
         }
-        let Some(touched) = snapshot.touched_since(self.seen) else { return Err(Extraordinary) };
-        let mut touched: NodeSet = touched.collect();
+        let touches = || snapshot.touched_since(self.seen).ok_or(Extraordinary);
+        let (mut touched, mut objects, mut changed) = (NodeSet::new(), NodeSet::new(), NodeSet::new());
+        for (node, touch) in touches()? {
+            touched.insert(node);
+            if touch == Touch::Object {
+                objects.insert(node);
+            }
+        }
         touched.intersect(snapshot.nodes());
+        objects.intersect(snapshot.nodes());
+        self.sums.recount(snapshot, touches()?, &objects, &mut changed)?;
         self.seen = snapshot.clock();
-        let mut others = NodeSet::new();
-        self.sums.recount(snapshot, &touched, &mut others)?;
-        self.patch(snapshot, &touched)?;
-        others.subtract(&touched);
-        self.classify_again(&others)
+        self.patch(snapshot, &touched, &objects, &changed)?;
+        changed.subtract(&touched);
+        self.classify_again(&changed)
     }
 
-    /// Judges and scores these nodes anew, which have been counted.
-    fn patch(&mut self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<(), Extraordinary> {
+    /// Judges and scores these nodes anew, which have been counted; of `objects`, which are among them, the object changed as
+    /// well, and `changed` see other sums than before.
+    fn patch(
+        &mut self,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        objects: &NodeSet,
+        changed: &NodeSet,
+    ) -> Result<(), Extraordinary> {
         let slots = snapshot.columns().pods.len();
         self.base.resize(slots, NEVER);
         self.classes.resize(slots);
+        self.judge_objects(snapshot, objects)?;
         let mut passing = nodes.clone();
-        if let Some(only) = &self.only {
-            passing.intersect(only);
-        }
-        for rule in &self.filters {
+        passing.intersect(&self.fitting);
+        for rule in &self.usage_filters {
             rule.filter(snapshot, &mut passing).map_err(|_| Extraordinary)?;
         }
-        let width = passing.len();
-        let mut base = vec![0_i64; width];
-        let mut cells = vec![0_i64; width];
+        let base = self.score_alone(snapshot, &passing)?;
+        let (unknown, relative) = self.score_relative(snapshot, &passing, objects)?;
+        let mut views = Vec::with_capacity(self.sums.len() + relative.len());
+        let mut passed = passing.iter().zip(base).peekable();
+        let mut unknown = unknown.iter().enumerate().peekable();
+        for node in nodes.iter() {
+            let before = self.standing(node);
+            let Some((_, base)) = passed.next_if(|&(passing, _)| passing == node) else {
+                self.base[node.index()] = NEVER;
+                self.classes.leave(node);
+                self.leaders.moved(node, before, self.standing(node));
+                continue;
+            };
+            self.base[node.index()] = i32::try_from(base).map_err(|_| Extraordinary)?;
+            let unknown = unknown.next_if(|&(_, unknown)| unknown == node);
+            if unknown.is_some() || changed.contains(node) {
+                views.clear();
+                self.sums.views(node, &mut views);
+                match unknown {
+                    Some((at, _)) => views.extend(relative.iter().map(|raw| raw[at])),
+                    None => views.extend_from_slice(&self.classes.of(node)[self.sums.len()..]),
+                }
+                if !self.classes.put(node, &views) {
+                    return Err(Extraordinary);
+                }
+            }
+            self.leaders.moved(node, before, self.standing(node));
+        }
+        Ok(())
+    }
+
+    /// A node's class and what it gets in it.
+    fn standing(&self, node: NodeIdx) -> (u16, i32) {
+        (self.classes.by_slot()[node.index()], self.base[node.index()])
+    }
+
+    /// What the filters that look at nodes' objects alone say of these nodes.
+    fn judge_objects(&mut self, snapshot: Snapshot<'_>, changed: &NodeSet) -> Result<(), Extraordinary> {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let mut fitting = changed.clone();
+        if let Some(only) = &self.only {
+            fitting.intersect(only);
+        }
+        for rule in &self.object_filters {
+            rule.filter(snapshot, &mut fitting).map_err(|_| Extraordinary)?;
+        }
+        self.fitting.subtract(changed);
+        self.fitting.unite(&fitting);
+        Ok(())
+    }
+
+    /// What the scores that count as they are give each of these nodes together.
+    fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i64>, Extraordinary> {
+        let mut base = vec![0_i64; nodes.len()];
+        let mut cells = base.clone();
         for (weight, rule) in &self.raw {
-            rule.score(snapshot, &passing, &mut cells).map_err(|_| Extraordinary)?;
+            rule.score(snapshot, nodes, &mut cells).map_err(|_| Extraordinary)?;
             for (base, score) in base.iter_mut().zip(&cells) {
                 if !(0..=MAX_NODE_SCORE).contains(score) {
                     // The plain path says what is wrong with it.
@@ -226,40 +308,41 @@ impl Shape {
                 *base += weight * score;
             }
         }
+        Ok(base)
+    }
+
+    /// Those of the nodes whose raw scores are not known from before, and by score what they are.
+    fn score_relative(
+        &self,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        changed: &NodeSet,
+    ) -> Result<(NodeSet, Vec<Vec<i64>>), Extraordinary> {
+        let mut unknown = nodes.clone();
+        if self.is_relative_to_objects {
+            unknown.retain(|node| changed.contains(node) || !self.classes.has(node));
+        }
         let mut relative = Vec::with_capacity(self.relative.len());
         for (_, rule) in &self.relative {
-            rule.score(snapshot, &passing, &mut cells).map_err(|_| Extraordinary)?;
-            relative.push(cells.clone());
+            let mut cells = vec![0; unknown.len()];
+            rule.score(snapshot, &unknown, &mut cells).map_err(|_| Extraordinary)?;
+            relative.push(cells);
         }
-        let mut views = Vec::with_capacity(self.sums.len() + relative.len());
-        let mut passed = passing.iter().enumerate().peekable();
-        for node in nodes.iter() {
-            let Some((at, _)) = passed.next_if(|&(_, passing)| passing == node) else {
-                self.base[node.index()] = NEVER;
-                self.classes.leave(node);
-                continue;
-            };
-            self.base[node.index()] = i32::try_from(base[at]).map_err(|_| Extraordinary)?;
-            views.clear();
-            self.sums.views(node, &mut views);
-            views.extend(relative.iter().map(|raw| raw[at]));
-            if !self.classes.put(node, &views) {
-                return Err(Extraordinary);
-            }
-        }
-        Ok(())
+        Ok((unknown, relative))
     }
 
     /// Puts nodes into their classes by what is summed by now.
     fn classify_again(&mut self, nodes: &NodeSet) -> Result<(), Extraordinary> {
         let mut views = Vec::new();
         for node in nodes.iter().filter(|node| self.base[node.index()] != NEVER) {
+            let before = self.standing(node);
             views.clear();
             self.sums.views(node, &mut views);
             views.extend_from_slice(&self.classes.of(node)[self.sums.len()..]);
             if !self.classes.put(node, &views) {
                 return Err(Extraordinary);
             }
+            self.leaders.moved(node, before, self.standing(node));
         }
         Ok(())
     }
@@ -353,7 +436,7 @@ impl Shape {
             return Err(Extraordinary);
         }
         let view = snapshot.node(node).with(&overlay);
-        for rule in &self.filters {
+        for rule in self.object_filters.iter().chain(&self.usage_filters) {
             match rule.check(&view) {
                 Verdict::Fits => {}
                 Verdict::Rejected(_) => return Ok(false),
@@ -408,22 +491,18 @@ impl Shape {
 
     /// Of the nodes with the highest total, in slot order, the one that `draw` picks of so many.
     pub(super) fn best(&mut self, draw: impl FnOnce(usize) -> usize) -> NodeIdx {
-        let Self { base, classes, verdict: Verdicts { points, barred, totals, .. }, .. } = self;
-        let is_alone = classes.nodes().iter().filter(|&&nodes| nodes > 0).count() == 1;
-        let totals = if is_alone && barred.is_empty() {
-            // They all get the same beside their base.
-            &*base
-        } else {
-            let slots = base.iter().zip(classes.by_slot());
-            totals.clear();
-            totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
-            barred.iter().for_each(|node| totals[node.index()] = NEVER);
-            &*totals
-        };
+        let Self { base, classes, leaders, verdict: Verdicts { points, barred, totals, .. }, .. } = self;
+        if leaders.catch_up(base, classes.by_slot(), classes.nodes()) && barred.is_empty() {
+            return leaders.best(base, classes.by_slot(), points, draw);
+        }
+        let slots = base.iter().zip(classes.by_slot());
+        totals.clear();
+        totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
+        barred.iter().for_each(|node| totals[node.index()] = NEVER);
         let best = totals.iter().copied().max().unwrap_or(NEVER);
         let ties = totals.iter().filter(|&&total| total == best).count();
         let at = draw(ties);
-        let mut tied = (0..).zip(totals).filter(|&(_, &total)| total == best);
+        let mut tied = (0..).zip(totals).filter(|&(_, &mut total)| total == best);
         NodeIdx(tied.nth(at).expect("a draw is below the number it is drawn of").0)
     }
 }

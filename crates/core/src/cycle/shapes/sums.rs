@@ -1,6 +1,6 @@
 //! Sums of pods by topology domain, for the tallies of one signature: counted once for all nodes, then for those touched.
 
-use crate::cache::{KindId, Snapshot};
+use crate::cache::{KindId, Snapshot, Touch};
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::hash::IdMap;
 use crate::intern::Symbol;
@@ -261,19 +261,47 @@ impl Sums {
         Ok(())
     }
 
-    /// Counts these nodes anew. Nodes that were not touched and see something else by now are added to `changed`.
+    /// Counts what happened to nodes, of which `objects` are those whose object changed as well. Nodes that see something else
+    /// by now are added to `changed`; those whose object changed may be left out.
     pub(super) fn recount(
         &mut self,
         snapshot: Snapshot<'_>,
-        touched: &NodeSet,
+        touches: impl Iterator<Item = (NodeIdx, Touch)>,
+        objects: &NodeSet,
         changed: &mut NodeSet,
     ) -> Result<(), Outdated> {
         self.learn(snapshot)?;
         if self.counts.is_empty() {
             return Ok(());
         }
+        for (node, touch) in touches {
+            let (kind, sign) = match touch {
+                Touch::Object => continue,
+                Touch::Added(kind) => (kind, 1),
+                Touch::Removed(kind) => (kind, -1),
+            };
+            let Some(adds) = self.adds.get(&kind) else { continue };
+            if !objects.contains(node) && snapshot.nodes().contains(node) {
+                for &(at, amount) in adds {
+                    let count = &mut self.counts[at];
+                    let place = count.by_slot[node.index()];
+                    count.move_to(node, Place { pods: place.pods + sign * amount, ..place }, changed);
+                }
+            }
+        }
+        self.count_anew(snapshot, objects, changed)?;
+        self.are_tellable()
+    }
+
+    /// Counts nodes of which the object changed.
+    fn count_anew(
+        &mut self,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        changed: &mut NodeSet,
+    ) -> Result<(), Outdated> {
         let (mut counts, mut pods) = (vec![true; self.counts.len()], vec![0; self.counts.len()]);
-        for node in touched.iter() {
+        for node in nodes.iter() {
             self.where_it_counts(snapshot, node, &mut counts)?;
             pods.fill(0);
             for kind in snapshot.kinds_on(node) {
@@ -283,14 +311,10 @@ impl Sums {
             }
             for (at, count) in self.counts.iter_mut().enumerate() {
                 let domain = count.domain_of(snapshot, node);
-                let before = count.by_slot.get(node.index()).map_or(NONE, |place| place.domain);
-                count.renew(node.index(), Place { domain, counts: counts[at], pods: pods[at] });
-                if !count.is_coarse {
-                    [before, domain].into_iter().for_each(|domain| count.others_in(domain, changed));
-                }
+                count.move_to(node, Place { domain, counts: counts[at], pods: pods[at] }, changed);
             }
         }
-        self.are_tellable()
+        Ok(())
     }
 
     /// What tells a node from others.
@@ -365,6 +389,23 @@ impl Sums {
 }
 
 impl Count {
+    /// Takes a node out of its domain, and puts it into another; the nodes that see something else then are added to `changed`.
+    fn move_to(&mut self, node: NodeIdx, to: Place, changed: &mut NodeSet) {
+        let from = self.by_slot.get(node.index()).map_or(NONE, |place| place.domain);
+        let sum = |count: &Self, domain: u32| count.domains.get(domain as usize).map(|domain| domain.sum);
+        let before = [from, to.domain].map(|domain| sum(self, domain));
+        self.renew(node.index(), to);
+        if self.is_coarse {
+            return;
+        }
+        for (domain, before) in [from, to.domain].into_iter().zip(before) {
+            if sum(self, domain) != before {
+                changed.insert(node);
+                self.others_in(domain, changed);
+            }
+        }
+    }
+
     /// The nodes of a domain, where there is more than one.
     fn others_in(&self, domain: u32, nodes: &mut NodeSet) {
         if domain == NONE || self.domains[domain as usize].nodes <= 1 {

@@ -60,18 +60,17 @@ struct Rule {
 
 impl ScoreRule for Rule {
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
-        let mut shares = Vec::new();
-        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
-            self.weighing.shares(snapshot, node, &mut shares);
-            let with_pod = balance(&shares, |share| share.requested);
-            let without_pod = balance(&shares, |share| share.used);
-            *cell = MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with_pod - without_pod) / 2;
-        }
+        self.weighing.score(snapshot, feasible, raw, |shares| {
+            let with_pod = balance(shares, |share| share.requested);
+            let without_pod = balance(shares, |share| share.used);
+            MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with_pod - without_pod) / 2
+        });
         Ok(())
     }
 }
 
 /// 100 less the standard deviation of the fractions in use. The order of operations is upstream's, to the last bit.
+#[inline]
 fn balance(shares: &[Share], taken: impl Fn(&Share) -> i64) -> i64 {
     let fraction = |share: &Share| {
         let fraction = taken(share) as f64 / share.allocatable as f64;

@@ -261,11 +261,7 @@ impl ScoreRule for Score {
         if self.args.resources.is_empty() {
             return Err(CycleError("resources not found".into()));
         }
-        let mut shares = Vec::new();
-        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
-            self.weighing.shares(snapshot, node, &mut shares);
-            *cell = self.args.strategy.score(&shares);
-        }
+        self.weighing.score(snapshot, feasible, raw, |shares| self.args.strategy.score(shares));
         Ok(())
     }
 }

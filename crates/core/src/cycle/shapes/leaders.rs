@@ -1,0 +1,129 @@
+//! The best nodes of each class, block by block of slots, so that the best of all are found without looking at every node.
+//! Knows nothing of what the numbers mean.
+
+use super::shape::NEVER;
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use std::cmp::Ordering;
+
+/// So many slots are a block.
+const BLOCK: usize = 64;
+/// Classes from this number on are not kept here, and all nodes have to be looked at.
+const CLASSES: usize = 16;
+
+/// The highest number of a class in a block, and how many nodes have it.
+#[derive(Clone, Copy)]
+struct Lead {
+    top: i32,
+    nodes: u32,
+}
+
+impl Lead {
+    fn count(&mut self, number: i32) {
+        match number.cmp(&self.top) {
+            Ordering::Less => {}
+            Ordering::Equal => self.nodes += 1,
+            Ordering::Greater => *self = Self { top: number, nodes: 1 },
+        }
+    }
+}
+
+const NOBODY: Lead = Lead { top: NEVER, nodes: 0 };
+
+/// What is known of the blocks, apart from those that changed since.
+#[derive(Default)]
+pub(super) struct Leaders {
+    /// By block, then by class.
+    leads: Vec<[Lead; CLASSES]>,
+    /// Blocks that changed, as if they were nodes.
+    changed: NodeSet,
+    are_all_changed: bool,
+}
+
+impl Leaders {
+    /// The node has another class and number than before.
+    pub(super) fn moved(&mut self, node: NodeIdx, from: (u16, i32), to: (u16, i32)) {
+        let block = NodeIdx(node.0 / BLOCK as u32);
+        if from == to || self.are_all_changed || self.changed.contains(block) {
+            return;
+        }
+        let (Some(leads), true) =
+            (self.leads.get_mut(block.index()), usize::from(from.0.max(to.0)) < CLASSES)
+        else {
+            self.are_all_changed = true;
+            return;
+        };
+        let lead = &mut leads[usize::from(from.0)];
+        if from.1 == lead.top {
+            lead.nodes -= 1;
+            if lead.nodes == 0 {
+                self.changed.insert(block);
+                return;
+            }
+        }
+        leads[usize::from(to.0)].count(to.1);
+    }
+
+    /// Brings the blocks up to date, where no class has a number too high for this: whether none has.
+    ///
+    /// `numbers` and `classes` are by slot, `nodes` is by class and says how many nodes it has. The first class is none.
+    pub(super) fn catch_up(&mut self, numbers: &[i32], classes: &[u16], nodes: &[u32]) -> bool {
+        if nodes.iter().skip(CLASSES).any(|&nodes| nodes > 0) {
+            self.are_all_changed = true;
+            return false;
+        }
+        let blocks = numbers.len().div_ceil(BLOCK);
+        if self.leads.len() != blocks || self.are_all_changed {
+            self.leads.clear();
+            self.leads.resize(blocks, [NOBODY; CLASSES]);
+            (0..blocks).for_each(|block| self.renew(block, numbers, classes));
+            self.are_all_changed = false;
+        } else {
+            let changed = std::mem::take(&mut self.changed);
+            changed.iter().for_each(|block| self.renew(block.index(), numbers, classes));
+            self.changed = changed;
+        }
+        self.changed.clear();
+        true
+    }
+
+    fn renew(&mut self, block: usize, numbers: &[i32], classes: &[u16]) {
+        let slots = block * BLOCK..((block + 1) * BLOCK).min(numbers.len());
+        let leads = &mut self.leads[block];
+        *leads = [NOBODY; CLASSES];
+        for (&number, &class) in numbers[slots.clone()].iter().zip(&classes[slots]) {
+            leads[usize::from(class) % CLASSES].count(number);
+        }
+    }
+
+    /// Of the nodes with the highest sum of their number and the points of their class, in slot order, the one that `draw`
+    /// picks of so many. Classes of which no node counts have [`NEVER`] points. One node at least has to count.
+    pub(super) fn best(
+        &self,
+        numbers: &[i32],
+        classes: &[u16],
+        points: &[i32],
+        draw: impl FnOnce(usize) -> usize,
+    ) -> NodeIdx {
+        let counting: Vec<usize> = (1..points.len().min(CLASSES)).filter(|&c| points[c] > NEVER).collect();
+        let tops = |leads: &[Lead; CLASSES]| counting.iter().map(|&c| leads[c].top + points[c]).max();
+        let best = self.leads.iter().filter_map(tops).max().unwrap_or(NEVER);
+        let ties = |leads: &[Lead; CLASSES]| {
+            let leading = counting.iter().filter(|&&c| leads[c].top + points[c] == best);
+            leading.map(|&c| leads[c].nodes as usize).sum::<usize>()
+        };
+        let mut left = draw(self.leads.iter().map(ties).sum());
+        for (block, leads) in self.leads.iter().enumerate() {
+            let here = ties(leads);
+            if left >= here {
+                left -= here;
+                continue;
+            }
+            let slots = block * BLOCK..((block + 1) * BLOCK).min(numbers.len());
+            let mut tied = slots.filter(|&slot| numbers[slot] + points[usize::from(classes[slot])] == best);
+            let slot = tied.nth(left).expect("the block was counted to have so many");
+            return NodeIdx(slot as u32);
+        }
+        unreachable!("a draw is below the number it is drawn of")
+    }
+}
