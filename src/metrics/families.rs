@@ -398,7 +398,7 @@ pub(super) const SHADOW_DECISIONS: Family = Family::new(
 );
 pub(super) const SHADOW_UNJUDGED: Family = Family::new(
     "supercargo_shadow_unjudged_total",
-    "[ALPHA] Number of decisions of the scheduler that --shadow-of names that were not judged: unordered where they were first seen in a list, unsupported where no plugin judges what the pod needs, failed where a plugin failed, crowded where too many disagreements were open.",
+    "[ALPHA] Number of decisions of the scheduler that --shadow-of names that were not judged: unordered where they were first seen in a list, unsupported where no plugin judges what the pod needs, failed where a plugin failed, crowded where too much happened at a time.",
     &["reason"],
 );
 pub(super) const SHADOW_SCORE_REGRET: Family = Family::new(

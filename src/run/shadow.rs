@@ -3,7 +3,7 @@
 use super::{Configuration, Failure, checks_of, connect, fill_of, serve, told_to_stop};
 use crate::args::Args;
 use crate::config::{ProfileSettings, Settings};
-use crate::driver::{Clock, End, Item, Mailbox, Pulse};
+use crate::driver::{Clock, End, Inbox, Item, Mailbox, Pulse};
 use crate::extender::Extenders;
 use crate::metrics::{Exposition, Metrics};
 use crate::reload::{InForce, without_password};
@@ -55,6 +55,7 @@ pub(super) async fn run(
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = serve(&args, routes).await?;
 
+    let dumps = tokio::spawn(dump_on_signal(inbox.clone()));
     let outcome = tokio::select! {
         name = told_to_stop() => {
             tracing::info!(signal = name.context("cannot wait for signals")?, "stopping");
@@ -66,11 +67,23 @@ pub(super) async fn run(
         }),
     };
     drop(watches);
+    dumps.abort();
     // Where it has ended already, nobody listens.
     let _ = inbox.send(Item::Stop { within: Duration::ZERO }).await;
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;
     Ok(outcome?)
+}
+
+/// Says what is held whenever SIGUSR2 comes, which would end a process that does not listen to it.
+async fn dump_on_signal(inbox: Inbox<Judging>) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut asked = signal(SignalKind::user_defined2())?;
+    while asked.recv().await.is_some() {
+        let Ok(held) = inbox.ask(Judging::held).await else { break };
+        tracing::info!(?held, "what the shadow holds");
+    }
+    Ok(())
 }
 
 /// The profile to judge by: of a file the one of that name, without a file the default.

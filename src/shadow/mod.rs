@@ -39,6 +39,11 @@ impl Judging {
     pub fn new(shadow: Shadow, book: Arc<Book>, metrics: Arc<Metrics>) -> Self {
         Self { shadow, book, metrics }
     }
+
+    /// What it holds, by name.
+    pub fn held(&self) -> Vec<(&'static str, usize)> {
+        self.shadow.held()
+    }
 }
 
 impl Engine for Judging {

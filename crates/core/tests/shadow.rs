@@ -263,6 +263,19 @@ fn a_neighbour_among_hundreds_is_found_by_its_node() {
 }
 
 #[test]
+fn what_can_no_longer_be_turned_back_is_not_judged() {
+    let mut watch = Watch::over(&["a cpu=8", "b cpu=8", "far cpu=100000 taint=away:NoSchedule"]);
+    watch.placed("filler cpu=1 on=b");
+    watch.bound("p cpu=1", "b");
+    for _ in 0..10_001 {
+        watch.pod("flits cpu=1 on=far");
+        watch.gone("flits");
+    }
+    watch.wait(2_000);
+    assert_eq!(watch.told(), ["p unjudged: crowded"]);
+}
+
+#[test]
 fn a_pod_that_leaves_right_after_explains_why_another_fits() {
     let mut watch = Watch::over(&["a cpu=1", "b cpu=4"]);
     watch.placed("old cpu=4 on=b");

@@ -101,13 +101,14 @@ pub(super) fn mixed(namespace: &str, count: usize, too_large: usize) -> Result<V
         let cpu = if number < too_large { "100".to_owned() } else { format!("{}m", 50 + 50 * (number % 7)) };
         let mut container = json!({"name": "main", "image": "registry.k8s.io/pause:3.10"});
         // Every eleventh says nothing of what it needs.
-        if number < too_large || number % 11 != 0 {
+        if number < too_large || !number.is_multiple_of(11) {
             let memory = format!("{}Mi", 64 << (number % 4));
             container["resources"] = json!({"requests": {"cpu": cpu, "memory": memory}});
         }
         spec["containers"] = json!([container]);
-        if number % 9 == 0 {
-            spec["priorityClassName"] = json!(if number % 2 == 0 { "shadow-low" } else { "shadow-high" });
+        if number.is_multiple_of(9) {
+            spec["priorityClassName"] =
+                json!(if number.is_multiple_of(2) { "shadow-low" } else { "shadow-high" });
         }
         let mut pod = pod(&format!("p{number:05}"), "default-scheduler", &spec)?;
         pod.metadata.namespace = Some(namespace.to_owned());

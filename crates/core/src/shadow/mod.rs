@@ -101,7 +101,7 @@ pub enum Unjudged {
     Unsupported,
     /// A plugin failed.
     Failed,
-    /// Too many disagreements wait to be looked at again.
+    /// Too many disagreements wait to be looked at again, or too much has come and gone since.
     Crowded,
 }
 
@@ -266,6 +266,9 @@ impl Shadow {
             return done;
         }
         match self.pending.pop_front_if(|first| now.since(first.at) >= WINDOW && now >= first.at) {
+            Some(pending) if !self.changes.reaches(pending.number) => {
+                Step::Unjudged(self.watched.named(&pending.pod), Unjudged::Crowded)
+            }
             Some(pending) => Step::Judged(Box::new(self.settle(pending))),
             None => Step::Idle { wake_at: self.pending.front().map(|first| first.at + WINDOW) },
         }

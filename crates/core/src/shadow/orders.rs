@@ -49,9 +49,11 @@ impl Change {
 pub(super) struct Changes {
     next: u64,
     kept: VecDeque<Change>,
+    /// Of those with a lower number some were let go for want of room.
+    whole_from: u64,
 }
 
-holds_ids!(Changes { kept } but not { next });
+holds_ids!(Changes { kept } but not { next, whole_from });
 
 impl Changes {
     /// Notes a change; its number.
@@ -60,8 +62,14 @@ impl Changes {
         self.kept.push_back(Change { number, at, pod: Arc::clone(pod), node, came });
         if self.kept.len() > CHANGES_MAX {
             self.kept.pop_front();
+            self.whole_from = self.kept.front().map_or(self.next, |first| first.number);
         }
         number
+    }
+
+    /// Whether everything since the change of this number is remembered.
+    pub(super) fn reaches(&self, number: u64) -> bool {
+        number >= self.whole_from
     }
 
     /// A number between the change that came last and the next.
