@@ -114,3 +114,25 @@ fn pages(args: &Args, in_force: InForce, book: Arc<Book>, verbosity: Verbosity) 
     let report = move || std::future::ready(Some(book.to_json()));
     pages.with_debug(PAGE, report).with_verbosity(move |level| verbosity.set(level))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_to_have_the_profile_of_the_scheduler_that_is_watched_over() {
+        let settings = Settings::default();
+        let name = |is_file, name: &str| profile(&settings, name, is_file).map(|it| it.name.clone());
+        assert_eq!(
+            name(false, "default-scheduler").ok().as_deref(),
+            Some("supercargo"),
+            "the default plugins"
+        );
+        assert_eq!(name(true, "supercargo").ok().as_deref(), Some("supercargo"));
+        let Err(Failure { cause, code }) = name(true, "default-scheduler") else { panic!("there is none") };
+        assert_eq!(code, 2);
+        let told =
+            "--shadow-of default-scheduler: the configuration has no profile of that name; it has supercargo";
+        assert_eq!(cause.to_string(), told);
+    }
+}

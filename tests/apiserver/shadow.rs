@@ -14,8 +14,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, ObjectMeta, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::audited::Audited;
@@ -184,6 +184,41 @@ async fn report(shadow: &Supercargo, token: &str, output: &str) -> Result<String
     Ok(String::from_utf8(said.stdout)?)
 }
 
+/// A pod that somebody puts where it may not go, in kube-scheduler's name while that one is stopped, is told of with the reason.
+async fn check_a_wrong_binding(
+    plane: &ControlPlane,
+    api: &Api<Pod>,
+    shadow: &Supercargo,
+    token: &str,
+) -> Result<()> {
+    plane.pause(Component::Scheduler)?;
+    let pod = pods::mixed("", TOO_LARGE + 1, TOO_LARGE)?.pop().context("there is a pod")?;
+    let pod =
+        Pod { metadata: ObjectMeta { name: Some("misplaced".to_owned()), ..ObjectMeta::default() }, ..pod };
+    let namespace =
+        api.create(&PostParams::default(), &pod).await?.namespace().context("it has a namespace")?;
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "misplaced"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": pods::TAINTED},
+    });
+    let path = format!("/api/v1/namespaces/{namespace}/pods/misplaced/binding");
+    plane.admin().kubectl_with_input(&["create", "--raw", &path, "-f", "-"], &binding.to_string()).await?;
+    wait_for("the shadow to tell of a node that cannot take the pod", PATIENCE, || async {
+        let json: Value = serde_json::from_str(&report(shadow, token, "json").await?)?;
+        ensure!(json["decisions"]["they_fit_we_not"] == 1, "{}", json["decisions"]);
+        let last = json["disagreements"].as_array().and_then(|all| all.last()).context("it is listed")?;
+        assert_eq!(
+            (&last["pod"]["name"], &last["agreement"]),
+            (&json!("misplaced"), &json!("they_fit_we_not"))
+        );
+        assert_eq!(last["theirs"]["node"], pods::TAINTED);
+        assert_eq!(last["theirs"]["rejectedBy"], "TaintToleration");
+        assert!(last["ours"]["total"].as_i64() > Some(0), "{last}");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_shadow_of_kube_scheduler_agrees_with_it_and_writes_nothing() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Kwok, Component::Scheduler];
@@ -227,6 +262,7 @@ async fn a_shadow_of_kube_scheduler_agrees_with_it_and_writes_nothing() -> Resul
     for word in ["we_fit_they_not", "they_fit_we_not"] {
         ensure!(tally[word] == 0.0, "{word}: {tally:?}\n{}", report(&shadow, &reader, "table").await?);
     }
+    check_a_wrong_binding(plane, &api, &shadow, &reader).await?;
     shadow.check()?;
     shadow.check_rights()?;
     check_rights(&audited).await?;

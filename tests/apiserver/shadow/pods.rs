@@ -11,6 +11,9 @@ const ZONES: usize = 3;
 /// Pods of a kind that have the same labels and terms, as those of a Deployment.
 const GROUP: usize = 25;
 
+/// A node that takes only pods that tolerate its taint.
+pub(super) const TAINTED: &str = "n03";
+
 /// Nodes of three zones and three sizes; some are tainted, some have fast disks, some have an image.
 pub(super) fn nodes(count: usize) -> Vec<KwokNode> {
     let node = |number: usize| {
