@@ -368,6 +368,38 @@ fn a_profile_that_looks_at_a_part_of_the_nodes_is_judged_over_all() {
     assert_eq!(watch.told(), ["p same 0"]);
 }
 
+/// What only a waiting pod, or one whose judgement is open, names is not given away to something else.
+#[test]
+fn ids_that_a_shadow_alone_holds_stay_what_they_are() {
+    let mut watch = Watch::over(&["a cpu=4 label:color=red"]);
+    let tidied = |watch: &mut Watch, round: u32| {
+        (0..100_000).for_each(|at| {
+            watch.shadow.tables().symbol(&format!("junk{round}-{at}"));
+        });
+        assert!(watch.shadow.tidy() > 0, "there is something to give back");
+        // Whatever was given back is used again.
+        (0..1_000).for_each(|at| watch.node(&format!("n{round}-{at} cpu=1 label:color=c{round}-{at}")));
+    };
+    watch.pod("p cpu=2 select:color=mauve scheduler=them");
+    tidied(&mut watch, 1);
+    watch.pod("p cpu=2 select:color=mauve scheduler=them on=n1-7");
+    watch.pod("q cpu=3 select:color=red scheduler=them");
+    watch.pod("q cpu=3 select:color=red scheduler=them on=gone");
+    tidied(&mut watch, 2);
+    watch.wait(2_000);
+    let names = |step: &Step| match step {
+        Step::Judged(it) => match &it.comparison.as_ref().expect("they disagree").theirs {
+            Theirs::Rejected { node, reason, .. } => format!("{} on {node}: {reason}", it.pod.name),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    let told: Vec<String> = watch.steps().iter().map(names).collect();
+    let expected =
+        ["p on n1-7: node(s) didn't match Pod's node affinity/selector", "q on gone: the node is not known"];
+    assert_eq!(told, expected);
+}
+
 #[test]
 fn nothing_is_held_of_pods_that_are_gone() {
     let mut watch = Watch::over(&["a cpu=4", "b cpu=4"]);
