@@ -2,6 +2,7 @@
 
 use crate::cli::completion::CompletionArgs;
 use crate::cli::config::ConfigArgs;
+use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
 use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
@@ -40,6 +41,11 @@ pub struct Args {
     /// ServiceAccount of the pod, or what kubectl would use.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// Watch over the scheduler of this schedulerName instead of scheduling: decide for its pods as its bindings arrive, compare, and
+    /// write nothing. Takes the profile of that name from --config.
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub shadow_of: Option<String>,
 
     /// URL of the API server; overrides the kubeconfig's.
     #[arg(long, value_name = "URL")]
@@ -176,6 +182,9 @@ pub enum Command {
     ///
     /// Exit code: 0 every pod was placed, 3 at least one was not, 2 the flags or the files are wrong, 1 anything else.
     Simulate(SimulateArgs),
+
+    /// Ask a running shadow (--shadow-of) how far the two schedulers agree.
+    Shadow(ShadowArgs),
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),

@@ -17,5 +17,6 @@ pub mod names;
 pub mod reload;
 pub mod run;
 pub mod serve;
+pub mod shadow;
 pub mod telemetry;
 pub mod watch;

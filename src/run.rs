@@ -7,6 +7,7 @@ mod drift;
 mod dump;
 mod lead;
 mod pages;
+mod shadow;
 mod stats;
 
 use crate::args::Args;
@@ -76,7 +77,12 @@ pub fn run(args: Args, verbosity: Verbosity) -> Result<(), Failure> {
     if !turned.is_empty() {
         tracing::warn!(gates = ?turned, "these feature gates change nothing here");
     }
-    let flags = args.election.flags();
+    let mut flags = args.election.flags();
+    if args.shadow_of.is_some() {
+        // Nobody else is kept from anything: there is nothing to contend for.
+        flags.leader_elect = Some(false);
+        flags.allow_second_default_scheduler = true;
+    }
     let effective = match &args.config {
         Some(file) => Effective::load(file, &flags)?,
         None => Effective::without_file(&flags)?,
@@ -92,8 +98,11 @@ pub fn run(args: Args, verbosity: Verbosity) -> Result<(), Failure> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve_and_schedule(args, Configuration { flags, effective, settings }, verbosity))?;
-    Ok(())
+    let configuration = Configuration { flags, effective, settings };
+    match args.shadow_of.clone() {
+        Some(name) => runtime.block_on(shadow::run(args, &name, configuration, verbosity)),
+        None => runtime.block_on(serve_and_schedule(args, configuration, verbosity)),
+    }
 }
 
 /// What the process is started with.
@@ -331,18 +340,23 @@ fn kernel_host_name() -> Option<String> {
 
 /// Alive: the scheduling thread answers, and no watch is stuck. Ready: every kind has been listed. One that stands by is both.
 fn checks(watches: &Watches, pulse: Pulse, election: &Election) -> Checks {
-    let (listed, attempts) = (watches.readiness(), watches.readiness());
-    let checks = Checks::new()
-        .with_ready(Check::new("sched-handler-sync", move || listed.check()))
-        .with_live(Check::new("scheduling-thread", move || pulse.check(SILENCE_MAX)))
-        .with_live(Check::new("watches", move || attempts.check_attempts(ATTEMPT_WITHIN)));
+    let checks = checks_of(watches, pulse);
     match election.standing.clone() {
         Some(standing) => checks.with_leader_election(move || standing.check()),
         None => checks,
     }
 }
 
-fn fill_of(inbox: Inbox<Scheduler>) -> impl Fn() -> ChannelFill + Send + Sync + 'static {
+/// The same without an election.
+fn checks_of(watches: &Watches, pulse: Pulse) -> Checks {
+    let (listed, attempts) = (watches.readiness(), watches.readiness());
+    Checks::new()
+        .with_ready(Check::new("sched-handler-sync", move || listed.check()))
+        .with_live(Check::new("scheduling-thread", move || pulse.check(SILENCE_MAX)))
+        .with_live(Check::new("watches", move || attempts.check_attempts(ATTEMPT_WITHIN)))
+}
+
+fn fill_of<E: 'static>(inbox: Inbox<E>) -> impl Fn() -> ChannelFill + Send + Sync + 'static {
     move || {
         let fill = inbox.fill();
         ChannelFill { length: fill.length, capacity: fill.capacity }

@@ -208,7 +208,9 @@ fn every_panel_says_what_it_shows_and_in_which_unit() {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
         }
     }
-    assert_eq!(rows, ["Am I scheduling?", "Why not?", "Where is time spent?", "Am I healthy?"]);
+    let questions =
+        ["Am I scheduling?", "Why not?", "Where is time spent?", "Am I healthy?", "Does the shadow agree?"];
+    assert_eq!(rows, questions);
 }
 
 #[test]

@@ -112,7 +112,10 @@ found=$(code $core | grep -E '&mut (Cache|SchedulingQueue)\b' | grep -vE "^$core
 checked=$((checked + 1))
 [ -z "$found" ] || breach "only the scheduler holds &mut Cache and &mut SchedulingQueue" "$found"
 
+never "a shadow carries nothing out: no effects, no step of the scheduler that watches for it" '\bEffect\b|\b[Oo]utbox\b|watched\.step' $core/shadow
+
 # --- the shell ------------------------------------------------------------------------------------------------------------------------
+never "shadow mode is composed of nothing that writes" '\b(dispatch|lease)::|\b(Dispatcher|Election|Candidacy|Fence)\b' src/shadow src/run/shadow.rs
 never "the driver knows no Kubernetes types" '\b(k8s_openapi|kube)::' src/driver src/driver.rs
 never "convert turns objects into core types and does nothing else: no client, no channels" \
   '\b(kube|tokio|hyper|futures)::|\b(mpsc|oneshot|watch)::(Sender|Receiver|channel)' src/convert src/convert.rs

@@ -208,6 +208,7 @@ fn values_that_nobody_reads_or_that_cannot_be_are_refused() {
         ("replicas=-1", "replicas"),
         (r#"image={"repository":"a","pullPolicy":"Sometimes"}"#, "pullPolicy"),
         (r#"extraArgs=["v=4"]"#, "extraArgs"),
+        (r#"shadowOf="Two words""#, "shadowOf"),
         (r#"config={"profiles":[]}"#, "config"),
         (r#"serviceMonitor={"interval":"30"}"#, "interval"),
     ] {
@@ -261,6 +262,89 @@ fn replace_default_has_kube_schedulers_profile_and_lease_and_the_right_to_that_l
     let named: Vec<&Value> =
         rules.iter().filter_map(|rule| rule["resourceNames"].as_array()).flatten().collect();
     assert_eq!(named, [&lease["resourceName"]]);
+}
+
+/// The verbs a set of objects grants, one line a resource or path.
+fn granted(objects: &Objects) -> BTreeSet<String> {
+    let mut granted = BTreeSet::new();
+    let texts = |value: &Value| -> Vec<String> {
+        let list = value.as_array().into_iter().flatten();
+        list.map(|text| text.as_str().expect("a text").to_owned()).collect()
+    };
+    for ((kind, _), object) in objects.iter().filter(|((kind, _), _)| kind.ends_with("Role")) {
+        assert!(["Role", "ClusterRole"].contains(&kind.as_str()));
+        for rule in object["rules"].as_array().expect("a role has rules") {
+            let verbs = texts(&rule["verbs"]);
+            for of in texts(&rule["resources"]).into_iter().chain(texts(&rule["nonResourceURLs"])) {
+                granted.extend(verbs.iter().map(|verb| format!("{verb} {of}")));
+            }
+        }
+    }
+    granted
+}
+
+#[test]
+fn shadow_is_the_base_under_another_name_without_a_right_to_write() {
+    let (base, shadow) = (kustomize("manifests/base"), kustomize("manifests/overlays/shadow"));
+    for (kind, name) in shadow.keys() {
+        assert!(name.ends_with("-shadow"), "{kind} {name} could be another's");
+    }
+    let kinds = |objects: &Objects| objects.keys().map(|(kind, _)| kind.clone()).collect::<BTreeSet<_>>();
+    let left_out = ["PodDisruptionBudget", "Role", "RoleBinding"].map(str::to_owned);
+    assert_eq!(kinds(&base).difference(&kinds(&shadow)).cloned().collect::<BTreeSet<_>>(), left_out.into());
+    let granted_here = granted(&shadow);
+    for right in &granted_here {
+        let reads = ["list ", "watch ", "get /"].iter().any(|reads| right.starts_with(reads));
+        let reviews = ["create tokenreviews", "create subjectaccessreviews"].contains(&right.as_str());
+        assert!(reads || reviews, "it may {right}");
+    }
+    let reads = |rights: &BTreeSet<String>| {
+        rights.iter().filter(|right| right.starts_with("watch ")).cloned().collect::<BTreeSet<_>>()
+    };
+    assert_eq!(reads(&granted_here), reads(&granted(&base)), "it watches what the scheduler watches");
+    assert!(granted_here.contains("get /debug/shadow"));
+
+    let selector =
+        json!({"app.kubernetes.io/name": "supercargo", "app.kubernetes.io/instance": "supercargo-shadow"});
+    let deployment = get(&shadow, "Deployment", "supercargo-shadow");
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], selector);
+    assert_eq!(get(&shadow, "Service", "supercargo-shadow")["spec"]["selector"], selector);
+    assert_eq!(deployment["spec"]["replicas"], 1);
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], "supercargo-shadow");
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "supercargo-config-shadow");
+    let arguments = pod["containers"][0]["args"].as_array().expect("arguments");
+    let arguments = arguments.iter().map(|arg| arg.as_str().expect("a text"));
+    let args =
+        Args::try_parse_from(std::iter::once("supercargo").chain(arguments)).expect("the program takes them");
+    let name = args.shadow_of.expect("it is a shadow");
+    let config = &get(&shadow, "ConfigMap", "supercargo-config-shadow")["data"]["config.yaml"];
+    assert_eq!(
+        config["profiles"],
+        json!([{"schedulerName": name}]),
+        "whom it watches over, and by which profile"
+    );
+    for ((kind, _), binding) in shadow.iter().filter(|((kind, _), _)| kind == "ClusterRoleBinding") {
+        let account =
+            json!([{"kind": "ServiceAccount", "name": "supercargo-shadow", "namespace": "kube-system"}]);
+        assert_eq!(binding["subjects"], account);
+        get(&shadow, "ClusterRole", binding["roleRef"]["name"].as_str().expect(kind));
+    }
+}
+
+#[test]
+fn the_chart_of_a_shadow_grants_what_the_overlay_grants() {
+    let chart = helm("watch", "scheduling", &[r#"shadowOf="default-scheduler""#]).expect("it renders");
+    assert_eq!(granted(&chart), granted(&kustomize("manifests/overlays/shadow")));
+    let of = |kind: &str| chart.keys().filter(|(it, _)| it == kind).count();
+    assert_eq!(["Role", "RoleBinding", "PodDisruptionBudget"].map(of), [0, 0, 0]);
+    let deployment = get(&chart, "Deployment", "watch-supercargo");
+    assert_eq!(deployment["spec"]["replicas"], 1);
+    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().expect("arguments");
+    assert_eq!(args.last(), Some(&json!("--shadow-of=default-scheduler")));
+    let config = &get(&chart, "ConfigMap", "watch-supercargo-config")["data"]["config.yaml"];
+    assert_eq!(config["profiles"], json!([{"schedulerName": "default-scheduler"}]));
+    assert_eq!(config["leaderElection"]["leaderElect"], false);
 }
 
 #[test]

@@ -2,4 +2,5 @@
 
 pub mod completion;
 pub mod config;
+pub mod shadow;
 pub mod simulate;

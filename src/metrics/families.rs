@@ -391,6 +391,22 @@ pub(super) const CONFIG_RESTART_NEEDED: Family = Family::new(
     "[ALPHA] Whether the configuration file has changed in fields that need a restart.",
     &[],
 );
+pub(super) const SHADOW_DECISIONS: Family = Family::new(
+    "supercargo_shadow_decisions_total",
+    "[ALPHA] Number of decisions of the scheduler that --shadow-of names, by how they compare: same where its node is the only best, equal_score where it is one of several, different where it is worse, we_fit_they_not and they_fit_we_not where one found a node and the other could not, neither_fits, and raced where only another order of arrival explains it.",
+    &["agreement"],
+);
+pub(super) const SHADOW_UNJUDGED: Family = Family::new(
+    "supercargo_shadow_unjudged_total",
+    "[ALPHA] Number of decisions of the scheduler that --shadow-of names that were not judged: unordered where they were first seen in a list, unsupported where no plugin judges what the pod needs, failed where a plugin failed, crowded where too much happened at a time.",
+    &["reason"],
+);
+pub(super) const SHADOW_SCORE_REGRET: Family = Family::new(
+    "supercargo_shadow_score_regret",
+    "[ALPHA] The best total less the total of the node that the scheduler that --shadow-of names chose, of decisions where both have one and that did not race.",
+    &[],
+)
+.fixed(&[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
 pub(super) const CORE_SCRAPE_FAILURES: Family = Family::new(
     "supercargo_core_scrape_failures_total",
     "[ALPHA] Number of scrapes that the scheduling thread did not answer in time, and that lack its gauges.",

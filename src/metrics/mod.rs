@@ -15,6 +15,7 @@ mod profile;
 mod reload;
 mod resources;
 pub mod rest;
+mod shadow;
 mod text;
 mod watch;
 
@@ -40,6 +41,7 @@ pub use text::CONTENT_TYPE;
 pub use watch::WatchMetrics;
 
 use reload::ReloadMetrics;
+use shadow::ShadowMetrics;
 use text::{Plain, plain_family};
 
 /// The release of kube-scheduler whose decisions are reproduced.
@@ -85,6 +87,7 @@ pub struct Metrics {
     core_scrape_failures: IntCounter,
     cache_drift: IntGaugeVec,
     config: ReloadMetrics,
+    shadow: ShadowMetrics,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
 
@@ -142,6 +145,7 @@ impl Metrics {
             core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
             cache_drift: drift::new(&registry),
             config: ReloadMetrics::new(&registry),
+            shadow: ShadowMetrics::new(&registry),
             watches: Mutex::default(),
             registry,
         }

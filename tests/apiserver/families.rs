@@ -54,7 +54,8 @@ const NOT_HERE: [(&str, &str); 23] = [
 ];
 
 /// How many values a label of ours can have, whatever users write.
-const VALUES: [(&str, u64); 24] = [
+const VALUES: [(&str, u64); 25] = [
+    ("agreement", 7),
     ("attempts", 15),
     ("code", 64),
     ("encoding", 2),

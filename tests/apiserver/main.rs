@@ -28,6 +28,7 @@ mod reload;
 mod restart;
 mod rights;
 mod serving;
+mod shadow;
 mod told;
 mod volumes;
 mod world;

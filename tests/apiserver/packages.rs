@@ -21,7 +21,13 @@ async fn base_and_overlay_are_taken_under_the_restricted_pod_standard() -> Resul
     let admin = installed().await?.admin();
     let level = r"jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}";
     assert_eq!(admin.kubectl(&["get", "namespace", "kube-system", "-o", level]).await?, "restricted");
-    for folder in ["base", "overlays/single", "overlays/high-availability", "overlays/replace-default"] {
+    for folder in [
+        "base",
+        "overlays/single",
+        "overlays/high-availability",
+        "overlays/replace-default",
+        "overlays/shadow",
+    ] {
         let folder = path(&format!("manifests/{folder}"));
         let dry = ["apply", "-k", &folder, "--dry-run=server", "--validate=strict", "--warnings-as-errors"];
         let said = admin.kubectl(&dry).await?;

@@ -24,6 +24,7 @@ pub mod resources;
 pub mod rng;
 pub mod scheduler;
 pub mod selector;
+pub mod shadow;
 pub mod signature;
 pub mod time;
 pub mod volume;

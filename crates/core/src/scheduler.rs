@@ -25,7 +25,7 @@ mod wake;
 
 pub use reconfigure::Reconfiguration;
 
-use crate::cache::{Cache, CacheSize, Snapshot};
+use crate::cache::{Cache, CacheSize, Snapshot, Trial};
 use crate::cycle::{Framework, Probe, Shapes, Walk};
 use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
@@ -47,6 +47,7 @@ use preempt::Preemptions;
 use quarantine::Quarantine;
 use relist::Lists;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A profile: a name pods choose, and the plugins that decide about them.
 pub struct Profile {
@@ -204,6 +205,31 @@ impl Scheduler {
     /// The cluster as the engine knows it.
     pub fn snapshot(&self) -> Snapshot<'_> {
         self.cache.snapshot(&self.tables)
+    }
+
+    /// The cluster, to try out what a decision would be if other pods were where they are not.
+    pub(crate) fn trial(&mut self) -> (Trial<'_>, &Tables) {
+        (Trial::new(&mut self.cache), &self.tables)
+    }
+
+    /// Whether the pod is counted on a node.
+    pub(crate) fn is_placed(&self, uid: &str) -> bool {
+        self.cache.placed(uid).is_some()
+    }
+
+    /// The pod, as it is counted, and the node it is on.
+    pub(crate) fn placement(&self, uid: &str) -> Option<(Arc<PodInfo>, Symbol)> {
+        self.cache.placed(uid).map(|(pod, node, _)| (Arc::clone(pod), node))
+    }
+
+    /// The pod's own name, in texts.
+    pub(crate) fn named(&self, pod: &PodInfo) -> PodRef {
+        self.pod_ref(pod)
+    }
+
+    /// What a person must know of, if there is anything, without a step of work.
+    pub(crate) fn take_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
     }
 
     /// The waiting pods.

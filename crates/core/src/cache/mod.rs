@@ -12,6 +12,7 @@ mod nominated;
 mod pods;
 mod rebuild;
 mod snapshot;
+mod trial;
 mod view;
 mod volumes;
 
@@ -22,6 +23,7 @@ pub use lookups::{DisruptionBudget, Lookups, Service};
 pub use nodes::{Columns, Touch};
 pub use pods::PodState;
 pub use snapshot::Snapshot;
+pub use trial::Trial;
 pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 

@@ -193,7 +193,7 @@ impl Filtered {
     }
 
     /// The first plugin that rejects the node with the pods nominated to it or without them, and why.
-    fn judge(
+    pub(crate) fn judge(
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,

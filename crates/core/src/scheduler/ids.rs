@@ -11,11 +11,20 @@ impl Scheduler {
     ///
     /// To be called where the caller holds no ids: between a converted object and its event, ids are the caller's.
     pub fn tidy(&mut self) -> usize {
-        if self.tables.have_grown() { self.give_back_ids() } else { 0 }
+        self.tidy_beside(|_| {})
+    }
+
+    /// As [`Self::tidy`], where somebody else in the engine holds ids as well, and marks them.
+    pub(crate) fn tidy_beside(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
+        if self.tables.have_grown() { self.give_back_but(others) } else { 0 }
     }
 
     /// As [`Self::tidy`], however much has come since.
     pub fn give_back_ids(&mut self) -> usize {
+        self.give_back_but(|_| {})
+    }
+
+    fn give_back_but(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
         // They hold ids where no walk comes, and are made anew.
         self.memory.clear();
         self.shapes.clear();
@@ -24,6 +33,7 @@ impl Scheduler {
         }
         let mut marks = Marks::default();
         self.mark(&mut marks);
+        others(&mut marks);
         self.tables.keep(marks)
     }
 }

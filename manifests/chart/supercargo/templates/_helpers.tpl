@@ -21,6 +21,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $_ := set $container "image" (printf "%s:%s" $values.image.repository (default .root.Chart.AppVersion $values.image.tag)) }}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy }}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) }}
+{{- with $values.shadowOf }}
+{{- $_ := set $container "args" (append $container.args (printf "--shadow-of=%s" .)) }}
+{{- $_ := set $.object.spec "replicas" 1 }}
+{{- end }}
 {{- with $values.resources }}{{ $_ := set $container "resources" . }}{{ end }}
 {{- with $values.image.pullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end }}
 {{- range $key := list "priorityClassName" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
@@ -30,4 +34,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if not (kindIs "invalid" $values.replicas) }}{{ $_ := set .object.spec "replicas" (int $values.replicas) }}{{ end }}
 {{- $labels := include "supercargo.labels" .root | fromYaml }}
 {{- $_ := set .object.spec.template.metadata "labels" (merge $labels .object.spec.template.metadata.labels) }}
+{{- end }}
+
+{{- /* What a shadow judges by, where no configuration is given: the defaults. */}}
+{{- define "supercargo.shadowConfig" -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: false
+profiles:
+- schedulerName: {{ .Values.shadowOf }}
 {{- end }}

@@ -1,0 +1,215 @@
+//! One decision beside another scheduler's: what would be chosen, and how that compares. Knows no order of events.
+
+use super::Agreement;
+use crate::cache::Snapshot;
+use crate::cycle::{Decision, Feasible, Framework, NoProbe, Options};
+use crate::framework::{CycleError, PluginName};
+use crate::intern::Symbol;
+use crate::node::NodeIdx;
+use crate::pod::PodInfo;
+use crate::rng::Seed;
+
+/// What one plugin gives one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The plugin.
+    pub plugin: PluginName,
+    /// What it says before normalization.
+    pub raw: i64,
+    /// 0 to 100.
+    pub normalized: i64,
+    /// What `normalized` is multiplied by.
+    pub weight: i64,
+}
+
+/// A node that can take the pod, and what each plugin gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scored {
+    /// The node's name.
+    pub node: String,
+    /// Per plugin that scores, in order.
+    pub plugins: Vec<Cell>,
+    /// The sum of `normalized` times `weight`.
+    pub total: i64,
+}
+
+/// What is said of the node the other scheduler chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Theirs {
+    /// It found no node.
+    None {
+        /// In the words of its condition.
+        message: String,
+    },
+    /// It can take the pod.
+    Scored(Scored),
+    /// It cannot.
+    Rejected {
+        /// The node's name.
+        node: String,
+        /// The first plugin that rejects it; `None` where the node is not known.
+        plugin: Option<PluginName>,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The two decisions side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The node chosen here, if any can take the pod.
+    pub ours: Option<Scored>,
+    /// The node chosen there.
+    pub theirs: Theirs,
+    /// How many nodes can take the pod.
+    pub feasible: usize,
+}
+
+/// A verdict on one decision of the other scheduler, in one state of the cluster.
+pub(super) struct Verdict {
+    pub(super) agreement: Agreement,
+    /// Our best total less their node's, where both have one.
+    pub(super) regret: Option<i64>,
+    /// Where they disagree.
+    pub(super) comparison: Option<Comparison>,
+}
+
+/// What the other scheduler came to.
+#[derive(Clone, Debug)]
+pub(super) enum Choice {
+    Node(Symbol),
+    None { message: String },
+}
+
+pub(super) struct Judge<'f> {
+    pub(super) framework: &'f Framework,
+    pub(super) seed: Seed,
+}
+
+impl Judge<'_> {
+    pub(super) fn verdict(
+        &self,
+        pod: &PodInfo,
+        choice: &Choice,
+        snapshot: Snapshot<'_>,
+    ) -> Result<Verdict, CycleError> {
+        // A pod that found no place was decided about before it was nominated, if it is.
+        let ignore_own_nomination = matches!(choice, Choice::None { .. });
+        let options = Options { always_score: true, ignore_own_nomination, walk: None };
+        match self.framework.decide(pod, snapshot, options, &mut NoProbe)? {
+            Decision::Infeasible(filtered) => {
+                let theirs = match choice {
+                    Choice::None { .. } => return Ok(agreed(Agreement::NeitherFits, None)),
+                    Choice::Node(name) => match filtered.prefilter_rejection() {
+                        Some((plugin, rejection)) => Theirs::Rejected {
+                            node: snapshot.text(*name).to_owned(),
+                            plugin: Some(plugin),
+                            reason: rejection.message(),
+                        },
+                        None => rejected(pod, &filtered, snapshot, *name)?,
+                    },
+                };
+                let comparison = Some(Comparison { ours: None, theirs, feasible: 0 });
+                Ok(Verdict { agreement: Agreement::TheyFitWeNot, regret: None, comparison })
+            }
+            Decision::Feasible(feasible) => self.beside(pod, choice, snapshot, &feasible),
+        }
+    }
+
+    /// There are nodes that can take the pod.
+    fn beside(
+        &self,
+        pod: &PodInfo,
+        choice: &Choice,
+        snapshot: Snapshot<'_>,
+        feasible: &Feasible,
+    ) -> Result<Verdict, CycleError> {
+        let winners = feasible.winners();
+        let ours = feasible.choose(self.seed, pod, 1);
+        let disagreed = |agreement, regret, theirs| {
+            let ours = Some(self.scored(pod, snapshot, feasible, ours)?);
+            let comparison = Some(Comparison { ours, theirs, feasible: feasible.filtered.feasible().len() });
+            Ok(Verdict { agreement, regret, comparison })
+        };
+        let name = match choice {
+            Choice::Node(name) => *name,
+            Choice::None { message } => {
+                let theirs = Theirs::None { message: message.clone() };
+                return disagreed(Agreement::WeFitTheyNot, None, theirs);
+            }
+        };
+        let theirs = snapshot.find_node(name).filter(|&node| feasible.filtered.feasible().contains(node));
+        let Some(theirs) = theirs else {
+            let theirs = rejected(pod, &feasible.filtered, snapshot, name)?;
+            return disagreed(Agreement::TheyFitWeNot, None, theirs);
+        };
+        if winners.contains(&theirs) {
+            let alone = winners.len() == 1;
+            return Ok(agreed(if alone { Agreement::Same } else { Agreement::EqualScore }, Some(0)));
+        }
+        let regret = total(feasible, ours) - total(feasible, theirs);
+        let theirs = Theirs::Scored(self.scored(pod, snapshot, feasible, theirs)?);
+        disagreed(Agreement::Different, Some(regret), theirs)
+    }
+
+    fn scored(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        feasible: &Feasible,
+        node: NodeIdx,
+    ) -> Result<Scored, CycleError> {
+        let at = place(feasible, node);
+        let scores = feasible.scores.iter().flat_map(|scores| &scores.plugins);
+        let raw = self.framework.raw_scores(pod, snapshot, feasible.filtered.feasible())?;
+        let cells = scores.zip(&raw).map(|(scores, raw)| Cell {
+            plugin: scores.plugin,
+            raw: raw[at],
+            normalized: scores.normalized[at],
+            weight: scores.weight,
+        });
+        let name = snapshot.node_info(node).name;
+        Ok(Scored {
+            node: snapshot.text(name).to_owned(),
+            plugins: cells.collect(),
+            total: total(feasible, node),
+        })
+    }
+}
+
+fn agreed(agreement: Agreement, regret: Option<i64>) -> Verdict {
+    Verdict { agreement, regret, comparison: None }
+}
+
+/// Which of the feasible nodes it is.
+fn place(feasible: &Feasible, node: NodeIdx) -> usize {
+    feasible.filtered.feasible().iter().position(|it| it == node).expect("a feasible node is among them")
+}
+
+fn total(feasible: &Feasible, node: NodeIdx) -> i64 {
+    feasible.scores.as_ref().map_or(0, |scores| scores.totals[place(feasible, node)])
+}
+
+/// Why the node named `name`, which is not feasible, is not.
+fn rejected(
+    pod: &PodInfo,
+    filtered: &crate::cycle::Filtered,
+    snapshot: Snapshot<'_>,
+    name: Symbol,
+) -> Result<Theirs, CycleError> {
+    let node = snapshot.text(name).to_owned();
+    let Some(idx) = snapshot.find_node(name) else {
+        return Ok(Theirs::Rejected { node, plugin: None, reason: "the node is not known".to_owned() });
+    };
+    if !filtered.candidates(snapshot).contains(idx) {
+        let plugin = filtered.narrowed_by().first().copied();
+        let reason = "node(s) didn't satisfy what narrowed the search to others".to_owned();
+        return Ok(Theirs::Rejected { node, plugin, reason });
+    }
+    let (plugin, reason) = match filtered.judge(pod, snapshot, idx)? {
+        Some((plugin, rejection)) => (Some(plugin), rejection.message()),
+        // It fits, and the pod is nominated to another that does as well: nobody looks further then.
+        None => (None, "the pod is nominated to another node, which can take it".to_owned()),
+    };
+    Ok(Theirs::Rejected { node, plugin, reason })
+}

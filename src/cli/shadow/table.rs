@@ -1,0 +1,107 @@
+//! The report of a shadow as text: what agreed, and node by node and plugin by plugin what did not.
+
+use crate::shadow::{Disagreement, Node, ShadowReport, Side};
+use std::fmt::Write as _;
+
+/// The whole report.
+pub(super) fn render(report: &ShadowReport) -> String {
+    let mut out = String::new();
+    let all: u64 = report.decisions.values().sum();
+    let unjudged: u64 = report.unjudged.values().sum();
+    let _ = writeln!(
+        out,
+        "shadow of {} since {}: {all} decisions judged, {unjudged} not",
+        plain(&report.shadow_of),
+        plain(&report.since)
+    );
+    let _ = writeln!(out, "\n{:<16}  {:>9}  {:>6}", "AGREEMENT", "DECISIONS", "SHARE");
+    for (agreement, &count) in by_count(report) {
+        let share = if all == 0 { 0.0 } else { 100.0 * count as f64 / all as f64 };
+        let _ = writeln!(out, "{:<16}  {count:>9}  {share:>5.1}%", plain(agreement));
+    }
+    for (why, count) in report.unjudged.iter().filter(|(_, count)| **count > 0) {
+        let _ = writeln!(out, "not judged, {}: {count}", plain(why));
+    }
+    if report.dropped > 0 {
+        let _ = writeln!(out, "\n{} earlier disagreements are no longer kept", report.dropped);
+    }
+    report.disagreements.iter().for_each(|it| disagreement(&mut out, it));
+    out
+}
+
+/// Those that occur most often first.
+fn by_count(report: &ShadowReport) -> Vec<(&str, &u64)> {
+    let mut rows: Vec<_> = report.decisions.iter().map(|(word, count)| (word.as_str(), count)).collect();
+    rows.sort_by_key(|(word, count)| (std::cmp::Reverse(**count), *word));
+    rows
+}
+
+fn disagreement(out: &mut String, it: &Disagreement) {
+    let regret = it.regret.map(|regret| format!(", regret {regret}")).unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "\n{}  {}/{}  {}{regret}, {} nodes fit",
+        plain(&it.time),
+        plain(&it.pod.namespace),
+        plain(&it.pod.name),
+        plain(&it.agreement),
+        it.feasible_nodes
+    );
+    let theirs = match &it.theirs {
+        Side::Scored(node) => Some(node),
+        Side::Rejected { node, rejected_by, reason } => {
+            let by = rejected_by.as_deref().map(|by| format!(" ({})", plain(by))).unwrap_or_default();
+            let _ = writeln!(out, "  theirs {}: {}{by}", plain(node), plain(reason));
+            None
+        }
+        Side::None { message } => {
+            let _ = writeln!(out, "  theirs none: {}", plain(message));
+            None
+        }
+    };
+    if it.ours.is_none() {
+        let _ = writeln!(out, "  ours   none");
+    }
+    let tables = [("ours", it.ours.as_ref()), ("theirs", theirs)];
+    let tables: Vec<(&str, &Node)> =
+        tables.into_iter().filter_map(|(whose, it)| Some((whose, it?))).collect();
+    if !tables.is_empty() {
+        scores(out, &tables);
+    }
+}
+
+fn scores(out: &mut String, tables: &[(&str, &Node)]) {
+    let wide = |texts: &mut dyn Iterator<Item = usize>, least: usize| texts.max().unwrap_or(0).max(least);
+    let node = wide(&mut tables.iter().map(|(_, it)| plain(&it.node).chars().count()), 4);
+    let cells = tables.iter().flat_map(|(_, it)| &it.plugins);
+    let plugin = wide(&mut cells.map(|it| plain(&it.plugin).chars().count()), 6);
+    let _ = writeln!(
+        out,
+        "  {:<6}  {:<node$}  {:<plugin$}  {:>12}  {:>10}  {:>6}  {:>8}",
+        "WHOSE", "NODE", "PLUGIN", "RAW", "NORMALIZED", "WEIGHT", "WEIGHTED"
+    );
+    for (whose, it) in tables {
+        let name = plain(&it.node);
+        for cell in &it.plugins {
+            let _ = writeln!(
+                out,
+                "  {whose:<6}  {name:<node$}  {:<plugin$}  {:>12}  {:>10}  {:>6}  {:>8}",
+                plain(&cell.plugin),
+                cell.raw,
+                cell.normalized,
+                cell.weight,
+                cell.weighted
+            );
+        }
+        let _ = writeln!(
+            out,
+            "  {whose:<6}  {name:<node$}  {:<plugin$}  {:>12}  {:>10}  {:>6}  {:>8}",
+            "TOTAL", "", "", "", it.total
+        );
+    }
+}
+
+/// Without what would move a terminal's cursor.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,137 @@
+//! The report as it is shown, and what is refused.
+
+use super::*;
+use crate::shadow::{Cell, Disagreement, Node, PodName, Side};
+use clap::Parser;
+
+fn node(name: &str, scores: [(i64, i64); 2]) -> Node {
+    let [(spread, spread_score), (fit, fit_score)] = scores;
+    let cell = |plugin: &str, raw, normalized, weight| Cell {
+        plugin: plugin.to_owned(),
+        raw,
+        normalized,
+        weight,
+        weighted: normalized * weight,
+    };
+    Node {
+        node: name.to_owned(),
+        total: spread_score * 2 + fit_score,
+        plugins: vec![
+            cell("PodTopologySpread", spread, spread_score, 2),
+            cell("NodeResourcesFit", fit, fit_score, 1),
+        ],
+    }
+}
+
+fn report() -> ShadowReport {
+    let pod =
+        |name: &str| PodName { namespace: "shop".to_owned(), name: name.to_owned(), uid: "1".to_owned() };
+    let word = |text: &str| text.to_owned();
+    ShadowReport {
+        api_version: word("supercargo.dev/v1alpha1"),
+        kind: word("ShadowReport"),
+        shadow_of: word("default-scheduler"),
+        since: word("2026-01-01T00:00:00Z"),
+        decisions: [(word("same"), 6), (word("different"), 1), (word("they_fit_we_not"), 1)].into(),
+        unjudged: [(word("unordered"), 2), (word("failed"), 0)].into(),
+        dropped: 3,
+        disagreements: vec![
+            Disagreement {
+                time: word("2026-01-01T00:00:07Z"),
+                pod: pod("web-1"),
+                agreement: word("different"),
+                regret: Some(50),
+                feasible_nodes: 2,
+                ours: Some(node("node-a", [(1, 100), (75, 75)])),
+                theirs: Side::Scored(node("node-b", [(4, 50), (125, 125)])),
+            },
+            Disagreement {
+                time: word("2026-01-01T00:00:08Z"),
+                pod: pod("web\u{1b}[2J"),
+                agreement: word("they_fit_we_not"),
+                regret: None,
+                feasible_nodes: 0,
+                ours: None,
+                theirs: Side::Rejected {
+                    node: word("node-c"),
+                    rejected_by: Some(word("NodeResourcesFit")),
+                    reason: word("Insufficient cpu"),
+                },
+            },
+        ],
+    }
+}
+
+const TABLE: &str = "\
+shadow of default-scheduler since 2026-01-01T00:00:00Z: 8 decisions judged, 2 not
+
+AGREEMENT         DECISIONS   SHARE
+same                      6   75.0%
+different                 1   12.5%
+they_fit_we_not           1   12.5%
+not judged, unordered: 2
+
+3 earlier disagreements are no longer kept
+
+2026-01-01T00:00:07Z  shop/web-1  different, regret 50, 2 nodes fit
+  WHOSE   NODE    PLUGIN                      RAW  NORMALIZED  WEIGHT  WEIGHTED
+  ours    node-a  PodTopologySpread             1         100       2       200
+  ours    node-a  NodeResourcesFit             75          75       1        75
+  ours    node-a  TOTAL                                                     275
+  theirs  node-b  PodTopologySpread             4          50       2       100
+  theirs  node-b  NodeResourcesFit            125         125       1       125
+  theirs  node-b  TOTAL                                                     225
+
+2026-01-01T00:00:08Z  shop/web\u{fffd}[2J  they_fit_we_not, 0 nodes fit
+  theirs node-c: Insufficient cpu (NodeResourcesFit)
+  ours   none
+";
+
+#[test]
+fn a_report_is_shown_with_both_score_tables_and_no_control_characters() {
+    assert_eq!(table::render(&report()), TABLE);
+}
+
+#[test]
+fn a_report_is_the_same_after_it_was_written_and_read() {
+    let text = serde_json::to_string(&report()).expect("it is JSON");
+    assert_eq!(parsed(&text).expect("it is a report"), report());
+}
+
+#[test]
+fn what_is_no_report_of_this_version_is_refused() {
+    let error = parsed("{}").expect_err("nothing is in it").to_string();
+    assert_eq!(error, "this is no ShadowReport");
+    let text =
+        serde_json::to_string(&ShadowReport { api_version: "supercargo.dev/v9".to_owned(), ..report() });
+    let error = parsed(&text.expect("it is JSON")).expect_err("it is of another version").to_string();
+    assert_eq!(error, "this is a ShadowReport of supercargo.dev/v9, which this version does not read");
+}
+
+#[test]
+fn a_report_has_one_source() {
+    let read = |line: &[&str]| {
+        let line = ["supercargo", "shadow", "report"].iter().chain(line);
+        crate::args::Args::try_parse_from(line).map(drop).map_err(|error| error.exit_code())
+    };
+    assert_eq!(read(&["--server", "https://localhost:1", "--insecure-skip-tls-verify"]), Ok(()));
+    assert_eq!(read(&["-f", "-", "-o", "json"]), Ok(()));
+    assert_eq!(read(&[]), Err(2));
+    assert_eq!(read(&["-f", "-", "--server", "https://localhost:1"]), Err(2));
+    assert_eq!(read(&["-f", "-", "--token-file", "t"]), Err(2));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let args = ReportArgs {
+        server: None,
+        file: Some(PathBuf::from("no-such-report.json")),
+        token_file: None,
+        certificate_authority: None,
+        insecure_skip_tls_verify: false,
+        output: Output::Table,
+    };
+    let Err(Failed { cause, code }) = told(&args) else { panic!("there is no such file") };
+    assert_eq!(code, 2);
+    assert!(cause.to_string().contains("no-such-report.json"), "{cause:#}");
+}

@@ -1,0 +1,138 @@
+//! Shadow mode, composed: watches, the thread that judges, and the port. There is nothing here that writes.
+
+use super::{Configuration, Failure, checks_of, connect, fill_of, serve, told_to_stop};
+use crate::args::Args;
+use crate::config::{ProfileSettings, Settings};
+use crate::driver::{Clock, End, Inbox, Item, Mailbox, Pulse};
+use crate::extender::Extenders;
+use crate::metrics::{Exposition, Metrics};
+use crate::reload::{InForce, without_password};
+use crate::serve::{Gate, KubeReviewer, Pages, Routes};
+use crate::shadow::{Book, Judging, Listening, Nowhere, PAGE};
+use crate::telemetry::Verbosity;
+use crate::watch::Watches;
+use anyhow::{Context as _, anyhow};
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::intern::Tables;
+use supercargo_core::rng::Seed;
+use supercargo_core::shadow::Shadow;
+
+/// Watches over the scheduler of this name until it is told to stop.
+pub(super) async fn run(
+    args: Args,
+    shadow_of: &str,
+    configuration: Configuration,
+    verbosity: Verbosity,
+) -> Result<(), Failure> {
+    let Configuration { effective, settings, .. } = configuration;
+    let profile = profile(&settings, shadow_of, args.config.is_some())?;
+    let metrics = Arc::new(Metrics::new());
+    let (client, server_url) = connect(&args, &settings, &metrics).await?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, shadow_of, "watching over another scheduler: nothing is written");
+    if !settings.extenders.is_empty() {
+        tracing::warn!("extenders are not asked in shadow mode: where they decide, the two will differ");
+    }
+
+    let book = Arc::new(Book::new(shadow_of));
+    let mailbox = Mailbox::<Judging>::new();
+    let inbox = mailbox.inbox();
+    let clock = Clock::start();
+    let mut tables = Tables::new();
+    let framework = profile.framework(&mut tables);
+    let shadow = Shadow::new(shadow_of, framework, Seed(u64::from(std::process::id())), tables, clock.now());
+    let judging = Judging::new(shadow, Arc::clone(&book), Arc::clone(&metrics));
+    let mut end =
+        mailbox.start(judging, clock, Nowhere, Listening::default()).context("cannot start a thread")?;
+    let objects = Extenders::default();
+    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, None, objects.objects());
+
+    let checks = checks_of(&watches, Pulse::of(inbox.clone()));
+    let exposition = Exposition::new(metrics).with_event_channel(fill_of(inbox.clone()));
+    let gate = Gate::new(KubeReviewer::new(client))
+        .with_always_allowed(args.authorization_always_allow_paths.clone());
+    let pages = pages(&args, InForce::new(&effective), book, verbosity);
+    let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
+    let (stop_serving, serving) = serve(&args, routes).await?;
+
+    let dumps = tokio::spawn(dump_on_signal(inbox.clone()));
+    let outcome = tokio::select! {
+        name = told_to_stop() => {
+            tracing::info!(signal = name.context("cannot wait for signals")?, "stopping");
+            Ok(())
+        }
+        end = &mut end => Err(match end {
+            Ok(End::Panicked(text)) => anyhow!("the thread that judges panicked: {text}"),
+            _ => anyhow!("the thread that judges ended"),
+        }),
+    };
+    drop(watches);
+    dumps.abort();
+    // Where it has ended already, nobody listens.
+    let _ = inbox.send(Item::Stop { within: Duration::ZERO }).await;
+    let _ = stop_serving.send(());
+    serving.await.context("serving panicked")?;
+    Ok(outcome?)
+}
+
+/// Says what is held whenever SIGUSR2 comes, which would end a process that does not listen to it.
+async fn dump_on_signal(inbox: Inbox<Judging>) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut asked = signal(SignalKind::user_defined2())?;
+    while asked.recv().await.is_some() {
+        let Ok(held) = inbox.ask(Judging::held).await else { break };
+        tracing::info!(?held, "what the shadow holds");
+    }
+    Ok(())
+}
+
+/// The profile to judge by: of a file the one of that name, without a file the default.
+fn profile<'s>(settings: &'s Settings, name: &str, is_file: bool) -> Result<&'s ProfileSettings, Failure> {
+    let mut profiles = settings.profiles.iter();
+    let found = if is_file { profiles.find(|it| it.name == name) } else { profiles.next() };
+    found.ok_or_else(|| {
+        let names: Vec<&str> = settings.profiles.iter().map(|it| it.name.as_str()).collect();
+        let cause = anyhow!(
+            "--shadow-of {name}: the configuration has no profile of that name; it has {}",
+            names.join(", ")
+        );
+        Failure { cause, code: 2 }
+    })
+}
+
+/// The pages: what a scheduler shows of itself, and the report.
+fn pages(args: &Args, in_force: InForce, book: Arc<Book>, verbosity: Verbosity) -> Pages {
+    let mut flags = args.values.clone();
+    if let Some(master) = flags.get_mut("master") {
+        *master = without_password(master);
+    }
+    let debugs = in_force.json()["enableProfiling"] != serde_json::Value::Bool(false);
+    let pages = Pages::default().with_flags(flags).with_config(move || in_force.json());
+    if !debugs {
+        return pages;
+    }
+    let report = move || std::future::ready(Some(book.to_json()));
+    pages.with_debug(PAGE, report).with_verbosity(move |level| verbosity.set(level))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_to_have_the_profile_of_the_scheduler_that_is_watched_over() {
+        let settings = Settings::default();
+        let name = |is_file, name: &str| profile(&settings, name, is_file).map(|it| it.name.clone());
+        assert_eq!(
+            name(false, "default-scheduler").ok().as_deref(),
+            Some("supercargo"),
+            "the default plugins"
+        );
+        assert_eq!(name(true, "supercargo").ok().as_deref(), Some("supercargo"));
+        let Err(Failure { cause, code }) = name(true, "default-scheduler") else { panic!("there is none") };
+        assert_eq!(code, 2);
+        let told =
+            "--shadow-of default-scheduler: the configuration has no profile of that name; it has supercargo";
+        assert_eq!(cause.to_string(), told);
+    }
+}

@@ -1,0 +1,92 @@
+//! The book of a shadow: how many decisions came to what, and the latest disagreements, within bounds of number and bytes.
+
+use super::report::{API_VERSION, Disagreement, KIND, ShadowReport};
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use supercargo_core::shadow::{Agreement, Judgement, Unjudged};
+use supercargo_core::time::Time;
+
+/// Disagreements kept at most.
+const ENTRIES_MAX: usize = 1_000;
+/// Bytes of JSON kept at most.
+const BYTES_MAX: usize = 4 << 20;
+
+/// Keeps the account of one shadow. Disagreements are kept as the text they are shown as.
+pub struct Book {
+    shadow_of: String,
+    since: Timestamp,
+    kept: Mutex<Kept>,
+    entries_max: usize,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    decisions: BTreeMap<Agreement, u64>,
+    unjudged: BTreeMap<Unjudged, u64>,
+    dropped: u64,
+    bytes: usize,
+    entries: VecDeque<Box<RawValue>>,
+}
+
+impl Book {
+    /// An empty book about the scheduler of this name, from now on.
+    pub fn new(shadow_of: &str) -> Self {
+        Self::bounded(shadow_of, ENTRIES_MAX, BYTES_MAX)
+    }
+
+    pub(super) fn bounded(shadow_of: &str, entries_max: usize, bytes_max: usize) -> Self {
+        let kept = Mutex::default();
+        Self { shadow_of: shadow_of.to_owned(), since: Timestamp::now(), kept, entries_max, bytes_max }
+    }
+
+    /// Enters a judgement that is told of `now`.
+    pub fn judged(&self, judgement: &Judgement, now: Time) {
+        let ago = now.since(judgement.at);
+        let time = Timestamp::now().saturating_sub(ago).unwrap_or(self.since);
+        let entry = Disagreement::of(judgement, time.to_string());
+        let entry = entry.and_then(|entry| serde_json::value::to_raw_value(&entry).ok());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept.decisions.entry(judgement.agreement).or_default() += 1;
+        if let Some(entry) = entry {
+            kept.bytes += entry.get().len();
+            kept.entries.push_back(entry);
+        }
+        while kept.entries.len() > self.entries_max || kept.bytes > self.bytes_max {
+            let Some(oldest) = kept.entries.pop_front() else { break };
+            kept.bytes -= oldest.get().len();
+            kept.dropped += 1;
+        }
+    }
+
+    /// Enters a decision that is not judged.
+    pub fn unjudged(&self, why: Unjudged) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept.unjudged.entry(why).or_default() += 1;
+    }
+
+    /// All of it, as JSON that [`ShadowReport`] reads.
+    pub fn to_json(&self) -> String {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = |count: Option<&u64>| count.copied().unwrap_or_default();
+        let decisions =
+            Agreement::ALL.iter().map(|it| (it.as_str().to_owned(), count(kept.decisions.get(it))));
+        let unjudged = Unjudged::ALL.iter().map(|it| (it.as_str().to_owned(), count(kept.unjudged.get(it))));
+        let head = ShadowReport {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            shadow_of: self.shadow_of.clone(),
+            since: self.since.to_string(),
+            decisions: decisions.collect(),
+            unjudged: unjudged.collect(),
+            dropped: kept.dropped,
+            disagreements: Vec::new(),
+        };
+        let mut json = serde_json::to_value(&head).expect("texts and numbers are JSON");
+        let entries: Vec<&RawValue> = kept.entries.iter().map(|entry| &**entry).collect();
+        json["disagreements"] = serde_json::to_value(entries).expect("what was JSON is JSON");
+        json.to_string()
+    }
+}

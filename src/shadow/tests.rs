@@ -1,0 +1,61 @@
+//! The book keeps within its bounds, and its page is what the command reads.
+
+use super::*;
+use supercargo_core::effect::PodRef;
+use supercargo_core::shadow::{Agreement, Comparison, Judgement, Theirs, Unjudged};
+
+fn judgement(name: &str, agreement: Agreement) -> Judgement {
+    let theirs = Theirs::None { message: "0/1 nodes are available".to_owned() };
+    let comparison = Comparison { ours: None, theirs, feasible: 1 };
+    Judgement {
+        pod: PodRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.into() },
+        at: Time::from_secs(1),
+        agreement,
+        regret: None,
+        comparison: (agreement != Agreement::Same).then_some(comparison),
+    }
+}
+
+fn shown(book: &Book) -> ShadowReport {
+    serde_json::from_str(&book.to_json()).expect("the page is a report")
+}
+
+#[test]
+fn the_book_counts_everything_and_keeps_the_latest_disagreements() {
+    let book = Book::bounded("default-scheduler", 2, 1 << 20);
+    book.judged(&judgement("agreed", Agreement::Same), Time::from_secs(2));
+    for name in ["first", "second", "third"] {
+        book.judged(&judgement(name, Agreement::WeFitTheyNot), Time::from_secs(2));
+    }
+    book.unjudged(Unjudged::Unordered);
+    let report = shown(&book);
+    assert!(report.is_of_this_version());
+    assert_eq!(report.decisions["same"], 1);
+    assert_eq!(report.decisions["we_fit_they_not"], 3);
+    assert_eq!(report.decisions["raced"], 0, "every word is there");
+    assert_eq!(report.unjudged["unordered"], 1);
+    assert_eq!(report.dropped, 1);
+    let names: Vec<&str> = report.disagreements.iter().map(|it| &*it.pod.name).collect();
+    assert_eq!(names, ["second", "third"]);
+}
+
+#[test]
+fn the_book_has_a_bound_of_bytes() {
+    let one = Book::new("them");
+    one.judged(&judgement("a", Agreement::Raced), Time::from_secs(2));
+    let room = serde_json::to_string(&shown(&one).disagreements[0]).expect("it is JSON").len() + 20;
+    let book = Book::bounded("them", 100, 2 * room);
+    for name in ["a", "b", "c", "d"] {
+        book.judged(&judgement(name, Agreement::Raced), Time::from_secs(2));
+    }
+    let report = shown(&book);
+    assert_eq!((report.disagreements.len(), report.dropped), (2, 2));
+    book.judged(&judgement(&"e".repeat(3 * room), Agreement::Raced), Time::from_secs(2));
+    let report = shown(&book);
+    assert_eq!((report.disagreements.len(), report.dropped), (0, 5), "what alone is too much is not kept");
+}
+
+#[test]
+fn a_shadow_grants_no_credits() {
+    assert!(Nowhere.credits().is_empty());
+}
