@@ -36,6 +36,11 @@ impl Default for Classes {
     }
 }
 
+/// Views are few, and a call to compare them in one go costs more than comparing them does.
+fn are_same(a: &[i64], b: &[i64]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
+}
+
 impl Classes {
     /// The class of each slot.
     pub(super) fn by_slot(&self) -> &[u16] {
@@ -92,11 +97,11 @@ impl Classes {
     /// The node is of those that are so; whether there is a class for it.
     pub(super) fn put(&mut self, node: NodeIdx, views: &[i64]) -> bool {
         let before = self.by_slot[node.index()];
-        if before != NONE && *self.views[usize::from(before)] == *views {
+        if before != NONE && are_same(&self.views[usize::from(before)], views) {
             return true;
         }
         // The node put before is often the same.
-        let class = if self.last != NONE && *self.views[usize::from(self.last)] == *views {
+        let class = if self.last != NONE && are_same(&self.views[usize::from(self.last)], views) {
             self.last
         } else if let Some(&class) = self.ids.get(views) {
             class
