@@ -117,8 +117,8 @@ mutations: ## Show that the simulation and the museum notice mistakes of the eng
 	cargo test --locked --quiet -p supercargo-sim --features mutations --test mutations -- --nocapture 2>/dev/null
 
 .PHONY: bench
-bench: oracle ## Time decisions of the engine in process, beside the real kube-scheduler's: writes docs/benchmarks.md; QUICK=1 for a look.
-	cargo bench --locked --quiet --bench algorithm -- --compare $(if $(QUICK),--quick)
+bench: oracle ## Time decisions of the engine in process, beside the real kube-scheduler's: writes docs/benchmarks.md; QUICK=1 for a look, PART=beside, needs or alone for one.
+	cargo bench --locked --quiet --bench algorithm -- --compare $(if $(QUICK),--quick) $(if $(PART),--part $(PART))
 
 .PHONY: bench-e2e
 bench-e2e: upstream ## Time the whole way of pods on a real API server, beside kube-scheduler and a null binder: writes docs/benchmarks.md; QUICK=1 for a look.

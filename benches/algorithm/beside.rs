@@ -24,6 +24,8 @@ pub(crate) struct Extent {
     pub(crate) pairs: usize,
     /// Pods of each run that has a peer.
     pub(crate) pods: usize,
+    /// Pods of a run of kube-scheduler that looks at all nodes: each costs it as much as the one before, and tens of milliseconds.
+    pub(crate) whole_pods: usize,
     pub(crate) nodes: usize,
     pub(crate) existing: usize,
 }
@@ -31,10 +33,10 @@ pub(crate) struct Extent {
 impl Extent {
     /// A look, for development.
     pub(crate) const QUICK: Self =
-        Self { is_quick: true, pairs: 2, pods: 100, nodes: 1_000, existing: 2_000 };
+        Self { is_quick: true, pairs: 2, pods: 100, whole_pods: 100, nodes: 1_000, existing: 2_000 };
     /// What is written down.
     pub(crate) const FULL: Self =
-        Self { is_quick: false, pairs: 5, pods: 1_000, nodes: 5_000, existing: 10_000 };
+        Self { is_quick: false, pairs: 5, pods: 1_000, whole_pods: 200, nodes: 5_000, existing: 10_000 };
 }
 
 pub(super) fn tell(text: &str) {
@@ -92,13 +94,18 @@ struct Pairs {
     scheduled: BTreeMap<String, f64>,
 }
 
-fn pairs(workload: &Workload, size: Size, count: usize) -> Pairs {
+fn pairs(workload: &Workload, size: Size, extent: &Extent) -> Pairs {
     let folder = tempfile::tempdir().expect("there is room for a file");
-    let file = folder.path().join("scenario.json");
-    std::fs::write(&file, workload.scenario(size).to_string()).expect("there is room for a file");
+    let written = |name: &str, size: Size| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, workload.scenario(size).to_string()).expect("there is room for a file");
+        file
+    };
+    let file = written("scenario.json", size);
+    let short = written("short.json", Size { pods: size.pods.min(extent.whole_pods), ..size });
     let mut found = Pairs::default();
-    for _ in 0..count {
-        let (sampled, us, whole) = (theirs(&file, 0), ours(workload.id, &size), theirs(&file, 100));
+    for _ in 0..extent.pairs {
+        let (sampled, us, whole) = (theirs(&file, 0), ours(workload.id, &size), theirs(&short, 100));
         let cpu = number(&us, "cpu_us_per_decision");
         found.sampled.push(number(&sampled, "cpu_us_per_pod"));
         found.whole.push(number(&whole, "cpu_us_per_pod"));
@@ -108,9 +115,7 @@ fn pairs(workload: &Workload, size: Size, count: usize) -> Pairs {
         found.p99.push(number(&us, "p99_us"));
         found.ratio_sampled.push(number(&sampled, "cpu_us_per_pod") / cpu);
         found.ratio_whole.push(number(&whole, "cpu_us_per_pod") / cpu);
-        for (side, line) in
-            [("kube-scheduler", &sampled), ("kube-scheduler, all nodes", &whole), ("supercargo", &us)]
-        {
+        for (side, line) in [("kube-scheduler", &sampled), ("supercargo", &us)] {
             found.scheduled.insert(side.to_owned(), number(line, "scheduled"));
         }
     }
@@ -157,7 +162,7 @@ fn beside(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -
     for workload in workloads {
         tell(&format!("{}: {}", workload.id, workload.about));
         let size = size_of(workload);
-        let found = pairs(workload, size, extent.pairs);
+        let found = pairs(workload, size, extent);
         let placed: Vec<f64> = found.scheduled.values().copied().collect();
         if placed.iter().any(|&count| count != placed[0]) {
             tell(&format!("{}: not as many pods found a node: {:?}", workload.id, found.scheduled));
@@ -179,53 +184,86 @@ fn beside(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -
     table.text().to_owned()
 }
 
+/// A part of the measurements, with a section of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// The workloads of `oracle time`.
+    Beside,
+    /// Those of W1 to W17 that have a peer.
+    Needs,
+    /// supercargo alone.
+    Alone,
+}
+
+impl Part {
+    const ALL: [Self; 3] = [Self::Beside, Self::Needs, Self::Alone];
+
+    fn section(self) -> &'static str {
+        match self {
+            Self::Beside => "beside",
+            Self::Needs => "needs",
+            Self::Alone => "alone",
+        }
+    }
+
+    fn measured(self, extent: &Extent, only: Option<&str>) -> String {
+        let named = |workload: &Workload| only.is_none_or(|id| workload.id.eq_ignore_ascii_case(id));
+        let with_peer = Workload::all().into_iter().filter(|workload| named(workload) && workload.has_peer());
+        match self {
+            Self::Beside => {
+                let workloads: Vec<_> = with_peer.filter(|workload| !workload.id.starts_with('W')).collect();
+                let Extent { nodes, existing, pods, .. } = *extent;
+                beside(&workloads, extent, |workload| Size { nodes, existing, pods, ..workload.size })
+            }
+            Self::Needs => {
+                let has_place = |workload: &Workload| {
+                    !extent.is_quick || only.is_some() || ["W3", "W8"].contains(&workload.id)
+                };
+                let workloads: Vec<_> = with_peer
+                    .filter(|workload| workload.id.starts_with('W') && has_place(workload))
+                    .collect();
+                let table = beside(&workloads, extent, |workload| needed(workload.size, extent));
+                if only.is_some() {
+                    return table;
+                }
+                let preempting = Workload::named("W11").expect("it is one of ours");
+                let compared = compared(&preempting);
+                format!(
+                    "{table}\nPreemption (W11) is compared, too, and not timed beside: {compared} decisions differ.\n"
+                )
+            }
+            Self::Alone => alone::table(extent.is_quick, extent.pairs),
+        }
+    }
+}
+
+fn needed(own: Size, extent: &Extent) -> Size {
+    let nodes = if extent.is_quick { own.nodes.min(extent.nodes) } else { own.nodes.min(20_000) };
+    Size { nodes, existing: own.existing * nodes / own.nodes, pods: own.pods.min(extent.pods / 2), ..own }
+}
+
 /// Measures, and writes it down.
-pub(crate) fn run(extent: &Extent, only: Option<&str>) {
-    let named = |workload: &Workload| only.is_none_or(|id| workload.id.eq_ignore_ascii_case(id));
-    let (by_oracle, by_need): (Vec<_>, Vec<_>) = Workload::all()
-        .into_iter()
-        .filter(|workload| named(workload) && workload.has_peer())
-        .partition(|workload| !workload.id.starts_with('W'));
-    let first = beside(&by_oracle, extent, |workload| Size {
-        nodes: extent.nodes,
-        existing: extent.existing,
-        pods: extent.pods,
-        ..workload.size
-    });
-    let by_need: Vec<_> = by_need
-        .into_iter()
-        .filter(|workload| !extent.is_quick || only.is_some() || ["W3", "W8"].contains(&workload.id))
-        .collect();
-    let second = beside(&by_need, extent, |workload| {
-        let own = workload.size;
-        let nodes = if extent.is_quick { own.nodes.min(extent.nodes) } else { own.nodes.min(20_000) };
-        Size { nodes, existing: own.existing * nodes / own.nodes, pods: own.pods.min(extent.pods / 2), ..own }
-    });
-    let third = if only.is_none() { alone::table(extent.is_quick, extent.pairs) } else { String::new() };
-    let contests = if only.is_none() {
-        let preempting = Workload::named("W11").expect("it is one of ours");
-        format!(
-            "Preemption (W11) is compared, too, and not timed beside: {} decisions differ.\n\n",
-            compared(&preempting)
-        )
-    } else {
-        String::new()
-    };
-    let impl_ = "kube-scheduler v1.36.3 in process (tests/upstream/oracle)";
-    let text = format!(
-        "{}\n\nProcessor time per decision in microseconds, medians of {} interleaved pairs with their ranges; ratios are of pairs. \
-         `{COMMAND} --workload W --nodes N --existing E --pods P --json` is a run of ours, `target/upstream/bin/oracle time --workload W ... [--pct 100]` \
-         one of kube-scheduler's. Differences are of small clusters of the same workload, compared in every field: feasible nodes, \
-         reasons, scores, totals, choice and texts.\n\n{first}\nW1 to W17, with {} pods at most on either side:\n\n{second}\n{contests}\
-         supercargo alone, {} runs of each in turn:\n\n{third}",
-        circumstances(impl_),
-        extent.pairs,
-        extent.pods / 2,
-        extent.pairs,
-    );
-    if extent.is_quick || only.is_some() {
-        let _ = writeln!(std::io::stdout(), "{text}");
-    } else if let Err(error) = write_section("in process", &text) {
-        tell(&format!("{error}; this was to be written:\n{text}"));
+pub(crate) fn run(extent: &Extent, only: Option<&str>, part: Option<Part>) {
+    let parts = Part::ALL.into_iter().filter(|&each| part.is_none_or(|part| part == each));
+    for part in parts.filter(|&part| only.is_none() || part != Part::Alone) {
+        let circumstances = circumstances("kube-scheduler v1.36.3 in process (tests/upstream/oracle)");
+        let table = part.measured(extent, only);
+        let how = match part {
+            Part::Alone => format!("Medians of {} runs of each in turn, with their ranges.", extent.pairs),
+            Part::Beside | Part::Needs => format!(
+                "Processor time per decision in microseconds, medians of {} interleaved pairs with their ranges; ratios are of pairs. \
+                 kube-scheduler decides about {} of the pods where it looks at all nodes. \
+                 `{COMMAND} --workload W --nodes N --existing E --pods P --json` is a run of ours, \
+                 `target/upstream/bin/oracle time --workload W ... [--pct 100]` one of kube-scheduler's. Differences are of small \
+                 clusters of the same workload, compared in every field: feasible nodes, reasons, scores, totals, choice and texts.",
+                extent.pairs, extent.whole_pods,
+            ),
+        };
+        let text = format!("{circumstances}\n\n{how}\n\n{table}");
+        if extent.is_quick || only.is_some() {
+            let _ = writeln!(std::io::stdout(), "{text}");
+        } else if let Err(error) = write_section(part.section(), &text) {
+            tell(&format!("{error}; this was to be written:\n{text}"));
+        }
     }
 }

@@ -26,7 +26,7 @@ mod workloads;
 #[path = "../../tests/golden/world.rs"]
 mod world;
 
-use beside::Extent;
+use beside::{Extent, Part};
 use engine::{Measured, measure};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -65,6 +65,9 @@ struct Args {
     /// Also time kube-scheduler, in turn, and write docs/benchmarks.md; of one workload, print
     #[arg(long)]
     compare: bool,
+    /// This part alone, with --compare
+    #[arg(long)]
+    part: Option<Part>,
     /// How often each side runs, with --compare
     #[arg(long)]
     pairs: Option<usize>,
@@ -145,7 +148,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if args.compare {
-        beside::run(&args.extent(), args.workload.as_deref());
+        beside::run(&args.extent(), args.workload.as_deref(), args.part);
         return ExitCode::SUCCESS;
     }
     let wanted = match &args.workload {
