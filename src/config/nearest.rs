@@ -1,7 +1,7 @@
 //! "Did you mean": of the names there are, the one that a wrong one was probably to be.
 
 /// The nearest of `known` to `word`, where one is near enough: the same but for case, or a few slips of the hand away.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let lower = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
     let word = lower(word);
     let slips = (word.len() / 3).clamp(1, 3);
