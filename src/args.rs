@@ -2,6 +2,7 @@
 
 use crate::cli::completion::CompletionArgs;
 use crate::cli::config::ConfigArgs;
+use crate::cli::explain::ExplainArgs;
 use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
@@ -185,6 +186,14 @@ pub enum Command {
 
     /// Ask a running shadow (--shadow-of) how far the two schedulers agree.
     Shadow(ShadowArgs),
+
+    /// Tell why a pod is where it is, or nowhere: every check on every node, and what would help, tried out.
+    ///
+    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    ///
+    /// Exit code: 0 the pod has a node, has ended, or fits now; 3 something is in its way; 2 the flags or files are wrong, or there
+    /// is no such pod; 1 anything else, for example a cluster that does not answer.
+    Explain(ExplainArgs),
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),

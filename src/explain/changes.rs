@@ -68,38 +68,71 @@ pub(super) fn find(
     for case in typical(cases) {
         guesses.extend(guess(place, pod, case, known));
     }
-    guesses.sort_by_key(|edits| (edits.len(), edits.iter().map(Edit::rank).sum::<u32>()));
-    let (mut changes, mut seen, mut alike) =
-        (Vec::new(), BTreeSet::new(), BTreeMap::<Vec<&str>, usize>::new());
-    let mut trials = 0;
+    guesses.sort_by_key(|edits| (edits.len(), edits.iter().map(|edit| edit.rank(place.tables)).sum::<u32>()));
+    let mut tried = Tried::default();
+    let mut changes = Vec::new();
     for edits in guesses {
-        let codes: Vec<&'static str> = edits.iter().map(Edit::code).collect();
-        let text = text_of(place, &edits);
-        let told = alike.get(&codes).copied().unwrap_or(0);
-        if told >= ALIKE_MAX || !seen.insert(text.clone()) {
-            continue;
-        }
-        if trials == TRIALS_MAX || changes.len() == CHANGES_MAX {
+        if tried.trials == TRIALS_MAX || changes.len() == CHANGES_MAX {
             break;
         }
-        trials += 1;
-        let fits = place.try_out(pod, &edits);
-        if fits.is_empty() {
+        if !tried.is_worth_it(&edits) {
             continue;
         }
-        *alike.entry(codes.clone()).or_default() += 1;
-        let how: Vec<String> =
-            edits.iter().filter_map(|edit| edit.how(place.tables, |node| place.name(node))).collect();
-        let fits: Vec<String> = fits.into_iter().map(new_node).collect();
-        changes.push(Change {
-            codes,
-            text,
-            how: (!how.is_empty()).then(|| how.join("; ")),
-            fits_on: fits.len(),
-            examples: fits.into_iter().take(EXAMPLES_MAX).collect(),
-        });
+        let fits = place.try_out(pod, &edits);
+        if !fits.is_empty() {
+            tried.helped(&edits);
+            changes.push(told(place, &edits, fits));
+        }
     }
     changes
+}
+
+/// What was tried already, and what helped.
+#[derive(Default)]
+struct Tried {
+    trials: usize,
+    seen: BTreeSet<BTreeSet<String>>,
+    enough: Vec<BTreeSet<String>>,
+    alike: BTreeMap<Vec<&'static str>, usize>,
+}
+
+impl Tried {
+    fn key(edits: &[Edit]) -> BTreeSet<String> {
+        edits.iter().map(|edit| format!("{edit:?}")).collect()
+    }
+
+    fn codes(edits: &[Edit]) -> Vec<&'static str> {
+        edits.iter().map(Edit::code).collect()
+    }
+
+    /// Whether it is something new: neither tried, nor more than what is enough, nor one of many alike.
+    fn is_worth_it(&mut self, edits: &[Edit]) -> bool {
+        let key = Self::key(edits);
+        let told = self.alike.get(&Self::codes(edits)).copied().unwrap_or(0);
+        let is_new = told < ALIKE_MAX
+            && !self.enough.iter().any(|enough| enough.is_subset(&key))
+            && self.seen.insert(key);
+        self.trials += usize::from(is_new);
+        is_new
+    }
+
+    fn helped(&mut self, edits: &[Edit]) {
+        self.enough.push(Self::key(edits));
+        *self.alike.entry(Self::codes(edits)).or_default() += 1;
+    }
+}
+
+fn told(place: &Place<'_>, edits: &[Edit], fits: Vec<String>) -> Change {
+    let how: Vec<String> =
+        edits.iter().filter_map(|edit| edit.how(place.tables, |node| place.name(node))).collect();
+    let fits: Vec<String> = fits.into_iter().map(new_node).collect();
+    Change {
+        codes: Tried::codes(edits),
+        text: text_of(place, edits),
+        how: (!how.is_empty()).then(|| how.join("; ")),
+        fits_on: fits.len(),
+        examples: fits.into_iter().take(EXAMPLES_MAX).collect(),
+    }
 }
 
 fn new_node(name: String) -> String {
@@ -294,14 +327,10 @@ pub(super) fn fewer_replicas(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> Optio
             && other.gates.is_empty()
     };
     let siblings: Vec<Arc<PodInfo>> = place.pending.iter().filter(is_sibling).cloned().collect();
-    let snapshot = place.snapshot();
-    let of_owner = |kind: &&supercargo_core::cache::Kind| kind.pod().namespace == pod.namespace;
-    if siblings.len() > SIBLINGS_MAX || snapshot.kinds().filter(of_owner).count() == 0 {
+    if siblings.len() > SIBLINGS_MAX {
         return None;
     }
-    let nodes = snapshot.nodes().iter();
-    let placed = nodes.flat_map(|node| snapshot.pods_on(node));
-    let placed = placed.filter(|other| other.namespace == pod.namespace && other.owner == pod.owner).count();
+    let placed = place.placed_siblings(pod).len();
     let left_over = place.place_all(&siblings).len();
     let stay = placed + siblings.len() - left_over;
     if left_over == 0 || stay == 0 {

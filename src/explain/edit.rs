@@ -3,7 +3,7 @@
 use super::words::{self, pair, requirement, resource};
 use std::sync::Arc;
 use supercargo_core::framework::Measure;
-use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeIdx, NodeInfo, Taint};
 use supercargo_core::pod::{
     PodAffinityTerm, PodInfo, Toleration, TolerationOperator, WeightedPodAffinityTerm, WhenUnsatisfiable,
@@ -65,8 +65,14 @@ impl Edit {
     }
 
     /// How much is asked of whoever makes it: the order among changes of as many parts.
-    pub(super) fn rank(&self) -> u32 {
+    pub(super) fn rank(&self, tables: &Tables) -> u32 {
         match self {
+            // Those nodes are kept free for a reason.
+            Self::Tolerate(taint) | Self::Untaint { taint, .. }
+                if tables.text(taint.key) == super::CONTROL_PLANE_TAINT =>
+            {
+                7
+            }
             Self::SelectInstead { .. }
             | Self::TermInstead { .. }
             | Self::PeerInstead { .. }
@@ -177,7 +183,7 @@ impl Edit {
             Self::Uncordon { .. } => {
                 node.unschedulable = false;
                 // The node lifecycle controller takes its taint off again.
-                let is_left = |taint: &&Taint| tables.text(taint.key) != super::UNSCHEDULABLE_TAINT;
+                let is_left = |taint: &&Taint| taint.key != known::UNSCHEDULABLE;
                 let left = tables.taints(node.taints).iter().filter(is_left).copied().collect();
                 node.taints = tables.taint_set(left);
             }
@@ -236,7 +242,10 @@ impl Edit {
             }
             Self::MaxSkew { key, to } => format!("allow maxSkew: {to} over {}", tables.text(*key)),
             Self::AvoidSoftly { key, .. } => {
-                format!("prefer the anti-affinity over {} instead of requiring it", tables.text(*key))
+                format!(
+                    "prefer the anti-affinity over {} instead of requiring it, in all replicas",
+                    tables.text(*key)
+                )
             }
             Self::JoinSoftly { key, .. } => {
                 format!("prefer the pod affinity over {} instead of requiring it", tables.text(*key))

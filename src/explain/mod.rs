@@ -29,7 +29,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Failed, Nomination};
 use supercargo_core::explain::Findings;
+use supercargo_core::framework::Fact;
 use supercargo_core::framework::post_filter::Draws;
+use supercargo_core::intern::{Symbol, known};
 use supercargo_core::pod::PodInfo;
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
@@ -38,8 +40,8 @@ use supercargo_core::time::Time;
 pub const NEAR_MISSES_MAX: usize = 10;
 /// Names of nodes told with a reason.
 const EXAMPLES_MAX: usize = 5;
-/// The taint of a cordoned node, which says the same as the cordon.
-const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+/// The taint that keeps nodes for the control plane.
+const CONTROL_PLANE_TAINT: &str = "node-role.kubernetes.io/control-plane";
 /// The same question has the same answer.
 const SEED: Seed = Seed(0);
 const ATTEMPT: u32 = 1;
@@ -105,7 +107,9 @@ fn blank(place: &Place<'_>, pod: &PodInfo) -> Explanation {
 fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: &mut Explanation) {
     answer.verdict = Verdict::Bound;
     let node = answer.node.clone().unwrap_or_default();
-    answer.summary = format!("it is on {node}");
+    let is_known = pod.node_name.is_some_and(|node| place.snapshot().find_node(node).is_some());
+    let unknown = if is_known { "" } else { ", which is not among the nodes that were given" };
+    answer.summary = format!("it is on {node}{unknown}");
     let free = PodInfo { node_name: None, nominated_node: None, ..PodInfo::clone(pod) };
     place.without(&pod.uid, |place| {
         let findings = place.framework.explain(&free, place.snapshot());
@@ -271,10 +275,19 @@ fn case(place: &Place<'_>, of: &supercargo_core::explain::NodeFindings) -> Case 
     let mut found: Vec<Found> = of.objections.iter().flat_map(|no| of_objection(no, tables)).collect();
     // The cordon and its taint are one thing to whoever has to do something about it.
     if found.iter().any(|found| found.code == ReasonCode::NodeCordoned) {
-        found.retain(|found| {
-            found.code != ReasonCode::UntoleratedTaint || !found.about.starts_with(UNSCHEDULABLE_TAINT)
-        });
+        found.retain(
+            |found| !matches!(found.fact, Some(Fact::Taint(taint)) if taint.key == known::UNSCHEDULABLE),
+        );
     }
+    // Two pods that keep each other out are one obstacle, seen from either side.
+    let avoided: Vec<Symbol> = found
+        .iter()
+        .filter_map(|found| match found.fact {
+            Some(Fact::Foes { key, .. }) => Some(key),
+            _ => None,
+        })
+        .collect();
+    found.retain(|found| !matches!(found.fact, Some(Fact::FoeOf { key, .. }) if avoided.contains(&key)));
     let checks = found.iter().map(|found| found.plugin).collect::<BTreeSet<_>>().len();
     Case { node: of.node, name: place.name(of.node), checks, found }
 }

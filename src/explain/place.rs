@@ -62,15 +62,24 @@ impl Place<'_> {
         let mut undo = Undo::default();
         for edit in edits {
             edit.on_pod(&mut changed);
-            self.make(edit, &mut undo);
+            self.make(pod, edit, &mut undo);
         }
         let fits = self.feasible(&changed).map(|feasible| self.names(feasible.filtered.feasible()));
         self.take_back(undo);
         fits.unwrap_or_default()
     }
 
-    fn make(&mut self, edit: &Edit, undo: &mut Undo) {
+    fn make(&mut self, pod: &PodInfo, edit: &Edit, undo: &mut Undo) {
         match edit {
+            // Anti-affinity keeps both apart: a workload is softened with all its pods, or not at all.
+            Edit::AvoidSoftly { .. } => {
+                for (sibling, node) in self.placed_siblings(pod) {
+                    let mut changed = PodInfo::clone(&sibling);
+                    edit.on_pod(&mut changed);
+                    self.cache.place(&Arc::new(changed), node, PodState::Added);
+                    undo.pods.push((sibling, node, PodState::Added));
+                }
+            }
             Edit::Remove { pods, .. } => {
                 let gone = pods.iter().filter_map(|pod| self.cache.remove_pod(&pod.uid));
                 undo.pods.extend(gone);
@@ -90,6 +99,20 @@ impl Place<'_> {
                 undo.nodes.push(Arc::new(before));
             }
         }
+    }
+
+    /// The pods on nodes that have the pod's owner.
+    pub(super) fn placed_siblings(&self, pod: &PodInfo) -> Vec<(Arc<PodInfo>, Symbol)> {
+        let is_sibling = |other: &&PodInfo| {
+            pod.owner.is_some() && other.namespace == pod.namespace && other.owner == pod.owner
+        };
+        let snapshot = self.snapshot();
+        let of = |node| {
+            let name = snapshot.node_info(node).name;
+            let siblings = snapshot.pods_on(node).filter(is_sibling);
+            siblings.map(move |other| (Arc::new(other.clone()), name))
+        };
+        snapshot.nodes().iter().flat_map(of).collect()
     }
 
     /// A node of another name, which its label tells as well.

@@ -54,7 +54,7 @@ fn decided_by(nodes: &[NodeScores], winners: &[String], its_node: Option<&str>) 
     let lot = match winners.len() {
         1 => String::new(),
         several => {
-            format!("{} are equally good, and one of them is drawn by lot. ", count(several as i64, "node"))
+            format!("{} are equally good, and one of them is drawn by lot; ", count(several as i64, "node"))
         }
     };
     let why = match nodes.get(winners.len()) {

@@ -16,22 +16,22 @@ pub struct InputError(pub String);
 
 /// Something wrong with an object: in which field, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(in crate::cli) struct Wrong {
     /// The field's path; empty for the object itself.
-    pub(super) path: String,
+    pub(in crate::cli) path: String,
     /// What is wrong, and what was expected.
-    pub(super) message: String,
+    pub(in crate::cli) message: String,
 }
 
 impl Wrong {
-    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(in crate::cli) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }
     }
 }
 
 /// Whence an object came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::cli) struct Origin {
     file: usize,
     /// Which object of the file.
     at: usize,
@@ -41,50 +41,54 @@ pub(super) struct Origin {
 
 impl Origin {
     /// The origin of something made of a part of the object.
-    pub(super) fn within(self, prefix: &'static str) -> Self {
+    pub(in crate::cli) fn within(self, prefix: &'static str) -> Self {
         Self { prefix, ..self }
     }
 }
 
 /// An object and whence it came.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
-    pub(super) value: Value,
-    pub(super) origin: Origin,
+pub(in crate::cli) struct Item {
+    pub(in crate::cli) value: Value,
+    pub(in crate::cli) origin: Origin,
 }
 
 impl Item {
-    pub(super) fn text(&self, path: &str) -> &str {
+    pub(in crate::cli) fn text(&self, path: &str) -> &str {
         text_at(&self.value, path)
     }
 
-    pub(super) fn kind(&self) -> &str {
+    pub(in crate::cli) fn kind(&self) -> &str {
         self.text("/kind")
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::cli) fn name(&self) -> &str {
         self.text("/metadata/name")
     }
 
-    pub(super) fn namespace(&self) -> &str {
+    pub(in crate::cli) fn namespace(&self) -> &str {
         self.text("/metadata/namespace")
     }
 }
 
 /// A text within a value; empty when it is absent or none.
-pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(in crate::cli) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The files read so far.
 #[derive(Default)]
-pub(super) struct Files {
+pub(in crate::cli) struct Files {
     files: Vec<(String, String)>,
 }
 
 impl Files {
     /// Reads a file, or what `stdin` gives for `-`, and takes its objects apart.
-    pub(super) fn read(&mut self, path: &Path, stdin: &mut dyn Read) -> Result<Vec<Item>, InputError> {
+    pub(in crate::cli) fn read(
+        &mut self,
+        path: &Path,
+        stdin: &mut dyn Read,
+    ) -> Result<Vec<Item>, InputError> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         if is_stdin && self.files.iter().any(|(other, _)| *other == name) {
@@ -132,14 +136,14 @@ impl Files {
     }
 
     /// The error with the place it is at.
-    pub(super) fn error(&self, origin: Origin, wrong: &Wrong) -> InputError {
+    pub(in crate::cli) fn error(&self, origin: Origin, wrong: &Wrong) -> InputError {
         let field =
             if wrong.path.is_empty() { String::new() } else { format!("{}{}", origin.prefix, wrong.path) };
         InputError(format!("{}: {}", self.place(origin, &field), wrong.message))
     }
 
     /// `file:line:column` of a field of an object.
-    pub(super) fn place(&self, origin: Origin, path: &str) -> String {
+    pub(in crate::cli) fn place(&self, origin: Origin, path: &str) -> String {
         let (name, text) = &self.files[origin.file];
         match place::find(text, origin.at, path) {
             Some(place) => format!("{name}:{}:{}", place.line, place.column),
@@ -150,15 +154,15 @@ impl Files {
 
 /// Counts of what was skipped, to tell of them at once.
 #[derive(Default)]
-pub(super) struct Skipped(BTreeMap<String, usize>);
+pub(in crate::cli) struct Skipped(BTreeMap<String, usize>);
 
 impl Skipped {
-    pub(super) fn add(&mut self, item: &Item) {
+    pub(in crate::cli) fn add(&mut self, item: &Item) {
         *self.0.entry(format!("{} {}", item.text("/apiVersion"), item.kind())).or_default() += 1;
     }
 
     /// One line for people; none when nothing was skipped.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(in crate::cli) fn told(&self) -> Option<String> {
         let total: usize = self.0.values().sum();
         let kinds: Vec<String> = self.0.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         let objects = if total == 1 { "object" } else { "objects" };
@@ -193,7 +197,7 @@ fn is_json(text: &str) -> bool {
 }
 
 /// Start and text of each document of a JSON stream; `None` for a text that is none.
-pub(super) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
+pub(in crate::cli) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
     if !is_json(text) {
         return None;
     }
@@ -207,7 +211,7 @@ pub(super) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
 }
 
 /// The items of a list (`v1 List`, `v1 PodList`, ...) or the object itself.
-fn items(document: Value) -> Vec<Value> {
+pub(in crate::cli) fn items(document: Value) -> Vec<Value> {
     let Value::Object(mut fields) = document else { return vec![document] };
     if !fields.get("items").is_some_and(Value::is_array) {
         return vec![Value::Object(fields)];
@@ -228,7 +232,7 @@ fn items(document: Value) -> Vec<Value> {
 
 /// The YAML reader's limits guard against hostile documents; a file of a whole cluster is large and the operator's own.
 /// Limits on aliases stay.
-pub(super) fn yaml_options() -> serde_saphyr::Options {
+pub(in crate::cli) fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_documents: usize::MAX,
