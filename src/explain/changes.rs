@@ -253,7 +253,7 @@ fn cures(
         Fact::Port(_) | Fact::FoeOf { .. } => Vec::new(),
         Fact::Skew { key, here, itself, lowest, .. } => {
             let to = i32::try_from(here + itself - lowest).ok().map(|to| Edit::MaxSkew { key, to });
-            [Edit::SpreadSoftly { key }].into_iter().chain(to).collect()
+            [Edit::HonorTaints { key }, Edit::SpreadSoftly { key }].into_iter().chain(to).collect()
         }
         Fact::NoKey(key) => {
             let meant = nodes.key_meant(tables, key).map(|to| Edit::KeyInstead { from: key, to });

@@ -34,6 +34,8 @@ pub(super) enum Edit {
     SpreadSoftly { key: Symbol },
     /// The spread constraints of this key allow more.
     MaxSkew { key: Symbol, to: i32 },
+    /// The spread constraints of this key leave nodes out that the pod does not tolerate.
+    HonorTaints { key: Symbol },
     /// The required anti-affinity of this key only prefers.
     AvoidSoftly { key: Symbol, selector: Selector },
     /// The required affinity of this key only prefers.
@@ -80,7 +82,7 @@ impl Edit {
             Self::Uncordon { .. } => 1,
             Self::Tolerate(_) | Self::Label { .. } => 2,
             Self::Remove { by_preemption: true, .. } => 2,
-            Self::Untaint { .. } | Self::Ask { .. } => 3,
+            Self::Untaint { .. } | Self::Ask { .. } | Self::HonorTaints { .. } => 3,
             Self::AvoidSoftly { .. }
             | Self::JoinSoftly { .. }
             | Self::SpreadSoftly { .. }
@@ -101,6 +103,7 @@ impl Edit {
             Self::Ask { .. } => "LowerRequest",
             Self::SpreadSoftly { .. } => "SoftenSpread",
             Self::MaxSkew { .. } => "RaiseMaxSkew",
+            Self::HonorTaints { .. } => "HonorTaints",
             Self::AvoidSoftly { .. } => "SoftenAntiAffinity",
             Self::JoinSoftly { .. } => "SoftenAffinity",
             Self::Label { .. } => "LabelNode",
@@ -159,6 +162,11 @@ impl Edit {
             Self::MaxSkew { key, to } => {
                 for each in pod.spread.iter_mut().filter(|each| each.topology_key == *key) {
                     each.max_skew = *to;
+                }
+            }
+            Self::HonorTaints { key } => {
+                for each in pod.spread.iter_mut().filter(|each| each.topology_key == *key) {
+                    each.honor_node_taints = true;
                 }
             }
             Self::AvoidSoftly { key, selector } => soften(pod, false, *key, selector),
@@ -241,6 +249,12 @@ impl Edit {
                 )
             }
             Self::MaxSkew { key, to } => format!("allow maxSkew: {to} over {}", tables.text(*key)),
+            Self::HonorTaints { key } => {
+                let key = tables.text(*key);
+                format!(
+                    "do not count nodes whose taints the pod does not tolerate when it is spread over {key}"
+                )
+            }
             Self::AvoidSoftly { key, .. } => {
                 format!(
                     "prefer the anti-affinity over {} instead of requiring it, in all replicas",
@@ -295,6 +309,7 @@ impl Edit {
             }
             Self::SpreadSoftly { .. } => "whenUnsatisfiable: ScheduleAnyway".to_owned(),
             Self::MaxSkew { to, .. } => format!("maxSkew: {to}"),
+            Self::HonorTaints { .. } => "nodeTaintsPolicy: Honor".to_owned(),
             Self::KeyInstead { to, .. } => format!("topologyKey: {}", tables.text(*to)),
             Self::AvoidSoftly { .. } | Self::JoinSoftly { .. } => {
                 "preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: ...}]"

@@ -49,6 +49,29 @@ const ATTEMPT: u32 = 1;
 const NOW: Time = Time::from_nanos(u64::MAX);
 const NO_NODES: &str = "no nodes available to schedule pods";
 
+/// The codes of [`Change`]s, in the order of the documentation.
+pub const CHANGE_CODES: [&str; 19] = [
+    "CorrectNodeLabel",
+    "CorrectPodLabel",
+    "CorrectTopologyKey",
+    "Uncordon",
+    "AddToleration",
+    "RemoveTaint",
+    "LabelNode",
+    "DropNodeLabel",
+    "LowerRequest",
+    "GrowNode",
+    "Preempt",
+    "RemovePod",
+    "FewerReplicas",
+    "AddNode",
+    "SoftenAntiAffinity",
+    "SoftenAffinity",
+    "SoftenSpread",
+    "RaiseMaxSkew",
+    "HonorTaints",
+];
+
 /// What is asked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Question {
@@ -186,18 +209,18 @@ fn why_not(
 ) -> Option<Edit> {
     let preemption = ask_preemption(place, pod, answer);
     let nominated = pod.nominated_node.filter(|&node| place.snapshot().find_node(node).is_some());
-    if let Some(told) = &answer.preemption {
-        answer.verdict = Verdict::WaitsForPreemption;
-        let (pods, node) = (words::count(told.victims.len() as i64, "less important pod"), &told.node);
-        answer.summary = format!(
-            "it fits on {node} once {pods} there {} gone; the scheduler sends them away, which takes as long as they need to stop",
-            if told.victims.len() == 1 { "is" } else { "are" }
-        );
-    } else if let Some(node) = nominated.filter(|_| findings.before.is_empty()) {
+    if let Some(node) = nominated.filter(|_| findings.before.is_empty()) {
         let node = place.tables.text(node);
         answer.verdict = Verdict::WaitsForPreemption;
         answer.summary =
             format!("room is being made for it on {node}: it goes there once other pods are gone");
+    } else if let Some(told) = &answer.preemption {
+        answer.verdict = Verdict::WaitsForPreemption;
+        let (pods, node) = (words::count(told.victims.len() as i64, "less important pod"), &told.node);
+        let are = if told.victims.len() == 1 { "is" } else { "are" };
+        answer.summary = format!(
+            "it fits on {node} once {pods} there {are} gone; the scheduler sends them away, which takes as long as they need to stop"
+        );
     } else if never_fits(place, pod, findings) {
         answer.verdict = Verdict::NeverFits;
         answer.summary = "no node would take it, even if the cluster were empty".to_owned();

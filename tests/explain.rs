@@ -1,0 +1,18 @@
+//! `supercargo explain`: what it says of pods in every state, from files and from an API server, and what of bad input.
+//!
+//! Whole answers are compared with what is written down in `explain/shown` and in docs/explain.md; `UPDATE_EXPECT=1` writes both anew.
+
+#[path = "explain/bad_input.rs"]
+mod bad_input;
+#[path = "explain/changes.rs"]
+mod changes;
+#[path = "explain/live.rs"]
+mod live;
+#[path = "explain/scale.rs"]
+mod scale;
+#[path = "explain/shown.rs"]
+mod shown;
+#[path = "explain/support.rs"]
+mod support;
+#[path = "explain/verdicts.rs"]
+mod verdicts;
