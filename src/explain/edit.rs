@@ -205,6 +205,7 @@ impl Edit {
     }
 
     /// What to do, in words.
+    // long because: one arm for each sort of change, in the order they are listed
     pub(super) fn text(
         &self,
         tables: &Tables,

@@ -68,7 +68,8 @@ fn ask(folder: &Path, pod: &str, more: &[&str]) -> Ran {
 fn list(kind: &str, mut items: Vec<Value>, next: &str) -> Option<(u16, Value)> {
     for item in &mut items {
         let fields = item.as_object_mut().expect("an object");
-        (fields.remove("kind"), fields.remove("apiVersion"));
+        fields.remove("kind");
+        fields.remove("apiVersion");
         let metadata = &mut item["metadata"];
         if kind == "PodList" {
             metadata["namespace"] = json!("prod");
