@@ -1,4 +1,5 @@
-//! `supercargo explain`: what it says of pods in every state, from files and from an API server, and what of bad input.
+//! `supercargo explain`, `fit` and `drain-check`: what they say of pods in every state, from files and from an API server, and what of
+//! bad input.
 //!
 //! Whole answers are compared with what is written down in `explain/shown` and in docs/explain.md; `UPDATE_EXPECT=1` writes both anew.
 
@@ -6,6 +7,10 @@
 mod bad_input;
 #[path = "explain/changes.rs"]
 mod changes;
+#[path = "explain/drain.rs"]
+mod drain;
+#[path = "explain/fit.rs"]
+mod fit;
 #[path = "explain/live.rs"]
 mod live;
 #[path = "explain/scale.rs"]

@@ -3,7 +3,9 @@
 mod cluster;
 pub mod completion;
 pub mod config;
+pub mod drain_check;
 pub mod explain;
+pub mod fit;
 mod live;
 mod screen;
 pub mod shadow;

@@ -4,7 +4,7 @@ use super::words::{self, pair, requirement, resource};
 use std::sync::Arc;
 use supercargo_core::framework::Measure;
 use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::node::{NodeIdx, NodeInfo, Taint};
+use supercargo_core::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
 use supercargo_core::pod::{
     PodAffinityTerm, PodInfo, Toleration, TolerationOperator, WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
@@ -46,6 +46,8 @@ pub(super) enum Edit {
     Untaint { node: NodeIdx, taint: Taint },
     /// The node is open again.
     Uncordon { node: NodeIdx },
+    /// The node is closed. Offered to nobody.
+    Cordon { node: NodeIdx },
     /// The node has more.
     Grow { node: NodeIdx, of: Measure, by: i64 },
     /// One more node like that one.
@@ -61,6 +63,7 @@ impl Edit {
             Self::Label { node, .. }
             | Self::Untaint { node, .. }
             | Self::Uncordon { node }
+            | Self::Cordon { node }
             | Self::Grow { node, .. } => Some(*node),
             _ => None,
         }
@@ -79,7 +82,7 @@ impl Edit {
             | Self::TermInstead { .. }
             | Self::PeerInstead { .. }
             | Self::KeyInstead { .. } => 0,
-            Self::Uncordon { .. } => 1,
+            Self::Uncordon { .. } | Self::Cordon { .. } => 1,
             Self::Tolerate(_) | Self::Label { .. } => 2,
             Self::Remove { by_preemption: true, .. } => 2,
             Self::Untaint { .. } | Self::Ask { .. } | Self::HonorTaints { .. } => 3,
@@ -109,6 +112,7 @@ impl Edit {
             Self::Label { .. } => "LabelNode",
             Self::Untaint { .. } => "RemoveTaint",
             Self::Uncordon { .. } => "Uncordon",
+            Self::Cordon { .. } => "Cordon",
             Self::Grow { .. } => "GrowNode",
             Self::NodeLike { .. } => "AddNode",
             Self::Remove { by_preemption: true, .. } => "Preempt",
@@ -195,6 +199,14 @@ impl Edit {
                 let left = tables.taints(node.taints).iter().filter(is_left).copied().collect();
                 node.taints = tables.taint_set(left);
             }
+            Self::Cordon { .. } => {
+                node.unschedulable = true;
+                let effect = TaintEffect::NoSchedule;
+                let new = Taint { key: known::UNSCHEDULABLE, value: known::EMPTY, effect };
+                let taints = tables.taints(node.taints).iter().copied().filter(|taint| *taint != new);
+                let taints = taints.chain([new]).collect();
+                node.taints = tables.taint_set(taints);
+            }
             Self::Grow { of: Measure::Pods, by, .. } => node.allocatable_pods += by,
             Self::Grow { of, by, .. } => {
                 let has = get(&node.allocatable, *of);
@@ -272,6 +284,7 @@ impl Edit {
                 format!("take the taint {} off {}", words::taint(tables, taint), name(*node))
             }
             Self::Uncordon { node } => format!("open {} to new pods again", name(*node)),
+            Self::Cordon { node } => format!("close {} to new pods", name(*node)),
             Self::Grow { node, of, by } => {
                 format!("{} more {} on {}", words::exact(*of, *by), resource(tables, *of), name(*node))
             }

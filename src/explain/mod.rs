@@ -5,7 +5,9 @@
 
 mod answer;
 mod changes;
+mod drain;
 mod edit;
+mod fit;
 mod near;
 mod place;
 mod reason;
@@ -17,6 +19,8 @@ pub use answer::{
     API_VERSION, ByNode, Change, Explanation, Group, Hint, KIND, NearMiss, NodeScores, OfNode, PluginScore,
     Preemption, Said, Scores, Verdict,
 };
+pub use drain::{Budget, DrainCheck, Leaving, Moved, drain_check};
+pub use fit::{FitCheck, OnNode, fit};
 pub use place::Place;
 pub use reason::ReasonCode;
 pub use scores::SCORES_MAX;
@@ -272,6 +276,31 @@ fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explan
     answer.preemption = Some(Preemption { node: name(best.node).to_owned(), victims });
     let pods = best.victims.iter().map(|&victim| Arc::new(victim.clone())).collect();
     Some(Edit::Remove { pods, from: best.node, by_preemption: true })
+}
+
+/// Why nothing can take a pod, grouped: what is said before any node, or of the nodes.
+fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
+    let findings = place.framework.explain(pod, place.snapshot());
+    let nodes = findings.nodes.len();
+    let before = findings.before.iter().flat_map(|said| of_objection(said, place.tables));
+    let before: Vec<Group> = before
+        .map(|found| Group {
+            code: found.code,
+            plugin: found.plugin,
+            nodes,
+            alone_on: 0,
+            text: found.words,
+            examples: Vec::new(),
+            preemption_may_help: found.preemption_may_help,
+        })
+        .collect();
+    if !before.is_empty() {
+        return before;
+    }
+    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, of)).collect();
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    cases.retain(|case| case.checks > 0);
+    groups(place, &cases)
 }
 
 /// Fills in what is said of nodes; those that cannot take the pod.

@@ -3,7 +3,7 @@
 use super::edit::Edit;
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState, Snapshot};
-use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options};
+use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options, Shapes};
 use supercargo_core::framework::CycleError;
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::node::{NodeIdx, NodeInfo};
@@ -157,14 +157,25 @@ impl Place<'_> {
         answer
     }
 
+    /// The node a pod would go to, by what is remembered of pods like it where that will do.
+    pub(super) fn choose(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
+        self.cache.refresh();
+        let snapshot = self.cache.snapshot(self.tables);
+        if let Some(mut quick) = self.framework.decide_quickly(shapes, pod, snapshot, &mut NoProbe) {
+            return Some(quick.choose(super::SEED, pod, super::ATTEMPT));
+        }
+        let feasible = self.feasible(pod)?;
+        Some(feasible.choose(super::SEED, pod, super::ATTEMPT))
+    }
+
     /// Decides about pods one after the other, each winner counting for the next; which of them found no place. All are taken
     /// back.
     pub(super) fn place_all(&mut self, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
+        let mut shapes = Shapes::default();
         let (mut placed, mut left_over) = (Vec::new(), Vec::new());
         for pod in pods {
-            match self.feasible(pod) {
-                Some(feasible) => {
-                    let node = feasible.choose(super::SEED, pod, super::ATTEMPT);
+            match self.choose(&mut shapes, pod) {
+                Some(node) => {
                     let name = self.snapshot().node_info(node).name;
                     self.cache.place(pod, name, PodState::Assumed);
                     placed.push(pod);

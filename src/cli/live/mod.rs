@@ -45,6 +45,13 @@ const KINDS: [(&str, bool); 16] = [
     ("/apis/resource.k8s.io/v1/deviceclasses", false),
 ];
 
+/// What admission reads, where a pod is thought of that no API server has seen.
+const ADMISSION: [&str; 3] = [
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/apis/node.k8s.io/v1/runtimeclasses",
+    "/api/v1/limitranges",
+];
+
 /// How a cluster is reached.
 #[derive(Clone, Debug, Args)]
 pub struct LiveArgs {
@@ -74,12 +81,13 @@ pub(super) struct Listed {
     /// The namespace of the context.
     pub(super) namespace: String,
     objects: Vec<Value>,
+    admission: Vec<Value>,
     notices: Vec<String>,
 }
 
 impl Listed {
-    /// Hands the objects over; what cannot be read of them is left out.
-    pub(super) fn into_cluster(self, cluster: &mut Cluster) {
+    /// Hands the objects over; what cannot be read of them is left out. What admission reads is given back.
+    pub(super) fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {
         let mut unreadable = Vec::new();
         for value in self.objects {
             let item = Item { value, origin: Origin::default() };
@@ -94,20 +102,21 @@ impl Listed {
                 .notices
                 .push(format!("{} objects cannot be read and are left out: {named}", unreadable.len()));
         }
+        self.admission.into_iter().map(|value| Item { value, origin: Origin::default() }).collect()
     }
 }
 
-/// Lists everything a decision rests on.
-pub(super) fn list(args: &LiveArgs) -> Result<Listed, LiveError> {
+/// Lists everything a decision rests on, and what admission reads if that is wanted.
+pub(super) fn list(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
-    let listed = runtime.block_on(list_all(args));
+    let listed = runtime.block_on(list_all(args, admission));
     // A resolver that hangs is not waited for.
     runtime.shutdown_background();
     listed
 }
 
-async fn list_all(args: &LiveArgs) -> Result<Listed, LiveError> {
+async fn list_all(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError> {
     let config = connection(args).await?;
     let namespace = config.default_namespace.clone();
     let server = config.cluster_url.to_string();
@@ -118,9 +127,14 @@ async fn list_all(args: &LiveArgs) -> Result<Listed, LiveError> {
         deadline: Instant::now() + ALL_TIMEOUT,
         one: args.request_timeout,
     };
-    let mut listed = Listed { namespace, objects: Vec::new(), notices: Vec::new() };
+    let mut listed = Listed { namespace, objects: Vec::new(), admission: Vec::new(), notices: Vec::new() };
     for (path, is_needed) in KINDS {
-        lister.kind(path, is_needed, &mut listed).await?;
+        let objects = lister.kind(path, is_needed, &mut listed.notices).await?;
+        listed.objects.extend(objects);
+    }
+    for path in ADMISSION.into_iter().filter(|_| admission) {
+        let objects = lister.kind(path, false, &mut listed.notices).await?;
+        listed.admission.extend(objects);
     }
     Ok(listed)
 }
@@ -172,17 +186,23 @@ struct Lister {
 }
 
 impl Lister {
-    async fn kind(&self, path: &str, is_needed: bool, into: &mut Listed) -> Result<(), LiveError> {
+    async fn kind(
+        &self,
+        path: &str,
+        is_needed: bool,
+        notices: &mut Vec<String>,
+    ) -> Result<Vec<Value>, LiveError> {
+        let mut objects = Vec::new();
         let mut next = String::new();
         loop {
             let query = if next.is_empty() { String::new() } else { format!("&continue={}", encoded(&next)) };
             let page = self.page(&format!("{path}?limit={PAGE}{query}")).await;
             let mut page = match page {
                 Ok(page) => page,
-                Err(Refusal::Status(404, _)) if !is_needed => return Ok(()),
+                Err(Refusal::Status(404, _)) if !is_needed => return Ok(Vec::new()),
                 Err(Refusal::Status(403, text)) if !is_needed => {
-                    into.notices.push(format!("what rests on {path} is left out: {text}"));
-                    return Ok(());
+                    notices.push(format!("what rests on {path} is left out: {text}"));
+                    return Ok(Vec::new());
                 }
                 Err(Refusal::Status(code, text)) => {
                     let server = &self.server;
@@ -193,9 +213,9 @@ impl Lister {
                 }
             };
             next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-            into.objects.extend(items(page.take()));
+            objects.extend(items(page.take()));
             if next.is_empty() {
-                return Ok(());
+                return Ok(objects);
             }
         }
     }
