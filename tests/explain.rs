@@ -1,7 +1,8 @@
 //! `supercargo explain`, `fit` and `drain-check`: what they say of pods in every state, from files and from an API server, and what of
 //! bad input.
 //!
-//! Whole answers are compared with what is written down in `explain/shown` and in docs/explain.md; `UPDATE_EXPECT=1` writes both anew.
+//! Whole answers are compared with what is written down in `explain/shown`, docs/explain.md and docs/what-if.md; `UPDATE_EXPECT=1` writes them
+//! anew.
 
 #[path = "explain/bad_input.rs"]
 mod bad_input;
