@@ -13,6 +13,8 @@ mod place;
 mod reason;
 mod scores;
 mod tell;
+#[cfg(test)]
+mod tests;
 mod words;
 
 pub use answer::{
