@@ -3,7 +3,9 @@
 //! Judges no object beyond its having a kind. Texts are kept, so that an error found later can name its line.
 
 use super::place;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Read;
@@ -173,6 +175,9 @@ impl Skipped {
 
 /// The objects of a text, items of lists for themselves; or line, column and what is wrong there.
 fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
+    if let Some(listed) = json_list(text) {
+        return Ok(listed);
+    }
     let documents: Vec<Value> = if is_json(text) {
         let read: Result<_, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
         read.map_err(|error| {
@@ -208,6 +213,63 @@ pub(in crate::cli) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
         documents.push((end - raw.get().len(), raw.get()));
     }
     Some(documents)
+}
+
+/// A list as kubectl prints it in JSON, as far as it is a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonList<'t> {
+    kind: Option<String>,
+    api_version: Option<String>,
+    #[serde(borrow)]
+    items: Vec<&'t RawValue>,
+}
+
+/// The objects of a text that is one list in JSON, read one by one: a dump of a whole cluster is many times as large as what is read of it.
+/// `None` for any other text, and for one with something wrong, which is told by whoever reads it whole.
+fn json_list(text: &str) -> Option<Vec<Value>> {
+    let list: JsonList<'_> = serde_json::from_str(text).ok().filter(|_| is_json(text))?;
+    let each = list.items.iter().map(|raw| {
+        let mut value: Value = serde_json::from_str(raw.get()).ok()?;
+        leave_out_what_nobody_reads(&mut value);
+        Some(value)
+    });
+    let values: Vec<Value> = each.collect::<Option<_>>()?;
+    let mut document = Map::new();
+    document.extend(list.kind.map(|kind| ("kind".to_owned(), kind.into())));
+    document.extend(list.api_version.map(|version| ("apiVersion".to_owned(), version.into())));
+    document.insert("items".to_owned(), Value::Array(values));
+    Some(items(Value::Object(document)))
+}
+
+/// Fields of containers that only a kubelet reads.
+const OF_CONTAINERS: [&str; 10] = [
+    "env",
+    "envFrom",
+    "command",
+    "args",
+    "volumeMounts",
+    "volumeDevices",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "securityContext",
+];
+
+/// Drops what is large, and read neither by the scheduler nor by admission.
+pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {
+    let mut without = |place: &str, unread: &[&str]| {
+        let fields = object.pointer_mut(place).and_then(Value::as_object_mut);
+        fields.into_iter().for_each(|fields| fields.retain(|field, _| !unread.contains(&field.as_str())));
+    };
+    without("/metadata", &["managedFields"]);
+    without("/status", &["addresses", "nodeInfo", "volumesInUse", "volumesAttached", "hostIPs", "podIPs"]);
+    for list in ["/spec/containers", "/spec/initContainers"] {
+        let containers = object.pointer_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            container.retain(|field, _| !OF_CONTAINERS.contains(&field.as_str()));
+        }
+    }
 }
 
 /// The items of a list (`v1 List`, `v1 PodList`, ...) or the object itself.
