@@ -2,6 +2,9 @@
 
 use crate::cli::completion::CompletionArgs;
 use crate::cli::config::ConfigArgs;
+use crate::cli::drain_check::DrainCheckArgs;
+use crate::cli::explain::ExplainArgs;
+use crate::cli::fit::FitArgs;
 use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
@@ -185,6 +188,29 @@ pub enum Command {
 
     /// Ask a running shadow (--shadow-of) how far the two schedulers agree.
     Shadow(ShadowArgs),
+
+    /// Tell why a pod is where it is, or nowhere: every check on every node, and what would help, tried out.
+    ///
+    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    ///
+    /// Exit code: 0 the pod has a node, has ended, or fits now; 3 something is in its way; 2 the flags or files are wrong, or there
+    /// is no such pod; 1 anything else, for example a cluster that does not answer.
+    Explain(ExplainArgs),
+
+    /// Tell how many more pods like the one of a file there is room for, and what keeps one more out.
+    ///
+    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    ///
+    /// Exit code: 0 at least one fits, 3 none does, 2 the flags or files are wrong, 1 anything else.
+    Fit(FitArgs),
+
+    /// Tell which pods of a node would have no place if it were drained.
+    ///
+    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    ///
+    /// Exit code: 0 all have a place, 3 at least one has none, 2 the flags or files are wrong, or there is no such node, 1 anything
+    /// else.
+    DrainCheck(DrainCheckArgs),
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),

@@ -9,6 +9,7 @@ pub mod config;
 pub mod convert;
 pub mod dispatch;
 pub mod driver;
+pub mod explain;
 pub mod extender;
 pub mod flags;
 pub mod lease;

@@ -7,7 +7,7 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
-use supercargo::cli::{completion, config, shadow, simulate};
+use supercargo::cli::{completion, config, drain_check, explain, fit, shadow, simulate};
 use supercargo::{flags, run, telemetry};
 
 fn main() -> ExitCode {
@@ -17,6 +17,9 @@ fn main() -> ExitCode {
     };
     match args.command.take() {
         Some(Command::Simulate(args)) => return simulate::main(&args),
+        Some(Command::Explain(args)) => return explain::main(&args),
+        Some(Command::Fit(args)) => return fit::main(&args),
+        Some(Command::DrainCheck(args)) => return drain_check::main(&args),
         Some(Command::Config(args)) => return config::main(&args),
         Some(Command::Shadow(args)) => return shadow::main(&args),
         Some(Command::Completion(args)) => return completion::main(args),

@@ -1,6 +1,12 @@
 //! Commands beside the scheduler itself: what a person or a script asks at a terminal. None of them schedules a cluster.
 
+mod cluster;
 pub mod completion;
 pub mod config;
+pub mod drain_check;
+pub mod explain;
+pub mod fit;
+mod live;
+mod screen;
 pub mod shadow;
 pub mod simulate;

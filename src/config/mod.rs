@@ -27,6 +27,7 @@ pub use duration::GoDuration;
 pub use effective::{Effective, Flags};
 pub use field::{Place, Problem};
 pub use flat::Difference;
+pub(crate) use nearest::nearest;
 pub use settings::{ElectionSettings, ProfileSettings, Settings};
 
 use std::path::{Path, PathBuf};

@@ -1,12 +1,16 @@
 //! "Did you mean": of the names there are, the one that a wrong one was probably to be.
 
 /// The nearest of `known` to `word`, where one is near enough: the same but for case, or a few slips of the hand away.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let lower = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
     let word = lower(word);
     let slips = (word.len() / 3).clamp(1, 3);
-    let near = known.into_iter().map(|name| (distance(&word, &lower(name)), name));
-    near.filter(|&(distance, _)| distance <= slips && distance < word.len()).min().map(|(_, name)| name)
+    let near = known.into_iter().map(|name| {
+        let letters = lower(name);
+        // Of equally near ones the first letter is the one that is seldom wrong.
+        (distance(&word, &letters), letters.first() != word.first(), name)
+    });
+    near.filter(|&(distance, ..)| distance <= slips && distance < word.len()).min().map(|(.., name)| name)
 }
 
 /// How many letters have to be put in, taken out, replaced, or exchanged with their neighbours.

@@ -16,6 +16,7 @@ mod chaos;
 mod control_plane;
 mod encoding;
 mod examples;
+mod explain;
 mod extenders;
 mod families;
 mod leading;

@@ -15,6 +15,7 @@ mod shapes;
 pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use extended::{About, Ask, Consulted, Transcript};
 pub use filter::Filtered;
+pub(crate) use filter::unprepared;
 pub use post_filter::{Failed, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};

@@ -7,6 +7,7 @@ pub mod cache;
 pub mod cycle;
 pub mod effect;
 pub mod event;
+pub mod explain;
 pub mod extender;
 pub mod framework;
 pub mod hash;

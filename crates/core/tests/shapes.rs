@@ -7,6 +7,7 @@ use proptest::strategy::ValueTree;
 use std::sync::Arc;
 use supercargo_core::cache::{DeviceClass, Service};
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options, Shapes};
+use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
 use support::World;
 
@@ -208,6 +209,66 @@ proptest! {
         }
         for wanted in 0..WANTED.len() {
             law.ask(wanted);
+        }
+    }
+}
+
+impl Law {
+    /// What is explained of a pod is what is decided about it: which nodes can take it, and of the others who rejects them first and why.
+    fn explain(&mut self, wanted: usize) {
+        self.world.cache.refresh();
+        let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
+        let findings = self.framework.explain(pod, snapshot);
+        let options = Options { ignore_own_nomination: true, always_score: true, walk: None };
+        let decided = self.framework.decide(pod, snapshot, options, &mut NoProbe);
+        let filtered = match decided {
+            Err(_) => return,
+            Ok(Decision::Infeasible(filtered)) => filtered,
+            Ok(Decision::Feasible(feasible)) => {
+                let nodes = feasible.filtered.feasible();
+                let table =
+                    self.framework.explain_scores(pod, snapshot, nodes).expect("the decision had no error");
+                let scores = feasible.scores.expect("scores were asked for");
+                assert_eq!(table.totals, scores.totals, "{}", WANTED[wanted]);
+                for (told, decided) in table.plugins.iter().zip(&scores.plugins) {
+                    assert_eq!((told.plugin, &told.normalized), (decided.plugin, &decided.normalized));
+                }
+                feasible.filtered
+            }
+        };
+        if let Some((plugin, rejection)) = filtered.prefilter_rejection() {
+            assert!(
+                findings.before.iter().any(|said| said.plugin == plugin && said.reasons == rejection.reasons)
+            );
+            return;
+        }
+        let free = findings.nodes.iter().filter(|of| of.objections.is_empty()).map(|of| of.node);
+        assert_eq!(&free.collect::<NodeSet>(), filtered.feasible(), "{}", WANTED[wanted]);
+        for verdict in filtered.verdicts(snapshot) {
+            let of =
+                findings.nodes.iter().find(|of| of.node == verdict.node).expect("every node is explained");
+            // With pods nominated to the node the decision asks about all of them first; each no is among what is explained.
+            let first =
+                of.objections.iter().find(|no| no.plugin == verdict.plugin).expect("the plugin objects");
+            let is_first = of.objections[0].plugin == verdict.plugin;
+            let are_nominated = !snapshot.nominated_on(verdict.node).is_empty();
+            assert!(is_first || are_nominated, "{}: {:?} {verdict:?}", WANTED[wanted], of.objections);
+            assert!(first.code == Some(verdict.code) && first.reasons == verdict.reasons || are_nominated);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn what_is_explained_is_what_is_decided(changes in prop::collection::vec(change(), 1..100)) {
+        let mut law = Law::new();
+        for change in changes.iter().filter(|change| !matches!(change, Change::Ask(_))) {
+            law.apply(change);
+        }
+        for wanted in 0..WANTED.len() {
+            law.explain(wanted);
         }
     }
 }

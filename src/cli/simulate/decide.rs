@@ -187,7 +187,7 @@ impl Rules {
 }
 
 /// The profile of this name, else `default-scheduler`, else the first.
-fn profile_of<'a>(profiles: &'a [(String, Framework)], name: &str) -> &'a Framework {
+pub(in crate::cli) fn profile_of<'a>(profiles: &'a [(String, Framework)], name: &str) -> &'a Framework {
     let named = |name: &str| profiles.iter().find(|(own, _)| own == name);
     let (_, framework) = named(name).or_else(|| named("default-scheduler")).unwrap_or(&profiles[0]);
     framework

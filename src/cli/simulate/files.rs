@@ -3,7 +3,9 @@
 //! Judges no object beyond its having a kind. Texts are kept, so that an error found later can name its line.
 
 use super::place;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Read;
@@ -16,22 +18,22 @@ pub struct InputError(pub String);
 
 /// Something wrong with an object: in which field, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(in crate::cli) struct Wrong {
     /// The field's path; empty for the object itself.
-    pub(super) path: String,
+    pub(in crate::cli) path: String,
     /// What is wrong, and what was expected.
-    pub(super) message: String,
+    pub(in crate::cli) message: String,
 }
 
 impl Wrong {
-    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(in crate::cli) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }
     }
 }
 
 /// Whence an object came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::cli) struct Origin {
     file: usize,
     /// Which object of the file.
     at: usize,
@@ -41,50 +43,54 @@ pub(super) struct Origin {
 
 impl Origin {
     /// The origin of something made of a part of the object.
-    pub(super) fn within(self, prefix: &'static str) -> Self {
+    pub(in crate::cli) fn within(self, prefix: &'static str) -> Self {
         Self { prefix, ..self }
     }
 }
 
 /// An object and whence it came.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
-    pub(super) value: Value,
-    pub(super) origin: Origin,
+pub(in crate::cli) struct Item {
+    pub(in crate::cli) value: Value,
+    pub(in crate::cli) origin: Origin,
 }
 
 impl Item {
-    pub(super) fn text(&self, path: &str) -> &str {
+    pub(in crate::cli) fn text(&self, path: &str) -> &str {
         text_at(&self.value, path)
     }
 
-    pub(super) fn kind(&self) -> &str {
+    pub(in crate::cli) fn kind(&self) -> &str {
         self.text("/kind")
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::cli) fn name(&self) -> &str {
         self.text("/metadata/name")
     }
 
-    pub(super) fn namespace(&self) -> &str {
+    pub(in crate::cli) fn namespace(&self) -> &str {
         self.text("/metadata/namespace")
     }
 }
 
 /// A text within a value; empty when it is absent or none.
-pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(in crate::cli) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The files read so far.
 #[derive(Default)]
-pub(super) struct Files {
+pub(in crate::cli) struct Files {
     files: Vec<(String, String)>,
 }
 
 impl Files {
     /// Reads a file, or what `stdin` gives for `-`, and takes its objects apart.
-    pub(super) fn read(&mut self, path: &Path, stdin: &mut dyn Read) -> Result<Vec<Item>, InputError> {
+    pub(in crate::cli) fn read(
+        &mut self,
+        path: &Path,
+        stdin: &mut dyn Read,
+    ) -> Result<Vec<Item>, InputError> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         if is_stdin && self.files.iter().any(|(other, _)| *other == name) {
@@ -132,14 +138,14 @@ impl Files {
     }
 
     /// The error with the place it is at.
-    pub(super) fn error(&self, origin: Origin, wrong: &Wrong) -> InputError {
+    pub(in crate::cli) fn error(&self, origin: Origin, wrong: &Wrong) -> InputError {
         let field =
             if wrong.path.is_empty() { String::new() } else { format!("{}{}", origin.prefix, wrong.path) };
         InputError(format!("{}: {}", self.place(origin, &field), wrong.message))
     }
 
     /// `file:line:column` of a field of an object.
-    pub(super) fn place(&self, origin: Origin, path: &str) -> String {
+    pub(in crate::cli) fn place(&self, origin: Origin, path: &str) -> String {
         let (name, text) = &self.files[origin.file];
         match place::find(text, origin.at, path) {
             Some(place) => format!("{name}:{}:{}", place.line, place.column),
@@ -150,15 +156,15 @@ impl Files {
 
 /// Counts of what was skipped, to tell of them at once.
 #[derive(Default)]
-pub(super) struct Skipped(BTreeMap<String, usize>);
+pub(in crate::cli) struct Skipped(BTreeMap<String, usize>);
 
 impl Skipped {
-    pub(super) fn add(&mut self, item: &Item) {
+    pub(in crate::cli) fn add(&mut self, item: &Item) {
         *self.0.entry(format!("{} {}", item.text("/apiVersion"), item.kind())).or_default() += 1;
     }
 
     /// One line for people; none when nothing was skipped.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(in crate::cli) fn told(&self) -> Option<String> {
         let total: usize = self.0.values().sum();
         let kinds: Vec<String> = self.0.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         let objects = if total == 1 { "object" } else { "objects" };
@@ -169,6 +175,9 @@ impl Skipped {
 
 /// The objects of a text, items of lists for themselves; or line, column and what is wrong there.
 fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
+    if let Some(listed) = json_list(text) {
+        return Ok(listed);
+    }
     let documents: Vec<Value> = if is_json(text) {
         let read: Result<_, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
         read.map_err(|error| {
@@ -193,7 +202,7 @@ fn is_json(text: &str) -> bool {
 }
 
 /// Start and text of each document of a JSON stream; `None` for a text that is none.
-pub(super) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
+pub(in crate::cli) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
     if !is_json(text) {
         return None;
     }
@@ -206,8 +215,65 @@ pub(super) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
     Some(documents)
 }
 
+/// A list as kubectl prints it in JSON, as far as it is a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonList<'t> {
+    kind: Option<String>,
+    api_version: Option<String>,
+    #[serde(borrow)]
+    items: Vec<&'t RawValue>,
+}
+
+/// The objects of a text that is one list in JSON, read one by one: a dump of a whole cluster is many times as large as what is read of it.
+/// `None` for any other text, and for one with something wrong, which is told by whoever reads it whole.
+fn json_list(text: &str) -> Option<Vec<Value>> {
+    let list: JsonList<'_> = serde_json::from_str(text).ok().filter(|_| is_json(text))?;
+    let each = list.items.iter().map(|raw| {
+        let mut value: Value = serde_json::from_str(raw.get()).ok()?;
+        leave_out_what_nobody_reads(&mut value);
+        Some(value)
+    });
+    let values: Vec<Value> = each.collect::<Option<_>>()?;
+    let mut document = Map::new();
+    document.extend(list.kind.map(|kind| ("kind".to_owned(), kind.into())));
+    document.extend(list.api_version.map(|version| ("apiVersion".to_owned(), version.into())));
+    document.insert("items".to_owned(), Value::Array(values));
+    Some(items(Value::Object(document)))
+}
+
+/// Fields of containers that only a kubelet reads.
+const OF_CONTAINERS: [&str; 10] = [
+    "env",
+    "envFrom",
+    "command",
+    "args",
+    "volumeMounts",
+    "volumeDevices",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "securityContext",
+];
+
+/// Drops what is large, and read neither by the scheduler nor by admission.
+pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {
+    let mut without = |place: &str, unread: &[&str]| {
+        let fields = object.pointer_mut(place).and_then(Value::as_object_mut);
+        fields.into_iter().for_each(|fields| fields.retain(|field, _| !unread.contains(&field.as_str())));
+    };
+    without("/metadata", &["managedFields"]);
+    without("/status", &["addresses", "nodeInfo", "volumesInUse", "volumesAttached", "hostIPs", "podIPs"]);
+    for list in ["/spec/containers", "/spec/initContainers"] {
+        let containers = object.pointer_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            container.retain(|field, _| !OF_CONTAINERS.contains(&field.as_str()));
+        }
+    }
+}
+
 /// The items of a list (`v1 List`, `v1 PodList`, ...) or the object itself.
-fn items(document: Value) -> Vec<Value> {
+pub(in crate::cli) fn items(document: Value) -> Vec<Value> {
     let Value::Object(mut fields) = document else { return vec![document] };
     if !fields.get("items").is_some_and(Value::is_array) {
         return vec![Value::Object(fields)];
@@ -228,7 +294,7 @@ fn items(document: Value) -> Vec<Value> {
 
 /// The YAML reader's limits guard against hostile documents; a file of a whole cluster is large and the operator's own.
 /// Limits on aliases stay.
-pub(super) fn yaml_options() -> serde_saphyr::Options {
+pub(in crate::cli) fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_documents: usize::MAX,

@@ -26,19 +26,19 @@ const GENERATED_BASE: usize = 58;
 const SUFFIX: u32 = 5;
 
 /// Whether objects of the kind are in namespaces.
-pub(super) fn is_namespaced(kind: &str) -> bool {
+pub(in crate::cli) fn is_namespaced(kind: &str) -> bool {
     !CLUSTER_SCOPED.contains(&kind) && kind != RUNTIME_CLASS
 }
 
 /// Gives an object the namespace `default`, as kubectl does, where it names none.
-pub(super) fn default_namespace(item: &mut Item) {
+pub(in crate::cli) fn default_namespace(item: &mut Item) {
     if is_namespaced(item.kind()) && item.namespace().is_empty() {
         set(&mut item.value, &["metadata", "namespace"], "default".into());
     }
 }
 
 /// Sees that an object has a name and a uid. `at` tells objects of one `generateName` apart.
-pub(super) fn identify(item: &mut Item, at: usize) -> Result<(), Wrong> {
+pub(in crate::cli) fn identify(item: &mut Item, at: usize) -> Result<(), Wrong> {
     if item.name().is_empty() {
         let base = item.text("/metadata/generateName").to_owned();
         if base.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn identify(item: &mut Item, at: usize) -> Result<(), Wrong> {
 }
 
 /// A uid that kind, namespace and name determine, in the form of a UUID.
-pub(super) fn derived_uid(kind: &str, namespace: &str, name: &str) -> String {
+pub(in crate::cli) fn derived_uid(kind: &str, namespace: &str, name: &str) -> String {
     let text = format!("{kind}/{namespace}/{name}");
     let (high, low) = (fnv64(0, &text), fnv64(1, &text));
     format!(
@@ -70,7 +70,7 @@ pub(super) fn derived_uid(kind: &str, namespace: &str, name: &str) -> String {
 
 /// What the API server would make of `generateName`, for the object number `at` of its owner or file. Numbers below
 /// 27^5 give different names.
-pub(super) fn generated_name(base: &str, kind: &str, namespace: &str, at: usize) -> String {
+pub(in crate::cli) fn generated_name(base: &str, kind: &str, namespace: &str, at: usize) -> String {
     let names = 27_u64.pow(SUFFIX);
     // The step is no multiple of 3, so it reaches every suffix before it repeats one.
     let start = fnv64(2, &format!("{kind}/{namespace}/{base}")) % names;
@@ -86,7 +86,7 @@ pub(super) fn generated_name(base: &str, kind: &str, namespace: &str, at: usize)
 /// A hash of a template, as short and as harmless in names as upstream's (`pod-template-hash`,
 /// `controller-revision-hash`). Upstream hashes the memory layout of Go's types; this hashes the template's JSON, so the
 /// letters differ and everything else is the same: equal templates have equal hashes.
-pub(super) fn template_hash(template: &Value) -> String {
+pub(in crate::cli) fn template_hash(template: &Value) -> String {
     let mut hash: u32 = 0x811c_9dc5;
     for byte in template.to_string().bytes() {
         hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -96,7 +96,7 @@ pub(super) fn template_hash(template: &Value) -> String {
 }
 
 /// An owner reference to the controller of this kind.
-pub(super) fn controlled_by(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
+pub(in crate::cli) fn controlled_by(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
     json!([{
         "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
         "controller": true, "blockOwnerDeletion": true,
@@ -104,7 +104,7 @@ pub(super) fn controlled_by(api_version: &str, kind: &str, name: &str, uid: &str
 }
 
 /// Sets a field, making the objects on the way to it; nothing where something else stands in the way.
-pub(super) fn set(value: &mut Value, path: &[&str], to: Value) {
+pub(in crate::cli) fn set(value: &mut Value, path: &[&str], to: Value) {
     let Some((last, way)) = path.split_last() else { return };
     if let Some(fields) = fields_at(value, way) {
         fields.insert((*last).to_owned(), to);
@@ -112,7 +112,10 @@ pub(super) fn set(value: &mut Value, path: &[&str], to: Value) {
 }
 
 /// The object at a path, made where it is absent or null; `None` where something else stands in the way.
-pub(super) fn fields_at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+pub(in crate::cli) fn fields_at<'a>(
+    value: &'a mut Value,
+    path: &[&str],
+) -> Option<&'a mut Map<String, Value>> {
     let mut here = value;
     for step in path {
         here = here.as_object_mut()?.entry(*step).or_insert(Value::Null);
@@ -124,7 +127,7 @@ pub(super) fn fields_at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a m
 }
 
 /// `namespace/name` of an object, or its name where it is in no namespace.
-pub(super) fn key(value: &Value) -> String {
+pub(in crate::cli) fn key(value: &Value) -> String {
     let (namespace, name) = (text_at(value, "/metadata/namespace"), text_at(value, "/metadata/name"));
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }

@@ -13,17 +13,17 @@ const ADMISSION: [(&str, &str); 3] =
     [("scheduling.k8s.io/v1", "PriorityClass"), ("node.k8s.io/v1", "RuntimeClass"), ("v1", "LimitRange")];
 
 /// What the files hold.
-pub(super) struct Inventory {
+pub(in crate::cli) struct Inventory {
     /// What the engine reads of the cluster, pods on nodes included.
-    pub(super) cluster: Vec<Item>,
+    pub(in crate::cli) cluster: Vec<Item>,
     /// The pods to decide about, in order.
-    pub(super) pods: Vec<Item>,
+    pub(in crate::cli) pods: Vec<Item>,
     /// Objects that have no say.
-    pub(super) skipped: Skipped,
+    pub(in crate::cli) skipped: Skipped,
 }
 
 /// Sorts out objects; `as_written` keeps them as they are.
-pub(super) fn gather(
+pub(in crate::cli) fn gather(
     files: &Files,
     mut of_cluster: Vec<Item>,
     mut of_pods: Vec<Item>,

@@ -5,15 +5,15 @@
 
 mod args;
 mod complete;
-mod decide;
+pub(in crate::cli) mod decide;
 mod expand;
-mod files;
-mod identity;
-mod inventory;
+pub(in crate::cli) mod files;
+pub(in crate::cli) mod identity;
+pub(in crate::cli) mod inventory;
 mod place;
 mod progress;
 mod report;
-mod world;
+pub(in crate::cli) mod world;
 
 pub use args::{Detail, Output, PreemptionMode, SimulateArgs, TieBreak};
 pub use files::InputError;
@@ -178,7 +178,10 @@ impl Simulation {
 }
 
 /// The profiles of a configuration; without one, a single one of the default plugins.
-fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<(String, Framework)>, InputError> {
+pub(in crate::cli) fn profiles(
+    config: Option<&Path>,
+    tables: &mut Tables,
+) -> Result<Vec<(String, Framework)>, InputError> {
     // Whether a leader is elected matters to nobody here.
     let flags = Flags::without_election();
     let settings = match config {

@@ -12,16 +12,16 @@ use supercargo_core::pod::PodInfo;
 
 /// The engine's cache and tables.
 #[derive(Default)]
-pub(super) struct World {
-    pub(super) tables: Tables,
-    pub(super) cache: Cache,
-    pub(super) walk: Walk,
+pub(in crate::cli) struct World {
+    pub(in crate::cli) tables: Tables,
+    pub(in crate::cli) cache: Cache,
+    pub(in crate::cli) walk: Walk,
 }
 
 impl World {
     /// Takes an object of the cluster in. A pod counts where it is bound; one that is not counts where it is nominated,
     /// and is not decided.
-    pub(super) fn apply(&mut self, item: Item) -> Result<(), Wrong> {
+    pub(in crate::cli) fn apply(&mut self, item: Item) -> Result<(), Wrong> {
         // Which kinds are read was asked before.
         let Ok(object) = Object::from_value(item.value) else { return Ok(()) };
         let event = event(&object, &mut self.tables).map_err(|malformed| wrong(&malformed))?;
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// A pod to decide about, and whether it has ended.
-    pub(super) fn pod(&mut self, item: Item) -> Result<(Arc<PodInfo>, bool), Wrong> {
+    pub(in crate::cli) fn pod(&mut self, item: Item) -> Result<(Arc<PodInfo>, bool), Wrong> {
         let pod: crate::api::Pod =
             serde_json::from_value(item.value).expect("any JSON is read, and a malformed pod says so later");
         let info = Arc::new(convert::pod(&mut self.tables, &pod).map_err(|malformed| wrong(&malformed))?);

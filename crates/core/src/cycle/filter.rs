@@ -114,7 +114,7 @@ fn judged_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static st
 }
 
 /// The rule of a plugin whose PreFilter is not run.
-pub(super) fn unprepared(
+pub(crate) fn unprepared(
     seat: &FilterSeat,
     pod: &PodInfo,
     snapshot: Snapshot<'_>,

@@ -25,7 +25,7 @@ pub struct Scores {
     pub totals: Vec<i64>,
 }
 
-type PreparedScore = (PluginName, i64, Box<dyn ScoreRule>);
+pub(crate) type PreparedScore = (PluginName, i64, Box<dyn ScoreRule>);
 
 impl Framework {
     pub(super) fn score(
@@ -64,7 +64,7 @@ impl Framework {
         raw.collect()
     }
 
-    fn pre_score(
+    pub(crate) fn pre_score(
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,

@@ -4,6 +4,7 @@
 
 pub mod event;
 pub mod event_set;
+pub mod fact;
 pub mod histogram;
 pub mod plugin;
 pub mod post_filter;
@@ -13,6 +14,7 @@ pub mod tally;
 
 pub use event::{ClusterEvent, Hint, NodeAction, PodAction};
 pub use event_set::EventSet;
+pub use fact::{Fact, Measure};
 pub use plugin::{
     DependsOn, FilterPlugin, FilterRule, Prepared, Reads, Scale, ScorePlugin, ScoreRule, Tallied,
 };

@@ -7,6 +7,7 @@
 use super::PluginName;
 use super::event::{ClusterEvent, Hint};
 use super::event_set::EventSet;
+use super::fact::Fact;
 use super::status::{CycleError, Rejection, Verdict};
 use super::tally::{FilterTally, ScoreTally};
 use crate::cache::{NodeView, Snapshot};
@@ -146,6 +147,11 @@ pub trait FilterRule: Send {
 
     /// The same verdict for one node, with reasons, and with the view's overlay applied.
     fn check(&self, node: &NodeView<'_>) -> Verdict;
+
+    /// The numbers and names behind a rejection by [`check`](Self::check), for people. No decision asks for them.
+    fn facts(&self, _node: &NodeView<'_>) -> Vec<Fact> {
+        Vec::new()
+    }
 
     /// Reserve: what the pod needs on this node, which was chosen for it, beside its place there. It is assumed as soon as
     /// the pod is, and taken back with it.

@@ -6,8 +6,8 @@
 use super::normalize::default_normalize_score;
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
+    PluginName, Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::intern::Tables;
 use crate::node::{NodeIdx, NodeInfo};
@@ -173,6 +173,36 @@ impl FilterRule for Filter {
             return Verdict::Fits;
         };
         Verdict::Rejected(Rejection::unresolvable(reason))
+    }
+
+    fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {
+        let (tables, labels) = (node.snapshot().tables(), node.labels());
+        let mut facts = Vec::new();
+        if !fulfils_added(self.added.as_deref(), tables, node.info()) {
+            unmet_terms(self.added.as_deref(), true, node, &mut facts);
+        }
+        for &(key, wanted) in self.required.node_selector.iter().flatten() {
+            let found = labels.get(key);
+            if found != Some(wanted) {
+                facts.push(Fact::Selector { key, wanted, found });
+            }
+        }
+        let terms = self.required.terms.as_deref();
+        if !fulfils_added(terms, tables, node.info()) {
+            unmet_terms(terms, false, node, &mut facts);
+        }
+        facts
+    }
+}
+
+/// What the node's labels lack of each of these terms.
+fn unmet_terms(terms: Option<&[NodeSelectorTerm]>, added: bool, node: &NodeView<'_>, facts: &mut Vec<Fact>) {
+    let (tables, labels) = (node.snapshot().tables(), node.labels());
+    for (term, of) in terms.into_iter().flatten().enumerate() {
+        let demands = of.demands.iter().flat_map(|demands| &demands.labels);
+        for unmet in demands.filter(|demand| !demand.matches(tables, labels)) {
+            facts.push(Fact::Term { term, added, unmet: unmet.clone(), found: labels.get(unmet.key) });
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    PodAction, Prepared, Reads, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
+    PluginName, PodAction, Prepared, Reads, Rejection, Verdict,
 };
 use crate::intern::known;
 use crate::node_set::NodeSet;
@@ -84,5 +84,11 @@ impl FilterRule for Rule {
             return Verdict::Rejected(Rejection::unschedulable(reason));
         }
         Verdict::Fits
+    }
+
+    fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {
+        let used = node.host_ports();
+        let is_taken = |wanted: &&HostPort| used.iter().any(|used| conflicts(wanted, used));
+        self.wanted.iter().filter(is_taken).map(|&port| Fact::Port(port)).collect()
     }
 }

@@ -7,8 +7,8 @@
 use super::normalize::default_normalize_score;
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    PodAction, Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
+    PluginName, PodAction, Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::hash::IdMap;
 use crate::intern::TaintSetId;
@@ -106,6 +106,11 @@ impl FilterRule for Filter {
             return Verdict::Fits;
         }
         Verdict::Rejected(Rejection::unresolvable("node(s) had untolerated taint(s)"))
+    }
+
+    fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {
+        let keeps_out = |taint: &&Taint| taint.repels() && !taint.is_tolerated_by(&self.tolerations);
+        node.taints().iter().filter(keeps_out).map(|&taint| Fact::Taint(taint)).collect()
     }
 }
 

@@ -5,7 +5,7 @@
 use super::counts::{Changes, Domain, TermCounts};
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::{Kind, NodeView, Snapshot};
-use crate::framework::{CycleError, DependsOn, FilterRule, Rejection, Verdict};
+use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -211,5 +211,41 @@ impl FilterRule for AffinityFilter {
             Some(rejection) => Verdict::Rejected(rejection),
             None => Verdict::Fits,
         }
+    }
+
+    fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {
+        let (labels, changes) = (node.labels(), self.overlaid(node));
+        let mut facts = Vec::new();
+        if !self.is_with_its_peers(labels, &changes.affinity) {
+            for term in &self.affinity {
+                let key = term.topology_key;
+                match labels.get(key) {
+                    None => facts.push(Fact::NoKey(key)),
+                    Some(domain) if changes.affinity.of(&self.counts.affinity, (key, domain)) <= 0 => {
+                        facts.push(Fact::NoPeer { key, domain, selector: term.selector().clone() });
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        for term in &self.anti_affinity {
+            let key = term.topology_key;
+            let Some(domain) = labels.get(key) else { continue };
+            let pods = changes.anti_affinity.of(&self.counts.anti_affinity, (key, domain));
+            if pods > 0 {
+                facts.push(Fact::Foes { key, domain, pods, selector: term.selector().clone() });
+            }
+        }
+        let known = self.existing_keys.iter().filter_map(|&key| labels.get(key).map(|value| (key, value)));
+        let mut domains: Vec<Domain> = known.chain(changes.existing.domains()).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        for (key, domain) in domains {
+            let pods = changes.existing.of(&self.counts.existing, (key, domain));
+            if pods > 0 {
+                facts.push(Fact::FoeOf { key, domain, pods });
+            }
+        }
+        facts
     }
 }

@@ -40,6 +40,11 @@ impl IncomingTerm {
         }
     }
 
+    /// The labels it asks for.
+    pub(super) fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
     /// Whether the term means `pod`.
     pub(super) fn matches(&self, snapshot: Snapshot<'_>, pod: &PodInfo) -> bool {
         (self.any_namespace || self.namespaces.binary_search(&pod.namespace).is_ok())

@@ -6,8 +6,8 @@ use super::allocation::{Basis, ResourceSpec, ScoringStrategy, Weighing};
 use super::hint::hint;
 use crate::cache::{Columns, NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, Code, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction,
-    PluginName, PodAction, Prepared, Reads, Reason, Rejection, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, Code, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, Measure,
+    NodeAction, PluginName, PodAction, Prepared, Reads, Reason, Rejection, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::intern::{Symbol, Tables};
 use crate::node_set::NodeSet;
@@ -233,6 +233,30 @@ impl FilterRule for Demand {
             return Verdict::Fits;
         }
         Verdict::Rejected(Rejection { code, reasons })
+    }
+
+    fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {
+        let (info, taken, pods) = (node.info(), node.requested(), node.pod_count());
+        let mut facts = Vec::new();
+        self.shortages(&info.allocatable, info.allocatable_pods, &taken, pods, |shortage, _| {
+            let has = &info.allocatable;
+            let (of, wanted, taken, allocatable) = match shortage {
+                Shortage::Pods => (Measure::Pods, 1, pods, info.allocatable_pods),
+                Shortage::Cpu => (Measure::Cpu, self.cpu_milli, taken.cpu_milli, has.cpu_milli),
+                Shortage::Memory => (Measure::Memory, self.memory, taken.memory, has.memory),
+                Shortage::EphemeralStorage => {
+                    let (used, has) = (taken.ephemeral_storage, has.ephemeral_storage);
+                    (Measure::EphemeralStorage, self.ephemeral_storage, used, has)
+                }
+                Shortage::Scalar(name) => {
+                    let wanted = self.scalar.iter().find(|need| need.name == name);
+                    let of = |resources: &Resources| resources.scalar(name).unwrap_or(0);
+                    (Measure::Scalar(name), wanted.map_or(0, |need| need.wanted), of(&taken), of(has))
+                }
+            };
+            facts.push(Fact::Short { of, wanted, taken, allocatable });
+        });
+        facts
     }
 }
 

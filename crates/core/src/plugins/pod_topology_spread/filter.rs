@@ -6,7 +6,7 @@
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use super::counts::{DomainCounts, Outlook};
 use crate::cache::{NodeView, Snapshot};
-use crate::framework::{CycleError, DependsOn, FilterRule, Rejection, Verdict};
+use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
 use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
@@ -123,5 +123,28 @@ impl FilterRule for SpreadFilter {
             }
         }
         Verdict::Fits
+    }
+
+    fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {
+        let labels = node.labels();
+        let overlaid = self.overlaid(node, labels);
+        let each = self.constraints.iter().enumerate().filter_map(|(at, constraint)| {
+            let key = constraint.topology_key;
+            let Some(domain) = labels.get(key) else { return Some(Fact::NoKey(key)) };
+            let change = overlaid.as_ref().map_or(0, |changes| changes[at]);
+            let outlook = self.counts[at].outlook_after(domain, change);
+            let is_short = (outlook.domains as i64) < i64::from(constraint.min_domains);
+            (!self.has_room(at, outlook)).then(|| Fact::Skew {
+                key,
+                domain,
+                here: outlook.here,
+                itself: self.itself[at],
+                lowest: if is_short { 0 } else { outlook.lowest },
+                max_skew: constraint.max_skew,
+                domains: outlook.domains,
+                selector: constraint.selector.clone(),
+            })
+        });
+        each.collect()
     }
 }

@@ -1,0 +1,326 @@
+//! A cluster to ask questions about, from files or as it is: the engine's cache, the pods that wait, and the names of all pods.
+//!
+//! Makes no decision. Where objects come from a list of an API server, one that cannot be read is left out and told of; in a
+//! file somebody wrote it ends the command.
+
+use super::live::{self, LiveArgs, LiveError};
+use super::screen::plain;
+use super::simulate::files::{Files, Item, Wrong};
+use super::simulate::inventory::{self, Inventory};
+use super::simulate::world::World;
+use super::simulate::{InputError, Output};
+use crate::config::nearest;
+use clap::Args;
+use serde::Serialize;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use supercargo_core::pod::PodInfo;
+
+/// Names that are offered where one does not exist.
+const NEAR_NAMES: usize = 3;
+/// Exit code for flags, files and names that cannot be taken.
+const BAD_INPUT: u8 = 2;
+/// Exit code for anything else.
+const FAILED: u8 = 1;
+
+/// Where the cluster is, and by which rules it is asked.
+#[derive(Clone, Debug, Args)]
+pub struct SourceArgs {
+    /// Files with the cluster, as `simulate` takes them; `-` is standard input. Without it, the cluster of the kubeconfig is
+    /// asked.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub cluster: Vec<PathBuf>,
+
+    /// How a cluster is reached.
+    #[command(flatten)]
+    pub live: LiveArgs,
+
+    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it: the default plugins, for pods of
+    /// `supercargo` and of `default-scheduler`.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Take objects of files as they are written, without what an API server would fill in.
+    #[arg(long, requires = "cluster")]
+    pub as_written: bool,
+}
+
+/// Why there is no answer.
+pub(super) enum Refused {
+    /// Flags, files or names.
+    Input(InputError),
+    /// The cluster.
+    Live(LiveError),
+}
+
+impl From<InputError> for Refused {
+    fn from(error: InputError) -> Self {
+        Self::Input(error)
+    }
+}
+
+impl Refused {
+    /// Tells why, and the exit code of it.
+    pub(super) fn tell(self) -> ExitCode {
+        let (text, code) = match self {
+            Self::Input(InputError(text)) | Self::Live(LiveError::Settings(text)) => (text, BAD_INPUT),
+            Self::Live(LiveError::Cluster(text)) => (text, FAILED),
+        };
+        complain(&format!("error: {text}"));
+        ExitCode::from(code)
+    }
+}
+
+/// A line for whoever runs the command.
+pub(super) fn complain(text: &str) {
+    // There is nobody left to tell.
+    let _ = writeln!(io::stderr(), "{}", plain(text));
+}
+
+/// Writes an answer; with `code` where that goes well.
+pub(super) fn say(text: &str, code: u8) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::from(code),
+        Err(error) => {
+            // Whoever read it may have seen enough.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                complain(&format!("error: the answer cannot be written: {error}"));
+            }
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// An answer in the form that is wanted; `text` makes it for people, wide or not.
+pub(super) fn in_form(form: Output, answer: &impl Serialize, text: impl FnOnce(bool) -> String) -> String {
+    let value = || serde_json::to_value(answer).expect("an answer has texts, numbers and lists only");
+    match form {
+        Output::Table => text(false),
+        Output::Wide => text(true),
+        Output::Json => {
+            let text = serde_json::to_string_pretty(answer);
+            format!("{}\n", text.expect("an answer has texts, numbers and lists only"))
+        }
+        Output::Yaml => serde_saphyr::to_string(&value()).expect("a value can be written as YAML"),
+    }
+}
+
+/// What is looked out for while a cluster is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The pod of this namespace, or the context's, and name.
+    Pod(Option<String>, String),
+    /// The pods on the node of this name.
+    OnNode(String),
+}
+
+/// A pod on the node that is looked out for.
+pub(super) struct Resident {
+    pub(super) pod: Arc<PodInfo>,
+    /// The kind of its controller; empty where it has none.
+    pub(super) owner: String,
+    /// Whether a kubelet runs it from a file of its own.
+    pub(super) is_mirror: bool,
+}
+
+/// A cluster.
+#[derive(Default)]
+pub(super) struct Cluster {
+    pub(super) world: World,
+    /// Pods without a node that have not ended, in the order they came.
+    pub(super) pending: Vec<Arc<PodInfo>>,
+    /// What people should know of what was read.
+    pub(super) notices: Vec<String>,
+    /// The pods on the node that is looked out for.
+    pub(super) residents: Vec<Resident>,
+    wanted: Wanted,
+    /// Where a name without a namespace belongs.
+    namespace: String,
+    /// The pod that is asked about, once it has come by, and whether it has ended.
+    asked: Option<(Arc<PodInfo>, bool)>,
+    /// `namespace/name` of all pods.
+    names: Vec<(String, String)>,
+    /// Pods that are not of the cluster: those of the template.
+    pub(super) templates: Vec<Arc<PodInfo>>,
+    /// Names of all nodes.
+    nodes: Vec<String>,
+}
+
+impl Cluster {
+    /// Reads a cluster, from files or from its API server.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub(super) fn load(
+        source: &SourceArgs,
+        wanted: Wanted,
+        template: Option<&Path>,
+    ) -> Result<Self, Refused> {
+        let mut cluster = Self { wanted, namespace: "default".to_owned(), ..Self::default() };
+        if source.cluster.is_empty() {
+            let listed = live::list(&source.live, template.is_some()).map_err(Refused::Live)?;
+            cluster.namespace.clone_from(&listed.namespace);
+            let admission = listed.into_cluster(&mut cluster);
+            if let Some(template) = template {
+                let mut files = Files::default();
+                let pods = files.read(template, &mut io::stdin().lock())?;
+                cluster.take(&files, admission, pods, source.as_written)?;
+            }
+        } else {
+            let stdin = &mut io::stdin().lock();
+            let mut files = Files::default();
+            let mut items = Vec::new();
+            for path in &source.cluster {
+                items.extend(files.read(path, stdin)?);
+            }
+            let pods = template.map(|template| files.read(template, stdin)).transpose()?;
+            cluster.take(&files, items, pods.unwrap_or_default(), source.as_written)?;
+        }
+        Ok(cluster)
+    }
+
+    /// Takes in what files hold.
+    fn take(
+        &mut self,
+        files: &Files,
+        items: Vec<Item>,
+        pods: Vec<Item>,
+        as_written: bool,
+    ) -> Result<(), InputError> {
+        let Inventory { cluster, pods, skipped } = inventory::gather(files, items, pods, as_written)?;
+        self.notices.extend(skipped.told());
+        for item in cluster {
+            let origin = item.origin;
+            self.add(item).map_err(|wrong| files.error(origin, &wrong))?;
+        }
+        for item in pods {
+            let origin = item.origin;
+            let (pod, _) = self.world.pod(item).map_err(|wrong| files.error(origin, &wrong))?;
+            self.templates.push(pod);
+        }
+        Ok(())
+    }
+
+    /// Takes an object in.
+    pub(super) fn add(&mut self, item: Item) -> Result<(), Wrong> {
+        match item.kind() {
+            "Pod" => self.add_pod(item),
+            "Node" => {
+                self.nodes.push(item.name().to_owned());
+                self.world.apply(item)
+            }
+            _ => self.world.apply(item),
+        }
+    }
+
+    fn add_pod(&mut self, item: Item) -> Result<(), Wrong> {
+        let node = item.text("/spec/nodeName").to_owned();
+        let is_wanted = match &self.wanted {
+            Wanted::Nothing => false,
+            Wanted::Pod(namespace, name) => {
+                let namespace = namespace.as_ref().unwrap_or(&self.namespace);
+                item.name() == name && item.namespace() == namespace
+            }
+            Wanted::OnNode(name) => !node.is_empty() && node == *name,
+        };
+        self.names.push((item.namespace().to_owned(), item.name().to_owned()));
+        if !node.is_empty() && !is_wanted {
+            return self.world.apply(item);
+        }
+        let again = (!node.is_empty()).then(|| item.clone());
+        let (owner, is_mirror) = (controller(&item), is_mirror(&item));
+        let (pod, has_ended) = self.world.pod(item)?;
+        if let Some(again) = again {
+            self.world.apply(again)?;
+        } else if !has_ended {
+            self.pending.push(Arc::clone(&pod));
+        }
+        match self.wanted {
+            Wanted::Pod(..) if is_wanted => self.asked = Some((pod, has_ended)),
+            Wanted::OnNode(_) if is_wanted && !has_ended => {
+                self.residents.push(Resident { pod, owner, is_mirror });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The pod that is asked about, and whether it has ended.
+    ///
+    /// # Errors
+    /// When there is none of that name, with those that may have been meant.
+    pub(super) fn asked(&self) -> Result<(Arc<PodInfo>, bool), InputError> {
+        self.asked.clone().ok_or_else(|| {
+            let (namespace, name) = self.wanted_pod();
+            InputError(format!("there is no pod {name} in the namespace {namespace}{}", self.meant()))
+        })
+    }
+
+    /// That the node exists.
+    ///
+    /// # Errors
+    /// When it does not, with the name that may have been meant.
+    pub(super) fn has_node(&self, name: &str) -> Result<(), InputError> {
+        if self.nodes.iter().any(|node| node == name) {
+            return Ok(());
+        }
+        let meant = nearest(name, self.nodes.iter().map(String::as_str));
+        let meant = meant.map_or_else(
+            || format!("; there are {}", self.nodes.len()),
+            |meant| format!("; did you mean {meant}?"),
+        );
+        Err(InputError(format!("there is no node {name}{meant}")))
+    }
+
+    fn wanted_pod(&self) -> (&str, &str) {
+        match &self.wanted {
+            Wanted::Pod(namespace, name) => (namespace.as_ref().unwrap_or(&self.namespace), name),
+            Wanted::Nothing | Wanted::OnNode(_) => ("", ""),
+        }
+    }
+
+    fn meant(&self) -> String {
+        let (namespace, name) = self.wanted_pod();
+        let elsewhere: Vec<String> = self
+            .names
+            .iter()
+            .filter(|(_, other)| other == name)
+            .take(NEAR_NAMES)
+            .map(|(namespace, _)| format!("-n {namespace}"))
+            .collect();
+        if !elsewhere.is_empty() {
+            return format!("; there is one with {}", elsewhere.join(" and with "));
+        }
+        let here = self.names.iter().filter(|(other, _)| other == namespace).map(|(_, name)| name.as_str());
+        let mut near: Vec<&str> =
+            here.clone().filter(|other| !name.is_empty() && other.starts_with(name)).collect();
+        near.sort_unstable();
+        near.truncate(NEAR_NAMES);
+        if near.is_empty() {
+            near.extend(nearest(name, here.clone()));
+        }
+        match (near.is_empty(), here.count()) {
+            (false, _) => format!("; did you mean {}?", near.join(" or ")),
+            (true, 0) => "; there are no pods in it at all".to_owned(),
+            (true, pods) => format!("; it has {pods} of other names"),
+        }
+    }
+}
+
+/// The kind of an object's controller.
+fn controller(item: &Item) -> String {
+    let owners = item.value.pointer("/metadata/ownerReferences").and_then(serde_json::Value::as_array);
+    let controls = |owner: &&serde_json::Value| owner["controller"] == true;
+    let owner = owners.into_iter().flatten().find(controls);
+    owner.and_then(|owner| owner["kind"].as_str()).unwrap_or_default().to_owned()
+}
+
+fn is_mirror(item: &Item) -> bool {
+    item.value.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some()
+}

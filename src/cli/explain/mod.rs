@@ -1,0 +1,55 @@
+//! `supercargo explain`: why a pod is where it is, or nowhere, and what would help. Changes nothing.
+//!
+//! Reads a cluster, from files or from an API server, and asks `crate::explain`; `render` puts the answer on a screen.
+
+mod args;
+mod render;
+
+pub use args::{ExplainArgs, Kind};
+
+use super::cluster::{Cluster, Refused, Wanted, complain, in_form, say};
+use super::simulate::decide::profile_of;
+use super::simulate::{Output, profiles};
+use crate::config::{DEFAULT_NAME, OWN_NAME};
+use crate::explain::{Explanation, Place, Question, explain};
+use std::process::ExitCode;
+
+/// Exit code when something is in the pod's way.
+const NOT_WELL: u8 = 3;
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &ExplainArgs) -> ExitCode {
+    match answer(args) {
+        Ok(answer) => {
+            let text = in_form(args.output, &answer, |wide| render::text(&answer, wide));
+            say(&text, if answer.verdict.is_well() { 0 } else { NOT_WELL })
+        }
+        Err(refused) => refused.tell(),
+    }
+}
+
+fn answer(args: &ExplainArgs) -> Result<Explanation, Refused> {
+    let wanted = Wanted::Pod(args.namespace.clone(), args.name.clone());
+    let mut cluster = Cluster::load(&args.source, wanted, None)?;
+    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
+    let (pod, has_ended) = cluster.asked()?;
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    let scheduler = cluster.world.tables.text(pod.scheduler_name).to_owned();
+    let is_named = |name: &str| profiles.iter().any(|(own, _)| own == name);
+    // Without a configuration the default plugins are asked, which are default-scheduler's as well.
+    let is_default =
+        args.source.config.is_none() && [OWN_NAME, DEFAULT_NAME, ""].contains(&scheduler.as_str());
+    let question = Question {
+        has_ended,
+        is_ours: is_default || is_named(&scheduler),
+        scores: args.scores,
+        by_node: args.output != Output::Table,
+    };
+    let mut place = Place {
+        tables: &mut cluster.world.tables,
+        cache: &mut cluster.world.cache,
+        framework: profile_of(&profiles, &scheduler),
+        pending: &cluster.pending,
+    };
+    Ok(explain(&mut place, &pod, question))
+}

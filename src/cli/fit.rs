@@ -1,0 +1,95 @@
+//! `supercargo fit`: how many more pods like one there is room for, and what there is too little of. Changes nothing.
+
+use super::cluster::{Cluster, Refused, SourceArgs, Wanted, complain, in_form, say};
+use super::screen::Screen;
+use super::simulate::decide::profile_of;
+use super::simulate::{InputError, Output, profiles};
+use crate::explain::{FitCheck, Place, fit};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Exit code when there is no room for a single one.
+const NONE_FITS: u8 = 3;
+/// Nodes that the short form shows.
+const NODES_SHOWN: usize = 10;
+
+/// What is to fit.
+#[derive(Clone, Debug, Args)]
+pub struct FitArgs {
+    /// File with the pod, or a workload that makes it; `-` is standard input. Other objects of it join the cluster.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub filename: PathBuf,
+
+    /// Where the cluster is.
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// How many are enough to know.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub limit: usize,
+
+    /// Form of the answer.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &FitArgs) -> ExitCode {
+    match answer(args) {
+        Ok(answer) => {
+            let text = in_form(args.output, &answer, |wide| text(&answer, wide));
+            say(&text, if answer.fits > 0 { 0 } else { NONE_FITS })
+        }
+        Err(refused) => refused.tell(),
+    }
+}
+
+fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
+    let mut cluster = Cluster::load(&args.source, Wanted::Nothing, Some(&args.filename))?;
+    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
+    let pod = cluster.templates.first().cloned().ok_or_else(|| {
+        let file = args.filename.display();
+        InputError(format!("{file}: expected a pod, or a workload that makes some"))
+    })?;
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    // They are thought of, and nominated nowhere.
+    for template in &cluster.templates {
+        cluster.world.cache.forget_nomination(&template.uid);
+    }
+    let scheduler = cluster.world.tables.text(pod.scheduler_name).to_owned();
+    let mut place = Place {
+        tables: &mut cluster.world.tables,
+        cache: &mut cluster.world.cache,
+        framework: profile_of(&profiles, &scheduler),
+        pending: &cluster.pending,
+    };
+    Ok(fit(&mut place, &pod, args.limit))
+}
+
+fn text(of: &FitCheck, wide: bool) -> String {
+    let mut screen = Screen::of_stdout();
+    let more = if of.at_limit { " or more" } else { "" };
+    screen.heading(&format!("{}: {}{more} would fit", of.pod, of.fits));
+    let shown = if wide { of.nodes.len() } else { NODES_SHOWN.min(of.nodes.len()) };
+    let mut rows = vec![vec!["PODS".to_owned(), "NODE".to_owned()]];
+    rows.extend(of.nodes[..shown].iter().map(|on| vec![on.pods.to_string(), on.node.clone()]));
+    if shown > 0 {
+        screen.table(&[0], &rows);
+    }
+    if of.nodes.len() > shown {
+        screen.line(&format!("  and {} more nodes", of.nodes.len() - shown));
+    }
+    if !of.limited_by.is_empty() {
+        screen.heading("What keeps one more out");
+        let mut rows = vec![["NODES", "ONLY THIS", "REASON", "WHAT IT IS"].map(str::to_owned).to_vec()];
+        for group in &of.limited_by {
+            let numbers = [group.nodes, group.alone_on].map(|number| number.to_string());
+            let mut row = numbers.to_vec();
+            row.extend([format!("{:?}", group.code), group.text.clone()]);
+            rows.push(row);
+        }
+        screen.table(&[0, 1], &rows);
+    }
+    screen.into_text()
+}

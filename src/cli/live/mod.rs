@@ -1,0 +1,257 @@
+//! The cluster as it is now, asked of its API server: each kind listed once, nothing watched, nothing written.
+//!
+//! The only module of the commands with a client. Every request has a deadline, and so has all of them together.
+
+use super::cluster::Cluster;
+use super::simulate::files::{Item, Origin, items, leave_out_what_nobody_reads};
+use crate::args::parse_duration;
+use crate::client;
+use bytes::Bytes;
+use clap::Args;
+use http::Request;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long all lists together may take: 50,000 pods come within seconds.
+const ALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// Objects on a page, as kubectl asks for them.
+const PAGE: usize = 500;
+/// Unreadable objects that are named.
+const NAMED: usize = 3;
+
+/// What is listed: the path, and whether there is no answer without it. Of the others, what may not be read is told and left
+/// out, and what the server does not have is not there.
+const KINDS: [(&str, bool); 16] = [
+    ("/api/v1/nodes", true),
+    ("/api/v1/pods", true),
+    ("/api/v1/namespaces", false),
+    ("/api/v1/services", false),
+    ("/api/v1/replicationcontrollers", false),
+    ("/apis/apps/v1/replicasets", false),
+    ("/apis/apps/v1/statefulsets", false),
+    ("/apis/policy/v1/poddisruptionbudgets", false),
+    ("/api/v1/persistentvolumes", false),
+    ("/api/v1/persistentvolumeclaims", false),
+    ("/apis/storage.k8s.io/v1/storageclasses", false),
+    ("/apis/storage.k8s.io/v1/csinodes", false),
+    ("/apis/storage.k8s.io/v1/csidrivers", false),
+    ("/apis/storage.k8s.io/v1/csistoragecapacities", false),
+    ("/apis/storage.k8s.io/v1/volumeattachments", false),
+    ("/apis/resource.k8s.io/v1/deviceclasses", false),
+];
+
+/// What admission reads, where a pod is thought of that no API server has seen.
+const ADMISSION: [&str; 3] = [
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/apis/node.k8s.io/v1/runtimeclasses",
+    "/api/v1/limitranges",
+];
+
+/// How a cluster is reached.
+#[derive(Clone, Debug, Args)]
+pub struct LiveArgs {
+    /// Kubeconfig with the cluster; without it what kubectl would use.
+    #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The kubeconfig's context.
+    #[arg(long, value_name = "NAME", conflicts_with = "cluster")]
+    pub context: Option<String>,
+
+    /// How long the API server may take for one answer.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    pub request_timeout: Duration,
+}
+
+/// Why there is no cluster to ask about.
+pub(super) enum LiveError {
+    /// The kubeconfig cannot be used.
+    Settings(String),
+    /// The cluster does not answer, or not as it should.
+    Cluster(String),
+}
+
+/// What a cluster holds.
+pub(super) struct Listed {
+    /// The namespace of the context.
+    pub(super) namespace: String,
+    objects: Vec<Value>,
+    admission: Vec<Value>,
+    notices: Vec<String>,
+}
+
+impl Listed {
+    /// Hands the objects over; what cannot be read of them is left out. What admission reads is given back.
+    pub(super) fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {
+        let mut unreadable = Vec::new();
+        for value in self.objects {
+            let item = Item { value, origin: Origin::default() };
+            if let Err(wrong) = cluster.add(item) {
+                unreadable.push(wrong.message);
+            }
+        }
+        cluster.notices.extend(self.notices);
+        if !unreadable.is_empty() {
+            let named = unreadable.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+            cluster
+                .notices
+                .push(format!("{} objects cannot be read and are left out: {named}", unreadable.len()));
+        }
+        self.admission.into_iter().map(|value| Item { value, origin: Origin::default() }).collect()
+    }
+}
+
+/// Lists everything a decision rests on, and what admission reads if that is wanted.
+pub(super) fn list(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
+    let listed = runtime.block_on(list_all(args, admission));
+    // A resolver that hangs is not waited for.
+    runtime.shutdown_background();
+    listed
+}
+
+async fn list_all(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError> {
+    let config = connection(args).await?;
+    let namespace = config.default_namespace.clone();
+    let server = config.cluster_url.to_string();
+    let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
+    let lister = Lister {
+        client: builder.build(),
+        server,
+        deadline: Instant::now() + ALL_TIMEOUT,
+        one: args.request_timeout,
+    };
+    let mut listed = Listed { namespace, objects: Vec::new(), admission: Vec::new(), notices: Vec::new() };
+    for (path, is_needed) in KINDS {
+        let objects = lister.kind(path, is_needed, &mut listed.notices).await?;
+        listed.objects.extend(objects);
+    }
+    for path in ADMISSION.into_iter().filter(|_| admission) {
+        let objects = lister.kind(path, false, &mut listed.notices).await?;
+        listed.admission.extend(objects);
+    }
+    Ok(listed)
+}
+
+async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
+    let wrong = |what: &str, error: &dyn std::error::Error| {
+        LiveError::Settings(format!("{what}: {}; or give the cluster as files with --cluster", told(error)))
+    };
+    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    let file = match &args.kubeconfig {
+        Some(path) => Some(
+            Kubeconfig::read_from(path)
+                .map_err(|error| wrong(&format!("cannot read the kubeconfig {}", path.display()), &error))?,
+        ),
+        None if args.context.is_some() => {
+            Some(Kubeconfig::read().map_err(|error| wrong("cannot read a kubeconfig", &error))?)
+        }
+        None => None,
+    };
+    let mut config = match file {
+        Some(file) => kube::Config::from_custom_kubeconfig(file, &options)
+            .await
+            .map_err(|error| wrong("the kubeconfig is not usable", &error))?,
+        None => kube::Config::infer().await.map_err(|error| wrong("there is no cluster to ask", &error))?,
+    };
+    config.connect_timeout = Some(CONNECT_TIMEOUT.min(args.request_timeout));
+    Ok(config)
+}
+
+/// An error with what caused it, each said once.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+struct Lister {
+    client: kube::Client,
+    server: String,
+    deadline: Instant,
+    one: Duration,
+}
+
+impl Lister {
+    async fn kind(
+        &self,
+        path: &str,
+        is_needed: bool,
+        notices: &mut Vec<String>,
+    ) -> Result<Vec<Value>, LiveError> {
+        let mut objects = Vec::new();
+        let mut next = String::new();
+        loop {
+            let query = if next.is_empty() { String::new() } else { format!("&continue={}", encoded(&next)) };
+            let page = self.page(&format!("{path}?limit={PAGE}{query}")).await;
+            let mut page = match page {
+                Ok(page) => page,
+                Err(Refusal::Status(404, _)) if !is_needed => return Ok(Vec::new()),
+                Err(Refusal::Status(403, text)) if !is_needed => {
+                    notices.push(format!("what rests on {path} is left out: {text}"));
+                    return Ok(Vec::new());
+                }
+                Err(Refusal::Status(code, text)) => {
+                    let server = &self.server;
+                    return Err(LiveError::Cluster(format!("{server} refuses {path} with {code}: {text}")));
+                }
+                Err(Refusal::Silence(text)) => {
+                    return Err(LiveError::Cluster(format!("{} does not answer: {text}", self.server)));
+                }
+            };
+            next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            let mut page = items(page.take());
+            page.iter_mut().for_each(leave_out_what_nobody_reads);
+            objects.append(&mut page);
+            if next.is_empty() {
+                return Ok(objects);
+            }
+        }
+    }
+
+    async fn page(&self, path: &str) -> Result<Value, Refusal> {
+        let request = Request::get(path).header(http::header::ACCEPT, "application/json").body(Vec::new());
+        let request = request.map_err(|error| Refusal::Silence(error.to_string()))?;
+        let by = self.deadline.min(Instant::now() + self.one);
+        let answer = timeout_at(by, self.client.request_text(request)).await;
+        let text = match answer {
+            Err(_) => return Err(Refusal::Silence(format!("nothing came of {path} within {:?}", self.one))),
+            Ok(Err(kube::Error::Api(status))) => {
+                return Err(Refusal::Status(status.code, status.message.clone()));
+            }
+            Ok(Err(error)) => return Err(Refusal::Silence(told(&error))),
+            Ok(Ok(text)) => Bytes::from(text),
+        };
+        serde_json::from_slice(&text).map_err(|error| Refusal::Silence(format!("{path} is no JSON: {error}")))
+    }
+}
+
+/// Why there is no page.
+enum Refusal {
+    /// The server says no.
+    Status(u16, String),
+    /// It says nothing that can be read.
+    Silence(String),
+}
+
+/// A token of the server's, for a query.
+fn encoded(token: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let each = token
+        .bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
+    each.collect()
+}

@@ -1,0 +1,98 @@
+//! Lines for a person's screen: what came out of a cluster cannot play tricks on the terminal, and headings stand out where a
+//! terminal shows them.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+
+/// Text that is built line by line.
+pub(super) struct Screen {
+    text: String,
+    bold: bool,
+}
+
+impl Screen {
+    /// For standard output: headings in bold where it is a terminal and nobody objects (<https://no-color.org>).
+    pub(super) fn of_stdout() -> Self {
+        let objected = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { text: String::new(), bold: std::io::stdout().is_terminal() && !objected && !is_dumb }
+    }
+
+    /// A line.
+    pub(super) fn line(&mut self, text: &str) {
+        self.text.push_str(plain(text).trim_end());
+        self.text.push('\n');
+    }
+
+    /// A heading, after an empty line.
+    pub(super) fn heading(&mut self, text: &str) {
+        let text = plain(text);
+        let text = if self.bold { format!("\x1b[1m{text}\x1b[0m") } else { text };
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(&text);
+        self.text.push('\n');
+    }
+
+    /// Rows in columns as wide as their widest cell; the last is as wide as it is. Columns of numbers are set to the right.
+    pub(super) fn table(&mut self, right: &[usize], rows: &[Vec<String>]) {
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width =
+            |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
+        for row in &rows {
+            let mut line = String::new();
+            for (at, cell) in row.iter().enumerate() {
+                let width = if at + 1 == row.len() && !right.contains(&at) { 0 } else { widths[at] };
+                // Writing to a text cannot fail.
+                let _ = if right.contains(&at) {
+                    write!(line, "  {cell:>width$}")
+                } else {
+                    write!(line, "  {cell:width$}")
+                };
+            }
+            self.text.push_str(line.trim_end());
+            self.text.push('\n');
+        }
+    }
+
+    /// All of it.
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// A text without what a terminal would obey: control characters, and marks that turn the direction of writing, are spelled out.
+pub(super) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+        if c.is_control() || turns {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelled_out() {
+        assert_eq!(plain("a\x1b[2Jb\nc\u{202e}d é"), "a\\u{1b}[2Jb\\nc\\u{202e}d é");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut screen = Screen { text: String::new(), bold: false };
+        let rows = [["N", "WHAT", "MORE"], ["10", "a", "x y"]].map(|row| row.map(str::to_owned).to_vec());
+        screen.table(&[0], &rows);
+        assert_eq!(screen.into_text(), "   N  WHAT  MORE\n  10  a     x y\n");
+    }
+}

@@ -1,0 +1,415 @@
+//! One thing somebody could change: what it does to the pod or the node, and how it is put.
+
+use super::words::{self, pair, requirement, resource};
+use std::sync::Arc;
+use supercargo_core::framework::Measure;
+use supercargo_core::intern::{Symbol, Tables, known};
+use supercargo_core::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
+use supercargo_core::pod::{
+    PodAffinityTerm, PodInfo, Toleration, TolerationOperator, WeightedPodAffinityTerm, WhenUnsatisfiable,
+};
+use supercargo_core::resources::Resources;
+use supercargo_core::selector::{Requirement, Selector};
+
+/// A change to the pod, to a node, or to which pods and nodes there are.
+#[derive(Clone, Debug)]
+pub(super) enum Edit {
+    /// The pod tolerates the taint.
+    Tolerate(Taint),
+    /// Another label in `spec.nodeSelector`.
+    SelectInstead { from: (Symbol, Symbol), to: (Symbol, Symbol) },
+    /// A label of `spec.nodeSelector` less.
+    SelectLess { from: (Symbol, Symbol) },
+    /// Another requirement in a term of the required node affinity.
+    TermInstead { term: usize, from: Requirement, to: Requirement },
+    /// A requirement of a term of the required node affinity less.
+    TermLess { term: usize, from: Requirement },
+    /// Another label in the selectors of required pod affinity.
+    PeerInstead { from: Requirement, to: Requirement },
+    /// Another topology key in spread constraints and required pod affinity.
+    KeyInstead { from: Symbol, to: Symbol },
+    /// The pod asks for less.
+    Ask { of: Measure, to: i64 },
+    /// The spread constraints of this key only prefer.
+    SpreadSoftly { key: Symbol },
+    /// The spread constraints of this key allow more.
+    MaxSkew { key: Symbol, to: i32 },
+    /// The spread constraints of this key leave nodes out that the pod does not tolerate.
+    HonorTaints { key: Symbol },
+    /// The required anti-affinity of this key only prefers.
+    AvoidSoftly { key: Symbol, selector: Selector },
+    /// The required affinity of this key only prefers.
+    JoinSoftly { key: Symbol, selector: Selector },
+    /// The node has the label.
+    Label { node: NodeIdx, key: Symbol, value: Symbol },
+    /// The node has the taint no more.
+    Untaint { node: NodeIdx, taint: Taint },
+    /// The node is open again.
+    Uncordon { node: NodeIdx },
+    /// The node is closed. Offered to nobody.
+    Cordon { node: NodeIdx },
+    /// The node has more.
+    Grow { node: NodeIdx, of: Measure, by: i64 },
+    /// One more node like that one.
+    NodeLike { like: NodeIdx, name: String },
+    /// These pods go from a node; by preemption, or because somebody takes them away.
+    Remove { pods: Vec<Arc<PodInfo>>, from: NodeIdx, by_preemption: bool },
+}
+
+impl Edit {
+    /// The node it changes.
+    pub(super) fn node(&self) -> Option<NodeIdx> {
+        match self {
+            Self::Label { node, .. }
+            | Self::Untaint { node, .. }
+            | Self::Uncordon { node }
+            | Self::Cordon { node }
+            | Self::Grow { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+
+    /// How much is asked of whoever makes it: the order among changes of as many parts.
+    pub(super) fn rank(&self, tables: &Tables) -> u32 {
+        match self {
+            // Those nodes are kept free for a reason.
+            Self::Tolerate(taint) | Self::Untaint { taint, .. }
+                if tables.text(taint.key) == super::CONTROL_PLANE_TAINT =>
+            {
+                7
+            }
+            Self::SelectInstead { .. }
+            | Self::TermInstead { .. }
+            | Self::PeerInstead { .. }
+            | Self::KeyInstead { .. } => 0,
+            Self::Uncordon { .. } | Self::Cordon { .. } => 1,
+            Self::Tolerate(_) | Self::Label { .. } => 2,
+            Self::Remove { by_preemption: true, .. } => 2,
+            Self::Untaint { .. } | Self::Ask { .. } | Self::HonorTaints { .. } => 3,
+            Self::AvoidSoftly { .. }
+            | Self::JoinSoftly { .. }
+            | Self::SpreadSoftly { .. }
+            | Self::MaxSkew { .. } => 4,
+            Self::Remove { .. } | Self::NodeLike { .. } => 5,
+            Self::Grow { .. } | Self::SelectLess { .. } | Self::TermLess { .. } => 6,
+        }
+    }
+
+    /// The stable name of this sort of change.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Tolerate(_) => "AddToleration",
+            Self::SelectInstead { .. } | Self::TermInstead { .. } => "CorrectNodeLabel",
+            Self::SelectLess { .. } | Self::TermLess { .. } => "DropNodeLabel",
+            Self::PeerInstead { .. } => "CorrectPodLabel",
+            Self::KeyInstead { .. } => "CorrectTopologyKey",
+            Self::Ask { .. } => "LowerRequest",
+            Self::SpreadSoftly { .. } => "SoftenSpread",
+            Self::MaxSkew { .. } => "RaiseMaxSkew",
+            Self::HonorTaints { .. } => "HonorTaints",
+            Self::AvoidSoftly { .. } => "SoftenAntiAffinity",
+            Self::JoinSoftly { .. } => "SoftenAffinity",
+            Self::Label { .. } => "LabelNode",
+            Self::Untaint { .. } => "RemoveTaint",
+            Self::Uncordon { .. } => "Uncordon",
+            Self::Cordon { .. } => "Cordon",
+            Self::Grow { .. } => "GrowNode",
+            Self::NodeLike { .. } => "AddNode",
+            Self::Remove { by_preemption: true, .. } => "Preempt",
+            Self::Remove { .. } => "RemovePod",
+        }
+    }
+
+    /// Makes the change to the pod, where it is one.
+    pub(super) fn on_pod(&self, pod: &mut PodInfo) {
+        match self {
+            Self::Tolerate(taint) => tolerate(pod, taint),
+            Self::SelectInstead { from, to } => {
+                for pair in pod.node_affinity.node_selector.iter_mut().flatten().filter(|pair| *pair == from)
+                {
+                    *pair = *to;
+                }
+            }
+            Self::SelectLess { from } => {
+                if let Some(pairs) = &mut pod.node_affinity.node_selector {
+                    *pairs = pairs.iter().filter(|pair| *pair != from).copied().collect();
+                }
+            }
+            Self::TermInstead { term, from, to } => in_term(pod, *term, |list| {
+                list.iter().map(|each| if each == from { to } else { each }.clone()).collect()
+            }),
+            Self::TermLess { term, from } => {
+                in_term(pod, *term, |list| list.iter().filter(|each| *each != from).cloned().collect());
+            }
+            Self::PeerInstead { from, to } => {
+                for term in required_terms(pod, true) {
+                    replace(&mut term.selector, from, to);
+                }
+            }
+            Self::KeyInstead { from, to } => {
+                for each in pod.spread.iter_mut().filter(|each| each.topology_key == *from) {
+                    each.topology_key = *to;
+                }
+                for term in required_terms(pod, true).iter_mut().filter(|term| term.topology_key == *from) {
+                    term.topology_key = *to;
+                }
+            }
+            Self::Ask { of, to } => {
+                set(&mut pod.resources.request, *of, *to);
+                set(&mut pod.resources.placed, *of, *to);
+            }
+            Self::SpreadSoftly { key } => {
+                for each in pod.spread.iter_mut().filter(|each| each.topology_key == *key) {
+                    each.when_unsatisfiable = WhenUnsatisfiable::ScheduleAnyway;
+                }
+            }
+            Self::MaxSkew { key, to } => {
+                for each in pod.spread.iter_mut().filter(|each| each.topology_key == *key) {
+                    each.max_skew = *to;
+                }
+            }
+            Self::HonorTaints { key } => {
+                for each in pod.spread.iter_mut().filter(|each| each.topology_key == *key) {
+                    each.honor_node_taints = true;
+                }
+            }
+            Self::AvoidSoftly { key, selector } => soften(pod, false, *key, selector),
+            Self::JoinSoftly { key, selector } => soften(pod, true, *key, selector),
+            _ => {}
+        }
+    }
+
+    /// Makes the change to the node, where it is one.
+    pub(super) fn on_node(&self, node: &mut NodeInfo, tables: &mut Tables) {
+        match self {
+            Self::Label { key, value, .. } => {
+                let others = tables.labels(node.labels).iter().filter(|(other, _)| other != key);
+                let pairs = others.chain([(*key, *value)]).collect();
+                node.labels = tables.label_set(pairs);
+            }
+            Self::Untaint { taint, .. } => {
+                let left =
+                    tables.taints(node.taints).iter().filter(|other| *other != taint).copied().collect();
+                node.taints = tables.taint_set(left);
+            }
+            Self::Uncordon { .. } => {
+                node.unschedulable = false;
+                // The node lifecycle controller takes its taint off again.
+                let is_left = |taint: &&Taint| taint.key != known::UNSCHEDULABLE;
+                let left = tables.taints(node.taints).iter().filter(is_left).copied().collect();
+                node.taints = tables.taint_set(left);
+            }
+            Self::Cordon { .. } => {
+                node.unschedulable = true;
+                let effect = TaintEffect::NoSchedule;
+                let new = Taint { key: known::UNSCHEDULABLE, value: known::EMPTY, effect };
+                let taints = tables.taints(node.taints).iter().copied().filter(|taint| *taint != new);
+                let taints = taints.chain([new]).collect();
+                node.taints = tables.taint_set(taints);
+            }
+            Self::Grow { of: Measure::Pods, by, .. } => node.allocatable_pods += by,
+            Self::Grow { of, by, .. } => {
+                let has = get(&node.allocatable, *of);
+                set(&mut node.allocatable, *of, has.saturating_add(*by));
+            }
+            _ => {}
+        }
+    }
+
+    /// What to do, in words.
+    // long because: one arm for each sort of change, in the order they are listed
+    pub(super) fn text(
+        &self,
+        tables: &Tables,
+        name: impl Fn(NodeIdx) -> String,
+        key: impl Fn(&PodInfo) -> String,
+    ) -> String {
+        match self {
+            Self::Tolerate(taint) => format!("let the pod tolerate {}", words::taint(tables, taint)),
+            Self::SelectInstead { from, to } => {
+                format!(
+                    "write {} in nodeSelector instead of {}",
+                    pair(tables, to.0, to.1),
+                    pair(tables, from.0, from.1)
+                )
+            }
+            Self::SelectLess { from } => format!("take {} out of nodeSelector", pair(tables, from.0, from.1)),
+            Self::TermInstead { from, to, .. } => {
+                format!(
+                    "require {} of the node instead of {}",
+                    requirement(tables, to),
+                    requirement(tables, from)
+                )
+            }
+            Self::TermLess { from, .. } => {
+                format!("take {} out of the required node affinity", requirement(tables, from))
+            }
+            Self::PeerInstead { from, to } => format!(
+                "look for pods with {} instead of {} in the pod affinity",
+                requirement(tables, to),
+                requirement(tables, from)
+            ),
+            Self::KeyInstead { from, to } => {
+                format!("write topologyKey {} instead of {}", tables.text(*to), tables.text(*from))
+            }
+            Self::Ask { of, to } => {
+                format!("let the pod ask for {} {} in all", words::exact(*of, *to), resource(tables, *of))
+            }
+            Self::SpreadSoftly { key } => {
+                format!(
+                    "spread over {} with whenUnsatisfiable: ScheduleAnyway, as well as possible",
+                    tables.text(*key)
+                )
+            }
+            Self::MaxSkew { key, to } => format!("allow maxSkew: {to} over {}", tables.text(*key)),
+            Self::HonorTaints { key } => {
+                let key = tables.text(*key);
+                format!(
+                    "do not count nodes whose taints the pod does not tolerate when it is spread over {key}"
+                )
+            }
+            Self::AvoidSoftly { key, .. } => {
+                format!(
+                    "prefer the anti-affinity over {} instead of requiring it, in all replicas",
+                    tables.text(*key)
+                )
+            }
+            Self::JoinSoftly { key, .. } => {
+                format!("prefer the pod affinity over {} instead of requiring it", tables.text(*key))
+            }
+            Self::Label { node, key, value } => {
+                format!("label {} with {}", name(*node), pair(tables, *key, *value))
+            }
+            Self::Untaint { node, taint } => {
+                format!("take the taint {} off {}", words::taint(tables, taint), name(*node))
+            }
+            Self::Uncordon { node } => format!("open {} to new pods again", name(*node)),
+            Self::Cordon { node } => format!("close {} to new pods", name(*node)),
+            Self::Grow { node, of, by } => {
+                format!("{} more {} on {}", words::exact(*of, *by), resource(tables, *of), name(*node))
+            }
+            Self::NodeLike { like, .. } => format!("add a node like {}", name(*like)),
+            Self::Remove { pods, from, by_preemption } => {
+                let names: Vec<String> = pods.iter().map(|pod| key(pod)).collect();
+                let names = words::some(&names, 3);
+                if *by_preemption {
+                    format!("preemption: {names} go from {}, since they are less important", name(*from))
+                } else {
+                    format!("take {names} off {} (one replica fewer of what it belongs to)", name(*from))
+                }
+            }
+        }
+    }
+
+    /// What to write or run for it.
+    pub(super) fn how(&self, tables: &Tables, name: impl Fn(NodeIdx) -> String) -> Option<String> {
+        Some(match self {
+            Self::Tolerate(taint) => {
+                let (key, value) = (tables.text(taint.key), tables.text(taint.value));
+                let effect = words::effect(tables, taint);
+                if value.is_empty() {
+                    format!("tolerations: [{{key: {key}, operator: Exists, effect: {effect}}}]")
+                } else {
+                    format!(
+                        "tolerations: [{{key: {key}, operator: Equal, value: {value}, effect: {effect}}}]"
+                    )
+                }
+            }
+            Self::SelectInstead { to, .. } => {
+                format!("nodeSelector: {{{}: {}}}", tables.text(to.0), tables.text(to.1))
+            }
+            Self::Ask { of, to } => {
+                format!("resources: {{requests: {{{}: {}}}}}", resource(tables, *of), words::exact(*of, *to))
+            }
+            Self::SpreadSoftly { .. } => "whenUnsatisfiable: ScheduleAnyway".to_owned(),
+            Self::MaxSkew { to, .. } => format!("maxSkew: {to}"),
+            Self::HonorTaints { .. } => "nodeTaintsPolicy: Honor".to_owned(),
+            Self::KeyInstead { to, .. } => format!("topologyKey: {}", tables.text(*to)),
+            Self::AvoidSoftly { .. } | Self::JoinSoftly { .. } => {
+                "preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: ...}]"
+                    .to_owned()
+            }
+            Self::Label { node, key, value } => {
+                format!("kubectl label nodes {} {} --overwrite", name(*node), pair(tables, *key, *value))
+            }
+            Self::Untaint { node, taint } => {
+                let effect = words::effect(tables, taint);
+                format!("kubectl taint nodes {} {}:{effect}-", name(*node), tables.text(taint.key))
+            }
+            Self::Uncordon { node } => format!("kubectl uncordon {}", name(*node)),
+            _ => return None,
+        })
+    }
+}
+
+fn tolerate(pod: &mut PodInfo, taint: &Taint) {
+    let new = Toleration {
+        key: Some(taint.key),
+        operator: TolerationOperator::Equal,
+        value: taint.value,
+        effect: Some(taint.effect),
+    };
+    pod.tolerations = pod.tolerations.iter().copied().chain([new]).collect();
+}
+
+/// Changes the requirements on labels of one term. A term that is left with none would match nothing: then all terms go.
+fn in_term(pod: &mut PodInfo, term: usize, change: impl FnOnce(&[Requirement]) -> Box<[Requirement]>) {
+    let Some(terms) = &mut pod.node_affinity.terms else { return };
+    let Some(demands) = terms.get_mut(term).and_then(|term| term.demands.as_mut()) else { return };
+    demands.labels = change(&demands.labels);
+    if demands.labels.is_empty() && demands.names.is_empty() {
+        pod.node_affinity.terms = None;
+    }
+}
+
+/// The terms of required affinity, or of anti-affinity; none where they cannot be read.
+fn required_terms(pod: &mut PodInfo, affinity: bool) -> &mut [PodAffinityTerm] {
+    let list = pod.pod_affinity.as_mut();
+    let list =
+        list.map(|all| if affinity { &mut all.required_affinity } else { &mut all.required_anti_affinity });
+    list.and_then(|list| list.as_mut().ok()).map_or(&mut [], |list| &mut **list)
+}
+
+fn replace(selector: &mut Selector, from: &Requirement, to: &Requirement) {
+    if let Selector::All(list) = selector {
+        for each in list.iter_mut().filter(|each| *each == from) {
+            *each = to.clone();
+        }
+    }
+}
+
+/// Makes a preference of weight 1 of each required term of this key and selector.
+fn soften(pod: &mut PodInfo, affinity: bool, key: Symbol, selector: &Selector) {
+    let Some(all) = &mut pod.pod_affinity else { return };
+    let (required, preferred) = if affinity {
+        (&mut all.required_affinity, &mut all.preferred_affinity)
+    } else {
+        (&mut all.required_anti_affinity, &mut all.preferred_anti_affinity)
+    };
+    let (Ok(hard), Ok(soft)) = (required, preferred) else { return };
+    let (gone, left): (Vec<PodAffinityTerm>, Vec<PodAffinityTerm>) =
+        hard.iter().cloned().partition(|term| term.topology_key == key && term.selector == *selector);
+    *hard = left.into();
+    let gone = gone.into_iter().map(|term| WeightedPodAffinityTerm { term, weight: 1 });
+    *soft = soft.iter().cloned().chain(gone).collect();
+}
+
+fn get(resources: &Resources, of: Measure) -> i64 {
+    match of {
+        Measure::Cpu => resources.cpu_milli,
+        Measure::Memory => resources.memory,
+        Measure::EphemeralStorage => resources.ephemeral_storage,
+        Measure::Scalar(name) => resources.scalar(name).unwrap_or(0),
+        Measure::Pods => 0,
+    }
+}
+
+fn set(resources: &mut Resources, of: Measure, to: i64) {
+    match of {
+        Measure::Cpu => resources.cpu_milli = to,
+        Measure::Memory => resources.memory = to,
+        Measure::EphemeralStorage => resources.ephemeral_storage = to,
+        Measure::Scalar(name) => resources.set_scalar(name, to),
+        Measure::Pods => {}
+    }
+}

@@ -1,0 +1,388 @@
+//! Why a pod is where it is, or nowhere: every filter on every node, grouped and put into words, and what would help, tried out.
+//!
+//! Works on a cluster in the engine's form, wherever that came from; it asks no API server and changes nothing: what it tries it
+//! takes back. How the answer looks on a screen is the business of whoever asked.
+
+mod answer;
+mod changes;
+mod drain;
+mod edit;
+mod fit;
+mod near;
+mod place;
+mod reason;
+mod scores;
+mod tell;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use answer::{
+    API_VERSION, ByNode, Change, Explanation, Group, Hint, KIND, NearMiss, NodeScores, OfNode, PluginScore,
+    Preemption, Said, Scores, Verdict,
+};
+pub use drain::{Budget, DrainCheck, Leaving, Moved, drain_check};
+pub use fit::{FitCheck, OnNode, fit};
+pub use place::Place;
+pub use reason::ReasonCode;
+pub use scores::SCORES_MAX;
+
+use changes::Case;
+use edit::Edit;
+use near::Vocabulary;
+use reason::{Found, of_objection};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use supercargo_core::cycle::{Decision, Failed, Nomination};
+use supercargo_core::explain::Findings;
+use supercargo_core::framework::Fact;
+use supercargo_core::framework::post_filter::Draws;
+use supercargo_core::intern::{Symbol, known};
+use supercargo_core::pod::PodInfo;
+use supercargo_core::rng::Seed;
+use supercargo_core::time::Time;
+
+/// Nodes with a single obstacle that are told by name.
+pub const NEAR_MISSES_MAX: usize = 10;
+/// Names of nodes told with a reason.
+const EXAMPLES_MAX: usize = 5;
+/// The taint that keeps nodes for the control plane.
+const CONTROL_PLANE_TAINT: &str = "node-role.kubernetes.io/control-plane";
+/// The same question has the same answer.
+const SEED: Seed = Seed(0);
+const ATTEMPT: u32 = 1;
+/// Preemption takes a pod without a start time to start now; the answer is not to depend on the clock.
+const NOW: Time = Time::from_nanos(u64::MAX);
+const NO_NODES: &str = "no nodes available to schedule pods";
+
+/// The codes of [`Change`]s, in the order of the documentation.
+pub const CHANGE_CODES: [&str; 19] = [
+    "CorrectNodeLabel",
+    "CorrectPodLabel",
+    "CorrectTopologyKey",
+    "Uncordon",
+    "AddToleration",
+    "RemoveTaint",
+    "LabelNode",
+    "DropNodeLabel",
+    "LowerRequest",
+    "GrowNode",
+    "Preempt",
+    "RemovePod",
+    "FewerReplicas",
+    "AddNode",
+    "SoftenAntiAffinity",
+    "SoftenAffinity",
+    "SoftenSpread",
+    "RaiseMaxSkew",
+    "HonorTaints",
+];
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Question {
+    /// Whether the pod has ended.
+    pub has_ended: bool,
+    /// Whether a profile of this configuration is named by the pod's `schedulerName`.
+    pub is_ours: bool,
+    /// Whether the score table is wanted.
+    pub scores: bool,
+    /// Whether what is said of each node is wanted.
+    pub by_node: bool,
+}
+
+/// Explains a pod.
+pub fn explain(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question) -> Explanation {
+    let mut answer = blank(place, pod);
+    if question.has_ended {
+        answer.verdict = Verdict::Ended;
+        answer.summary = "it has ended; what it used is free again".to_owned();
+    } else if answer.node.is_some() {
+        bound(place, pod, question, &mut answer);
+    } else if pod.deleting {
+        answer.verdict = Verdict::Deleting;
+        answer.summary = "it is being deleted before it had a node; nothing is decided about it".to_owned();
+    } else {
+        pending(place, pod, question, &mut answer);
+    }
+    answer
+}
+
+fn blank(place: &Place<'_>, pod: &PodInfo) -> Explanation {
+    let snapshot = place.snapshot();
+    Explanation {
+        api_version: API_VERSION,
+        kind: KIND,
+        pod: snapshot.pod_key(pod),
+        verdict: Verdict::Blocked,
+        summary: String::new(),
+        node: pod.node_name.map(|node| snapshot.text(node).to_owned()),
+        nodes: snapshot.nodes().len(),
+        fits_on: 0,
+        before_nodes: Vec::new(),
+        reasons: Vec::new(),
+        near_misses: Vec::new(),
+        near_miss_count: 0,
+        hints: Vec::new(),
+        changes: Vec::new(),
+        event: None,
+        preemption: None,
+        by_node: None,
+        scores: None,
+    }
+}
+
+/// A pod with a node: what the others have against it, and the scores if they are wanted, with the pod taken off its node.
+fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: &mut Explanation) {
+    answer.verdict = Verdict::Bound;
+    let node = answer.node.clone().unwrap_or_default();
+    let is_known = pod.node_name.is_some_and(|node| place.snapshot().find_node(node).is_some());
+    let unknown = if is_known { "" } else { ", which is not among the nodes that were given" };
+    answer.summary = format!("it is on {node}{unknown}");
+    let free = PodInfo { node_name: None, nominated_node: None, ..PodInfo::clone(pod) };
+    place.without(&pod.uid, |place| {
+        let findings = place.framework.explain(&free, place.snapshot());
+        answer.fits_on = findings.feasible();
+        tell(place, &findings, question, answer);
+        if question.scores {
+            answer.scores = scores::table(place, &free, Some(&node));
+        }
+    });
+}
+
+fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: &mut Explanation) {
+    place.cache.refresh();
+    let nodes = Vocabulary::of_nodes(place.snapshot());
+    let pods = Vocabulary::of_pods(place.snapshot(), place.pending);
+    answer.hints = near::hints(pod, place.snapshot(), &nodes, &pods);
+    if place.snapshot().nodes().is_empty() {
+        answer.summary = "there are no nodes".to_owned();
+        answer.event = Some(NO_NODES.to_owned());
+    } else {
+        let findings = place.framework.explain(pod, place.snapshot());
+        answer.fits_on = findings.feasible();
+        let cases = tell(place, &findings, question, answer);
+        if answer.fits_on > 0 {
+            answer.verdict = Verdict::FitsNow;
+            answer.summary = fits_now(answer);
+            if question.scores {
+                answer.scores = scores::table(place, pod, None);
+            }
+        } else {
+            let preemption = why_not(place, pod, &findings, answer);
+            answer.changes = changes::find(place, pod, &cases, preemption, (&nodes, &pods));
+            answer.changes.extend(changes::fewer_replicas(place, pod));
+        }
+    }
+    if !pod.gates.is_empty() {
+        gated(place, pod, answer);
+    } else if !question.is_ours {
+        let name = place.tables.text(pod.scheduler_name);
+        answer.summary = format!(
+            "its schedulerName is {name}, so it is up to the scheduler of that name. To the one asked: {}",
+            answer.summary
+        );
+        answer.verdict = Verdict::NotOurs;
+    }
+}
+
+fn fits_now(answer: &Explanation) -> String {
+    let (fits, nodes) = (answer.fits_on, words::count(answer.nodes as i64, "node"));
+    format!(
+        "{fits} of {nodes} can take it as things are. If it still waits, the scheduler has not come to it yet, or no scheduler \
+         of its name runs"
+    )
+}
+
+fn gated(place: &Place<'_>, pod: &PodInfo, answer: &mut Explanation) {
+    let gates: Vec<&str> = pod.gates.iter().map(|&gate| place.tables.text(gate)).collect();
+    let (noun, verb) = if gates.len() == 1 { ("gate", "is") } else { ("gates", "are") };
+    answer.summary = format!(
+        "nothing is decided about it before its scheduling {noun} {verb} taken away: {}. Without {}: {}",
+        gates.join(", "),
+        if gates.len() == 1 { "it" } else { "them" },
+        answer.summary
+    );
+    answer.verdict = Verdict::Gated;
+}
+
+/// What nothing can take: the verdict, the event's text, and whom the pod could send away.
+fn why_not(
+    place: &mut Place<'_>,
+    pod: &Arc<PodInfo>,
+    findings: &Findings,
+    answer: &mut Explanation,
+) -> Option<Edit> {
+    let preemption = ask_preemption(place, pod, answer);
+    let nominated = pod.nominated_node.filter(|&node| place.snapshot().find_node(node).is_some());
+    if let Some(node) = nominated.filter(|_| findings.before.is_empty()) {
+        let node = place.tables.text(node);
+        answer.verdict = Verdict::WaitsForPreemption;
+        answer.summary =
+            format!("room is being made for it on {node}: it goes there once other pods are gone");
+    } else if let Some(told) = &answer.preemption {
+        answer.verdict = Verdict::WaitsForPreemption;
+        let (pods, node) = (words::count(told.victims.len() as i64, "less important pod"), &told.node);
+        let are = if told.victims.len() == 1 { "is" } else { "are" };
+        answer.summary = format!(
+            "it fits on {node} once {pods} there {are} gone; the scheduler sends them away, which takes as long as they need to stop"
+        );
+    } else if never_fits(place, pod, findings) {
+        answer.verdict = Verdict::NeverFits;
+        answer.summary = "no node would take it, even if the cluster were empty".to_owned();
+    } else {
+        answer.verdict = Verdict::Blocked;
+        let nodes = words::count(answer.nodes as i64, "node");
+        answer.summary = if findings.before.is_empty() {
+            format!("none of {nodes} can take it as things are, but an empty one could")
+        } else {
+            "something beside the nodes is missing, so no node is looked at".to_owned()
+        };
+    }
+    preemption
+}
+
+/// Whether every node has something against the pod that is not about other pods. What the pod itself wants near it, and claims that
+/// may yet be bound, are no such thing.
+fn never_fits(place: &mut Place<'_>, pod: &PodInfo, findings: &Findings) -> bool {
+    if findings.before.iter().any(|said| said.plugin != "NodeAffinity") {
+        return false;
+    }
+    let of_node = |findings: &Findings| {
+        findings.nodes.iter().all(|node| node.objections.iter().any(|no| no.plugin != "InterPodAffinity"))
+    };
+    // What fails with pods about is the most that fails without them.
+    of_node(findings) && place.when_empty(|place| of_node(&place.framework.explain(pod, place.snapshot())))
+}
+
+fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explanation) -> Option<Edit> {
+    let decided = match place.decide(pod) {
+        Ok(decided) => decided,
+        Err(error) => {
+            answer.event = Some(error.0);
+            return None;
+        }
+    };
+    let Decision::Infeasible(filtered) = decided else { return None };
+    let snapshot = place.snapshot();
+    let diagnosis = filtered.diagnose(snapshot);
+    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+    let draws = Draws { seed: SEED, attempt: ATTEMPT };
+    let outcome = place.framework.post_filter(failed, draws, NOW, &mut supercargo_core::cycle::NoProbe);
+    answer.event = Some(outcome.complete(&diagnosis.message));
+    let Nomination::To(candidates) = &outcome.nomination else { return None };
+    let name = |node| snapshot.text(snapshot.node_info(node).name);
+    let best = candidates.iter().min_by_key(|candidate| name(candidate.node))?;
+    let mut victims: Vec<String> = best.victims.iter().map(|victim| snapshot.pod_key(victim)).collect();
+    victims.sort_unstable();
+    answer.preemption = Some(Preemption { node: name(best.node).to_owned(), victims });
+    let pods = best.victims.iter().map(|&victim| Arc::new(victim.clone())).collect();
+    Some(Edit::Remove { pods, from: best.node, by_preemption: true })
+}
+
+/// Why nothing can take a pod, grouped: what is said before any node, or of the nodes.
+fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
+    let findings = place.framework.explain(pod, place.snapshot());
+    let nodes = findings.nodes.len();
+    let before = findings.before.iter().flat_map(|said| of_objection(said, place.tables));
+    let before: Vec<Group> = before
+        .map(|found| Group {
+            code: found.code,
+            plugin: found.plugin,
+            nodes,
+            alone_on: 0,
+            text: found.words,
+            examples: Vec::new(),
+            preemption_may_help: found.preemption_may_help,
+        })
+        .collect();
+    if !before.is_empty() {
+        return before;
+    }
+    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, of)).collect();
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    cases.retain(|case| case.checks > 0);
+    groups(place, &cases)
+}
+
+/// Fills in what is said of nodes; those that cannot take the pod.
+fn tell(place: &Place<'_>, findings: &Findings, question: Question, answer: &mut Explanation) -> Vec<Case> {
+    let tables = &*place.tables;
+    let before = findings.before.iter().flat_map(|said| of_objection(said, tables));
+    answer.before_nodes =
+        before.map(|found| Said { code: found.code, plugin: found.plugin, text: found.words }).collect();
+    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, of)).collect();
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    if question.by_node {
+        answer.by_node = Some(cases.iter().map(|case| by_node(place, case)).collect());
+    }
+    cases.retain(|case| case.checks > 0);
+    answer.reasons = groups(place, &cases);
+    let near = cases.iter().filter(|case| case.checks == 1);
+    answer.near_miss_count = near.clone().count();
+    answer.near_misses = near.take(NEAR_MISSES_MAX).map(|case| near_miss(place, case)).collect();
+    cases
+}
+
+fn case(place: &Place<'_>, of: &supercargo_core::explain::NodeFindings) -> Case {
+    let tables = &*place.tables;
+    let mut found: Vec<Found> = of.objections.iter().flat_map(|no| of_objection(no, tables)).collect();
+    // The cordon and its taint are one thing to whoever has to do something about it.
+    if found.iter().any(|found| found.code == ReasonCode::NodeCordoned) {
+        found.retain(
+            |found| !matches!(found.fact, Some(Fact::Taint(taint)) if taint.key == known::UNSCHEDULABLE),
+        );
+    }
+    // Two pods that keep each other out are one obstacle, seen from either side.
+    let avoided: Vec<Symbol> = found
+        .iter()
+        .filter_map(|found| match found.fact {
+            Some(Fact::Foes { key, .. }) => Some(key),
+            _ => None,
+        })
+        .collect();
+    found.retain(|found| !matches!(found.fact, Some(Fact::FoeOf { key, .. }) if avoided.contains(&key)));
+    let checks = found.iter().map(|found| found.plugin).collect::<BTreeSet<_>>().len();
+    Case { node: of.node, name: place.name(of.node), checks, found }
+}
+
+fn by_node(place: &Place<'_>, case: &Case) -> ByNode {
+    let reasons = case.found.iter().map(|found| OfNode {
+        code: found.code,
+        plugin: found.plugin,
+        text: tell::of_node(found, place.tables),
+        because_nominated: found.because_nominated,
+    });
+    ByNode { node: case.name.clone(), reasons: reasons.collect() }
+}
+
+fn near_miss(place: &Place<'_>, case: &Case) -> NearMiss {
+    let texts: Vec<String> = case.found.iter().map(|found| tell::of_node(found, place.tables)).collect();
+    let codes = case.found.iter().map(|found| found.code).collect();
+    NearMiss { node: case.name.clone(), codes, text: texts.join("; ") }
+}
+
+/// The reasons, those of most nodes first.
+fn groups(place: &Place<'_>, cases: &[Case]) -> Vec<Group> {
+    let mut by_reason: BTreeMap<(ReasonCode, &str), Vec<(&Case, &Found)>> = BTreeMap::new();
+    for case in cases {
+        for found in &case.found {
+            by_reason.entry((found.code, &found.about)).or_default().push((case, found));
+        }
+    }
+    let group = |((code, _), of): ((ReasonCode, &str), Vec<(&Case, &Found)>)| {
+        let told: Vec<(&str, &Found)> = of.iter().map(|(case, found)| (case.name.as_str(), *found)).collect();
+        Group {
+            code,
+            plugin: of[0].1.plugin,
+            nodes: of.len(),
+            alone_on: of.iter().filter(|(case, _)| case.checks == 1 && case.found.len() == 1).count(),
+            text: tell::of_group(&told, place.tables),
+            examples: of.iter().take(EXAMPLES_MAX).map(|(case, _)| case.name.clone()).collect(),
+            preemption_may_help: of.iter().any(|(_, found)| found.preemption_may_help),
+        }
+    };
+    let mut groups: Vec<Group> = by_reason.into_iter().map(group).collect();
+    groups.sort_by_key(|group| (std::cmp::Reverse(group.nodes), group.code));
+    groups
+}

@@ -1,0 +1,199 @@
+//! Where things are tried: the engine's cache as it is, a change made, the decision made anew, the change taken back.
+
+use super::edit::Edit;
+use std::sync::Arc;
+use supercargo_core::cache::{Cache, PodState, Snapshot};
+use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options, Shapes};
+use supercargo_core::framework::CycleError;
+use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::node::{NodeIdx, NodeInfo};
+use supercargo_core::node_set::NodeSet;
+use supercargo_core::pod::PodInfo;
+
+/// A cluster in the engine's own form, and the plugins of the profile that is asked.
+pub struct Place<'a> {
+    /// The texts.
+    pub tables: &'a mut Tables,
+    /// The cluster. It is left as it was found.
+    pub cache: &'a mut Cache,
+    /// The profile.
+    pub framework: &'a Framework,
+    /// The pods without a node, of this cluster.
+    pub pending: &'a [Arc<PodInfo>],
+}
+
+impl Place<'_> {
+    /// The cluster as it is.
+    pub(super) fn snapshot(&self) -> Snapshot<'_> {
+        self.cache.snapshot(self.tables)
+    }
+
+    /// A node's name.
+    pub(super) fn name(&self, node: NodeIdx) -> String {
+        let snapshot = self.snapshot();
+        snapshot.text(snapshot.node_info(node).name).to_owned()
+    }
+
+    /// The names of a set of nodes, sorted.
+    pub(super) fn names(&self, nodes: &NodeSet) -> Vec<String> {
+        let mut names: Vec<String> = nodes.iter().map(|node| self.name(node)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Decides about a pod as things are.
+    pub(super) fn decide(&mut self, pod: &PodInfo) -> Result<Decision, CycleError> {
+        self.cache.refresh();
+        let options = Options { always_score: false, ignore_own_nomination: true, walk: None };
+        self.framework.decide(pod, self.snapshot(), options, &mut NoProbe)
+    }
+
+    fn feasible(&mut self, pod: &PodInfo) -> Option<Feasible> {
+        match self.decide(pod) {
+            Ok(Decision::Feasible(feasible)) => Some(feasible),
+            Ok(Decision::Infeasible(_)) | Err(_) => None,
+        }
+    }
+
+    /// Decides with these changes made, and takes them back: the names of the nodes that could take the pod, sorted; none where
+    /// nothing could.
+    pub(super) fn try_out(&mut self, pod: &PodInfo, edits: &[Edit]) -> Vec<String> {
+        let mut changed = pod.clone();
+        let mut undo = Undo::default();
+        for edit in edits {
+            edit.on_pod(&mut changed);
+            self.make(pod, edit, &mut undo);
+        }
+        let fits = self.feasible(&changed).map(|feasible| self.names(feasible.filtered.feasible()));
+        self.take_back(undo);
+        fits.unwrap_or_default()
+    }
+
+    fn make(&mut self, pod: &PodInfo, edit: &Edit, undo: &mut Undo) {
+        match edit {
+            // Anti-affinity keeps both apart: a workload is softened with all its pods, or not at all.
+            Edit::AvoidSoftly { .. } => {
+                for (sibling, node) in self.placed_siblings(pod) {
+                    let mut changed = PodInfo::clone(&sibling);
+                    edit.on_pod(&mut changed);
+                    self.cache.place(&Arc::new(changed), node, PodState::Added);
+                    undo.pods.push((sibling, node, PodState::Added));
+                }
+            }
+            Edit::Remove { pods, .. } => {
+                let gone = pods.iter().filter_map(|pod| self.cache.remove_pod(&pod.uid));
+                undo.pods.extend(gone);
+            }
+            Edit::NodeLike { like, name } => {
+                let like = NodeInfo::clone(self.snapshot().node_info(*like));
+                let new = Arc::new(self.named(like, name));
+                self.cache.apply_node(&new);
+                undo.new_nodes.push(new.name);
+            }
+            _ => {
+                let Some(node) = edit.node() else { return };
+                let before = NodeInfo::clone(self.snapshot().node_info(node));
+                let mut after = before.clone();
+                edit.on_node(&mut after, self.tables);
+                self.cache.apply_node(&Arc::new(after));
+                undo.nodes.push(Arc::new(before));
+            }
+        }
+    }
+
+    /// The pods on nodes that have the pod's owner.
+    pub(super) fn placed_siblings(&self, pod: &PodInfo) -> Vec<(Arc<PodInfo>, Symbol)> {
+        let is_sibling = |other: &&PodInfo| {
+            pod.owner.is_some() && other.namespace == pod.namespace && other.owner == pod.owner
+        };
+        let snapshot = self.snapshot();
+        let of = |node| {
+            let name = snapshot.node_info(node).name;
+            let siblings = snapshot.pods_on(node).filter(is_sibling);
+            siblings.map(move |other| (Arc::new(other.clone()), name))
+        };
+        snapshot.nodes().iter().flat_map(of).collect()
+    }
+
+    /// A node of another name, which its label tells as well.
+    fn named(&mut self, like: NodeInfo, name: &str) -> NodeInfo {
+        let hostname = self.tables.symbol("kubernetes.io/hostname");
+        let name = self.tables.symbol(name);
+        let pairs = self.tables.labels(like.labels).iter();
+        let pairs = pairs.map(|(key, value)| (key, if key == hostname { name } else { value })).collect();
+        let labels = self.tables.label_set(pairs);
+        NodeInfo { name, labels, ..like }
+    }
+
+    fn take_back(&mut self, undo: Undo) {
+        for node in undo.new_nodes {
+            self.cache.remove_node(node);
+        }
+        for node in undo.nodes.iter().rev() {
+            self.cache.apply_node(node);
+        }
+        for (pod, node, state) in undo.pods.iter().rev() {
+            self.cache.place(pod, *node, *state);
+        }
+    }
+
+    /// Takes all pods off all nodes, does something, and puts them back.
+    pub(super) fn when_empty<R>(&mut self, ask: impl FnOnce(&mut Self) -> R) -> R {
+        let uids: Vec<String> = self.cache.placed_uids().map(str::to_owned).collect();
+        let pods = uids.iter().filter_map(|uid| self.cache.remove_pod(uid)).collect();
+        self.cache.refresh();
+        let answer = ask(self);
+        self.take_back(Undo { pods, ..Undo::default() });
+        self.cache.refresh();
+        answer
+    }
+
+    /// Takes one pod off its node, does something, and puts it back.
+    pub(super) fn without<R>(&mut self, uid: &str, ask: impl FnOnce(&mut Self) -> R) -> R {
+        let pods = self.cache.remove_pod(uid).into_iter().collect();
+        self.cache.refresh();
+        let answer = ask(self);
+        self.take_back(Undo { pods, ..Undo::default() });
+        answer
+    }
+
+    /// The node a pod would go to, by what is remembered of pods like it where that will do.
+    pub(super) fn choose(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
+        self.cache.refresh();
+        let snapshot = self.cache.snapshot(self.tables);
+        if let Some(mut quick) = self.framework.decide_quickly(shapes, pod, snapshot, &mut NoProbe) {
+            return Some(quick.choose(super::SEED, pod, super::ATTEMPT));
+        }
+        let feasible = self.feasible(pod)?;
+        Some(feasible.choose(super::SEED, pod, super::ATTEMPT))
+    }
+
+    /// Decides about pods one after the other, each winner counting for the next; which of them found no place. All are taken
+    /// back.
+    pub(super) fn place_all(&mut self, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
+        let mut shapes = Shapes::default();
+        let (mut placed, mut left_over) = (Vec::new(), Vec::new());
+        for pod in pods {
+            match self.choose(&mut shapes, pod) {
+                Some(node) => {
+                    let name = self.snapshot().node_info(node).name;
+                    self.cache.place(pod, name, PodState::Assumed);
+                    placed.push(pod);
+                }
+                None => left_over.push(Arc::clone(pod)),
+            }
+        }
+        for pod in placed {
+            self.cache.remove_pod(&pod.uid);
+        }
+        left_over
+    }
+}
+
+/// What has to be put back.
+#[derive(Default)]
+struct Undo {
+    nodes: Vec<Arc<NodeInfo>>,
+    new_nodes: Vec<Symbol>,
+    pods: Vec<(Arc<PodInfo>, Symbol, PodState)>,
+}

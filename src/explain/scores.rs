@@ -1,0 +1,88 @@
+//! The score table: every node that can take the pod, plugin by plugin, and what made the difference.
+
+use super::answer::{NodeScores, PluginScore, Scores};
+use super::place::Place;
+use super::words::{count, some};
+use std::cmp::Reverse;
+use supercargo_core::cycle::Decision;
+use supercargo_core::pod::PodInfo;
+
+/// Nodes that are told with all their scores, the pod's own beside them. Enough to see how close it was; 5,000 nodes by a dozen
+/// plugins are not read by anybody.
+pub const SCORES_MAX: usize = 20;
+/// Plugins named as what made the difference.
+const DECIDED_BY_MAX: usize = 3;
+
+/// The table for a pod that counts nowhere; `its_node` is where it ran. `None` where nothing can take it.
+pub(super) fn table(place: &mut Place<'_>, pod: &PodInfo, its_node: Option<&str>) -> Option<Scores> {
+    let Ok(Decision::Feasible(decided)) = place.decide(pod) else { return None };
+    let feasible = decided.filtered.feasible().clone();
+    let told = place.framework.explain_scores(pod, place.snapshot(), &feasible).ok()?;
+    let mut nodes: Vec<NodeScores> = Vec::with_capacity(feasible.len());
+    for (at, node) in feasible.iter().enumerate() {
+        let plugins = told.plugins.iter().map(|of| PluginScore {
+            plugin: of.plugin,
+            raw: of.raw[at],
+            normalized: of.normalized[at],
+            weight: of.weight,
+            weighted: of.normalized[at] * of.weight,
+        });
+        let plugins = plugins.collect();
+        nodes.push(NodeScores { node: place.name(node), total: told.totals[at], plugins });
+    }
+    nodes.sort_by(|a, b| (Reverse(a.total), &a.node).cmp(&(Reverse(b.total), &b.node)));
+    Some(summed_up(nodes, its_node))
+}
+
+fn summed_up(mut nodes: Vec<NodeScores>, its_node: Option<&str>) -> Scores {
+    let best = nodes.first().map_or(0, |node| node.total);
+    let winners: Vec<String> =
+        nodes.iter().take_while(|node| node.total == best).map(|node| node.node.clone()).collect();
+    let runner_up = nodes.get(winners.len());
+    let margin = runner_up.map(|node| best - node.total);
+    let decided_by = decided_by(&nodes, &winners, its_node);
+    let all = nodes.len();
+    let its_own = its_node.and_then(|name| nodes.iter().position(|node| node.node == name));
+    let its_own = its_own.filter(|&at| at >= SCORES_MAX).map(|at| nodes.swap_remove(at));
+    nodes.truncate(SCORES_MAX);
+    nodes.extend(its_own);
+    Scores { left_out: all - nodes.len(), nodes, winners, margin, decided_by }
+}
+
+fn decided_by(nodes: &[NodeScores], winners: &[String], its_node: Option<&str>) -> String {
+    let Some(best) = nodes.first() else { return String::new() };
+    let lot = match winners.len() {
+        1 => String::new(),
+        several => {
+            format!("{} are equally good, and one of them is drawn by lot; ", count(several as i64, "node"))
+        }
+    };
+    let why = match nodes.get(winners.len()) {
+        None if nodes.len() == 1 => "no other node can take the pod".to_owned(),
+        None => "no node is worse".to_owned(),
+        Some(next) => format!("{} over {}: {}", best.node, next.node, differences(best, next)),
+    };
+    let own = its_node.filter(|name| !winners.iter().any(|winner| winner == name));
+    let own = own.map(|name| match nodes.iter().find(|node| node.node == name) {
+        Some(here) => format!(
+            ". Decided now, the pod would not go to {name} but to {}, which has {} more; what the cluster was when it was \
+             placed is not known",
+            some(winners, DECIDED_BY_MAX),
+            best.total - here.total
+        ),
+        None => format!(
+            ". Decided now, {name} could not take the pod at all: it, or the cluster, has changed since it was placed"
+        ),
+    });
+    format!("{lot}{why}{}", own.unwrap_or_default())
+}
+
+/// What speaks for one node against another, the weightiest first, and what against it.
+fn differences(a: &NodeScores, b: &NodeScores) -> String {
+    let pairs = a.plugins.iter().zip(&b.plugins);
+    let mut by_plugin: Vec<(i64, &str)> =
+        pairs.map(|(a, b)| (a.weighted - b.weighted, a.plugin)).filter(|&(by, _)| by != 0).collect();
+    by_plugin.sort_by_key(|&(by, plugin)| (Reverse(by.abs()), plugin));
+    let each: Vec<String> = by_plugin.iter().map(|(by, plugin)| format!("{plugin} {by:+}")).collect();
+    some(&each, DECIDED_BY_MAX)
+}

@@ -1,0 +1,129 @@
+//! What is tried is taken back: the cluster that is lent is the same afterwards, and so is the answer.
+
+use super::{Place, Question, drain_check, explain, fit};
+use crate::api::{Node, Pod};
+use crate::convert::{self, Watched as _};
+use crate::explain::Leaving;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use supercargo_core::cache::{Cache, PodState};
+use supercargo_core::cycle::Framework;
+use supercargo_core::event::Event;
+use supercargo_core::intern::Tables;
+use supercargo_core::pod::PodInfo;
+
+#[derive(Default)]
+struct World {
+    tables: Tables,
+    cache: Cache,
+    pending: Vec<Arc<PodInfo>>,
+}
+
+impl World {
+    fn node(&mut self, name: &str, spec: &Value) {
+        let value = json!({
+            "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } }, "spec": spec,
+            "status": { "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "10" } },
+        });
+        let node: Node = serde_json::from_value(value).expect("a node");
+        let Ok(Event::NodeApplied(node)) = node.applied(&mut self.tables) else { panic!("it is a node") };
+        self.cache.apply_node(&Arc::new(*node));
+    }
+
+    fn pod(&mut self, name: &str, priority: i32, spec: &Value) -> Arc<PodInfo> {
+        let mut value = json!({
+            "metadata": { "name": name, "uid": name, "namespace": "default", "labels": { "app": "web" },
+                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true }] },
+            "spec": { "priority": priority, "containers": [{ "name": "c", "resources": { "requests": { "cpu": "3" } } }] },
+        });
+        let fields = value["spec"].as_object_mut().expect("an object");
+        fields.extend(spec.as_object().cloned().unwrap_or_default());
+        let pod: Pod = serde_json::from_value(value).expect("a pod");
+        let pod = Arc::new(convert::pod(&mut self.tables, &pod).expect("it is well formed"));
+        match pod.node_name {
+            Some(node) => self.cache.place(&pod, node, PodState::Added),
+            None => self.pending.push(Arc::clone(&pod)),
+        }
+        pod
+    }
+
+    /// Everything a decision could see, as text.
+    fn seen(&self) -> Vec<String> {
+        let snapshot = self.cache.snapshot(&self.tables);
+        let each = snapshot.nodes().iter().map(|node| {
+            let mut pods: Vec<&PodInfo> = snapshot.pods_on(node).collect();
+            pods.sort_by(|a, b| a.uid.cmp(&b.uid));
+            format!("{:?} {:?} {pods:?}", snapshot.node_info(node), snapshot.requested(node))
+        });
+        let mut seen: Vec<String> = each.collect();
+        seen.sort_unstable();
+        seen.push(format!("{:?}", self.cache.size()));
+        seen
+    }
+
+    fn asked<R>(&mut self, ask: impl FnOnce(&mut Place<'_>) -> R) -> R {
+        let framework = Framework::default();
+        let (tables, cache) = (&mut self.tables, &mut self.cache);
+        ask(&mut Place { tables, cache, framework: &framework, pending: &self.pending })
+    }
+}
+
+fn anti_affinity() -> Value {
+    json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+        { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "web" } } }] } } })
+}
+
+fn on(node: &str, spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    spec["nodeName"] = json!(node);
+    spec
+}
+
+/// A cluster in which every sort of change is tried.
+fn world() -> (World, Arc<PodInfo>, Arc<PodInfo>) {
+    let mut world = World::default();
+    world.node("a", &json!({}));
+    world.node("b", &json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] }));
+    world.node("c", &json!({ "unschedulable": true }));
+    world.node("d", &json!({}));
+    let placed = world.pod("placed", 0, &on("a", &anti_affinity()));
+    world.pod("low", -5, &on("d", &json!({})));
+    world.pod("other", 0, &anti_affinity());
+    let asked = world.pod("asked", 0, &anti_affinity());
+    (world, asked, placed)
+}
+
+#[test]
+fn what_is_tried_is_taken_back() {
+    let (mut world, asked, placed) = world();
+    let before = world.seen();
+    let question = Question { is_ours: true, scores: true, by_node: true, has_ended: false };
+    let told = |world: &mut World, pod: &Arc<PodInfo>| {
+        let told = world.asked(|place| explain(place, pod, question));
+        serde_json::to_string(&told).expect("it can be written")
+    };
+    let (waits, runs) = (told(&mut world, &asked), told(&mut world, &placed));
+    assert!(
+        waits.contains("AddToleration") && waits.contains("AddNode") && waits.contains("Uncordon"),
+        "{waits}"
+    );
+    let leaving = Leaving { pod: Arc::clone(&placed), stays: None, is_unmanaged: false };
+    let drained = world.asked(|place| drain_check(place, "a", std::slice::from_ref(&leaving)));
+    let fitted = world.asked(|place| fit(place, &asked, 100));
+    assert_eq!((drained.without_place, fitted.fits), (1, 0));
+    assert_eq!(world.seen(), before);
+    assert_eq!((told(&mut world, &asked), told(&mut world, &placed)), (waits, runs));
+}
+
+#[test]
+fn every_change_that_is_told_was_tried() {
+    let (mut world, asked, _) = world();
+    let told = world.asked(|place| explain(place, &asked, Question { is_ours: true, ..Question::default() }));
+    assert!(!told.changes.is_empty());
+    for change in &told.changes {
+        let is_fewer = change.codes == ["FewerReplicas"];
+        assert!(change.fits_on > 0 || is_fewer, "{change:?}");
+        assert_eq!(change.examples.is_empty(), is_fewer, "{change:?}");
+        assert!(change.codes.iter().all(|code| super::CHANGE_CODES.contains(code)), "{change:?}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Amounts, selectors and names as a person reads them. Decides nothing.
+
+use supercargo_core::framework::Measure;
+use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::node::{Taint, TaintEffect};
+use supercargo_core::selector::{Operator, Requirement, Selector};
+
+/// Units of memory, largest first.
+const UNITS: [(&str, i64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+
+/// An amount, cut to one decimal where no unit holds it exactly.
+pub(super) fn amount(of: Measure, value: i64) -> String {
+    match of {
+        Measure::Cpu => cpu(value),
+        Measure::Memory | Measure::EphemeralStorage => bytes(value),
+        Measure::Pods | Measure::Scalar(_) => value.to_string(),
+    }
+}
+
+/// An amount as a manifest takes it, exactly.
+pub(super) fn exact(of: Measure, value: i64) -> String {
+    match of {
+        Measure::Memory | Measure::EphemeralStorage => {
+            let fits = UNITS.iter().find(|&&(_, unit)| value != 0 && value % unit == 0);
+            fits.map_or_else(|| value.to_string(), |(name, unit)| format!("{}{name}", value / unit))
+        }
+        Measure::Cpu | Measure::Pods | Measure::Scalar(_) => amount(of, value),
+    }
+}
+
+fn cpu(milli: i64) -> String {
+    if milli % 1_000 == 0 { (milli / 1_000).to_string() } else { format!("{milli}m") }
+}
+
+fn bytes(value: i64) -> String {
+    let Some((name, unit)) = UNITS.iter().find(|&&(_, unit)| value.unsigned_abs() >= unit.unsigned_abs())
+    else {
+        return value.to_string();
+    };
+    let (whole, rest) = (value / unit, (value % unit).abs());
+    let tenths = i128::from(rest) * 10 / i128::from(*unit);
+    if tenths == 0 { format!("{whole}{name}") } else { format!("{whole}.{tenths}{name}") }
+}
+
+/// What is counted, by the name it has in `resources.requests`.
+pub(super) fn resource(tables: &Tables, of: Measure) -> &str {
+    match of {
+        Measure::Pods => "pods",
+        Measure::Cpu => "cpu",
+        Measure::Memory => "memory",
+        Measure::EphemeralStorage => "ephemeral-storage",
+        Measure::Scalar(name) => tables.text(name),
+    }
+}
+
+/// A taint as kubectl writes it.
+pub(super) fn taint(tables: &Tables, taint: &Taint) -> String {
+    let (key, value) = (tables.text(taint.key), tables.text(taint.value));
+    let value = if value.is_empty() { String::new() } else { format!("={value}") };
+    format!("{key}{value}:{}", effect(tables, taint))
+}
+
+/// A taint's effect.
+pub(super) fn effect<'t>(tables: &'t Tables, taint: &Taint) -> &'t str {
+    match taint.effect {
+        TaintEffect::NoSchedule => "NoSchedule",
+        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        TaintEffect::NoExecute => "NoExecute",
+        TaintEffect::Other(text) => tables.text(text),
+    }
+}
+
+/// `key=value`.
+pub(super) fn pair(tables: &Tables, key: Symbol, value: Symbol) -> String {
+    format!("{}={}", tables.text(key), tables.text(value))
+}
+
+/// A requirement as kubectl's selectors are written.
+pub(super) fn requirement(tables: &Tables, of: &Requirement) -> String {
+    let key = tables.text(of.key);
+    let list = |values: &[Symbol]| {
+        let texts: Vec<&str> = values.iter().map(|&value| tables.text(value)).collect();
+        texts.join(",")
+    };
+    match &of.operator {
+        Operator::In(values) if values.len() == 1 => format!("{key}={}", list(values)),
+        Operator::In(values) => format!("{key} in ({})", list(values)),
+        Operator::NotIn(values) if values.len() == 1 => format!("{key}!={}", list(values)),
+        Operator::NotIn(values) => format!("{key} notin ({})", list(values)),
+        Operator::Exists => key.to_owned(),
+        Operator::DoesNotExist => format!("!{key}"),
+        Operator::Gt(bound) => format!("{key}>{bound}"),
+        Operator::Lt(bound) => format!("{key}<{bound}"),
+    }
+}
+
+/// A selector; `any label` for the empty one.
+pub(super) fn selector(tables: &Tables, of: &Selector) -> String {
+    match of {
+        Selector::Nothing => "no label at all (the selector is missing)".to_owned(),
+        Selector::All(requirements) if requirements.is_empty() => "any labels".to_owned(),
+        Selector::All(requirements) => {
+            let each: Vec<String> = requirements.iter().map(|each| requirement(tables, each)).collect();
+            each.join(",")
+        }
+    }
+}
+
+/// `1 node`, `2 nodes`.
+pub(super) fn count(number: impl Into<i128>, one: &str) -> String {
+    let number = number.into();
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+/// Some names, and how many more there are.
+pub(super) fn some(names: &[String], at_most: usize) -> String {
+    let shown = names.iter().take(at_most).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(at_most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_read_as_people_write_them() {
+        let cpu = |milli| amount(Measure::Cpu, milli);
+        assert_eq!([cpu(500), cpu(4_000), cpu(0), cpu(-50)], ["500m", "4", "0", "-50m"]);
+        let memory = |bytes| amount(Measure::Memory, bytes);
+        assert_eq!(memory(256 << 20), "256Mi");
+        assert_eq!(memory((3 << 30) + (1 << 29)), "3.5Gi");
+        assert_eq!([memory(1_000), memory(0)], ["1000", "0"]);
+        assert_eq!(exact(Measure::Memory, (3 << 30) + 1), "3221225473");
+        assert_eq!(exact(Measure::Memory, 3 << 29), "1536Mi");
+    }
+
+    #[test]
+    fn names_are_cut_with_how_many_are_left_out() {
+        let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
+        assert_eq!(some(&names, 2), "a, b and 1 more");
+        assert_eq!(some(&names, 3), "a, b, c");
+        assert_eq!([count(1, "node"), count(0, "node")], ["1 node", "0 nodes"]);
+    }
+}

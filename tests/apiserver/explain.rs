@@ -1,0 +1,59 @@
+//! `supercargo explain` of a running cluster: what it says before the scheduler's next attempt is what the scheduler then says and does.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::process::Command;
+
+use crate::support::supercargo;
+use crate::world::{World, play, requesting};
+
+/// The answer about a pod of the world, by an account that may read what schedulers read, and the exit code.
+async fn explained(world: &World<'_>, pod: &str, flags: &[&str]) -> Result<(Value, Option<i32>)> {
+    let folder = tempfile::tempdir()?;
+    let configuration = folder.path().join("configuration.yaml");
+    std::fs::write(&configuration, supercargo::configuration(&world.name))?;
+    let mut command = Command::new(supercargo::binary()?);
+    command
+        .args(["explain", "pod", pod, "-o", "json", "--namespace", &world.name])
+        .arg("--kubeconfig")
+        .arg(world.plane.admin().kubeconfig())
+        .arg("--config")
+        .arg(&configuration)
+        .args(flags);
+    let out = tokio::task::spawn_blocking(move || command.output()).await??;
+    let text = String::from_utf8(out.stdout)?;
+    let answer = serde_json::from_str(&text)
+        .with_context(|| format!("{text}{}", String::from_utf8_lossy(&out.stderr)))?;
+    Ok((answer, out.status.code()))
+}
+
+#[tokio::test]
+async fn what_explain_says_of_a_running_cluster_is_what_its_scheduler_says_and_does() -> Result<()> {
+    play("explain", async |world| {
+        let node = world.node("a").allocatable("cpu", "1");
+        node.create(&world.client).await?;
+        let name = node.name().to_owned();
+        world.create("big", &requesting(&json!({"cpu": "2"}))).await?;
+        world.waiting("big", "1 Insufficient cpu").await?;
+
+        let (answer, code) = explained(world, "big", &[]).await?;
+        assert_eq!((&answer["verdict"], code), (&json!("neverFits"), Some(3)), "{answer:#}");
+        let event = answer["event"].as_str().context("a text")?;
+        ensure!(event.contains("1 Insufficient cpu"), "{event}");
+        assert_eq!(answer["nearMisses"][0]["node"], json!(name), "{answer:#}");
+        assert_eq!(answer["nearMisses"][0]["text"], "wants 2 cpu, free 1 of 1: too small even when empty");
+        let grows = answer["changes"].as_array().context("a list")?;
+        let grows =
+            grows.iter().find(|change| change["codes"] == json!(["GrowNode"])).context("it may grow")?;
+        assert_eq!(grows["examples"], json!([name]));
+
+        // A pod that fits goes where it was said to fit.
+        world.create("small", &requesting(&json!({"cpu": "1"}))).await?;
+        assert_eq!(world.bound("small").await?, name);
+        let (answer, code) = explained(world, "small", &["--scores"]).await?;
+        assert_eq!((&answer["verdict"], &answer["node"], code), (&json!("bound"), &json!(name), Some(0)));
+        assert_eq!(answer["scores"]["winners"], json!([name]), "{answer:#}");
+        Ok(())
+    })
+    .await
+}

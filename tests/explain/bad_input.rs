@@ -1,0 +1,103 @@
+//! What is wrong is said in a line, with the right exit code, in bounded memory and time.
+
+use crate::support::{Cluster, Ran, plain_node, pod, run};
+use serde_json::json;
+
+fn refused(ran: &Ran) -> &str {
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+    ran.stderr.strip_prefix("error: ").expect("an error").trim_end()
+}
+
+#[test]
+fn a_pod_that_does_not_exist_is_told_with_the_names_that_do() {
+    let cluster =
+        Cluster::of(&[plain_node("a"), pod("web-7d4-x1", "1", &json!({})), pod("db-0", "1", &json!({}))]);
+    let text = |name: &str, more: &[&str]| refused(&cluster.ask(name, more)).to_owned();
+    assert_eq!(text("web", &[]), "there is no pod web in the namespace default; did you mean web-7d4-x1?");
+    assert_eq!(text("db-1", &[]), "there is no pod db-1 in the namespace default; did you mean db-0?");
+    assert_eq!(text("other", &[]), "there is no pod other in the namespace default; it has 2 of other names");
+    assert_eq!(
+        text("db-0", &["-n", "prod"]),
+        "there is no pod db-0 in the namespace prod; there is one with -n default"
+    );
+    assert_eq!(
+        text("x", &["-n", "prod"]),
+        "there is no pod x in the namespace prod; there are no pods in it at all"
+    );
+}
+
+#[test]
+fn a_dump_with_half_the_objects_missing_is_explained_as_far_as_it_goes() {
+    // No nodes but one, no owner, no namespace, no claim, no class.
+    let mut asked = pod(
+        "p",
+        "1",
+        &json!({
+            "priorityClassName": "gold", "priority": 7, "runtimeClassName": "kata", "overhead": { "cpu": "100m" },
+            "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "data" } }],
+        }),
+    );
+    asked["metadata"]["resourceVersion"] = json!("12");
+    asked["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": true }]);
+    let elsewhere = pod("elsewhere", "1", &json!({ "nodeName": "unknown-node" }));
+    let cluster = Cluster::of(&[plain_node("a"), asked, elsewhere]);
+    let (answer, code) = cluster.answer("p", &[]);
+    assert_eq!((&answer["beforeNodes"][0]["code"], code), (&json!("ClaimNotReady"), Some(3)), "{answer:#}");
+    let (answer, code) = cluster.answer("elsewhere", &[]);
+    assert_eq!(
+        (&answer["summary"], code),
+        (&json!("it is on unknown-node, which is not among the nodes that were given"), Some(0))
+    );
+}
+
+#[test]
+fn names_with_control_characters_do_nothing_to_a_terminal() {
+    let evil = "p\u{1b}[2J\u{7}\u{202e}";
+    let mut label = plain_node("n\u{1b}]0;x\u{7}");
+    label["metadata"]["labels"]["disk\u{1b}[31m"] = json!("a\nb");
+    let cluster = Cluster::of(&[label, pod(evil, "9", &json!({ "nodeSelector": { "disk\u{1b}[31": "x" } }))]);
+    for form in ["table", "wide", "json", "yaml"] {
+        let ran = cluster.ask(evil, &["-o", form]);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let forbidden =
+            |c: char| (c.is_control() && c != '\n') || (form != "json" && form != "yaml" && c == '\u{202e}');
+        assert!(!ran.stdout.contains(forbidden), "{form}: {:?}", ran.stdout);
+    }
+    let unknown = cluster.ask("q\u{1b}[2J", &[]);
+    assert!(!unknown.stderr.trim_end().contains(char::is_control), "{unknown:?}");
+}
+
+#[test]
+fn a_yaml_bomb_is_refused() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let before = format!("*a{}", level - 1);
+        text += &format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(", "));
+    }
+    let cluster = Cluster::written(&format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n{text}"));
+    let ran = cluster.ask("p", &[]);
+    assert!(refused(&ran).starts_with("cluster:"), "{ran:?}");
+}
+
+#[test]
+fn what_is_nested_too_deep_is_refused_and_does_not_end_the_program() {
+    for text in [format!("{{\"kind\": {}", "[".repeat(200_000)), format!("kind: {}", "[".repeat(200_000))] {
+        let ran = Cluster::written(&text).ask("p", &[]);
+        assert!(refused(&ran).starts_with("cluster:"), "{ran:?}");
+    }
+}
+
+#[test]
+fn files_and_flags_that_are_none_are_told() {
+    let cluster = Cluster::of(&[plain_node("a")]);
+    let missing = run(cluster.folder(), &["explain", "pod", "p", "--cluster", "absent"]);
+    assert!(refused(&missing).starts_with("absent: cannot be read: "), "{missing:?}");
+    for wrong in [
+        &["explain", "node", "p", "--cluster", "cluster"][..],
+        &["explain", "pod"],
+        &["explain", "pod", "p", "--cluster", "cluster", "--context", "c"],
+        &["explain", "pod", "p", "--cluster", "cluster", "-o", "html"],
+    ] {
+        assert_eq!(run(cluster.folder(), wrong).code, Some(2), "{wrong:?}");
+    }
+}

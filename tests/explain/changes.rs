@@ -1,0 +1,197 @@
+//! What would help. A change that is told was tried: here it is made in the files, and the pod fits.
+
+use crate::support::{Cluster, codes, node, plain_node, pod};
+use serde_json::{Value, json};
+
+fn told(objects: &[Value]) -> (Vec<String>, Value) {
+    let (answer, _) = Cluster::of(objects).answer("p", &[]);
+    (codes(&answer), answer)
+}
+
+fn change<'a>(answer: &'a Value, code: &str) -> &'a Value {
+    let changes = answer["changes"].as_array().expect("a list");
+    changes
+        .iter()
+        .find(|change| change["codes"] == json!([code]))
+        .unwrap_or_else(|| panic!("{code}: {answer:#}"))
+}
+
+fn fits(objects: &[Value]) {
+    let (answer, code) = Cluster::of(objects).answer("p", &[]);
+    assert_eq!((&answer["verdict"], code), (&json!("fitsNow"), Some(0)), "{answer:#}");
+}
+
+#[test]
+fn a_toleration_is_offered_as_it_has_to_be_written_and_it_helps() {
+    let taint = json!({ "taints": [{ "key": "gpu", "value": "a100", "effect": "NoSchedule" }] });
+    let tainted = node("a", &json!({}), &taint);
+    let (codes, answer) = told(&[tainted.clone(), pod("p", "1", &json!({}))]);
+    assert_eq!(codes, ["AddToleration", "RemoveTaint"]);
+    assert_eq!(
+        change(&answer, "AddToleration")["how"],
+        "tolerations: [{key: gpu, operator: Equal, value: a100, effect: NoSchedule}]"
+    );
+    assert_eq!(change(&answer, "RemoveTaint")["how"], "kubectl taint nodes a gpu:NoSchedule-");
+    let tolerations = json!({ "tolerations": [{ "key": "gpu", "operator": "Equal", "value": "a100", "effect": "NoSchedule" }] });
+    fits(&[tainted, pod("p", "1", &tolerations)]);
+}
+
+#[test]
+fn a_state_of_a_node_is_nothing_to_tolerate() {
+    let taint = json!({ "taints": [{ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }] });
+    let (codes, _) = told(&[node("a", &json!({}), &taint), pod("p", "1", &json!({}))]);
+    assert_eq!(codes, Vec::<String>::new());
+}
+
+#[test]
+fn a_cordoned_node_is_opened_and_its_taint_goes_with_it() {
+    let closed = json!({ "unschedulable": true, "taints": [{ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }] });
+    let (codes, answer) = told(&[node("a", &json!({}), &closed), pod("p", "1", &json!({}))]);
+    assert_eq!(codes, ["Uncordon"]);
+    assert_eq!(answer["nearMissCount"], 1);
+}
+
+#[test]
+fn a_misspelt_value_and_a_misspelt_key_are_corrected() {
+    let nodes = [node("a", &json!({ "disk": "ssd" }), &json!({})), plain_node("b")];
+    for (wrong, field) in [
+        (json!({ "disk": "sdd" }), "disk=sdd"),
+        (json!({ "dsk": "ssd" }), "dsk=ssd"),
+        (json!({ "storage-sort": "ssd" }), "storage-sort=ssd"),
+    ] {
+        let (codes, answer) =
+            told(&[nodes[0].clone(), nodes[1].clone(), pod("p", "1", &json!({ "nodeSelector": wrong }))]);
+        assert_eq!(codes[0], "CorrectNodeLabel", "{field}: {answer:#}");
+        assert_eq!(
+            answer["changes"][0]["text"],
+            format!("write disk=ssd in nodeSelector instead of {field}")
+        );
+        assert_eq!(answer["hints"][0]["didYouMean"], "disk=ssd", "{field}");
+    }
+    fits(&[nodes[0].clone(), pod("p", "1", &json!({ "nodeSelector": { "disk": "ssd" } }))]);
+}
+
+#[test]
+fn a_word_that_is_nothing_like_a_label_is_not_guessed_at() {
+    let wants = json!({ "nodeSelector": { "accelerator": "tpu" } });
+    let (codes, answer) = told(&[node("a", &json!({ "disk": "ssd" }), &json!({})), pod("p", "1", &wants)]);
+    assert_eq!(codes, ["LabelNode", "DropNodeLabel"]);
+    assert_eq!(answer["hints"][0]["code"], "LabelKeyUnknown");
+    assert_eq!(answer["hints"][0]["didYouMean"], Value::Null);
+}
+
+#[test]
+fn a_selector_of_pods_that_means_none_is_corrected() {
+    let peer = |app: &str| {
+        json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+            { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": app } } }] } } })
+    };
+    let web = pod("web-server", "1", &json!({ "nodeName": "a" }));
+    let (codes, answer) = told(&[plain_node("a"), web.clone(), pod("p", "1", &peer("web-sever"))]);
+    assert_eq!(codes, ["CorrectPodLabel", "SoftenAffinity"]);
+    assert_eq!(answer["hints"][0]["didYouMean"], "app=web-server");
+    fits(&[plain_node("a"), web, pod("p", "1", &peer("web-server"))]);
+}
+
+#[test]
+fn a_misspelt_topology_key_is_corrected() {
+    let spread = json!({ "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "kubernetes.io/hostnam",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": { "matchLabels": { "app": "p" } } }] });
+    let (codes, answer) = told(&[plain_node("a"), pod("p", "1", &spread)]);
+    assert_eq!(codes, ["CorrectTopologyKey", "SoftenSpread"]);
+    assert_eq!(answer["hints"][0]["didYouMean"], "kubernetes.io/hostname");
+}
+
+#[test]
+fn a_toleration_that_tolerates_nothing_is_pointed_at() {
+    let taint = json!({ "taints": [{ "key": "business", "value": "cars", "effect": "NoSchedule" }] });
+    let tolerations = json!({ "tolerations": [{ "key": "busines", "operator": "Equal", "value": "cars", "effect": "NoSchedule" }] });
+    let (_, answer) = told(&[node("a", &json!({}), &taint), pod("p", "1", &tolerations)]);
+    assert_eq!(answer["hints"][0]["code"], "TolerationUnused");
+    assert_eq!(answer["hints"][0]["didYouMean"], "business=cars:NoSchedule");
+}
+
+#[test]
+fn too_little_cpu_can_be_asked_for_grown_freed_or_added() {
+    let large = pod("large", "3", &json!({ "nodeName": "a" }));
+    let small = pod("small", "500m", &json!({ "nodeName": "a" }));
+    let (codes, answer) = told(&[plain_node("a"), large.clone(), small, pod("p", "1", &json!({}))]);
+    assert_eq!(codes, ["LowerRequest", "AddNode", "RemovePod", "GrowNode"]);
+    assert_eq!(change(&answer, "LowerRequest")["how"], "resources: {requests: {cpu: 500m}}");
+    assert_eq!(change(&answer, "GrowNode")["text"], "500m more cpu on a");
+    let removed = change(&answer, "RemovePod")["text"].as_str().expect("a text").to_owned();
+    assert!(removed.starts_with("take default/small off a "), "{removed}");
+    fits(&[plain_node("a"), large, pod("p", "1", &json!({}))]);
+}
+
+#[test]
+fn two_obstacles_of_one_node_are_cleared_together() {
+    let taint = json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] });
+    let wants = json!({ "nodeSelector": { "disk": "ssd" } });
+    let (codes, answer) = told(&[node("a", &json!({}), &taint), pod("p", "1", &wants)]);
+    assert!(codes.contains(&"RemoveTaint+LabelNode".to_owned()), "{codes:?}");
+    assert_eq!(answer["nearMissCount"], 0);
+}
+
+#[test]
+fn what_does_not_help_is_not_told() {
+    // A new node like the only one would be as closed to it as that.
+    let taint = json!({ "taints": [{ "key": "node.kubernetes.io/unreachable", "effect": "NoSchedule" }] });
+    let other = pod("other", "4", &json!({ "nodeName": "a" }));
+    let (codes, _) = told(&[node("a", &json!({}), &taint), other, pod("p", "1", &json!({}))]);
+    assert_eq!(codes, Vec::<String>::new());
+}
+
+#[test]
+fn of_replicas_that_have_no_place_it_is_told_how_many_are_too_many() {
+    let anti = json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+        { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "web" } } }] } } });
+    let replica = |name: &str, node: Option<&str>| {
+        let mut replica = pod(name, "1", &anti);
+        replica["metadata"]["labels"] = json!({ "app": "web", "pod-template-hash": "abc" });
+        replica["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc", "uid": "u", "controller": true }]);
+        if let Some(node) = node {
+            replica["spec"]["nodeName"] = json!(node);
+        }
+        replica
+    };
+    let objects = [
+        plain_node("a"),
+        plain_node("b"),
+        replica("x", Some("a")),
+        replica("y", Some("b")),
+        replica("p", None),
+        replica("q", None),
+    ];
+    let (codes, answer) = told(&objects);
+    assert_eq!(codes, ["SoftenAntiAffinity", "AddNode", "FewerReplicas"]);
+    assert_eq!(
+        change(&answer, "FewerReplicas")["how"],
+        "kubectl scale deployment web --namespace default --replicas=2"
+    );
+    assert!(
+        change(&answer, "FewerReplicas")["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("ask for 2 replicas fewer of web"))
+    );
+}
+
+#[test]
+fn of_many_sorts_of_nodes_the_answer_stays_short_and_the_same() {
+    let objects: Vec<Value> = (0..60)
+        .map(|at| {
+            let taint = json!({ "taints": [{ "key": format!("team-{at}"), "effect": "NoSchedule" }] });
+            node(&format!("n{at:02}"), &json!({}), &taint)
+        })
+        .chain([pod("p", "1", &json!({}))])
+        .collect();
+    let cluster = Cluster::of(&objects);
+    let first = cluster.ask("p", &["-o", "json"]);
+    assert_eq!(first.stdout, cluster.ask("p", &["-o", "json"]).stdout);
+    let answer: Value = serde_json::from_str(&first.stdout).expect("it is JSON");
+    assert_eq!(codes(&answer), ["AddToleration", "AddToleration", "RemoveTaint", "RemoveTaint"]);
+    assert_eq!(
+        (answer["nearMisses"].as_array().map(Vec::len), &answer["nearMissCount"]),
+        (Some(10), &json!(60))
+    );
+}

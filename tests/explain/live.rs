@@ -1,0 +1,184 @@
+//! A cluster that is asked over HTTP: one that answers in pages, one that refuses, one that is silent, none at all.
+
+use crate::support::{Ran, plain_node, pod, run};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// What the server answers: a status and a body for a path with its query.
+type Answer = fn(&str) -> Option<(u16, Value)>;
+
+/// A kubeconfig for a server that answers so; `None` is silence.
+fn kubeconfig(answer: Answer) -> TempDir {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = listener.local_addr().expect("it has one").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(&stream, answer));
+        }
+    });
+    written(port)
+}
+
+fn written(port: u16) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let context = |name: &str, namespace: &str| json!({ "name": name, "context": { "cluster": "c", "user": "u", "namespace": namespace } });
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "here",
+        "clusters": [{ "name": "c", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
+        "users": [{ "name": "u", "user": {} }],
+        "contexts": [context("here", "prod"), context("there", "other")],
+    });
+    std::fs::write(folder.path().join("kubeconfig"), config.to_string()).expect("it can be written");
+    folder
+}
+
+fn serve(stream: &TcpStream, answer: Answer) {
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(Ok(request)) = lines.next() {
+        while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+        let path = request.split(' ').nth(1).unwrap_or_default();
+        let Some((status, body)) = answer(path) else {
+            // Until the other side has had enough.
+            let _ = lines.next();
+            return;
+        };
+        let body = body.to_string();
+        let head = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = stream;
+        if stream.write_all(format!("{head}{body}").as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn ask(folder: &Path, pod: &str, more: &[&str]) -> Ran {
+    let mut args = vec!["explain", "pod", pod, "--kubeconfig", "kubeconfig"];
+    args.extend(more);
+    run(folder, &args)
+}
+
+/// As an API server lists them: items without kind and version.
+fn list(kind: &str, mut items: Vec<Value>, next: &str) -> Option<(u16, Value)> {
+    for item in &mut items {
+        let fields = item.as_object_mut().expect("an object");
+        fields.remove("kind");
+        fields.remove("apiVersion");
+        let metadata = &mut item["metadata"];
+        if kind == "PodList" {
+            metadata["namespace"] = json!("prod");
+        }
+        metadata["uid"] = json!(format!("uid-{}", metadata["name"].as_str().unwrap_or_default()));
+    }
+    Some((200, json!({ "kind": kind, "apiVersion": "v1", "metadata": { "continue": next }, "items": items })))
+}
+
+fn refused(code: u16) -> Option<(u16, Value)> {
+    Some((
+        code,
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "message": "no, you" }),
+    ))
+}
+
+fn cluster(path: &str) -> Option<(u16, Value)> {
+    match path {
+        "/api/v1/nodes?limit=500" => list("NodeList", vec![plain_node("a")], ""),
+        "/api/v1/pods?limit=500" => list("PodList", vec![pod("p", "1", &json!({}))], "to be/continued"),
+        "/api/v1/pods?limit=500&continue=to%20be%2Fcontinued" => {
+            list("PodList", vec![pod("other", "4", &json!({ "nodeName": "a" }))], "")
+        }
+        "/apis/storage.k8s.io/v1/csinodes?limit=500" => refused(403),
+        path if path.starts_with("/apis/") => refused(404),
+        _ => list("List", Vec::new(), ""),
+    }
+}
+
+#[test]
+fn a_running_cluster_is_listed_page_by_page_and_explained_as_files_are() {
+    let folder = kubeconfig(cluster);
+    let ran = ask(folder.path(), "p", &["-o", "json"]);
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!(
+        (&answer["pod"], &answer["verdict"], ran.code),
+        (&json!("prod/p"), &json!("blocked"), Some(3))
+    );
+    assert_eq!(answer["reasons"][0]["code"], "InsufficientCpu");
+    assert_eq!(ran.stderr, "what rests on /apis/storage.k8s.io/v1/csinodes is left out: no, you\n");
+}
+
+#[test]
+fn the_namespace_is_the_contexts_unless_it_is_given() {
+    let folder = kubeconfig(cluster);
+    let there = ask(folder.path(), "p", &["--context", "there"]);
+    assert_eq!(there.code, Some(2));
+    assert!(
+        there.stderr.contains("there is no pod p in the namespace other; there is one with -n prod"),
+        "{there:?}"
+    );
+    assert_eq!(ask(folder.path(), "p", &["--context", "there", "-n", "prod"]).code, Some(3));
+    let nowhere = ask(folder.path(), "p", &["--context", "nowhere"]);
+    assert_eq!(nowhere.code, Some(2));
+    assert!(nowhere.stderr.contains("the kubeconfig is not usable"), "{nowhere:?}");
+}
+
+#[test]
+fn a_cluster_that_does_not_let_us_see_its_pods_is_told() {
+    let folder = kubeconfig(|path| if path.contains("pods") { refused(403) } else { cluster(path) });
+    let ran = ask(folder.path(), "p", &[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.contains("refuses /api/v1/pods with 403: no, you"), "{ran:?}");
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_left_out_and_told() {
+    let folder = kubeconfig(|path| match path {
+        "/api/v1/nodes?limit=500" => {
+            let mut broken = plain_node("b");
+            broken["status"]["allocatable"]["cpu"] = json!("many");
+            list("NodeList", vec![plain_node("a"), broken], "")
+        }
+        path => cluster(path),
+    });
+    let ran = ask(folder.path(), "p", &["-o", "json"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("1 objects cannot be read and are left out: Node b is malformed"), "{ran:?}");
+}
+
+#[test]
+fn a_silent_server_is_not_waited_for_longer_than_was_said() {
+    let folder = kubeconfig(|_| None);
+    let began = Instant::now();
+    let ran = ask(folder.path(), "p", &["--request-timeout", "200ms"]);
+    // What it takes is bounded; how long exactly is the machine's affair.
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(
+        ran.stderr.contains("does not answer: nothing came of /api/v1/nodes?limit=500 within 200ms"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_server_that_is_not_there_and_a_kubeconfig_that_is_none_are_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let folder = written(listener.local_addr().expect("it has one").port());
+    drop(listener);
+    let ran = ask(folder.path(), "p", &[]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("does not answer"), "{ran:?}");
+    let absent = run(folder.path(), &["explain", "pod", "p", "--kubeconfig", "absent"]);
+    assert_eq!(absent.code, Some(2));
+    assert!(absent.stderr.contains("cannot read the kubeconfig absent"), "{absent:?}");
+    let none = run(folder.path(), &["explain", "pod", "p"]);
+    assert_eq!(none.code, Some(2));
+    assert!(
+        none.stderr.contains("there is no cluster to ask") && none.stderr.contains("--cluster"),
+        "{none:?}"
+    );
+}

@@ -1,0 +1,114 @@
+//! Whole answers, as they are written down.
+
+use crate::support::{Cluster, node, plain_node, pod, root, run};
+use serde_json::json;
+
+/// Compares with `explain/shown/NAME`, or writes it.
+fn is_shown(name: &str, told: &str) {
+    let path = root().join("tests/explain/shown").join(name);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, told).expect("it can be written");
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(told, expected, "{name} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+}
+
+/// A cluster with a bit of everything.
+fn cluster() -> Cluster {
+    let tainted = json!({ "taints": [{ "key": "gpu", "value": "a100", "effect": "NoSchedule" }] });
+    let objects = [
+        plain_node("a"),
+        node("b", &json!({ "disk": "ssd" }), &json!({})),
+        node("c", &json!({ "disk": "ssd" }), &tainted),
+        node("d", &json!({ "disk": "ssd" }), &json!({ "unschedulable": true })),
+        pod("busy", "3500m", &json!({ "nodeName": "b" })),
+        pod("p", "1", &json!({ "nodeSelector": { "disk": "ssd" } })),
+        pod("placed", "1", &json!({ "nodeName": "a" })),
+    ];
+    Cluster::of(&objects)
+}
+
+#[test]
+fn a_pod_that_waits_is_told_in_every_form() {
+    let cluster = cluster();
+    for form in ["table", "wide", "json", "yaml"] {
+        let ran = cluster.ask("p", &["-o", form]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{form}");
+        is_shown(&format!("waits.{form}.txt"), &ran.stdout);
+    }
+}
+
+#[test]
+fn the_scores_of_a_placed_pod_are_told_in_every_form() {
+    let cluster = cluster();
+    for form in ["table", "wide", "json", "yaml"] {
+        let ran = cluster.ask("placed", &["--scores", "-o", form]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{form}");
+        is_shown(&format!("placed.{form}.txt"), &ran.stdout);
+    }
+}
+
+#[test]
+fn the_sums_of_the_score_table_are_right_and_its_pod_is_not_counted() {
+    let (answer, _) = cluster().answer("placed", &["--scores"]);
+    let nodes = answer["scores"]["nodes"].as_array().expect("a list");
+    assert_eq!(nodes.len(), 1 + usize::from(answer["fitsOn"] == 2), "{answer:#}");
+    for node in nodes {
+        let plugins = node["plugins"].as_array().expect("a list");
+        let mut total = 0;
+        for of in plugins {
+            let number = |field: &str| of[field].as_i64().expect("a number");
+            assert_eq!(number("weighted"), number("normalized") * number("weight"));
+            total += number("weighted");
+        }
+        assert_eq!(node["total"], total);
+    }
+    let raw = |plugin: &str| {
+        let plugins = nodes[0]["plugins"].as_array().expect("a list");
+        plugins.iter().find(|of| of["plugin"] == plugin).expect("it scores")["raw"].clone()
+    };
+    // On an empty node of 4 cpus and 8Gi: one cpu, and 200Mi by default, would leave (75 + 97) / 2.
+    assert_eq!(nodes[0]["node"], "a");
+    assert_eq!(raw("NodeResourcesFit"), 86);
+}
+
+#[test]
+fn what_the_pages_show_is_what_comes_out() {
+    is_what_comes_out("docs/explain.md", 4);
+    is_what_comes_out("docs/what-if.md", 2);
+}
+
+fn is_what_comes_out(name: &str, examples: usize) {
+    let path = root().join(name);
+    let page = std::fs::read_to_string(&path).expect("the page is there");
+    let mut written = String::new();
+    let mut rest = page.as_str();
+    let mut shown = 0;
+    while let Some((before, block)) = rest.split_once("```console\n$ supercargo ") {
+        let (command, block) = block.split_once('\n').expect("a line");
+        let (_, after) = block.split_once("```").expect("its end");
+        let ran = run(root(), &command.split(' ').collect::<Vec<_>>());
+        written += &format!("{before}```console\n$ supercargo {command}\n{}```", ran.stdout);
+        rest = after;
+        shown += 1;
+    }
+    written += rest;
+    assert_eq!(shown, examples, "{name}");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, written).expect("it can be written");
+        return;
+    }
+    assert_eq!(written, page, "{name} shows something else; UPDATE_EXPECT=1 writes it anew");
+}
+
+#[test]
+fn every_code_is_on_the_page() {
+    let page = std::fs::read_to_string(root().join("docs/explain.md")).expect("the page is there");
+    for code in supercargo::explain::ReasonCode::ALL {
+        assert!(page.contains(&format!("| `{code:?}` |")), "{code:?} is not explained");
+    }
+    for code in supercargo::explain::CHANGE_CODES {
+        assert!(page.contains(&format!("| `{code}` |")), "{code} is not explained");
+    }
+}

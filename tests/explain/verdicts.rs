@@ -1,0 +1,147 @@
+//! Each verdict, with its exit code.
+
+use crate::support::{Cluster, node, plain_node, pod, reasons};
+use serde_json::{Value, json};
+
+fn verdict(objects: &[Value], more: &[&str]) -> (String, Option<i32>, Value) {
+    let (answer, code) = Cluster::of(objects).answer("p", more);
+    (answer["verdict"].as_str().expect("a text").to_owned(), code, answer)
+}
+
+fn is(objects: &[Value], expected: &str, code: i32) -> Value {
+    let (verdict, exit, answer) = verdict(objects, &[]);
+    assert_eq!((verdict.as_str(), exit), (expected, Some(code)), "{answer:#}");
+    answer
+}
+
+#[test]
+fn a_pod_that_fits_says_where() {
+    let answer = is(&[plain_node("a"), plain_node("b"), pod("p", "1", &json!({}))], "fitsNow", 0);
+    assert_eq!((&answer["fitsOn"], &answer["nodes"], &answer["event"]), (&json!(2), &json!(2), &Value::Null));
+}
+
+#[test]
+fn a_pod_that_only_lacks_what_others_have_is_blocked_with_the_numbers() {
+    let other = pod("other", "3500m", &json!({ "nodeName": "a" }));
+    let answer = is(&[plain_node("a"), other, pod("p", "1", &json!({}))], "blocked", 3);
+    assert_eq!(reasons(&answer), [("InsufficientCpu".to_owned(), 1)]);
+    assert_eq!(answer["reasons"][0]["text"], "wants 1 cpu; most free: 500m of 4, on a");
+    assert_eq!(answer["nearMisses"][0]["text"], "wants 1 cpu, free 500m of 4");
+    assert!(
+        answer["event"].as_str().expect("a text").starts_with("0/1 nodes are available: 1 Insufficient cpu.")
+    );
+}
+
+#[test]
+fn a_pod_that_is_larger_than_every_node_never_fits() {
+    let other = pod("other", "3500m", &json!({ "nodeName": "a" }));
+    let answer = is(&[plain_node("a"), plain_node("b"), other, pod("p", "5", &json!({}))], "neverFits", 3);
+    assert_eq!(
+        answer["reasons"][0]["text"],
+        "wants 5 cpu; none of these has so much even when empty, the largest 4"
+    );
+}
+
+#[test]
+fn a_pod_that_waits_for_a_peer_to_come_is_blocked_and_not_hopeless() {
+    let affinity = json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+        { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "later" } } }] } } });
+    let answer = is(&[plain_node("a"), pod("p", "1", &affinity)], "blocked", 3);
+    assert_eq!(reasons(&answer), [("PodAffinityUnmet".to_owned(), 1)]);
+    assert_eq!(answer["hints"][0]["code"], "LabelValueUnknown");
+}
+
+#[test]
+fn a_pod_that_may_send_others_away_says_whom() {
+    let other = pod("other", "4", &json!({ "nodeName": "a", "priority": 1 }));
+    let answer =
+        is(&[plain_node("a"), other, pod("p", "1", &json!({ "priority": 9 }))], "waitsForPreemption", 3);
+    assert_eq!(answer["preemption"], json!({ "node": "a", "victims": ["default/other"] }));
+    assert_eq!(answer["changes"][0]["codes"], json!(["Preempt"]));
+}
+
+#[test]
+fn a_pod_that_is_nominated_waits_for_room() {
+    let leaving = |name: &str| {
+        let mut leaving = pod(name, "4", &json!({ "nodeName": "a", "priority": 1 }));
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        leaving
+    };
+    let mut asked = pod("p", "1", &json!({ "priority": 9 }));
+    asked["status"] = json!({ "nominatedNodeName": "a" });
+    let answer = is(&[plain_node("a"), leaving("other"), asked], "waitsForPreemption", 3);
+    assert_eq!(answer["summary"], "room is being made for it on a: it goes there once other pods are gone");
+}
+
+#[test]
+fn gates_are_named_and_what_comes_after_them() {
+    let gates = json!({ "schedulingGates": [{ "name": "example.com/budget" }] });
+    let answer = is(&[plain_node("a"), pod("p", "5", &gates)], "gated", 3);
+    let summary = answer["summary"].as_str().expect("a text");
+    assert!(summary.contains("example.com/budget") && summary.contains("no node would take it"), "{summary}");
+}
+
+#[test]
+fn a_pod_of_another_scheduler_is_left_to_it() {
+    let mine = |name: &str| [plain_node("a"), pod("p", "1", &json!({ "schedulerName": name }))];
+    let answer = is(&mine("volcano"), "notOurs", 3);
+    assert!(
+        answer["summary"].as_str().expect("a text").starts_with("its schedulerName is volcano"),
+        "{answer:#}"
+    );
+    is(&mine("supercargo"), "fitsNow", 0);
+    is(&mine("default-scheduler"), "fitsNow", 0);
+    let cluster = Cluster::of(&mine("volcano"));
+    let profile = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: volcano}]\n";
+    cluster.write("config", profile);
+    assert_eq!(cluster.answer("p", &["--config", "config"]).0["verdict"], "fitsNow");
+}
+
+#[test]
+fn a_pod_with_a_node_one_that_ended_and_one_that_goes_are_told_apart() {
+    let placed = pod("p", "1", &json!({ "nodeName": "a" }));
+    let answer = is(&[plain_node("a"), placed.clone()], "bound", 0);
+    assert_eq!((&answer["node"], &answer["summary"]), (&json!("a"), &json!("it is on a")));
+    let mut ended = placed;
+    ended["status"] = json!({ "phase": "Succeeded" });
+    is(&[plain_node("a"), ended], "ended", 0);
+    let mut going = pod("p", "1", &json!({}));
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    is(&[plain_node("a"), going], "deleting", 3);
+}
+
+#[test]
+fn every_check_is_told_of_a_node_and_not_only_the_first() {
+    let closed = node(
+        "a",
+        &json!({}),
+        &json!({ "unschedulable": true, "taints": [
+        { "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }, { "key": "gpu", "value": "x", "effect": "NoSchedule" }] }),
+    );
+    let wants = json!({ "nodeSelector": { "disk": "ssd" } });
+    let answer = is(&[closed, pod("p", "5", &wants)], "neverFits", 3);
+    let codes: Vec<String> = reasons(&answer).into_iter().map(|(code, _)| code).collect();
+    assert_eq!(codes, ["NodeCordoned", "UntoleratedTaint", "NodeSelectorMismatch", "InsufficientCpu"]);
+    assert_eq!(answer["nearMisses"], json!([]));
+    assert!(
+        answer["byNode"][0]["reasons"].as_array().is_some_and(|reasons| reasons.len() == 4),
+        "{answer:#}"
+    );
+}
+
+#[test]
+fn a_claim_that_is_not_there_is_said_before_any_node() {
+    let volume = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "data" } }] });
+    let answer = is(&[plain_node("a"), pod("p", "1", &volume)], "blocked", 3);
+    assert_eq!(answer["beforeNodes"][0]["code"], "ClaimNotReady", "{answer:#}");
+    assert!(
+        answer["beforeNodes"][0]["text"].as_str().is_some_and(|text| text.contains("\"data\"")),
+        "{answer:#}"
+    );
+}
+
+#[test]
+fn without_nodes_nothing_is_said_of_them() {
+    let answer = is(&[pod("p", "1", &json!({}))], "blocked", 3);
+    assert_eq!((&answer["summary"], &answer["reasons"]), (&json!("there are no nodes"), &json!([])));
+}
