@@ -155,8 +155,12 @@ fn log(report: &Report, took: Duration) {
         Outcome::PreBound { succeeded, took } => {
             tracing::debug!(target: DECISIONS, %pod, attempt, succeeded, ?took, "waited for the volumes of the pod");
         }
-        Outcome::Bound { node } => {
-            tracing::info!(target: DECISIONS, %pod, %node, attempt, ?took, "Successfully bound pod to node");
+        Outcome::Bound { node, evaluated, feasible } => {
+            tracing::info!(
+                target: DECISIONS,
+                %pod, %node, evaluatedNodes = evaluated, feasibleNodes = feasible, attempt, ?took,
+                "Successfully bound pod to node"
+            );
         }
         Outcome::Unschedulable {
             message,
@@ -314,7 +318,7 @@ mod tests {
         let placed = Outcome::Placed { node: node(), nodes: 3, feasible: 2 };
         let text = counted([placed.clone()]).await;
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"scheduled\"} 0");
-        let text = counted([placed, Outcome::Bound { node: node() }]).await;
+        let text = counted([placed, Outcome::Bound { node: node(), evaluated: 3, feasible: 2 }]).await;
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"scheduled\"} 1");
         let labels = "profile=\"supercargo\",result=\"scheduled\"";
         shows(&text, &format!("scheduler_scheduling_attempt_duration_seconds_sum{{{labels}}} 3"));

@@ -64,6 +64,10 @@ pub enum Outcome {
     Bound {
         /// The node's name.
         node: String,
+        /// How many nodes the decision came to a verdict on; upstream's `evaluatedNodes`.
+        evaluated: usize,
+        /// How many of them could take the pod; upstream's `feasibleNodes`.
+        feasible: usize,
     },
     /// The evictions that an earlier [`Preemption::Nominated`] began have come to their end.
     PreemptionEnded {

@@ -18,7 +18,7 @@ use crate::intern::Symbol;
 use crate::intern::holds_ids;
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
-use crate::queue::QueuedPod;
+use crate::queue::{QueuedPod, Search};
 use crate::report::Outcome;
 use crate::time::Time;
 use delegate::Delegate;
@@ -125,6 +125,11 @@ impl Binding {
             is_ours: false,
             came_again: false,
         }
+    }
+
+    /// When the attempt began whose decision this carries out.
+    fn attempt_began(&self) -> Time {
+        self.queued.found.map_or(self.began, |search| search.began)
     }
 }
 
@@ -262,7 +267,8 @@ impl Scheduler {
         self.outbox.drop_bind(uid);
         self.free(now, uid);
         let text = format!("running Bind plugin \"DefaultBinder\": {WHY}");
-        self.fail(now, binding.queued, binding.began, Failure::Binding(text));
+        let began = binding.attempt_began();
+        self.fail(now, binding.queued, began, Failure::Binding(text));
         true
     }
 
@@ -567,7 +573,9 @@ impl Scheduler {
         self.record(&pod, Severity::Normal, "Scheduled", "Binding", note);
         self.sent_conditions.remove(&pod.uid);
         self.outbox.cancel_patch(&pod.uid);
-        self.report(&binding.queued, binding.began, Outcome::Bound { node });
+        let Search { began, evaluated, feasible } =
+            binding.queued.found.expect("who is bound was found a node");
+        self.report(&binding.queued, began, Outcome::Bound { node, evaluated, feasible });
     }
 
     fn refused(&mut self, now: Time, binding: Binding, message: &str) {
@@ -585,7 +593,8 @@ impl Scheduler {
             Some(_) => message.to_owned(),
             None => format!("running Bind plugin \"DefaultBinder\": {message}"),
         };
-        self.fail(now, binding.queued, binding.began, Failure::Binding(text));
+        let began = binding.attempt_began();
+        self.fail(now, binding.queued, began, Failure::Binding(text));
     }
 }
 
