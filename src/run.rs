@@ -23,6 +23,7 @@ use crate::metrics::{ChannelFill, Exposition, Metrics};
 use crate::reload::{InForce, Reload};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
 use crate::telemetry::Verbosity;
+use crate::traces::{self, Sending, Tracer};
 use crate::watch::{ATTEMPT_WITHIN, Watches};
 use anyhow::{Context as _, anyhow};
 use lead::{Candidacy, Election};
@@ -120,6 +121,7 @@ async fn serve_and_schedule(
     let Configuration { flags, effective, settings } = configuration;
     let (extenders, prepared) = extenders_of(&effective, &settings)?;
     let metrics = Arc::new(Metrics::new());
+    let (tracer, sending) = tracing_of(&args, &metrics)?;
     let (client, server_url) = connect(&args, &settings, &metrics).await?;
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, ?profiles, "starting");
@@ -142,7 +144,7 @@ async fn serve_and_schedule(
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
     let engine = engine(&args, &settings, &prepared, clock.now());
-    let accounts = accounts.expecting(&engine);
+    let accounts = accounts.expecting(&engine).traced(tracer);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let census = Arc::new(Census::default());
@@ -178,6 +180,9 @@ async fn serve_and_schedule(
     // It ends by itself where nobody listens any more.
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;
+    if let Some(sending) = sending {
+        sending.end(TELL_WITHIN).await;
+    }
     Ok(outcome?)
 }
 
@@ -208,6 +213,16 @@ fn extenders_of(effective: &Effective, settings: &Settings) -> Result<(Extenders
     // Nothing is watched yet, so that there is nothing to be listed anew.
     extenders.add(&prepared);
     Ok((extenders, prepared))
+}
+
+/// What makes spans of attempts and what sends them, where they are asked for.
+fn tracing_of(args: &Args, metrics: &Metrics) -> Result<(Option<Tracer>, Option<Sending>), Failure> {
+    let Some(endpoint) = &args.otlp_endpoint else { return Ok((None, None)) };
+    let started = traces::start(endpoint, &host_name(), metrics);
+    let (tracer, sending) =
+        started.map_err(|why| Failure { cause: anyhow!("--otlp-endpoint: {why}"), code: 2 })?;
+    tracing::info!(endpoint, "sending spans of scheduling attempts");
+    Ok((Some(tracer), Some(sending)))
 }
 
 /// A client of the API server, and the server's URL.

@@ -17,6 +17,7 @@ use supercargo_core::time::Time;
 use super::engine::Observer;
 use crate::metrics::{AttemptResult, ExtensionPoint, Metrics, ProfileMetrics, StatusCode};
 use crate::telemetry::DECISIONS;
+use crate::traces::{Stretch, Tracer};
 
 /// Counts into [`Metrics`] what the engine reports.
 pub struct Accounts {
@@ -24,13 +25,22 @@ pub struct Accounts {
     profiles: BTreeMap<String, ProfileMetrics>,
     stopwatch: Stopwatch,
     rescued_by_flush: Arc<AtomicU64>,
+    tracer: Option<Tracer>,
 }
 
 impl Accounts {
     /// Accounts of the profiles of these names, whose series begin with 0.
     pub fn new<'a>(metrics: Arc<Metrics>, profiles: impl IntoIterator<Item = &'a str>) -> Self {
         let profiles = profiles.into_iter().map(|name| (name.to_owned(), metrics.profile(name))).collect();
-        Self { metrics, profiles, stopwatch: Stopwatch::default(), rescued_by_flush: Arc::default() }
+        let (stopwatch, rescued_by_flush) = (Stopwatch::default(), Arc::default());
+        Self { metrics, profiles, stopwatch, rescued_by_flush, tracer: None }
+    }
+
+    /// Has spans made of what is reported.
+    #[must_use]
+    pub fn traced(mut self, tracer: Option<Tracer>) -> Self {
+        self.tracer = tracer;
+        self
     }
 
     /// Lets the series of every plugin of every profile begin with 0, as upstream's do.
@@ -77,10 +87,14 @@ impl Observer for Accounts {
 
     fn report(&mut self, now: Time, report: &Report, took: Duration) {
         let laps = std::mem::take(&mut self.stopwatch.laps);
+        if let Some(tracer) = &mut self.tracer {
+            let stretch = |&(point, _, took, began): &Lap| Stretch { point, ago: began.elapsed(), took };
+            tracer.report(now, report, &laps.iter().map(stretch).collect::<Vec<_>>());
+        }
         let plugins = self.stopwatch.take_plugins();
         let metrics = Arc::clone(&self.metrics);
         let profile = self.profile(&report.profile);
-        for (point, status, lap) in laps {
+        for (point, status, lap, _) in laps {
             profile.extension_point(point, status, lap);
         }
         for PluginLap { plugin, point, status, nodes, took } in plugins {
@@ -204,12 +218,15 @@ fn unplaced(message: &str) -> &'static str {
 #[derive(Default)]
 struct Stopwatch {
     running: Option<Instant>,
-    laps: Vec<(ExtensionPoint, StatusCode, Duration)>,
+    laps: Vec<Lap>,
     plugin_running: Option<Instant>,
     plugins: Vec<PluginLap>,
     /// Decisions until the plugins of one are timed; 0: those of this one are.
     until_sample: u32,
 }
+
+/// A point of a decision, how it ended, how long it took and when it began.
+type Lap = (ExtensionPoint, StatusCode, Duration, Instant);
 
 /// One plugin's part in a decision.
 struct PluginLap {
@@ -249,7 +266,7 @@ impl Probe for Stopwatch {
         let Some(began) = self.running.take() else { return };
         let Some(point) = extension_point(point) else { return };
         if self.laps.len() < LAPS_MAX {
-            self.laps.push((point, status_code(status), began.elapsed()));
+            self.laps.push((point, status_code(status), began.elapsed(), began));
         }
     }
 
@@ -361,6 +378,7 @@ mod tests {
         let tried = |preemption| Outcome::Unschedulable {
             message: "no".to_owned(),
             rejectors: Vec::new(),
+            evaluated: 3,
             preemption,
         };
         let nominated = |evictions| Preemption::Nominated {

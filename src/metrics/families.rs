@@ -407,6 +407,11 @@ pub(super) const SHADOW_SCORE_REGRET: Family = Family::new(
     &[],
 )
 .fixed(&[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
+pub(super) const TRACE_SPANS: Family = Family::new(
+    "supercargo_trace_spans_total",
+    "[ALPHA] Number of spans of scheduling attempts, by what became of them: sent, failed where the collector did not take them, dropped where too many waited.",
+    &["result"],
+);
 pub(super) const CORE_SCRAPE_FAILURES: Family = Family::new(
     "supercargo_core_scrape_failures_total",
     "[ALPHA] Number of scrapes that the scheduling thread did not answer in time, and that lack its gauges.",

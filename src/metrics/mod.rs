@@ -17,6 +17,7 @@ mod resources;
 pub mod rest;
 mod shadow;
 mod text;
+mod traces;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ pub use profile::ProfileMetrics;
 pub use reload::ReloadResult;
 pub use resources::{PodAmount, render_resources};
 pub use text::CONTENT_TYPE;
+pub use traces::TraceSpans;
 pub use watch::WatchMetrics;
 
 use reload::ReloadMetrics;
@@ -88,6 +90,7 @@ pub struct Metrics {
     cache_drift: IntGaugeVec,
     config: ReloadMetrics,
     shadow: ShadowMetrics,
+    trace_spans: TraceSpans,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
 
@@ -146,6 +149,7 @@ impl Metrics {
             cache_drift: drift::new(&registry),
             config: ReloadMetrics::new(&registry),
             shadow: ShadowMetrics::new(&registry),
+            trace_spans: TraceSpans::new(&registry),
             watches: Mutex::default(),
             registry,
         }

@@ -42,6 +42,8 @@ pub enum Outcome {
         message: String,
         /// The plugins that rejected it.
         rejectors: Vec<PluginName>,
+        /// How many nodes there is a verdict on.
+        evaluated: usize,
         /// Whether room could be made for it.
         preemption: Preemption,
     },

@@ -138,7 +138,7 @@ impl Story {
                         Outcome::Placed { node, nodes, feasible } => {
                             format!("placed {pod} on {node} ({feasible} of {nodes} nodes)")
                         }
-                        Outcome::Unschedulable { message, rejectors, preemption } => {
+                        Outcome::Unschedulable { message, rejectors, preemption, .. } => {
                             format!(
                                 "unschedulable {pod}, attempt {}: {message} {rejectors:?}{}",
                                 report.attempt,

@@ -267,6 +267,7 @@ pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws:
         message: outcome.complete(&failed.diagnosis.message),
         preemption,
         nominate,
+        evaluated: failed.filtered.evaluated(snapshot),
         walked: failed.filtered.walked(),
     }
 }
@@ -284,6 +285,7 @@ pub(super) fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx
             message: format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message()),
             preemption: Preemption::NotTried,
             nominate: Nominate::Clear,
+            evaluated: filtered.evaluated(snapshot),
             walked: 0,
         }),
     }
