@@ -83,8 +83,8 @@ pub struct Args {
     pub pod_max_in_unschedulable_pods_duration: Duration,
 
     /// URL of a collector of OpenTelemetry's that takes OTLP over HTTP, such as http://collector:4318: spans of each attempt are sent
-    /// there, below /v1/traces. Only in a program built with the feature otlp.
-    #[arg(long, value_name = "URL")]
+    /// there, below /v1/traces. Only in a program built with the feature otlp, and not in shadow mode, which makes no attempts.
+    #[arg(long, value_name = "URL", conflicts_with = "shadow_of")]
     pub otlp_endpoint: Option<String>,
 
     /// Feature gates of kube-scheduler, as `NAME=true,NAME=false`: those at their defaults, and those that change nothing

@@ -19,7 +19,7 @@ use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
 use crate::extender::{Extenders, Prepared};
 use crate::flags::gates;
 use crate::metrics::rest::RestLayer;
-use crate::metrics::{ChannelFill, Exposition, Metrics};
+use crate::metrics::{CertificateMetrics, ChannelFill, Exposition, Metrics};
 use crate::reload::{InForce, Reload};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
 use crate::telemetry::Verbosity;
@@ -158,6 +158,7 @@ async fn serve_and_schedule(
         Election::start(candidacy, &settings, &client, &inbox, watches.readiness(), pulse.clone(), &metrics)?;
     let checks = checks(&watches, pulse, &election);
     let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
+    let certificates = metrics.certificates();
     let exposition = Exposition::new(metrics)
         .with_core(stats::source(inbox.clone(), clock, rescued))
         .with_event_channel(fill_of(inbox.clone()));
@@ -166,7 +167,7 @@ async fn serve_and_schedule(
     let pages = pages::Sources { census, relist: watches.relist_pods(), in_force, inbox: inbox.clone() };
     let pages = pages.pages(&args, &election, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
-    let (stop_serving, serving) = serve(&args, routes).await?;
+    let (stop_serving, serving) = serve(&args, routes, certificates).await?;
 
     let ended_early = running(&mut end, &mut election).await?;
     let outcome = match ended_early {
@@ -318,6 +319,7 @@ fn engine(args: &Args, settings: &Settings, extenders: &Prepared, now: Time) -> 
 async fn serve(
     args: &Args,
     routes: Routes,
+    certificates: CertificateMetrics,
 ) -> anyhow::Result<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)> {
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move {
@@ -333,7 +335,7 @@ async fn serve(
         _ => Certificate::self_signed(pod_ip()),
     };
     let address = SocketAddr::new(args.bind_address, args.secure_port);
-    let server = Server::bind(ServeOptions::new(address, certificate), routes).await?;
+    let server = Server::bind(ServeOptions::new(address, certificate, certificates), routes).await?;
     tracing::info!(address = %server.local_addr().unwrap_or(address), "serving health and metrics over HTTPS");
     Ok((stop, tokio::spawn(server.run(shutdown))))
 }

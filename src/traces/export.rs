@@ -97,7 +97,7 @@ impl Exporter {
         let endpoint = &self.endpoint;
         match error {
             Some(error) => {
-                tracing::warn!(endpoint, error, "the collector does not take spans; they are lost")
+                tracing::warn!(endpoint, error, "the collector does not take spans; they are lost");
             }
             None => tracing::info!(endpoint, "the collector takes spans again"),
         }

@@ -240,7 +240,7 @@ impl Attempt<'_> {
                 }
             }
             Outcome::Error { message } | Outcome::BindFailed { message } => {
-                span.error = Some(message.clone())
+                span.error = Some(message.clone());
             }
             _ => {}
         }

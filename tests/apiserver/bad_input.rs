@@ -290,7 +290,43 @@ fn what_is_wrong_at_the_start_ends_it_with_these_words_and_codes() -> Result<()>
     let words = format!(
         "cannot listen on {address}: Address already in use (os error 98); choose another with --bind-address and --secure-port"
     );
-    wrong.ends(&[&config, &format!("--secure-port={}", address.port())], 1, &words)
+    wrong.ends(&[&config, &format!("--secure-port={}", address.port())], 1, &words)?;
+
+    if cfg!(not(feature = "otlp")) {
+        let words = "--otlp-endpoint: this program was built without the feature otlp; build it with `cargo build --release --features otlp`";
+        wrong.ends(&[&config, "--otlp-endpoint=http://127.0.0.1:4318"], 2, words)?;
+    }
+    Ok(())
+}
+
+/// An image that has nothing but the program has no authorities to trust. They are missed only where somebody is to be verified by them.
+#[test]
+fn without_authorities_of_the_machine_an_extender_over_http_is_taken_and_one_over_https_needs_its_own()
+-> Result<()> {
+    let wrong = Wrong::new()?;
+    let run = |url: &str, more: &str| {
+        let extender = format!("extenders:\n- urlPrefix: {url}\n  filterVerb: filter\n{more}");
+        let config = wrong.file("extender.yaml", &format!("{}{extender}", configuration("x")))?;
+        let output = Command::new(supercargo::binary()?)
+            .args(["--secure-port=0", "--config", &config, "--kubeconfig=none-such"])
+            .env("SSL_CERT_FILE", wrong.path("none.pem"))
+            .env("SSL_CERT_DIR", wrong.path("none"))
+            .output()?;
+        anyhow::Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    for (url, more) in [
+        ("http://127.0.0.1:9/x", ""),
+        ("https://127.0.0.1:9/x", "  enableHTTPS: true\n  tlsConfig:\n    insecure: true\n"),
+    ] {
+        let (code, said) = run(url, more)?;
+        ensure!(code == Some(1) && said.contains("none-such"), "{url}: {code:?}: {said}");
+    }
+    let (code, said) = run("https://127.0.0.1:9/x", "")?;
+    ensure!(
+        code == Some(2) && said.contains("No CA certificates were loaded from the system"),
+        "{code:?}: {said}"
+    );
+    Ok(())
 }
 
 /// A kubeconfig that is not there will not come by waiting.
