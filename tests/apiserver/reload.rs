@@ -80,6 +80,7 @@ async fn with_certificate(world: &mut World<'_>) -> Result<PathBuf> {
     let mut setup = Setup::called(&world.name);
     setup.args.push(format!("--tls-cert-file={}", certificate.display()));
     setup.args.push(format!("--tls-private-key-file={}", key.display()));
+    world.supercargo.terminate()?;
     world.supercargo = setup.launch(world.plane).await?;
     world.supercargo.wait_until_ready().await?;
     Ok(certificate)
