@@ -159,9 +159,8 @@ async fn serve_and_schedule(
     let checks = checks(&watches, pulse, &election);
     let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
     let certificates = metrics.certificates();
-    let exposition = Exposition::new(metrics)
-        .with_core(stats::source(inbox.clone(), clock, rescued))
-        .with_event_channel(fill_of(inbox.clone()));
+    let core = stats::source(inbox.clone(), clock, rescued);
+    let exposition = Exposition::new(metrics).with_core(core).with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let pages = pages::Sources { census, relist: watches.relist_pods(), in_force, inbox: inbox.clone() };
@@ -181,9 +180,7 @@ async fn serve_and_schedule(
     // It ends by itself where nobody listens any more.
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;
-    if let Some(sending) = sending {
-        sending.end(TELL_WITHIN).await;
-    }
+    sending.end(TELL_WITHIN).await;
     Ok(outcome?)
 }
 
@@ -217,13 +214,13 @@ fn extenders_of(effective: &Effective, settings: &Settings) -> Result<(Extenders
 }
 
 /// What makes spans of attempts and what sends them, where they are asked for.
-fn tracing_of(args: &Args, metrics: &Metrics) -> Result<(Option<Tracer>, Option<Sending>), Failure> {
-    let Some(endpoint) = &args.otlp_endpoint else { return Ok((None, None)) };
+fn tracing_of(args: &Args, metrics: &Metrics) -> Result<(Option<Tracer>, Sending), Failure> {
+    let Some(endpoint) = &args.otlp_endpoint else { return Ok((None, Sending::default())) };
     let started = traces::start(endpoint, &host_name(), metrics);
     let (tracer, sending) =
         started.map_err(|why| Failure { cause: anyhow!("--otlp-endpoint: {why}"), code: 2 })?;
     tracing::info!(endpoint, "sending spans of scheduling attempts");
-    Ok((Some(tracer), Some(sending)))
+    Ok((Some(tracer), sending))
 }
 
 /// A client of the API server, and the server's URL.

@@ -248,14 +248,14 @@ impl Attempt<'_> {
     }
 }
 
-/// What sends spans on.
-#[derive(Debug)]
-pub struct Sending(JoinHandle<()>);
+/// What sends spans on; nothing where nobody asked for it.
+#[derive(Debug, Default)]
+pub struct Sending(Option<JoinHandle<()>>);
 
 impl Sending {
     /// Waits until all is sent that was handed over, or for so long. Whoever hands over has to be gone.
     pub async fn end(self, within: Duration) {
-        let mut task = self.0;
+        let Some(mut task) = self.0 else { return };
         if tokio::time::timeout(within, &mut task).await.is_err() {
             tracing::warn!("stopping with spans that the collector has not taken");
             task.abort();
@@ -271,7 +271,7 @@ impl Sending {
 pub fn start(endpoint: &str, host: &str, metrics: &Metrics) -> Result<(Tracer, Sending), String> {
     let exporter = export::Exporter::new(endpoint, host, metrics)?;
     let (tracer, spans) = Tracer::new(metrics);
-    Ok((tracer, Sending(tokio::spawn(exporter.run(spans)))))
+    Ok((tracer, Sending(Some(tokio::spawn(exporter.run(spans))))))
 }
 
 /// Says what to do: this program cannot send spans.

@@ -1,3 +1,5 @@
+//! Spans by the reports they are made of. How they look to a collector is shown in `tests/otlp.rs`.
+
 use super::*;
 use supercargo_core::effect::PodRef;
 

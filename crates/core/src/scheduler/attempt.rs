@@ -222,7 +222,7 @@ impl Scheduler {
             return self.pre_bind(now, queued, name);
         }
         let stamp = self.cache.stamp_for(&queued.pod, node);
-        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(stamp), now));
+        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(stamp), began));
         self.outbox.push_bind(Outgoing::Bind(uid));
     }
 

@@ -14,8 +14,7 @@ use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found, ObjectKey};
 use crate::framework::{ClusterEvent, PodAction};
 use crate::hash::FixedMap;
-use crate::intern::Symbol;
-use crate::intern::holds_ids;
+use crate::intern::{Symbol, holds_ids};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::{QueuedPod, Search};
@@ -79,6 +78,7 @@ pub(super) struct Binding {
     node: Symbol,
     /// The stamp of what the decision rests on, when the pod was assumed; `None` to look once more whatever it is.
     stamp: Option<(u64, u64)>,
+    /// When the attempt began whose decision it is.
     began: Time,
     phase: Phase,
     /// When it left last.
@@ -125,11 +125,6 @@ impl Binding {
             is_ours: false,
             came_again: false,
         }
-    }
-
-    /// When the attempt began whose decision this carries out.
-    fn attempt_began(&self) -> Time {
-        self.queued.found.map_or(self.began, |search| search.began)
     }
 }
 
@@ -267,8 +262,7 @@ impl Scheduler {
         self.outbox.drop_bind(uid);
         self.free(now, uid);
         let text = format!("running Bind plugin \"DefaultBinder\": {WHY}");
-        let began = binding.attempt_began();
-        self.fail(now, binding.queued, began, Failure::Binding(text));
+        self.fail(now, binding.queued, binding.began, Failure::Binding(text));
         true
     }
 
@@ -573,9 +567,8 @@ impl Scheduler {
         self.record(&pod, Severity::Normal, "Scheduled", "Binding", note);
         self.sent_conditions.remove(&pod.uid);
         self.outbox.cancel_patch(&pod.uid);
-        let Search { began, evaluated, feasible } =
-            binding.queued.found.expect("who is bound was found a node");
-        self.report(&binding.queued, began, Outcome::Bound { node, evaluated, feasible });
+        let Search { evaluated, feasible, .. } = binding.queued.found.expect("who is bound was found a node");
+        self.report(&binding.queued, binding.began, Outcome::Bound { node, evaluated, feasible });
     }
 
     fn refused(&mut self, now: Time, binding: Binding, message: &str) {
@@ -593,8 +586,7 @@ impl Scheduler {
             Some(_) => message.to_owned(),
             None => format!("running Bind plugin \"DefaultBinder\": {message}"),
         };
-        let began = binding.attempt_began();
-        self.fail(now, binding.queued, began, Failure::Binding(text));
+        self.fail(now, binding.queued, binding.began, Failure::Binding(text));
     }
 }
 
