@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -204,8 +204,16 @@ impl PemPair {
         if chain.is_empty() {
             return Err(unusable(certificate, &"it holds no PEM certificate"));
         }
-        let private = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| unusable(key, &error))?;
-        CertifiedKey::from_der(chain, private, provider).map_err(|error| unusable(key, &error))
+        let private = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| match error {
+            pem::Error::NoItemsFound => unusable(key, &"it holds no PEM private key"),
+            error => unusable(key, &error),
+        })?;
+        CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                unusable(key, &format!("it is not the key of {}", certificate.display()))
+            }
+            error => unusable(key, &error),
+        })
     }
 }
 

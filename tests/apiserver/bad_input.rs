@@ -268,20 +268,37 @@ fn what_is_wrong_at_the_start_ends_it_with_these_words_and_codes() -> Result<()>
     }
 
     let config = format!("--config={}", wrong.path("right.yaml"));
-    let key = format!("--tls-private-key-file={}", wrong.file("bad.key", "no key")?);
+    wrong.file("bad.key", "no key")?;
+    let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]);
+    let (good, other) = (pair()?, pair()?);
+    wrong.file("good.crt", &good.cert.pem())?;
+    wrong.file("other.key", &other.signing_key.serialize_pem())?;
     let certificates = [
         (
+            "good.crt",
+            "bad.key",
+            "cannot use bad.key as --tls-cert-file and --tls-private-key-file: it holds no PEM private key",
+        ),
+        (
+            "good.crt",
+            "other.key",
+            "cannot use other.key as --tls-cert-file and --tls-private-key-file: it is not the key of good.crt",
+        ),
+        (
             "bad.crt",
+            "bad.key",
             "cannot use bad.crt as --tls-cert-file and --tls-private-key-file: it holds no PEM certificate",
         ),
         (
             "none.crt",
+            "bad.key",
             "cannot use none.crt as --tls-cert-file and --tls-private-key-file: No such file or directory (os error 2)",
         ),
     ];
     wrong.file("bad.crt", "no certificate")?;
-    for (file, words) in certificates {
+    for (file, key, words) in certificates {
         let certificate = format!("--tls-cert-file={}", wrong.path(file));
+        let key = format!("--tls-private-key-file={}", wrong.path(key));
         wrong.ends(&[&config, "--secure-port=10259", &certificate, &key], 1, words)?;
     }
 
