@@ -344,6 +344,23 @@ mod tests {
         shows(&text, "scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=\"2\"} 5");
     }
 
+    #[test]
+    fn a_binding_is_logged_with_upstreams_names_of_what_was_looked_at() {
+        let page = tempfile::NamedTempFile::new().expect("a scratch file");
+        let writer = Arc::new(page.reopen().expect("the same file"));
+        let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(writer);
+        tracing::subscriber::with_default(log.finish(), || {
+            let bound = report(Outcome::Bound { node: node(), evaluated: 3, feasible: 2 });
+            super::log(&bound, Duration::from_millis(1));
+        });
+        let line = std::fs::read(page.path()).expect("the file is there");
+        let line: serde_json::Value = serde_json::from_slice(&line).expect("one line of JSON");
+        assert_eq!((&line["level"], &line["target"]), (&"INFO".into(), &DECISIONS.into()));
+        assert_eq!(line["message"], "Successfully bound pod to node");
+        assert_eq!((&line["pod"], &line["node"]), (&"default/a".into(), &"n1".into()));
+        assert_eq!((&line["evaluatedNodes"], &line["feasibleNodes"]), (&3.into(), &2.into()));
+    }
+
     #[tokio::test]
     async fn what_goes_before_a_binding_is_timed_as_upstreams_pre_bind() {
         let pre_bound = |succeeded| Outcome::PreBound { succeeded, took: Duration::from_millis(2_500) };

@@ -268,6 +268,24 @@ fn what_is_wrong_at_the_start_ends_it_with_these_words_and_codes() -> Result<()>
     }
 
     let config = format!("--config={}", wrong.path("right.yaml"));
+    let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = taken.local_addr()?;
+    let words = format!(
+        "cannot listen on {address}: Address already in use (os error 98); choose another with --bind-address and --secure-port"
+    );
+    wrong.ends(&[&config, &format!("--secure-port={}", address.port())], 1, &words)?;
+
+    if cfg!(not(feature = "otlp")) {
+        let words = "--otlp-endpoint: this program was built without the feature otlp; build it with `cargo build --release --features otlp`";
+        wrong.ends(&[&config, "--otlp-endpoint=http://127.0.0.1:4318"], 2, words)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_certificate_or_a_key_that_cannot_be_used_ends_it_with_1_and_its_name() -> Result<()> {
+    let wrong = Wrong::new()?;
+    let config = format!("--config={}", wrong.path("right.yaml"));
     wrong.file("bad.key", "no key")?;
     let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]);
     let (good, other) = (pair()?, pair()?);
@@ -300,18 +318,6 @@ fn what_is_wrong_at_the_start_ends_it_with_these_words_and_codes() -> Result<()>
         let certificate = format!("--tls-cert-file={}", wrong.path(file));
         let key = format!("--tls-private-key-file={}", wrong.path(key));
         wrong.ends(&[&config, "--secure-port=10259", &certificate, &key], 1, words)?;
-    }
-
-    let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let address = taken.local_addr()?;
-    let words = format!(
-        "cannot listen on {address}: Address already in use (os error 98); choose another with --bind-address and --secure-port"
-    );
-    wrong.ends(&[&config, &format!("--secure-port={}", address.port())], 1, &words)?;
-
-    if cfg!(not(feature = "otlp")) {
-        let words = "--otlp-endpoint: this program was built without the feature otlp; build it with `cargo build --release --features otlp`";
-        wrong.ends(&[&config, "--otlp-endpoint=http://127.0.0.1:4318"], 2, words)?;
     }
     Ok(())
 }
