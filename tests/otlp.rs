@@ -3,6 +3,8 @@
 //!
 //! Built with the feature `otlp` alone: `cargo test --features otlp --test otlp`.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of a test panic as its body may")]
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
