@@ -1,9 +1,12 @@
-//! Spans of attempts as a collector gets them: OTLP over HTTP from the reports of the engine, decoded here field by field; and a collector that is
-//! away, or hangs.
+//! Spans of attempts as a collector gets them: OTLP over HTTP from the reports of the engine, decoded here field by field; a collector that is
+//! away, or hangs; and the program on a real API server.
 //!
 //! Built with the feature `otlp` alone: `cargo test --features otlp --test otlp`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test panic as its body may")]
+
+#[path = "support/mod.rs"]
+mod support;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,11 +15,16 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
 use supercargo::driver::{Accounts, Observer as _};
 use supercargo::metrics::{Exposition, Metrics};
 use supercargo::traces;
@@ -24,10 +32,10 @@ use supercargo_core::cycle::Point;
 use supercargo_core::effect::PodRef;
 use supercargo_core::report::{Outcome, Report};
 use supercargo_core::time::Time;
+use support::supercargo::{NAME, Setup, install};
+use support::wait::PATIENCE;
+use support::{Component, ControlPlane, KwokNode, objects, wait_for};
 use tokio::net::TcpListener;
-
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A field of a protobuf message: a number, or bytes that may be a text or a message.
 #[derive(Clone, Debug)]
@@ -267,6 +275,46 @@ async fn a_collector_that_never_answers_is_given_up() {
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let metrics = trace(&endpoint, 1).await;
     assert_eq!(spans(&metrics), BTreeMap::from([("dropped", 0), ("failed", 4), ("sent", 0)]));
+}
+
+#[tokio::test]
+async fn the_program_sends_the_trace_of_a_pod_that_it_bound() -> Result<()> {
+    let (endpoint, collector) = Collector::start(StatusCode::OK).await;
+    let plane = ControlPlane::builder().with([Component::ControllerManager, Component::Kwok]).start().await?;
+    install(&plane).await?;
+    let client = plane.client().await?;
+    KwokNode::new("only").create(&client).await?;
+    let mut setup = Setup::installed(&plane).await?;
+    setup.args.push(format!("--otlp-endpoint={endpoint}"));
+    let program = setup.launch(&plane).await?;
+    let pods = Api::<Pod>::namespaced(client.clone(), "default");
+    let pod = objects::pod("web", "default", &json!({"schedulerName": NAME}))?;
+    pods.create(&PostParams::default(), &pod).await?;
+    wait_for("the trace of the pod", PATIENCE, || async {
+        let got = collector.got.lock().unwrap().clone();
+        let spans: Vec<Message> = got
+            .iter()
+            .flat_map(|(_, request)| request.messages(1))
+            .flat_map(|resource| resource.messages(2))
+            .flat_map(|scope| scope.messages(2))
+            .collect();
+        let of_pod = |span: &&Message| {
+            let said = span.attributes(9);
+            said.get("k8s.pod.name").is_some_and(|name| name == "web")
+                && said.get("scheduler.result").is_some_and(|result| result == "scheduled")
+                && said.get("k8s.node.name").is_some_and(|node| node == "only")
+        };
+        let whole = spans.iter().find(of_pod);
+        ensure!(whole.is_some(), "it is not among {} spans: {}", spans.len(), program.log_tail());
+        let trace = whole.map(|span| span.bytes(1)).unwrap_or_default();
+        let mut parts: Vec<String> =
+            spans.iter().filter(|span| span.bytes(1) == trace).map(|span| span.text(5)).collect();
+        parts.sort();
+        // Of a single node there is nothing to score.
+        assert_eq!(parts, ["Bind", "Filter", "PreFilter", "decision", "scheduling attempt"]);
+        Ok(())
+    })
+    .await
 }
 
 #[test]
