@@ -10,7 +10,7 @@ CARGO_DENY_VERSION := 0.20.2
 # For another machine: make release-binary TRIPLE=aarch64-unknown-linux-gnu, with that target and a linker installed.
 TRIPLE ?= $(shell rustc -vV | sed -n 's/^host: //p')
 # No library is loaded at run time, and no folder of the machine that builds is in the result: the same source gives the same bytes anywhere.
-RELEASE_FLAGS := -C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=/source --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+RELEASE_FLAGS := -C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=/source --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo --remap-path-prefix=$(TARGET)=/target
 SEED ?= 1
 STEPS ?= 1000
 SEEDS ?= 1
@@ -49,6 +49,10 @@ release-binary: ## Build the program as it is shipped, static; the Dockerfile ru
 	RUSTFLAGS="$(RELEASE_FLAGS)" cargo build --locked --release --target $(TRIPLE) --bin supercargo
 	install -D -m 755 $(TARGET)/$(TRIPLE)/release/supercargo $(TARGET)/dist/supercargo
 
+.PHONY: reproducible
+reproducible: release-binary ## Build the shipped program once more, from a copy in another folder, and compare: the same source gives the same bytes.
+	tests/release/reproducible.sh $(TRIPLE)
+
 .PHONY: sbom
 sbom: ## List what the program is built from, as CycloneDX has it.
 	mkdir -p $(TARGET)/dist
@@ -59,6 +63,7 @@ lint: $(TOOLS)/bin/cargo-deny ## Formatting, lints, docs, licences and the fence
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 	cargo clippy --locked -p supercargo-core -p supercargo-sim --features mutations --all-targets --quiet -- -D warnings
+	cargo clippy --locked -p supercargo --features otlp --lib --bins --test otlp --quiet -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
 	$(TOOLS)/bin/cargo-deny --log-level error check bans licenses sources
 	tests/fences.sh
@@ -132,7 +137,7 @@ soak: oracle ## What takes long: many simulated and random clusters, and the API
 	for round in 1 2 3 4 5; do echo "round $$round" >&2; cargo test --locked --quiet --test apiserver; done
 
 .PHONY: release-check
-release-check: release-binary sbom rules ## What a release must pass beside `make test`: the static binary on a real API server, a real Prometheus, arm64.
+release-check: release-binary sbom rules ## What a release must pass beside `make test` and `make reproducible`: the static binary on a real API server, a real Prometheus, arm64.
 	$(TARGET)/dist/supercargo --version
 	cargo test --locked --quiet --test release -- --nocapture
 	tests/packaging/build.sh prometheus

@@ -82,6 +82,11 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     pub pod_max_in_unschedulable_pods_duration: Duration,
 
+    /// URL of a collector of OpenTelemetry's that takes OTLP over HTTP, such as http://collector:4318: spans of each attempt are sent
+    /// there, below /v1/traces. Only in a program built with the feature otlp, and not in shadow mode, which makes no attempts.
+    #[arg(long, value_name = "URL", conflicts_with = "shadow_of")]
+    pub otlp_endpoint: Option<String>,
+
     /// Feature gates of kube-scheduler, as `NAME=true,NAME=false`: those at their defaults, and those that change nothing
     /// here, are taken.
     #[arg(long, value_name = "GATES")]

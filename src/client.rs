@@ -62,7 +62,12 @@ pub fn builder(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
     }
     let mut http = HttpConnector::new_with_resolver(Resolver::default());
     http.enforce_http(false);
-    let https = config.rustls_https_connector_with_connector(http)?;
+    let mut trusting = config.clone();
+    // An image with nothing but the program has no authorities to trust, which is no matter where nobody is to be verified.
+    if trusting.accept_invalid_certs || trusting.cluster_url.scheme_str() == Some("http") {
+        trusting.root_cert.get_or_insert_default();
+    }
+    let https = trusting.rustls_https_connector_with_connector(http)?;
     // For name, connection and TLS together.
     let connector =
         ServiceBuilder::new().option_layer(config.connect_timeout.map(TimeoutLayer::new)).service(https);

@@ -20,4 +20,5 @@ pub mod run;
 pub mod serve;
 pub mod shadow;
 pub mod telemetry;
+pub mod traces;
 pub mod watch;

@@ -19,10 +19,11 @@ use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
 use crate::extender::{Extenders, Prepared};
 use crate::flags::gates;
 use crate::metrics::rest::RestLayer;
-use crate::metrics::{ChannelFill, Exposition, Metrics};
+use crate::metrics::{CertificateMetrics, ChannelFill, Exposition, Metrics};
 use crate::reload::{InForce, Reload};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
 use crate::telemetry::Verbosity;
+use crate::traces::{self, Sending, Tracer};
 use crate::watch::{ATTEMPT_WITHIN, Watches};
 use anyhow::{Context as _, anyhow};
 use lead::{Candidacy, Election};
@@ -120,6 +121,7 @@ async fn serve_and_schedule(
     let Configuration { flags, effective, settings } = configuration;
     let (extenders, prepared) = extenders_of(&effective, &settings)?;
     let metrics = Arc::new(Metrics::new());
+    let (tracer, sending) = tracing_of(&args, &metrics)?;
     let (client, server_url) = connect(&args, &settings, &metrics).await?;
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, ?profiles, "starting");
@@ -142,7 +144,7 @@ async fn serve_and_schedule(
     let rescued = accounts.rescued_by_flush();
     let clock = Clock::start();
     let engine = engine(&args, &settings, &prepared, clock.now());
-    let accounts = accounts.expecting(&engine);
+    let accounts = accounts.expecting(&engine).traced(tracer);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let census = Arc::new(Census::default());
@@ -156,15 +158,15 @@ async fn serve_and_schedule(
         Election::start(candidacy, &settings, &client, &inbox, watches.readiness(), pulse.clone(), &metrics)?;
     let checks = checks(&watches, pulse, &election);
     let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
-    let exposition = Exposition::new(metrics)
-        .with_core(stats::source(inbox.clone(), clock, rescued))
-        .with_event_channel(fill_of(inbox.clone()));
+    let certificates = metrics.certificates();
+    let core = stats::source(inbox.clone(), clock, rescued);
+    let exposition = Exposition::new(metrics).with_core(core).with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let pages = pages::Sources { census, relist: watches.relist_pods(), in_force, inbox: inbox.clone() };
     let pages = pages.pages(&args, &election, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
-    let (stop_serving, serving) = serve(&args, routes).await?;
+    let (stop_serving, serving) = serve(&args, routes, certificates).await?;
 
     let ended_early = running(&mut end, &mut election).await?;
     let outcome = match ended_early {
@@ -178,6 +180,7 @@ async fn serve_and_schedule(
     // It ends by itself where nobody listens any more.
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;
+    sending.end(TELL_WITHIN).await;
     Ok(outcome?)
 }
 
@@ -208,6 +211,16 @@ fn extenders_of(effective: &Effective, settings: &Settings) -> Result<(Extenders
     // Nothing is watched yet, so that there is nothing to be listed anew.
     extenders.add(&prepared);
     Ok((extenders, prepared))
+}
+
+/// What makes spans of attempts and what sends them, where they are asked for.
+fn tracing_of(args: &Args, metrics: &Metrics) -> Result<(Option<Tracer>, Sending), Failure> {
+    let Some(endpoint) = &args.otlp_endpoint else { return Ok((None, Sending::default())) };
+    let started = traces::start(endpoint, &host_name(), metrics);
+    let (tracer, sending) =
+        started.map_err(|why| Failure { cause: anyhow!("--otlp-endpoint: {why}"), code: 2 })?;
+    tracing::info!(endpoint, "sending spans of scheduling attempts");
+    Ok((Some(tracer), sending))
 }
 
 /// A client of the API server, and the server's URL.
@@ -303,6 +316,7 @@ fn engine(args: &Args, settings: &Settings, extenders: &Prepared, now: Time) -> 
 async fn serve(
     args: &Args,
     routes: Routes,
+    certificates: CertificateMetrics,
 ) -> anyhow::Result<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)> {
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move {
@@ -318,7 +332,7 @@ async fn serve(
         _ => Certificate::self_signed(pod_ip()),
     };
     let address = SocketAddr::new(args.bind_address, args.secure_port);
-    let server = Server::bind(ServeOptions::new(address, certificate), routes).await?;
+    let server = Server::bind(ServeOptions::new(address, certificate, certificates), routes).await?;
     tracing::info!(address = %server.local_addr().unwrap_or(address), "serving health and metrics over HTTPS");
     Ok((stop, tokio::spawn(server.run(shutdown))))
 }

@@ -77,17 +77,20 @@ struct Setup {
     certificate: Certificate,
     certificate_poll: Duration,
     limits: Limits,
+    metrics: Arc<Metrics>,
     exposition: Exposition,
     ready: Result<(), String>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
+        let metrics = Arc::new(Metrics::new());
         Self {
             certificate: Certificate::self_signed(None),
             certificate_poll: Duration::from_millis(5),
             limits: Limits::default(),
-            exposition: Exposition::new(Arc::new(Metrics::new())),
+            exposition: Exposition::new(Arc::clone(&metrics)),
+            metrics,
             ready: Ok(()),
         }
     }
@@ -102,12 +105,13 @@ struct Running {
 
 impl Running {
     async fn start(setup: Setup) -> Self {
-        let Setup { certificate, certificate_poll, limits, exposition, ready } = setup;
+        let Setup { certificate, certificate_poll, limits, metrics, exposition, ready } = setup;
         let fake = Fake::default();
         let checks = Checks::new().with_ready(Check::new("sched-handler-sync", move || ready.clone()));
         let routes = Routes::new(Arc::new(checks), exposition, Gate::new(fake.clone()));
         let address = "127.0.0.1:0".parse().unwrap();
-        let options = ServeOptions { certificate_poll, limits, ..ServeOptions::new(address, certificate) };
+        let usual = ServeOptions::new(address, certificate, metrics.certificates());
+        let options = ServeOptions { certificate_poll, limits, ..usual };
         let server = Server::bind(options, routes).await.unwrap();
         let address = server.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -388,6 +392,39 @@ async fn a_certificate_that_changes_is_shown_to_the_next_client() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_turns_bad_is_counted_and_the_last_good_one_is_shown_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = write_pair(folder.path());
+    let (file, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    let certificate = Certificate::Files { certificate: file.clone(), key };
+    let server = Running::start(Setup { certificate, ..Setup::default() }).await;
+    let counted = async |invalid: u32, success: u32| {
+        let lines = [
+            format!("supercargo_certificate_reloads_total{{result=\"invalid\"}} {invalid}"),
+            format!("supercargo_certificate_last_reload_success {success}"),
+        ];
+        soon("the change to be counted", async {
+            loop {
+                let (_, metrics) = server.get("/metrics", "good").await;
+                if lines.iter().all(|line| metrics.lines().any(|shown| shown == line)) {
+                    return;
+                }
+            }
+        })
+        .await;
+        assert_eq!(shown(&server).await, good);
+    };
+    counted(0, 1).await;
+    let pem = std::fs::read(&file).unwrap();
+    std::fs::write(&file, "no certificate").unwrap();
+    counted(1, 0).await;
+    std::fs::remove_file(&file).unwrap();
+    counted(2, 0).await;
+    std::fs::write(&file, pem).unwrap();
+    counted(2, 1).await;
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_finish_its_request_is_cut_off() {
     let limits = Limits { request_head: SHORT, ..Limits::default() };
     let server = Running::start(Setup { limits, ..Setup::default() }).await;
@@ -527,7 +564,8 @@ async fn a_port_that_is_taken_is_told_with_the_flags_to_change() {
     let server = Running::usual().await;
     let exposition = Exposition::new(Arc::new(Metrics::new()));
     let routes = Routes::new(Arc::new(Checks::new()), exposition, Gate::new(Fake::default()));
-    let options = ServeOptions::new(server.address, Certificate::self_signed(None));
+    let certificates = Metrics::new().certificates();
+    let options = ServeOptions::new(server.address, Certificate::self_signed(None), certificates);
     let error = Server::bind(options, routes).await.map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot listen on {}: ", server.address)), "{error}");
     assert!(error.ends_with("choose another with --bind-address and --secure-port"), "{error}");

@@ -4,15 +4,15 @@
 //! neither what is asked nor what an answer means.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use supercargo_core::effect::{ExtenderCall, PodRef, Question};
 use supercargo_core::event::{BindOutcome, Found};
 use supercargo_core::extender::Answer;
 
-use super::pause::Throttle;
-use super::request::{Transport, Uncovered};
+use super::Shared;
+use super::request::Uncovered;
 use super::settle::settle;
-use super::{Limits, Shared};
 use crate::extender::{Client, Extenders, Failed};
 
 /// What is said of an extender that is configured no more.
@@ -31,8 +31,9 @@ pub(super) async fn ask(
         Question::Prioritize { .. } => "prioritize",
         Question::Preempt { .. } => "preempt",
     };
+    let began = Instant::now();
     let answer = client.ask(&call.pod, &call.question, extenders.objects()).await.map_err(Failed::into_text);
-    shared.metrics.extender_called(verb, answer.is_ok());
+    shared.metrics.extender_called(verb, answer.is_ok(), began.elapsed());
     if let Err(error) = &answer {
         let pod = format!("{}/{}", call.pod.namespace, call.pod.name);
         if let Some(withheld) = shared.failed_extenders.admit() {
@@ -43,15 +44,15 @@ pub(super) async fn ask(
 }
 
 /// Has an extender bind a pod. After an answer that it failed, the API server is asked: it may have bound before it did.
-pub(super) async fn bind(
-    transport: &Transport,
-    limits: &Limits,
-    client: &Client,
-    pod: &PodRef,
-    node: &str,
-    unanswered: &Throttle,
-) -> BindOutcome {
-    match transport.covered(client.timeout(), |limit| client.bind(pod, node, limit)).await {
+pub(super) async fn bind(shared: &Shared, client: &Client, pod: &PodRef, node: &str) -> BindOutcome {
+    let Shared { transport, limits, unanswered, metrics, .. } = shared;
+    let began = Instant::now();
+    let answer = transport.covered(client.timeout(), |limit| client.bind(pod, node, limit)).await;
+    // What the lease does not cover is no call.
+    if !matches!(answer, Err(Uncovered::NotSent(_))) {
+        metrics.extender_called("bind", matches!(answer, Ok(Ok(()))), began.elapsed());
+    }
+    match answer {
         Ok(Ok(())) => BindOutcome::Accepted,
         Ok(Err(Failed::NotSent(message))) | Err(Uncovered::NotSent(message)) => {
             BindOutcome::Refused { message }

@@ -268,12 +268,10 @@ impl Dispatcher {
         let finished = |uid: Uid, outcome| Some(Event::BindFinished { uid, outcome });
         let work = async move {
             turn.come().await;
-            let Shared { transport, limits, unanswered, .. } = &*shared;
             let outcome = match client {
-                Some(client) => extend::bind(transport, limits, &client, &pod, &node, unanswered).await,
+                Some(client) => extend::bind(&shared, &client, &pod, &node).await,
                 None => BindOutcome::Refused { message: extend::UNKNOWN.to_owned() },
             };
-            shared.metrics.extender_called("bind", matches!(outcome, BindOutcome::Accepted));
             finished(Uid::clone(&pod.uid), outcome)
         };
         self.spawn(Lane::Bind, "bind", work, move |message| finished(uid, BindOutcome::Unknown { message }));

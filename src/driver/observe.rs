@@ -17,6 +17,7 @@ use supercargo_core::time::Time;
 use super::engine::Observer;
 use crate::metrics::{AttemptResult, ExtensionPoint, Metrics, ProfileMetrics, StatusCode};
 use crate::telemetry::DECISIONS;
+use crate::traces::{Stretch, Tracer};
 
 /// Counts into [`Metrics`] what the engine reports.
 pub struct Accounts {
@@ -24,13 +25,22 @@ pub struct Accounts {
     profiles: BTreeMap<String, ProfileMetrics>,
     stopwatch: Stopwatch,
     rescued_by_flush: Arc<AtomicU64>,
+    tracer: Option<Tracer>,
 }
 
 impl Accounts {
     /// Accounts of the profiles of these names, whose series begin with 0.
     pub fn new<'a>(metrics: Arc<Metrics>, profiles: impl IntoIterator<Item = &'a str>) -> Self {
         let profiles = profiles.into_iter().map(|name| (name.to_owned(), metrics.profile(name))).collect();
-        Self { metrics, profiles, stopwatch: Stopwatch::default(), rescued_by_flush: Arc::default() }
+        let (stopwatch, rescued_by_flush) = (Stopwatch::default(), Arc::default());
+        Self { metrics, profiles, stopwatch, rescued_by_flush, tracer: None }
+    }
+
+    /// Has spans made of what is reported.
+    #[must_use]
+    pub fn traced(mut self, tracer: Option<Tracer>) -> Self {
+        self.tracer = tracer;
+        self
     }
 
     /// Lets the series of every plugin of every profile begin with 0, as upstream's do.
@@ -77,10 +87,14 @@ impl Observer for Accounts {
 
     fn report(&mut self, now: Time, report: &Report, took: Duration) {
         let laps = std::mem::take(&mut self.stopwatch.laps);
+        if let Some(tracer) = &mut self.tracer {
+            let stretch = |&(point, _, took, began): &Lap| Stretch { point, ago: began.elapsed(), took };
+            tracer.report(now, report, &laps.iter().map(stretch).collect::<Vec<_>>());
+        }
         let plugins = self.stopwatch.take_plugins();
         let metrics = Arc::clone(&self.metrics);
         let profile = self.profile(&report.profile);
-        for (point, status, lap) in laps {
+        for (point, status, lap, _) in laps {
             profile.extension_point(point, status, lap);
         }
         for PluginLap { plugin, point, status, nodes, took } in plugins {
@@ -155,8 +169,12 @@ fn log(report: &Report, took: Duration) {
         Outcome::PreBound { succeeded, took } => {
             tracing::debug!(target: DECISIONS, %pod, attempt, succeeded, ?took, "waited for the volumes of the pod");
         }
-        Outcome::Bound { node } => {
-            tracing::info!(target: DECISIONS, %pod, %node, attempt, ?took, "Successfully bound pod to node");
+        Outcome::Bound { node, evaluated, feasible } => {
+            tracing::info!(
+                target: DECISIONS,
+                %pod, %node, evaluatedNodes = evaluated, feasibleNodes = feasible, attempt, ?took,
+                "Successfully bound pod to node"
+            );
         }
         Outcome::Unschedulable {
             message,
@@ -200,12 +218,15 @@ fn unplaced(message: &str) -> &'static str {
 #[derive(Default)]
 struct Stopwatch {
     running: Option<Instant>,
-    laps: Vec<(ExtensionPoint, StatusCode, Duration)>,
+    laps: Vec<Lap>,
     plugin_running: Option<Instant>,
     plugins: Vec<PluginLap>,
     /// Decisions until the plugins of one are timed; 0: those of this one are.
     until_sample: u32,
 }
+
+/// A point of a decision, how it ended, how long it took and when it began.
+type Lap = (ExtensionPoint, StatusCode, Duration, Instant);
 
 /// One plugin's part in a decision.
 struct PluginLap {
@@ -245,7 +266,7 @@ impl Probe for Stopwatch {
         let Some(began) = self.running.take() else { return };
         let Some(point) = extension_point(point) else { return };
         if self.laps.len() < LAPS_MAX {
-            self.laps.push((point, status_code(status), began.elapsed()));
+            self.laps.push((point, status_code(status), began.elapsed(), began));
         }
     }
 
@@ -314,13 +335,30 @@ mod tests {
         let placed = Outcome::Placed { node: node(), nodes: 3, feasible: 2 };
         let text = counted([placed.clone()]).await;
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"scheduled\"} 0");
-        let text = counted([placed, Outcome::Bound { node: node() }]).await;
+        let text = counted([placed, Outcome::Bound { node: node(), evaluated: 3, feasible: 2 }]).await;
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"scheduled\"} 1");
         let labels = "profile=\"supercargo\",result=\"scheduled\"";
         shows(&text, &format!("scheduler_scheduling_attempt_duration_seconds_sum{{{labels}}} 3"));
         shows(&text, "scheduler_scheduling_algorithm_duration_seconds_count 1");
         shows(&text, "scheduler_pod_scheduling_attempts_sum 2");
         shows(&text, "scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=\"2\"} 5");
+    }
+
+    #[test]
+    fn a_binding_is_logged_with_upstreams_names_of_what_was_looked_at() {
+        let page = tempfile::NamedTempFile::new().expect("a scratch file");
+        let writer = Arc::new(page.reopen().expect("the same file"));
+        let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(writer);
+        tracing::subscriber::with_default(log.finish(), || {
+            let bound = report(Outcome::Bound { node: node(), evaluated: 3, feasible: 2 });
+            super::log(&bound, Duration::from_millis(1));
+        });
+        let line = std::fs::read(page.path()).expect("the file is there");
+        let line: serde_json::Value = serde_json::from_slice(&line).expect("one line of JSON");
+        assert_eq!((&line["level"], &line["target"]), (&"INFO".into(), &DECISIONS.into()));
+        assert_eq!(line["message"], "Successfully bound pod to node");
+        assert_eq!((&line["pod"], &line["node"]), (&"default/a".into(), &"n1".into()));
+        assert_eq!((&line["evaluatedNodes"], &line["feasibleNodes"]), (&3.into(), &2.into()));
     }
 
     #[tokio::test]
@@ -357,6 +395,7 @@ mod tests {
         let tried = |preemption| Outcome::Unschedulable {
             message: "no".to_owned(),
             rejectors: Vec::new(),
+            evaluated: 3,
             preemption,
         };
         let nominated = |evictions| Preemption::Nominated {

@@ -336,6 +336,12 @@ pub(super) const EXTENDER_CALLS: Family = Family::new(
     "[ALPHA] Number of calls of extenders, by what they were asked to do and by whether they did.",
     &["operation", "result"],
 );
+pub(super) const EXTENDER_DURATION: Family = Family::new(
+    "supercargo_extender_duration_seconds",
+    "[ALPHA] How long a call of an extender took, whatever came of it, by what it was asked to do.",
+    &["operation"],
+)
+.fixed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
 pub(super) const RECALLED_DECISIONS: Family = Family::new(
     "supercargo_recalled_decisions_total",
     "[ALPHA] Number of pods found unschedulable without a look at any node, because one like them had just been in the same cluster.",
@@ -376,6 +382,16 @@ pub(super) const CACHE_DRIFT: Family = Family::new(
     "Objects by which the engine and the API server differed when SIGUSR2 last had them compared: missed here, or redundant.",
     &["kind", "which"],
 );
+pub(super) const CERTIFICATE_RELOADS: Family = Family::new(
+    "supercargo_certificate_reloads_total",
+    "[ALPHA] Number of changes of the files of the serving certificate: applied, invalid where the last good one is shown on.",
+    &["result"],
+);
+pub(super) const CERTIFICATE_LAST_RELOAD_SUCCESS: Family = Family::new(
+    "supercargo_certificate_last_reload_success",
+    "[ALPHA] Whether the files of the serving certificate, as they are, could be read and used.",
+    &[],
+);
 pub(super) const CONFIG_RELOADS: Family = Family::new(
     "supercargo_config_reloads_total",
     "[ALPHA] Number of changes of the configuration file while running: applied, needs_restart where a part of it waits for a restart, invalid where the last good one stays in force.",
@@ -407,6 +423,11 @@ pub(super) const SHADOW_SCORE_REGRET: Family = Family::new(
     &[],
 )
 .fixed(&[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
+pub(super) const TRACE_SPANS: Family = Family::new(
+    "supercargo_trace_spans_total",
+    "[ALPHA] Number of spans of scheduling attempts, by what became of them: sent, failed where the collector did not take them, dropped where too many waited.",
+    &["result"],
+);
 pub(super) const CORE_SCRAPE_FAILURES: Family = Family::new(
     "supercargo_core_scrape_failures_total",
     "[ALPHA] Number of scrapes that the scheduling thread did not answer in time, and that lack its gauges.",

@@ -4,6 +4,7 @@
 //! somebody scrapes ([`CoreStats`]), so no gauge can drift from what it shows. [`Exposition`] puts both
 //! together as text. Does not serve them: that is `crate::serve`.
 
+mod certificate;
 mod core_stats;
 mod drift;
 mod exposition;
@@ -17,6 +18,7 @@ mod resources;
 pub mod rest;
 mod shadow;
 mod text;
+mod traces;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use crate::api::Encoding;
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
+pub use certificate::CertificateMetrics;
 pub use core_stats::{
     CacheSizes, CoreSource, CoreStats, IncomingPods, Label, PendingPods, UnschedulablePods,
 };
@@ -38,6 +41,7 @@ pub use profile::ProfileMetrics;
 pub use reload::ReloadResult;
 pub use resources::{PodAmount, render_resources};
 pub use text::CONTENT_TYPE;
+pub use traces::TraceSpans;
 pub use watch::WatchMetrics;
 
 use reload::ReloadMetrics;
@@ -84,10 +88,13 @@ pub struct Metrics {
     leader_slow_path: IntCounterVec,
     writes_fenced: IntCounter,
     extender_calls: IntCounterVec,
+    extender_durations: HistogramVec,
     core_scrape_failures: IntCounter,
     cache_drift: IntGaugeVec,
+    certificates: CertificateMetrics,
     config: ReloadMetrics,
     shadow: ShadowMetrics,
+    trace_spans: TraceSpans,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
 
@@ -107,10 +114,12 @@ impl Metrics {
         let build = families::BUILD_INFO.gauge_vec(&registry);
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), KUBERNETES_VERSION]).set(1);
         let extender_calls = families::EXTENDER_CALLS.counter_vec(&registry);
+        let extender_durations = families::EXTENDER_DURATION.histogram_vec(&registry);
         // From the start, so that the first failure is a rise.
         for (operation, result) in EXTENDER_OPERATIONS.iter().flat_map(|it| [(it, "success"), (it, "error")])
         {
             extender_calls.with_label_values(&[*operation, result]);
+            extender_durations.with_label_values(&[*operation]);
         }
         Self {
             schedule_attempts: families::SCHEDULE_ATTEMPTS.counter_vec(&registry),
@@ -142,10 +151,13 @@ impl Metrics {
             leader_slow_path: families::LEADER_SLOW_PATH.counter_vec(&registry),
             writes_fenced: families::WRITES_FENCED.counter(&registry),
             extender_calls,
+            extender_durations,
             core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
             cache_drift: drift::new(&registry),
+            certificates: CertificateMetrics::new(&registry),
             config: ReloadMetrics::new(&registry),
             shadow: ShadowMetrics::new(&registry),
+            trace_spans: TraceSpans::new(&registry),
             watches: Mutex::default(),
             registry,
         }
@@ -275,9 +287,10 @@ impl Metrics {
     }
 
     /// An extender was called, to do what one of `EXTENDER_OPERATIONS` says.
-    pub fn extender_called(&self, operation: &str, is_success: bool) {
+    pub fn extender_called(&self, operation: &str, is_success: bool, took: Duration) {
         let result = if is_success { "success" } else { "error" };
         self.extender_calls.with_label_values(&[operation, result]).inc();
+        self.extender_durations.with_label_values(&[operation]).observe(took.as_secs_f64());
     }
 
     /// What was recorded so far, in no order; the core's numbers are not among it.

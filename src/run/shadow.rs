@@ -48,12 +48,13 @@ pub(super) async fn run(
     let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, None, objects.objects());
 
     let checks = checks_of(&watches, Pulse::of(inbox.clone()));
+    let certificates = metrics.certificates();
     let exposition = Exposition::new(metrics).with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let pages = pages(&args, InForce::new(&effective), book, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
-    let (stop_serving, serving) = serve(&args, routes).await?;
+    let (stop_serving, serving) = serve(&args, routes, certificates).await?;
 
     let dumps = tokio::spawn(dump_on_signal(inbox.clone()));
     let outcome = tokio::select! {

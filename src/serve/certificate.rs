@@ -10,12 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::ServeError;
+use crate::metrics::CertificateMetrics;
 
 /// Validity of a certificate we make, and how far back it reaches for clients whose clock is behind;
 /// both as upstream (`client-go/util/cert.GenerateSelfSignedCertKey`).
@@ -57,6 +58,7 @@ fn host_name() -> Option<String> {
 pub(super) async fn load(
     source: Certificate,
     poll: Duration,
+    metrics: CertificateMetrics,
 ) -> Result<(Arc<ServerConfig>, Refresher), ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let (first, renewal) = match source {
@@ -64,7 +66,8 @@ pub(super) async fn load(
         Certificate::Files { certificate, key } => {
             let pair = PemPair::read(&certificate, &key).await?;
             let first = pair.parse(&certificate, &key, &provider)?;
-            (first, Renewal::Reread { certificate, key, seen: pair, poll })
+            let files = PemFiles { certificate, key, good: pair.clone(), seen: Ok(pair) };
+            (first, Renewal::Reread { files, poll })
         }
     };
     let current = Arc::new(Current(RwLock::new(Arc::new(first))));
@@ -74,7 +77,7 @@ pub(super) async fn load(
         .with_no_client_auth()
         .with_cert_resolver(current.clone());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((Arc::new(config), Refresher { current, provider, renewal }))
+    Ok((Arc::new(config), Refresher { current, provider, renewal, metrics }))
 }
 
 /// The certificate shown to the next client.
@@ -98,11 +101,12 @@ pub(super) struct Refresher {
     current: Arc<Current>,
     provider: Arc<CryptoProvider>,
     renewal: Renewal,
+    metrics: CertificateMetrics,
 }
 
 enum Renewal {
     Remake { names: Vec<String> },
-    Reread { certificate: PathBuf, key: PathBuf, seen: PemPair, poll: Duration },
+    Reread { files: PemFiles, poll: Duration },
 }
 
 impl Refresher {
@@ -117,15 +121,20 @@ impl Refresher {
                         Err(error) => tracing::error!(%error, "keeping the old serving certificate"),
                     }
                 }
-                Renewal::Reread { certificate, key, seen, poll } => {
+                Renewal::Reread { files, poll } => {
                     tokio::time::sleep(*poll).await;
-                    match reread(certificate, key, seen, &self.provider).await {
-                        Ok(None) => {}
+                    let Some(seen) = files.changed(&self.provider).await else { continue };
+                    match seen {
                         Ok(Some(next)) => {
                             self.current.replace(next);
-                            tracing::info!(certificate = %certificate.display(), "serving certificate replaced");
+                            self.metrics.applied();
+                            tracing::info!(certificate = %files.certificate.display(), "serving certificate replaced");
                         }
-                        Err(error) => tracing::error!(%error, "keeping the old serving certificate"),
+                        Ok(None) => self.metrics.read_again(),
+                        Err(error) => {
+                            self.metrics.invalid();
+                            tracing::error!(%error, "keeping the old serving certificate");
+                        }
                     }
                 }
             }
@@ -133,24 +142,46 @@ impl Refresher {
     }
 }
 
-/// The new pair, if the files hold another than `seen`. A pair is tried once: while one file is newer
-/// than the other the two do not match, and the error is repeated only when they change again.
-async fn reread(
-    certificate: &Path,
-    key: &Path,
-    seen: &mut PemPair,
-    provider: &CryptoProvider,
-) -> Result<Option<CertifiedKey>, ServeError> {
-    let next = PemPair::read(certificate, key).await?;
-    if next == *seen {
-        return Ok(None);
+/// A certificate file and its key file, which are read now and then.
+struct PemFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// What was good last.
+    good: PemPair,
+    /// What was there last, or why it could not be read.
+    seen: Result<PemPair, String>,
+}
+
+impl PemFiles {
+    /// What the files have become since they were last looked at; nothing where that is what they were, and no certificate where it is what was good
+    /// last. A pair is tried once: while one file is newer than the other the two do not match, and the error is repeated only when they change again.
+    async fn changed(
+        &mut self,
+        provider: &CryptoProvider,
+    ) -> Option<Result<Option<CertifiedKey>, ServeError>> {
+        let read = PemPair::read(&self.certificate, &self.key).await;
+        let seen = read.as_ref().map(PemPair::clone).map_err(ToString::to_string);
+        if seen == self.seen {
+            return None;
+        }
+        self.seen = seen;
+        let pair = match read {
+            Ok(pair) => pair,
+            Err(error) => return Some(Err(error)),
+        };
+        if pair == self.good {
+            return Some(Ok(None));
+        }
+        let next = pair.parse(&self.certificate, &self.key, provider);
+        if next.is_ok() {
+            self.good = pair;
+        }
+        Some(next.map(Some))
     }
-    *seen = next;
-    seen.parse(certificate, key, provider).map(Some)
 }
 
 /// The contents of a certificate file and its key file.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct PemPair {
     certificate: Vec<u8>,
     key: Vec<u8>,
@@ -173,8 +204,16 @@ impl PemPair {
         if chain.is_empty() {
             return Err(unusable(certificate, &"it holds no PEM certificate"));
         }
-        let private = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| unusable(key, &error))?;
-        CertifiedKey::from_der(chain, private, provider).map_err(|error| unusable(key, &error))
+        let private = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| match error {
+            pem::Error::NoItemsFound => unusable(key, &"it holds no PEM private key"),
+            error => unusable(key, &error),
+        })?;
+        CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                unusable(key, &format!("it is not the key of {}", certificate.display()))
+            }
+            error => unusable(key, &error),
+        })
     }
 }
 
@@ -223,6 +262,7 @@ fn self_signed_params(names: &[String], now: SystemTime) -> CertificateParams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
 
     #[test]
     fn a_certificate_of_our_own_is_good_for_the_names_of_this_machine() {
@@ -248,7 +288,7 @@ mod tests {
         let source = Certificate::Files { certificate: certificate.clone(), key: key.clone() };
         let error = |result: Result<_, ServeError>| result.map(|_| ()).unwrap_err().to_string();
 
-        let missing = error(load(source.clone(), Duration::ZERO).await);
+        let missing = error(load(source.clone(), Duration::ZERO, Metrics::new().certificates()).await);
         assert!(
             missing.contains("tls.crt as --tls-cert-file and --tls-private-key-file: No such file"),
             "{missing}"
@@ -256,13 +296,13 @@ mod tests {
 
         std::fs::write(&certificate, "nothing").unwrap();
         std::fs::write(&key, "nothing").unwrap();
-        let empty = error(load(source.clone(), Duration::ZERO).await);
+        let empty = error(load(source.clone(), Duration::ZERO, Metrics::new().certificates()).await);
         assert!(empty.ends_with("it holds no PEM certificate"), "{empty}");
 
         let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         std::fs::write(&certificate, pair().cert.pem()).unwrap();
         std::fs::write(&key, pair().signing_key.serialize_pem()).unwrap();
-        let foreign = error(load(source, Duration::ZERO).await);
+        let foreign = error(load(source, Duration::ZERO, Metrics::new().certificates()).await);
         assert!(foreign.contains("tls.key as --tls-cert-file"), "{foreign}");
     }
 
@@ -277,15 +317,25 @@ mod tests {
         let (old, new) = (pair(), pair());
         write(&certificate, old.cert.pem());
         write(&key, old.signing_key.serialize_pem());
-        let mut seen = PemPair::read(&certificate, &key).await.unwrap();
-        assert!(reread(&certificate, &key, &mut seen, &provider).await.unwrap().is_none());
+        let good = PemPair::read(&certificate, &key).await.unwrap();
+        let mut files =
+            PemFiles { certificate: certificate.clone(), key: key.clone(), seen: Ok(good.clone()), good };
+        assert!(files.changed(&provider).await.is_none());
 
         write(&certificate, new.cert.pem());
-        assert!(reread(&certificate, &key, &mut seen, &provider).await.is_err(), "half of a pair");
-        assert!(reread(&certificate, &key, &mut seen, &provider).await.unwrap().is_none(), "said once");
+        assert!(files.changed(&provider).await.unwrap().is_err(), "half of a pair");
+        assert!(files.changed(&provider).await.is_none(), "said once");
+        std::fs::remove_file(&key).unwrap();
+        assert!(files.changed(&provider).await.unwrap().is_err(), "no key");
+        assert!(files.changed(&provider).await.is_none(), "said once");
 
         write(&key, new.signing_key.serialize_pem());
-        let taken = reread(&certificate, &key, &mut seen, &provider).await.unwrap().unwrap();
+        let taken = files.changed(&provider).await.unwrap().unwrap().unwrap();
         assert_eq!(taken.cert[0], *new.cert.der());
+
+        write(&key, "no key".to_owned());
+        assert!(files.changed(&provider).await.unwrap().is_err());
+        write(&key, new.signing_key.serialize_pem());
+        assert!(files.changed(&provider).await.unwrap().unwrap().is_none(), "what is shown anyway");
     }
 }

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::metrics::CertificateMetrics;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -51,12 +52,15 @@ pub struct ServeOptions {
     pub certificate_poll: Duration,
     /// What clients may take from us.
     pub limits: Limits,
+    /// Where changes of the certificate's files are counted.
+    pub certificates: CertificateMetrics,
 }
 
 impl ServeOptions {
     /// The usual limits at this address.
-    pub fn new(address: SocketAddr, certificate: Certificate) -> Self {
-        Self { address, certificate, certificate_poll: Duration::from_secs(10), limits: Limits::default() }
+    pub fn new(address: SocketAddr, certificate: Certificate, certificates: CertificateMetrics) -> Self {
+        let certificate_poll = Duration::from_secs(10);
+        Self { address, certificate, certificate_poll, limits: Limits::default(), certificates }
     }
 }
 
@@ -126,8 +130,8 @@ pub struct Server {
 impl Server {
     /// Takes the address and reads the certificate, so that both fail at start and not later.
     pub async fn bind(options: ServeOptions, routes: Routes) -> Result<Self, ServeError> {
-        let ServeOptions { address, certificate, certificate_poll, limits } = options;
-        let (config, refresher) = certificate::load(certificate, certificate_poll).await?;
+        let ServeOptions { address, certificate, certificate_poll, limits, certificates } = options;
+        let (config, refresher) = certificate::load(certificate, certificate_poll, certificates).await?;
         let listener =
             TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
         Ok(Self {

@@ -268,29 +268,88 @@ fn what_is_wrong_at_the_start_ends_it_with_these_words_and_codes() -> Result<()>
     }
 
     let config = format!("--config={}", wrong.path("right.yaml"));
-    let key = format!("--tls-private-key-file={}", wrong.file("bad.key", "no key")?);
-    let certificates = [
-        (
-            "bad.crt",
-            "cannot use bad.crt as --tls-cert-file and --tls-private-key-file: it holds no PEM certificate",
-        ),
-        (
-            "none.crt",
-            "cannot use none.crt as --tls-cert-file and --tls-private-key-file: No such file or directory (os error 2)",
-        ),
-    ];
-    wrong.file("bad.crt", "no certificate")?;
-    for (file, words) in certificates {
-        let certificate = format!("--tls-cert-file={}", wrong.path(file));
-        wrong.ends(&[&config, "--secure-port=10259", &certificate, &key], 1, words)?;
-    }
-
     let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = taken.local_addr()?;
     let words = format!(
         "cannot listen on {address}: Address already in use (os error 98); choose another with --bind-address and --secure-port"
     );
-    wrong.ends(&[&config, &format!("--secure-port={}", address.port())], 1, &words)
+    wrong.ends(&[&config, &format!("--secure-port={}", address.port())], 1, &words)?;
+
+    if cfg!(not(feature = "otlp")) {
+        let words = "--otlp-endpoint: this program was built without the feature otlp; build it with `cargo build --release --features otlp`";
+        wrong.ends(&[&config, "--otlp-endpoint=http://127.0.0.1:4318"], 2, words)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_certificate_or_a_key_that_cannot_be_used_ends_it_with_1_and_its_name() -> Result<()> {
+    let wrong = Wrong::new()?;
+    let config = format!("--config={}", wrong.path("right.yaml"));
+    wrong.file("bad.key", "no key")?;
+    let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]);
+    let (good, other) = (pair()?, pair()?);
+    wrong.file("good.crt", &good.cert.pem())?;
+    wrong.file("other.key", &other.signing_key.serialize_pem())?;
+    let certificates = [
+        (
+            "good.crt",
+            "bad.key",
+            "cannot use bad.key as --tls-cert-file and --tls-private-key-file: it holds no PEM private key",
+        ),
+        (
+            "good.crt",
+            "other.key",
+            "cannot use other.key as --tls-cert-file and --tls-private-key-file: it is not the key of good.crt",
+        ),
+        (
+            "bad.crt",
+            "bad.key",
+            "cannot use bad.crt as --tls-cert-file and --tls-private-key-file: it holds no PEM certificate",
+        ),
+        (
+            "none.crt",
+            "bad.key",
+            "cannot use none.crt as --tls-cert-file and --tls-private-key-file: No such file or directory (os error 2)",
+        ),
+    ];
+    wrong.file("bad.crt", "no certificate")?;
+    for (file, key, words) in certificates {
+        let certificate = format!("--tls-cert-file={}", wrong.path(file));
+        let key = format!("--tls-private-key-file={}", wrong.path(key));
+        wrong.ends(&[&config, "--secure-port=10259", &certificate, &key], 1, words)?;
+    }
+    Ok(())
+}
+
+/// An image that has nothing but the program has no authorities to trust. They are missed only where somebody is to be verified by them.
+#[test]
+fn without_authorities_of_the_machine_an_extender_over_http_is_taken_and_one_over_https_needs_its_own()
+-> Result<()> {
+    let wrong = Wrong::new()?;
+    let run = |url: &str, more: &str| {
+        let extender = format!("extenders:\n- urlPrefix: {url}\n  filterVerb: filter\n{more}");
+        let config = wrong.file("extender.yaml", &format!("{}{extender}", configuration("x")))?;
+        let output = Command::new(supercargo::binary()?)
+            .args(["--secure-port=0", "--config", &config, "--kubeconfig=none-such"])
+            .env("SSL_CERT_FILE", wrong.path("none.pem"))
+            .env("SSL_CERT_DIR", wrong.path("none"))
+            .output()?;
+        anyhow::Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    for (url, more) in [
+        ("http://127.0.0.1:9/x", ""),
+        ("https://127.0.0.1:9/x", "  enableHTTPS: true\n  tlsConfig:\n    insecure: true\n"),
+    ] {
+        let (code, said) = run(url, more)?;
+        ensure!(code == Some(1) && said.contains("none-such"), "{url}: {code:?}: {said}");
+    }
+    let (code, said) = run("https://127.0.0.1:9/x", "")?;
+    ensure!(
+        code == Some(2) && said.contains("No CA certificates were loaded from the system"),
+        "{code:?}: {said}"
+    );
+    Ok(())
 }
 
 /// A kubeconfig that is not there will not come by waiting.

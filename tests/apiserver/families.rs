@@ -74,7 +74,7 @@ const VALUES: [(&str, u64); 25] = [
     ("queue", 4),
     // Of kubelets' rejections; what comes after sixty-four is `Other`.
     ("reason", 65),
-    ("result", 7),
+    ("result", 10),
     ("status", 7),
     ("type", 3),
     // Missed here, or redundant.

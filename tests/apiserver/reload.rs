@@ -1,10 +1,12 @@
 //! The configuration file while it runs: a new profile takes up its pods, one that is gone lets them go, a wrong file changes nothing.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::support::pki::write_private;
-use crate::support::supercargo::{NAME, configuration};
+use crate::support::supercargo::{NAME, Setup, configuration};
 use crate::world::{World, play, requesting};
 
 /// Puts another file in the place of the one it runs with.
@@ -68,11 +70,28 @@ async fn a_file_that_is_not_valid_is_told_with_its_place_and_changes_nothing() -
     .await
 }
 
+/// Starts it anew with a certificate from files; the file with the certificate.
+async fn with_certificate(world: &mut World<'_>) -> Result<PathBuf> {
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let file = |end: &str| world.plane.folder().join(format!("{}.{end}", world.name));
+    let (certificate, key) = (file("crt"), file("key"));
+    std::fs::write(&certificate, pair.cert.pem())?;
+    write_private(&key, &pair.signing_key.serialize_pem())?;
+    let mut setup = Setup::called(&world.name);
+    setup.args.push(format!("--tls-cert-file={}", certificate.display()));
+    setup.args.push(format!("--tls-private-key-file={}", key.display()));
+    world.supercargo.terminate()?;
+    world.supercargo = setup.launch(world.plane).await?;
+    world.supercargo.wait_until_ready().await?;
+    Ok(certificate)
+}
+
 /// The file becomes, one after the other, what would have kept it from starting.
 #[tokio::test]
 async fn nothing_that_is_wrong_with_its_files_stops_a_running_scheduler() -> Result<()> {
     play("goes-on", async |world| {
         world.node("a").allocatable("cpu", "16").create(&world.client).await?;
+        let certificate = with_certificate(world).await?;
         let right = configuration(&world.name);
         let path = world.plane.folder().join(format!("{NAME}-{}.yaml", world.name));
         let wrong = [
@@ -99,6 +118,12 @@ async fn nothing_that_is_wrong_with_its_files_stops_a_running_scheduler() -> Res
             world.create(name, &requesting(&json!({"cpu": "1"}))).await?;
             world.bound(name).await?;
         }
+        // Its certificate, which it reads every ten seconds, goes on being what it was.
+        std::fs::write(&certificate, "no certificate")?;
+        world.counted("supercargo_certificate_reloads_total{result=\"invalid\"}", 1.0).await?;
+        world.counted("supercargo_certificate_last_reload_success", 0.0).await?;
+        world.create("certificate", &requesting(&json!({"cpu": "1"}))).await?;
+        world.bound("certificate").await?;
         // Nobody can read a folder.
         std::fs::remove_file(&path)?;
         std::fs::create_dir(&path)?;
@@ -113,6 +138,11 @@ async fn nothing_that_is_wrong_with_its_files_stops_a_running_scheduler() -> Res
             );
         }
         ensure!(log.contains("Is a directory (os error 21)"), "the folder is not in the log");
+        let told = "as --tls-cert-file and --tls-private-key-file: it holds no PEM certificate";
+        let of_certificate =
+            |line: &&str| line.contains("keeping the old serving certificate") && line.contains(told);
+        let count = log.lines().filter(of_certificate).count();
+        ensure!(count == 1, "the certificate is told of {count} times");
         std::fs::remove_dir(&path)?;
         reconfigure(world, &right)?;
         world.counted("supercargo_config_last_reload_success", 1.0).await

@@ -42,6 +42,8 @@ pub enum Outcome {
         message: String,
         /// The plugins that rejected it.
         rejectors: Vec<PluginName>,
+        /// How many nodes there is a verdict on.
+        evaluated: usize,
         /// Whether room could be made for it.
         preemption: Preemption,
     },
@@ -64,6 +66,10 @@ pub enum Outcome {
     Bound {
         /// The node's name.
         node: String,
+        /// How many nodes the decision came to a verdict on; upstream's `evaluatedNodes`.
+        evaluated: usize,
+        /// How many of them could take the pod; upstream's `feasibleNodes`.
+        feasible: usize,
     },
     /// The evictions that an earlier [`Preemption::Nominated`] began have come to their end.
     PreemptionEnded {

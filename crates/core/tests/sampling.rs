@@ -8,8 +8,8 @@ use proptest::sample::select;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Feasible, Filtered, Framework, NoProbe, Options, Sampling, Walk};
-use supercargo_core::effect::Lane;
-use supercargo_core::event::{Event, Kind};
+use supercargo_core::effect::{Effect, Lane};
+use supercargo_core::event::{BindOutcome, Event, Kind};
 use supercargo_core::framework::registry::{ExtensionPoint, Plan};
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
@@ -250,14 +250,13 @@ fn placements(scheduler: &mut Scheduler, now: Time) -> Vec<String> {
     }
 }
 
-#[test]
-fn the_engine_looks_at_a_part_of_the_nodes_where_a_profile_says_so_and_at_all_where_it_does_not() {
+/// An engine of 600 nodes, of which the first `cordoned` take no pods, with a profile that looks at a part of them and one that looks at all.
+fn engine(now: Time, cordoned: usize) -> Scheduler {
     let profile = |name: &str, sampling| {
         let framework = Framework::default().with_sampling(sampling);
         Profile { name: name.to_owned(), framework }
     };
     let profiles = vec![profile("default-scheduler", Some(Sampling::new(20))), profile("thorough", None)];
-    let now = Time::from_secs(100);
     let config = Config { seed: Seed(1), profiles, queue: QueueConfig::default() };
     let mut scheduler = Scheduler::new(config, now);
     for kind in Kind::ALL {
@@ -268,10 +267,24 @@ fn the_engine_looks_at_a_part_of_the_nodes_where_a_profile_says_so_and_at_all_wh
         scheduler.handle(now, Event::Credits { lane, count: 1_000 });
     }
     for at in 0..600 {
-        let node = format!("n{at} cpu=4");
+        let node = format!("n{at} cpu=4{}", if at < cordoned { " unschedulable" } else { "" });
         let node = language::node(scheduler.tables(), &node.split(' ').collect::<Vec<_>>());
         scheduler.handle(now, Event::NodeApplied(Box::new(NodeInfo::clone(&node))));
     }
+    scheduler
+}
+
+fn apply(scheduler: &mut Scheduler, now: Time, words: &str, scheduler_name: &str) {
+    let pod = language::pod(scheduler.tables(), &words.split(' ').collect::<Vec<_>>());
+    let scheduler_name = scheduler.tables().symbol(scheduler_name);
+    let pod = PodInfo { scheduler_name, ..PodInfo::clone(&pod) };
+    scheduler.handle(now, Event::PodApplied(Box::new(pod)));
+}
+
+#[test]
+fn the_engine_looks_at_a_part_of_the_nodes_where_a_profile_says_so_and_at_all_where_it_does_not() {
+    let now = Time::from_secs(100);
+    let mut scheduler = engine(now, 0);
     // Two that fit nowhere, of one signature: the second is told from memory.
     for (words, scheduler_name) in [
         ("a cpu=1", "default-scheduler"),
@@ -280,12 +293,44 @@ fn the_engine_looks_at_a_part_of_the_nodes_where_a_profile_says_so_and_at_all_wh
         ("d cpu=9", "default-scheduler"),
         ("e cpu=1", "default-scheduler"),
     ] {
-        let pod = language::pod(scheduler.tables(), &words.split(' ').collect::<Vec<_>>());
-        let scheduler_name = scheduler.tables().symbol(scheduler_name);
-        let pod = PodInfo { scheduler_name, ..PodInfo::clone(&pod) };
-        scheduler.handle(now, Event::PodApplied(Box::new(pod)));
+        apply(&mut scheduler, now, words, scheduler_name);
     }
     let nowhere = "0/600 nodes are availabl";
     assert_eq!(placements(&mut scheduler, now), ["120 of 600", "600 of 600", nowhere, nowhere, "120 of 600"]);
     assert_eq!(scheduler.stats().recalled, 1);
+}
+
+#[test]
+fn a_binding_is_told_with_how_many_nodes_were_judged_and_how_many_of_them_would_do() {
+    let now = Time::from_secs(100);
+    let mut scheduler = engine(now, 300);
+    let mut told = Vec::new();
+    for (words, scheduler_name) in [
+        ("all cpu=1", "thorough"),
+        ("alike cpu=1", "thorough"),
+        ("part cpu=1", "default-scheduler"),
+        // PreFilter leaves nothing else to be judged.
+        ("pinned cpu=1 require=@name:in:n400", "thorough"),
+        ("nominated cpu=1 nominated=n500", "thorough"),
+    ] {
+        apply(&mut scheduler, now, words, scheduler_name);
+        loop {
+            match scheduler.step(now, &mut NoProbe) {
+                Step::Idle { .. } => break,
+                Step::Effect(Effect::Bind { pod, .. }) => {
+                    scheduler
+                        .handle(now, Event::BindFinished { uid: pod.uid, outcome: BindOutcome::Accepted });
+                }
+                Step::Report(report) => {
+                    if let Outcome::Bound { evaluated, feasible, .. } = report.outcome {
+                        told.push(format!("{} {feasible} of {evaluated}", report.pod.name));
+                    }
+                }
+                Step::Effect(_) | Step::Notice(_) => {}
+            }
+        }
+    }
+    let expected =
+        ["all 300 of 600", "alike 300 of 600", "part 120 of 420", "pinned 1 of 1", "nominated 1 of 1"];
+    assert_eq!(told, expected);
 }

@@ -138,7 +138,7 @@ impl Story {
                         Outcome::Placed { node, nodes, feasible } => {
                             format!("placed {pod} on {node} ({feasible} of {nodes} nodes)")
                         }
-                        Outcome::Unschedulable { message, rejectors, preemption } => {
+                        Outcome::Unschedulable { message, rejectors, preemption, .. } => {
                             format!(
                                 "unschedulable {pod}, attempt {}: {message} {rejectors:?}{}",
                                 report.attempt,
@@ -151,7 +151,7 @@ impl Story {
                         Outcome::Skipped => format!("skipped {pod}"),
                         Outcome::PreBound { succeeded: true, .. } => format!("volumes of {pod} bound"),
                         Outcome::PreBound { succeeded: false, .. } => format!("volumes of {pod} not bound"),
-                        Outcome::Bound { node } => format!("bound {pod} to {node}"),
+                        Outcome::Bound { node, .. } => format!("bound {pod} to {node}"),
                         Outcome::BindFailed { message } => format!("bind failed {pod}: {message}"),
                         Outcome::PreemptionEnded { node, error: None } => {
                             format!("preempted for {pod} on {node}")

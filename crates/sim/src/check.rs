@@ -126,7 +126,7 @@ impl Sim {
                     self.process.pre_bound.insert(uid.to_owned());
                 }
             }
-            Outcome::Bound { node } => {
+            Outcome::Bound { node, .. } => {
                 if self.server.pods.get(uid).is_some_and(|pod| pod.node.as_deref() != Some(node)) {
                     return Err(broken("a pod said to be bound is", format!("{uid} on {node}")));
                 }

@@ -399,7 +399,7 @@ fn tell_outcome(outcome: &Outcome) -> String {
         Outcome::Error { message } => format!("error: {message}"),
         Outcome::Skipped => "skipped".to_owned(),
         Outcome::PreBound { succeeded, .. } => format!("volumes bound: {succeeded}"),
-        Outcome::Bound { node } => format!("bound to {node}"),
+        Outcome::Bound { node, .. } => format!("bound to {node}"),
         Outcome::PreemptionEnded { node, error } => format!("preempted on {node}: {error:?}"),
         Outcome::BindFailed { message } => format!("binding failed: {message}"),
     }

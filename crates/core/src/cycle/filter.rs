@@ -266,6 +266,22 @@ impl Filtered {
         self.walked.len()
     }
 
+    /// How many nodes there is a verdict on, of a plugin or an extender; upstream's `evaluatedNodes`. Those that PreFilter left out, a
+    /// walk did not come to, or an extender dropped without a word are none of them.
+    pub fn evaluated(&self, snapshot: Snapshot<'_>) -> usize {
+        let mut judged = self.feasible.clone();
+        self.rejected.iter().for_each(|(_, nodes)| judged.unite(nodes));
+        for &node in self.nominated.keys() {
+            judged.insert(node);
+        }
+        // An extender may name what is no node.
+        let is_judged = |name: &str| {
+            let node = snapshot.tables().find(name).and_then(|name| snapshot.find_node(name));
+            node.is_some_and(|node| judged.contains(node))
+        };
+        judged.len() + self.overruled.failed.keys().filter(|name| !is_judged(name)).count()
+    }
+
     fn run_by_plugin(
         &mut self,
         pod: &PodInfo,

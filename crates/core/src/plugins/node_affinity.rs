@@ -16,7 +16,7 @@ use crate::pod::{PodInfo, PreferredNodeTerm};
 use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity};
 use std::sync::Arc;
 
-const NAME: PluginName = "NodeAffinity";
+pub(crate) const NAME: PluginName = "NodeAffinity";
 
 /// `NodeAffinityArgs`: the node affinity every pod of the profile has on top of its own.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +125,11 @@ impl Pinned {
             Self::Anywhere | Self::Nowhere => None,
         }
     }
+}
+
+/// How many nodes a pod with this affinity is narrowed to in PreFilter, if it is.
+pub(crate) fn pinned(required: &RequiredNodeAffinity, snapshot: Snapshot<'_>) -> Option<usize> {
+    pinned_nodes(required, snapshot).into_nodes().map(|nodes| nodes.len())
 }
 
 /// The nodes named by the terms, if every term names some. Names of nodes that do not exist are no conflict.

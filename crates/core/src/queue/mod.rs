@@ -14,7 +14,7 @@ mod reconsider;
 mod stats;
 mod unschedulable;
 
-pub use pod::QueuedPod;
+pub use pod::{QueuedPod, Search};
 pub use reconsider::Reconsidered;
 pub use stats::{Place, QueueStats};
 

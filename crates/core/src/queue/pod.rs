@@ -41,8 +41,21 @@ pub struct QueuedPod {
     pub was_flushed: bool,
     /// The API server was asked to nominate it, as it was about to be bound, and not to take that back since.
     pub nominated: bool,
+    /// The last search that found a node for it: for the account of its binding.
+    pub found: Option<Search>,
     /// Numbers the records as they come to the queue, so that no two are ever equal in order. Renewed with `timestamp`.
     pub(super) sequence: u64,
+}
+
+/// A search that found a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// When the attempt began.
+    pub began: Time,
+    /// How many nodes it came to a verdict on.
+    pub evaluated: usize,
+    /// How many of them could take the pod.
+    pub feasible: usize,
 }
 
 impl QueuedPod {
@@ -60,6 +73,7 @@ impl QueuedPod {
             gate,
             was_flushed: false,
             nominated: false,
+            found: None,
             sequence: 0,
         }
     }
@@ -96,5 +110,5 @@ pub(super) struct ActiveOrder {
 
 holds_ids!(QueuedPod { pod } but not {
     attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, hindered_by, gate,
-    was_flushed, nominated, sequence
+    was_flushed, nominated, found, sequence
 });

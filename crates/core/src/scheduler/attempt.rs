@@ -12,10 +12,12 @@ use crate::cycle::{
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
+use crate::framework::registry::ExtensionPoint;
 use crate::node::NodeIdx;
+use crate::plugins::node_affinity;
 use crate::pod::PodInfo;
 use crate::preemption;
-use crate::queue::QueuedPod;
+use crate::queue::{QueuedPod, Search};
 use crate::report::{Outcome, Preemption, Report};
 use crate::time::Time;
 use crate::volume::Reservation;
@@ -39,7 +41,9 @@ pub(super) enum Decided {
 /// The node chosen for a pod.
 pub(super) struct Choice {
     node: NodeIdx,
-    /// How many nodes could take the pod.
+    /// How many nodes there is a verdict on.
+    evaluated: usize,
+    /// How many of them could take the pod.
     feasible: usize,
     /// What the pod needs there beside its place.
     reservations: Vec<Reservation>,
@@ -155,9 +159,11 @@ impl Scheduler {
             #[cfg(test)]
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
             if let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
-                debug_assert!(is_plain(framework, &pod, snapshot, &quick));
+                let evaluated = candidates(framework, &pod, snapshot);
+                debug_assert!(is_plain(framework, &pod, snapshot, &quick, evaluated));
                 let node = quick.choose(seed, &pod, queued.attempts);
-                return Decided::Node(Choice { node, feasible: quick.len(), reservations: Vec::new() });
+                let feasible = quick.len();
+                return Decided::Node(Choice { node, evaluated, feasible, reservations: Vec::new() });
             }
             let pod = &*pod;
             match framework.decide(pod, snapshot, options, probe) {
@@ -195,8 +201,9 @@ impl Scheduler {
         self.fail(now, queued, now, Failure::HeldBack(text));
     }
 
-    fn assume(&mut self, now: Time, queued: QueuedPod, began: Time, choice: Choice) {
-        let Choice { node, feasible, reservations } = choice;
+    fn assume(&mut self, now: Time, mut queued: QueuedPod, began: Time, choice: Choice) {
+        let Choice { node, evaluated, feasible, reservations } = choice;
+        queued.found = Some(Search { began, evaluated, feasible });
         let name = self.snapshot().node_info(node).name;
         let uid = Arc::clone(&queued.pod.uid);
         let outcome = Outcome::Placed {
@@ -215,7 +222,7 @@ impl Scheduler {
             return self.pre_bind(now, queued, name);
         }
         let stamp = self.cache.stamp_for(&queued.pod, node);
-        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(stamp), now));
+        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(stamp), began));
         self.outbox.push_bind(Outgoing::Bind(uid));
     }
 
@@ -260,6 +267,7 @@ pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws:
         message: outcome.complete(&failed.diagnosis.message),
         preemption,
         nominate,
+        evaluated: failed.filtered.evaluated(snapshot),
         walked: failed.filtered.walked(),
     }
 }
@@ -267,19 +275,41 @@ pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws:
 /// What the pod needs on the node, if it can have it.
 pub(super) fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
     match filtered.reserve(snapshot, node) {
-        Ok(reservations) => Decided::Node(Choice { node, feasible: filtered.feasible().len(), reservations }),
+        Ok(reservations) => {
+            let (evaluated, feasible) = (filtered.evaluated(snapshot), filtered.feasible().len());
+            Decided::Node(Choice { node, evaluated, feasible, reservations })
+        }
         Err((plugin, rejection)) => Decided::Refused(Unschedulable {
             rejectors: [plugin].into(),
             hindered_by: Default::default(),
             message: format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message()),
             preemption: Preemption::NotTried,
             nominate: Nominate::Clear,
+            evaluated: filtered.evaluated(snapshot),
             walked: 0,
         }),
     }
 }
 
+/// How many nodes the filters look at where all of them are looked at.
+fn candidates(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>) -> usize {
+    let pinned = node_affinity::pinned(&pod.node_affinity, snapshot);
+    let pinned = pinned.filter(|_| framework.runs(ExtensionPoint::PreFilter, node_affinity::NAME));
+    pinned.unwrap_or_else(|| snapshot.nodes().len())
+}
+
 /// Whether the plain path decides the same; what the quick one must equal.
-fn is_plain(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>, quick: &Quick<'_>) -> bool {
-    quick.is_what(&framework.decide(pod, snapshot, Options::default(), &mut NoProbe))
+fn is_plain(
+    framework: &Framework,
+    pod: &PodInfo,
+    snapshot: Snapshot<'_>,
+    quick: &Quick<'_>,
+    evaluated: usize,
+) -> bool {
+    let plain = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
+    let same = |found: &Decision| match found {
+        Decision::Feasible(feasible) => feasible.filtered.evaluated(snapshot) == evaluated,
+        Decision::Infeasible(_) => false,
+    };
+    quick.is_what(&plain) && plain.as_ref().is_ok_and(same)
 }

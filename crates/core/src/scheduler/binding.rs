@@ -14,11 +14,10 @@ use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found, ObjectKey};
 use crate::framework::{ClusterEvent, PodAction};
 use crate::hash::FixedMap;
-use crate::intern::Symbol;
-use crate::intern::holds_ids;
+use crate::intern::{Symbol, holds_ids};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
-use crate::queue::QueuedPod;
+use crate::queue::{QueuedPod, Search};
 use crate::report::Outcome;
 use crate::time::Time;
 use delegate::Delegate;
@@ -79,6 +78,7 @@ pub(super) struct Binding {
     node: Symbol,
     /// The stamp of what the decision rests on, when the pod was assumed; `None` to look once more whatever it is.
     stamp: Option<(u64, u64)>,
+    /// When the attempt began whose decision it is.
     began: Time,
     phase: Phase,
     /// When it left last.
@@ -567,7 +567,8 @@ impl Scheduler {
         self.record(&pod, Severity::Normal, "Scheduled", "Binding", note);
         self.sent_conditions.remove(&pod.uid);
         self.outbox.cancel_patch(&pod.uid);
-        self.report(&binding.queued, binding.began, Outcome::Bound { node });
+        let Search { evaluated, feasible, .. } = binding.queued.found.expect("who is bound was found a node");
+        self.report(&binding.queued, binding.began, Outcome::Bound { node, evaluated, feasible });
     }
 
     fn refused(&mut self, now: Time, binding: Binding, message: &str) {

@@ -42,6 +42,8 @@ pub(super) struct Unschedulable {
     pub(super) preemption: Preemption,
     /// What becomes of the pod's nomination.
     pub(super) nominate: Nominate,
+    /// How many nodes there is a verdict on.
+    pub(super) evaluated: usize,
     /// How many nodes a search that goes on from pod to pod looked at.
     pub(super) walked: usize,
 }
@@ -81,12 +83,16 @@ impl Scheduler {
         let was_ours = std::mem::take(&mut queued.nominated);
         let (reason, message, rejectors, nominate) = match failure {
             Failure::Unschedulable(found) => {
-                let Unschedulable { rejectors, hindered_by, message, preemption, nominate, walked: _ } =
-                    found;
+                let Unschedulable {
+                    rejectors, hindered_by, message, preemption, nominate, evaluated, ..
+                } = found;
                 queued.hindered_by = hindered_by;
-                let blamed = rejectors.iter().copied().collect();
-                let outcome =
-                    Outcome::Unschedulable { message: message.clone(), rejectors: blamed, preemption };
+                let outcome = Outcome::Unschedulable {
+                    message: message.clone(),
+                    rejectors: rejectors.iter().copied().collect(),
+                    evaluated,
+                    preemption,
+                };
                 self.report(&queued, began, outcome);
                 ("Unschedulable", message, rejectors, nominate)
             }
@@ -94,6 +100,7 @@ impl Scheduler {
                 let outcome = Outcome::Unschedulable {
                     message: message.clone(),
                     rejectors: Vec::new(),
+                    evaluated: 0,
                     preemption: Preemption::NotTried,
                 };
                 self.report(&queued, began, outcome);

@@ -314,6 +314,7 @@ impl Scheduler {
         self.cache.forget_volumes(uid);
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             // However little the node changed, the rest of the cluster did not stand still.
+            let began = queued.found.map_or(began, |search| search.began);
             self.bindings.insert(Arc::clone(uid), Binding::new(queued, node, None, None, began));
             self.outbox.cancel_nomination(uid);
             self.outbox.push_bind(Outgoing::Bind(Arc::clone(uid)));

@@ -146,7 +146,7 @@ impl Bench {
                         }
                         Outcome::Unschedulable { .. } => Some(format!("unschedulable {pod}")),
                         Outcome::Error { message } => Some(format!("error {pod}: {message}")),
-                        Outcome::Bound { node } => Some(format!("bound {pod} to {node}")),
+                        Outcome::Bound { node, .. } => Some(format!("bound {pod} to {node}")),
                         Outcome::BindFailed { .. } => Some(format!("bind failed {pod}")),
                         _ => None,
                     });

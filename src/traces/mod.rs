@@ -1,0 +1,288 @@
+//! Spans of attempts to schedule pods, for a collector of OpenTelemetry's: made of what the engine reports, after the fact.
+//!
+//! Nothing inside a decision knows of them. The scheduling thread hands them to a queue with a bound and never waits for room in it: what does not
+//! fit is dropped and counted. What sends them is the feature `otlp`, in `export`; without it the program refuses `--otlp-endpoint`.
+
+#[cfg(feature = "otlp")]
+mod export;
+
+use crate::metrics::{AttemptResult, ExtensionPoint, Metrics, TraceSpans};
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::time::Duration;
+use supercargo_core::report::{Outcome, Preemption, Report};
+use supercargo_core::time::Time;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Spans that may wait to be sent: some four hundred attempts.
+const WAITING_MAX: usize = 2_048;
+/// Attempts with a binding under way of which it is known when their decision ended. Of one that is forgotten the span of the binding begins with
+/// the attempt.
+const DECIDED_MAX: usize = 4_096;
+
+/// One span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The attempt it is of: the same for all its spans.
+    pub trace: u128,
+    /// Which one it is.
+    pub id: u64,
+    /// The span it is a part of; `None` where it is the whole attempt.
+    pub parent: Option<u64>,
+    /// What was done.
+    pub name: &'static str,
+    /// When it began.
+    pub began: Time,
+    /// When it ended.
+    pub ended: Time,
+    /// What there is to say of it, by the names of OpenTelemetry's conventions where there are such.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(i64),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// A stretch of a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    /// What ran.
+    pub point: ExtensionPoint,
+    /// How long before the report it began.
+    pub ago: Duration,
+    /// How long it ran.
+    pub took: Duration,
+}
+
+/// Makes spans of reports, and puts them where they are sent from.
+#[derive(Debug)]
+pub struct Tracer {
+    queue: mpsc::Sender<Span>,
+    spans: TraceSpans,
+    /// So that no two processes give one trace to two attempts.
+    seeds: [RandomState; 2],
+    decided: BTreeMap<Box<str>, Time>,
+}
+
+impl Tracer {
+    /// A tracer, and where its spans come out.
+    pub fn new(metrics: &Metrics) -> (Self, mpsc::Receiver<Span>) {
+        let (queue, spans) = mpsc::channel(WAITING_MAX);
+        let (seeds, decided) = ([RandomState::new(), RandomState::new()], BTreeMap::new());
+        (Self { queue, spans: metrics.trace_spans(), seeds, decided }, spans)
+    }
+
+    /// Takes a report that came at `now`, with what ran for it.
+    pub fn report(&mut self, now: Time, report: &Report, stretches: &[Stretch]) {
+        for span in self.spans_of(now, report, stretches) {
+            if self.queue.try_send(span).is_err() {
+                self.spans.dropped(1);
+            }
+        }
+    }
+
+    /// The spans that come to their end with a report. That of the attempt comes with the last report of it, those of its parts as they end.
+    fn spans_of(&mut self, now: Time, report: &Report, stretches: &[Stretch]) -> Vec<Span> {
+        let attempt = Attempt { seeds: &self.seeds, report, now };
+        let uid = &*report.pod.uid;
+        let decided = self.decided.get(uid).copied();
+        let mut spans = Vec::new();
+        match &report.outcome {
+            Outcome::Placed { .. } => {
+                attempt.decision(stretches, &mut spans);
+                self.decided(uid, now);
+            }
+            Outcome::PreBound { succeeded, took } => {
+                let mut span = attempt.part("PreBind", decided.unwrap_or(before(now, *took)));
+                span.error = (!succeeded).then(|| "the volumes of the pod are not bound".to_owned());
+                spans.push(span);
+                self.decided(uid, now);
+            }
+            Outcome::Bound { .. } | Outcome::BindFailed { .. } => {
+                let (mut span, whole) =
+                    (attempt.part("Bind", decided.unwrap_or(report.began)), attempt.whole());
+                span.error.clone_from(&whole.error);
+                spans.extend([span, whole]);
+                self.decided.remove(uid);
+            }
+            Outcome::Unschedulable { .. } | Outcome::Error { .. } => {
+                attempt.decision(stretches, &mut spans);
+                spans.push(attempt.whole());
+            }
+            Outcome::PreemptionEnded { node, error } => {
+                let mut span = attempt.part("Preemption", report.began);
+                span.attributes.push(("k8s.node.name", node.as_str().into()));
+                span.error.clone_from(error);
+                spans.push(span);
+            }
+            Outcome::Skipped => {}
+        }
+        spans
+    }
+
+    fn decided(&mut self, uid: &str, at: Time) {
+        if self.decided.len() >= DECIDED_MAX && !self.decided.contains_key(uid) {
+            self.decided.pop_first();
+        }
+        self.decided.insert(uid.into(), at);
+    }
+}
+
+fn before(now: Time, this_long: Duration) -> Time {
+    Time::from_nanos(now.as_nanos().saturating_sub(u64::try_from(this_long.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// A report, and when it came.
+struct Attempt<'a> {
+    seeds: &'a [RandomState; 2],
+    report: &'a Report,
+    now: Time,
+}
+
+/// The whole attempt has no name among its parts.
+const WHOLE: &str = "";
+
+impl Attempt<'_> {
+    /// A number of two halves that is the same for all reports of an attempt, and never 0.
+    fn ids(&self, part: &str, at: usize) -> (u64, u64) {
+        let [first, second] = self.seeds;
+        let what = (&*self.report.pod.uid, self.report.attempt, part, at);
+        (first.hash_one(what).max(1), second.hash_one(what))
+    }
+
+    fn span(&self, (part, at): (&'static str, usize), began: Time, ended: Time) -> Span {
+        let (high, low) = self.ids(WHOLE, usize::MAX);
+        let whole = self.ids(WHOLE, 0).0;
+        let is_whole = part == WHOLE;
+        Span {
+            trace: u128::from(high) << 64 | u128::from(low),
+            id: if is_whole { whole } else { self.ids(part, at).0 },
+            parent: (!is_whole).then_some(whole),
+            name: if is_whole { "scheduling attempt" } else { part },
+            began,
+            ended: ended.max(began),
+            attributes: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// A part of the attempt that ends now.
+    fn part(&self, name: &'static str, began: Time) -> Span {
+        self.span((name, 0), began, self.now)
+    }
+
+    /// The decision, and what ran for it.
+    fn decision(&self, stretches: &[Stretch], spans: &mut Vec<Span>) {
+        let decision = self.part("decision", self.report.began);
+        for (at, stretch) in stretches.iter().enumerate() {
+            let began = before(self.now, stretch.ago);
+            // What ran before is of another attempt, which nobody told of.
+            if began >= self.report.began {
+                let mut span = self.span((stretch.point.as_str(), at), began, began + stretch.took);
+                span.parent = Some(decision.id);
+                spans.push(span);
+            }
+        }
+        spans.push(decision);
+    }
+
+    /// The attempt from its beginning to now.
+    fn whole(&self) -> Span {
+        let report = self.report;
+        let mut span = self.span((WHOLE, 0), report.began, self.now);
+        let mut say = |name, value| span.attributes.push((name, value));
+        say("k8s.namespace.name", report.pod.namespace.as_str().into());
+        say("k8s.pod.name", report.pod.name.as_str().into());
+        say("k8s.pod.uid", (&*report.pod.uid).into());
+        say("scheduler.profile", report.profile.as_str().into());
+        say("scheduler.attempt", Value::Number(report.attempt.into()));
+        let (result, looked) = match &report.outcome {
+            Outcome::Bound { evaluated, feasible, .. } => {
+                (AttemptResult::Scheduled, Some((*evaluated, *feasible)))
+            }
+            Outcome::Unschedulable { evaluated, .. } => (AttemptResult::Unschedulable, Some((*evaluated, 0))),
+            _ => (AttemptResult::Error, None),
+        };
+        say("scheduler.result", result.as_str().into());
+        if let Some((evaluated, feasible)) = looked {
+            say("scheduler.evaluated_nodes", evaluated.into());
+            say("scheduler.feasible_nodes", feasible.into());
+        }
+        match &report.outcome {
+            Outcome::Bound { node, .. } => say("k8s.node.name", node.as_str().into()),
+            Outcome::Unschedulable { message, rejectors, preemption, .. } => {
+                say("scheduler.message", message.as_str().into());
+                say("scheduler.rejected_by", rejectors.join(",").as_str().into());
+                if let Preemption::Nominated { node, victims, .. } = preemption {
+                    say("scheduler.nominated_node", node.as_str().into());
+                    say("scheduler.victims", victims.len().into());
+                }
+            }
+            Outcome::Error { message } | Outcome::BindFailed { message } => {
+                span.error = Some(message.clone());
+            }
+            _ => {}
+        }
+        span
+    }
+}
+
+/// What sends spans on; nothing where nobody asked for it.
+#[derive(Debug, Default)]
+pub struct Sending(Option<JoinHandle<()>>);
+
+impl Sending {
+    /// Waits until all is sent that was handed over, or for so long. Whoever hands over has to be gone.
+    pub async fn end(self, within: Duration) {
+        let Some(mut task) = self.0 else { return };
+        if tokio::time::timeout(within, &mut task).await.is_err() {
+            tracing::warn!("stopping with spans that the collector has not taken");
+            task.abort();
+        }
+    }
+}
+
+/// Begins to send spans to the collector of `--otlp-endpoint`; who makes them, and what sends them. In a runtime.
+///
+/// # Errors
+/// When the endpoint is no URL, or the program cannot send spans at all; what to say of the flag.
+#[cfg(feature = "otlp")]
+pub fn start(endpoint: &str, host: &str, metrics: &Metrics) -> Result<(Tracer, Sending), String> {
+    let exporter = export::Exporter::new(endpoint, host, metrics)?;
+    let (tracer, spans) = Tracer::new(metrics);
+    Ok((tracer, Sending(Some(tokio::spawn(exporter.run(spans))))))
+}
+
+/// Says what to do: this program cannot send spans.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "otlp"))]
+pub fn start(_: &str, _: &str, _: &Metrics) -> Result<(Tracer, Sending), String> {
+    Err("this program was built without the feature otlp; build it with `cargo build --release --features otlp`"
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests;
