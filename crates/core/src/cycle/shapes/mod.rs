@@ -7,6 +7,7 @@
 //! anything is out of the ordinary (an error, a rejection, no node left, a nomination of its own) there is no answer from
 //! here, and the plain path decides: it is what this must equal.
 
+mod atlas;
 mod classes;
 mod leaders;
 mod shape;
@@ -21,6 +22,7 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
 use crate::signature::Signature;
+use atlas::Atlas;
 use shape::Shape;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -38,6 +40,7 @@ pub struct Shapes {
     young: FixedMap<Signature, What>,
     /// Signatures met before; those that are not met again before the young are as many are forgotten.
     old: FixedMap<Signature, What>,
+    atlas: Atlas,
     answers: u64,
 }
 
@@ -111,6 +114,7 @@ impl Shapes {
     pub fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
+        self.atlas.clear();
     }
 }
 
@@ -148,7 +152,7 @@ impl Framework {
         if self.sampling.is_some() || !pod.volumes.is_empty() || pod.nominated_node.is_some() {
             return None;
         }
-        let Shapes { young, old, answers } = shapes;
+        let Shapes { young, old, atlas, answers } = shapes;
         let known = know(young, old, Signature::of(pod), snapshot.columns().pods.len());
         let era = snapshot.era();
         let is_ready = match known {
@@ -157,7 +161,7 @@ impl Framework {
             What::Nothing | What::Never { .. } => false,
         };
         if !is_ready {
-            *known = match Shape::new(self, pod, snapshot) {
+            *known = match Shape::new(self, pod, snapshot, atlas) {
                 Ok(shape) => What::Shape(Box::new(shape)),
                 Err(_) => What::Never { era },
             };

@@ -1,6 +1,7 @@
 //! What is remembered of one signature: for each node whether it passes the filters that judge nodes one by one and what
 //! the scores that do so give it, and the sums that the others follow from.
 
+use super::atlas::Atlas;
 use super::classes::Classes;
 use super::leaders::Leaders;
 use super::sums::Sums;
@@ -77,6 +78,7 @@ impl Shape {
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
+        atlas: &mut Atlas,
     ) -> Result<Self, Extraordinary> {
         let mut shape = Self {
             seen: snapshot.clock(),
@@ -99,7 +101,7 @@ impl Shape {
         };
         shape.take_filters(framework, pod, snapshot)?;
         shape.take_scores(framework, pod, snapshot)?;
-        shape.sums.count(snapshot)?;
+        shape.sums.count(snapshot, atlas)?;
         shape.patch(snapshot, snapshot.nodes(), snapshot.nodes(), snapshot.nodes())?;
         Ok(shape)
     }

@@ -1,5 +1,6 @@
 //! Sums of pods by topology domain, for the tallies of one signature: counted once for all nodes, then for those touched.
 
+use super::atlas::{Atlas, NOWHERE, Places};
 use crate::cache::{KindId, Snapshot, Touch};
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::hash::IdMap;
@@ -8,13 +9,12 @@ use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-/// Stands for "in no domain".
-const NONE: u32 = u32::MAX;
 /// A counter with so many domains at most tells nodes apart by their domain, one with more by what is summed there.
 const COARSE_MAX: usize = 64;
 /// In a node's view, stands for a counter of which the node is in no domain.
-pub(super) const NOWHERE: i64 = i64::MIN;
+const NO_DOMAIN: i64 = i64::MIN;
 
 /// The tallies with what they have counted.
 #[derive(Default)]
@@ -34,6 +34,8 @@ struct Count {
     is_levelled: bool,
     /// Nodes are told apart by domain.
     is_coarse: bool,
+    /// The domains there were when everything was counted, and those that were met since.
+    places: Arc<Places>,
     ids: IdMap<Symbol, u32>,
     by_slot: Vec<Place>,
     domains: Vec<Domain>,
@@ -64,6 +66,7 @@ impl Count {
             counter,
             is_levelled,
             is_coarse: false,
+            places: Arc::default(),
             ids: IdMap::default(),
             by_slot: Vec::new(),
             domains: Vec::new(),
@@ -74,24 +77,68 @@ impl Count {
 
     /// The domain of a node, given now if it has none.
     fn domain_of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx) -> u32 {
-        let Some(value) = snapshot.node_labels(node).get(self.counter.key) else { return NONE };
+        let Some(value) = snapshot.node_labels(node).get(self.counter.key) else { return NOWHERE };
         let id = match self.counter.domains {
             Domains::Nodes => node.0,
-            Domains::Values => {
-                let next = u32::try_from(self.ids.len()).expect("fewer domains than nodes");
+            Domains::Values => self.places.id(value).unwrap_or_else(|| {
+                let next = u32::try_from(self.domain_count()).expect("fewer domains than nodes");
                 *self.ids.entry(value).or_insert(next)
-            }
+            }),
         };
+        self.make_room(id);
+        id
+    }
+
+    fn make_room(&mut self, id: u32) {
         if self.domains.len() <= id as usize {
             self.domains.resize(id as usize + 1, Domain::default());
         }
-        id
+    }
+
+    /// How many domains there are, of values.
+    fn domain_count(&self) -> usize {
+        self.places.len() + self.ids.len()
+    }
+
+    /// The domain of a node when all nodes are counted.
+    fn first_domain_of(&self, node: NodeIdx) -> u32 {
+        match (self.places.domain(node), self.counter.domains) {
+            (NOWHERE, _) => NOWHERE,
+            (_, Domains::Nodes) => node.0,
+            (domain, Domains::Values) => domain,
+        }
+    }
+
+    /// Where a node is and whether it counts, when all nodes are counted; its pods are counted already.
+    fn found(&mut self, node: NodeIdx, counts: bool) {
+        let id = self.first_domain_of(node);
+        let place = &mut self.by_slot[node.index()];
+        (place.domain, place.counts) = (id, counts);
+        if id == NOWHERE {
+            return;
+        }
+        let pods = place.pods;
+        self.make_room(id);
+        let domain = &mut self.domains[id as usize];
+        domain.nodes += 1;
+        domain.counting += u32::from(counts);
+        domain.sum += if counts { pods } else { 0 };
+    }
+
+    /// When all nodes were counted.
+    fn sum_up(&mut self) {
+        self.non_zero = self.domains.iter().filter(|domain| domain.sum != 0).count();
+        if self.is_levelled {
+            for domain in self.domains.iter().filter(|domain| domain.counting > 0) {
+                *self.levels.entry(domain.sum).or_default() += 1;
+            }
+        }
     }
 
     /// Takes a node out of its domain, and puts it into another.
     fn renew(&mut self, slot: usize, to: Place) {
         if self.by_slot.len() <= slot {
-            self.by_slot.resize(slot + 1, Place { domain: NONE, counts: false, pods: 0 });
+            self.by_slot.resize(slot + 1, Place { domain: NOWHERE, counts: false, pods: 0 });
         }
         let from = std::mem::replace(&mut self.by_slot[slot], to);
         if from.domain == to.domain && from.counts == to.counts && from.pods == to.pods {
@@ -139,7 +186,7 @@ impl Count {
     /// What tells a node from others: its domain, or what is summed there.
     fn view(&self, slot: usize) -> i64 {
         match self.by_slot[slot].domain {
-            NONE => NOWHERE,
+            NOWHERE => NO_DOMAIN,
             domain if self.is_coarse => i64::from(domain),
             domain => self.domains[domain as usize].sum,
         }
@@ -148,7 +195,7 @@ impl Count {
     /// What a node with this view sees summed.
     fn sum(&self, view: i64) -> Option<i64> {
         match view {
-            NOWHERE => None,
+            NO_DOMAIN => None,
             domain if self.is_coarse => Some(self.domains[domain as usize].sum),
             sum => Some(sum),
         }
@@ -188,31 +235,34 @@ impl Sums {
     }
 
     /// Counts everything.
-    pub(super) fn count(&mut self, snapshot: Snapshot<'_>) -> Result<(), Outdated> {
+    pub(super) fn count(&mut self, snapshot: Snapshot<'_>, atlas: &mut Atlas) -> Result<(), Outdated> {
         if self.counts.is_empty() {
             return self.learn(snapshot);
         }
         self.learn(snapshot)?;
         let slots = snapshot.columns().pods.len();
-        let mut pods = vec![vec![0; slots]; self.counts.len()];
+        for count in &mut self.counts {
+            count.places = atlas.places(snapshot, count.counter.key);
+            count.by_slot = vec![Place { domain: NOWHERE, counts: true, pods: 0 }; slots];
+        }
         for (id, kind) in snapshot.kinds_since(KindId::default()) {
             let Some(adds) = self.adds.get(&id) else { continue };
             for (node, number) in kind.nodes() {
                 for &(at, amount) in adds {
-                    pods[at][node.index()] += amount * number;
+                    self.counts[at].by_slot[node.index()].pods += amount * number;
                 }
             }
         }
         let mut counts = vec![true; self.counts.len()];
         for node in snapshot.nodes().iter() {
             self.where_it_counts(snapshot, node, &mut counts)?;
-            for (at, count) in self.counts.iter_mut().enumerate() {
-                let domain = count.domain_of(snapshot, node);
-                count.renew(node.index(), Place { domain, counts: counts[at], pods: pods[at][node.index()] });
+            for (count, &counts) in self.counts.iter_mut().zip(&counts) {
+                count.found(node, counts);
             }
         }
+        self.counts.iter_mut().for_each(Count::sum_up);
         for count in &mut self.counts {
-            count.is_coarse = count.counter.domains == Domains::Values && count.ids.len() <= COARSE_MAX;
+            count.is_coarse = count.counter.domains == Domains::Values && count.domain_count() <= COARSE_MAX;
         }
         self.are_tellable()
     }
@@ -221,7 +271,7 @@ impl Sums {
     fn are_tellable(&self) -> Result<(), Outdated> {
         let tellable = |count: &Count| match count.counter.domains {
             Domains::Nodes => true,
-            Domains::Values => count.is_coarse && count.ids.len() <= 2 * COARSE_MAX,
+            Domains::Values => count.is_coarse && count.domain_count() <= 2 * COARSE_MAX,
         };
         let mut weighing = self.scores.iter().filter(|(_, tally, _)| tally.weighs_domains());
         let are = weighing.all(|(_, _, range)| self.counts[range.clone()].iter().all(tellable));
@@ -391,7 +441,7 @@ impl Sums {
 impl Count {
     /// Takes a node out of its domain, and puts it into another; the nodes that see something else then are added to `changed`.
     fn move_to(&mut self, node: NodeIdx, to: Place, changed: &mut NodeSet) {
-        let from = self.by_slot.get(node.index()).map_or(NONE, |place| place.domain);
+        let from = self.by_slot.get(node.index()).map_or(NOWHERE, |place| place.domain);
         let sum = |count: &Self, domain: u32| count.domains.get(domain as usize).map(|domain| domain.sum);
         let before = [from, to.domain].map(|domain| sum(self, domain));
         self.renew(node.index(), to);
@@ -408,7 +458,7 @@ impl Count {
 
     /// The nodes of a domain, where there is more than one.
     fn others_in(&self, domain: u32, nodes: &mut NodeSet) {
-        if domain == NONE || self.domains[domain as usize].nodes <= 1 {
+        if domain == NOWHERE || self.domains[domain as usize].nodes <= 1 {
             return;
         }
         for (slot, place) in (0..).zip(&self.by_slot) {
