@@ -9,6 +9,7 @@ use supercargo_core::cache::{DeviceClass, Service};
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options, Shapes};
 use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
+use supercargo_core::rng::Seed;
 use support::World;
 
 const NODES: [&str; 13] = [
@@ -181,7 +182,7 @@ impl Law {
         let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
         let plain = self.framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
         let quick = self.framework.decide_quickly(&mut self.shapes, pod, snapshot, &mut NoProbe);
-        if let Some(quick) = quick {
+        if let Some(mut quick) = quick {
             let told = match &plain {
                 Ok(Decision::Feasible(it)) => {
                     format!(
@@ -193,7 +194,8 @@ impl Law {
                 Ok(Decision::Infeasible(_)) => "no node".to_owned(),
                 Err(error) => error.0.clone(),
             };
-            assert!(quick.is_what(&plain), "{}: {quick:?}, but {told}", WANTED[wanted]);
+            let is_what = quick.is_what(&plain, Seed(7), pod);
+            assert!(is_what, "{}: {quick:?}, but {told}", WANTED[wanted]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! PreScore, Score and NormalizeScore of one decision.
 
 use super::seats::{Fails, Zero};
-use super::{Framework, NoProbe, Point, Probe, ScoreSeat};
+use super::{Framework, Point, Probe, ScoreSeat};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScoreRule};
 use crate::node_set::NodeSet;
@@ -43,25 +43,6 @@ impl Framework {
         let scores = run_score(&rules, snapshot, feasible, probe);
         probe.leave(Point::Score, if scores.is_ok() { "Success" } else { "Error" });
         scores
-    }
-
-    /// What each plugin's Score says before it is normalized, in the order and cells of [`Scores::plugins`]: for people, since no
-    /// decision keeps it.
-    ///
-    /// # Errors
-    /// When a plugin fails.
-    pub(crate) fn raw_scores(
-        &self,
-        pod: &PodInfo,
-        snapshot: Snapshot<'_>,
-        feasible: &NodeSet,
-    ) -> Result<Vec<Vec<i64>>, CycleError> {
-        let rules = self.pre_score(pod, snapshot, feasible, &mut NoProbe)?;
-        let raw = rules.iter().map(|(_, _, rule)| {
-            let mut cells = vec![0; feasible.len()];
-            rule.score(snapshot, feasible, &mut cells).map(|()| cells)
-        });
-        raw.collect()
     }
 
     pub(crate) fn pre_score(

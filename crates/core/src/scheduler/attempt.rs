@@ -19,6 +19,7 @@ use crate::pod::PodInfo;
 use crate::preemption;
 use crate::queue::{QueuedPod, Search};
 use crate::report::{Outcome, Preemption, Report};
+use crate::rng::Seed;
 use crate::time::Time;
 use crate::volume::Reservation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -160,7 +161,7 @@ impl Scheduler {
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
             if let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
                 let evaluated = candidates(framework, &pod, snapshot);
-                debug_assert!(is_plain(framework, &pod, snapshot, &quick, evaluated));
+                debug_assert!(is_plain(framework, &pod, snapshot, &mut quick, (seed, evaluated)));
                 let node = quick.choose(seed, &pod, queued.attempts);
                 let feasible = quick.len();
                 return Decided::Node(Choice { node, evaluated, feasible, reservations: Vec::new() });
@@ -303,13 +304,13 @@ fn is_plain(
     framework: &Framework,
     pod: &PodInfo,
     snapshot: Snapshot<'_>,
-    quick: &Quick<'_>,
-    evaluated: usize,
+    quick: &mut Quick<'_>,
+    (seed, evaluated): (Seed, usize),
 ) -> bool {
     let plain = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
     let same = |found: &Decision| match found {
         Decision::Feasible(feasible) => feasible.filtered.evaluated(snapshot) == evaluated,
         Decision::Infeasible(_) => false,
     };
-    quick.is_what(&plain) && plain.as_ref().is_ok_and(same)
+    quick.is_what(&plain, seed, pod) && plain.as_ref().is_ok_and(same)
 }

@@ -160,11 +160,10 @@ impl Judge<'_> {
         node: NodeIdx,
     ) -> Result<Scored, CycleError> {
         let at = place(feasible, node);
-        let scores = feasible.scores.iter().flat_map(|scores| &scores.plugins);
-        let raw = self.framework.raw_scores(pod, snapshot, feasible.filtered.feasible())?;
-        let cells = scores.zip(&raw).map(|(scores, raw)| Cell {
+        let table = self.framework.explain_scores(pod, snapshot, feasible.filtered.feasible())?;
+        let cells = table.plugins.iter().map(|scores| Cell {
             plugin: scores.plugin,
-            raw: raw[at],
+            raw: scores.raw[at],
             normalized: scores.normalized[at],
             weight: scores.weight,
         });

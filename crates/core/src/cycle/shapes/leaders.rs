@@ -127,3 +127,63 @@ impl Leaders {
         unreachable!("a draw is below the number it is drawn of")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOTS: usize = 3 * BLOCK + 7;
+
+    /// Of all nodes with the highest sum, in slot order, the one that is picked, found by looking at each.
+    fn plainly(numbers: &[i32], classes: &[u16], points: &[i32], pick: usize) -> NodeIdx {
+        let sum = |slot: usize| match points[usize::from(classes[slot])] {
+            NEVER => None,
+            points => Some(numbers[slot] + points),
+        };
+        let best = (0..SLOTS).filter_map(sum).max();
+        let tied: Vec<usize> = (0..SLOTS).filter(|&slot| sum(slot).is_some() && sum(slot) == best).collect();
+        NodeIdx(tied[pick % tied.len()] as u32)
+    }
+
+    #[test]
+    fn after_any_moves_the_best_is_the_one_that_looking_at_every_node_finds() {
+        let mut random = 1_u64;
+        let mut below = |bound: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % bound
+        };
+        let (mut numbers, mut classes) = (vec![NEVER; SLOTS], vec![0_u16; SLOTS]);
+        let mut nodes = vec![0_u32; CLASSES + 2];
+        nodes[0] = SLOTS as u32;
+        let mut leaders = Leaders::default();
+        let (mut asked, mut too_many) = (0, 0);
+        for turn in 0..40_000 {
+            let slot = below(SLOTS);
+            // Now and then there are more classes than are kept.
+            let most = if turn % 4_000 < 400 { CLASSES + 2 } else { 5 };
+            let class = if below(9) == 0 { 0 } else { below(most) };
+            let to = (class as u16, if class == 0 { NEVER } else { below(6) as i32 });
+            let from = (classes[slot], numbers[slot]);
+            nodes[usize::from(from.0)] -= 1;
+            nodes[class] += 1;
+            (classes[slot], numbers[slot]) = to;
+            leaders.moved(NodeIdx(slot as u32), from, to);
+            if below(4) > 0 {
+                continue;
+            }
+            let mut points: Vec<i32> = (0..nodes.len()).map(|_| below(4) as i32 * 2).collect();
+            points[0] = NEVER;
+            let barred = below(nodes.len());
+            points[barred] = NEVER;
+            if !leaders.catch_up(&numbers, &classes, &nodes) {
+                too_many += 1;
+            } else if (0..SLOTS).any(|slot| points[usize::from(classes[slot])] > NEVER) {
+                let pick = below(SLOTS);
+                let found = leaders.best(&numbers, &classes, &points, |ties| pick % ties);
+                assert_eq!(found, plainly(&numbers, &classes, &points, pick), "in turn {turn}");
+                asked += 1;
+            }
+        }
+        assert!(asked > 5_000 && too_many > 100, "{asked} answers, {too_many} times too many classes");
+    }
+}
