@@ -176,6 +176,14 @@ impl Law {
         }
     }
 
+    /// A pod comes that can be placed.
+    fn meets(&mut self, words: &str) {
+        let pod = self.world.pod_from(words);
+        let quick =
+            self.framework.decide_quickly(&mut self.shapes, &pod, self.world.snapshot(), &mut NoProbe);
+        assert!(quick.is_some(), "{words}");
+    }
+
     /// Decides about a signature both ways.
     fn ask(&mut self, wanted: usize) {
         self.world.cache.refresh();
@@ -295,10 +303,35 @@ fn every_signature_is_remembered_and_more_than_there_is_room_for_are_forgotten()
     law.apply(&Change::Node(0, 0));
     law.apply(&Change::Node(1, 0));
     for number in 0..9_000 {
-        let pod = law.world.pod_from(&format!("x label:number={number}"));
-        let snapshot = law.world.snapshot();
-        assert!(law.framework.decide_quickly(&mut law.shapes, &pod, snapshot, &mut NoProbe).is_some());
+        law.meets(&format!("x label:number={number}"));
         assert!(law.shapes.signatures() <= 8_194, "{} signatures", law.shapes.signatures());
     }
     assert!(law.shapes.signatures() > 4_096, "{} signatures", law.shapes.signatures());
+}
+
+/// What counts by nodes takes many times as much as what asks for room alone: bytes are bounded, not signatures.
+#[test]
+fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
+    const ROOM: usize = 1 << 20;
+    let mut law = Law { shapes: Shapes::with_room(ROOM), ..Law::new() };
+    for number in 0..300 {
+        let node = law.world.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
+        law.world.add_node(&node);
+    }
+    let mut largest = 0;
+    for number in 0..200 {
+        let app = format!("label:app=a{number}");
+        law.meets(&format!("x {app} anti=host/app=a{number} spread=host/1/DoNotSchedule/app=a{number}"));
+        largest = largest.max(law.shapes.bytes());
+    }
+    let each = law.shapes.bytes() / law.shapes.signatures();
+    assert!(largest > ROOM / 2 && largest <= ROOM + 2 * each, "{largest} bytes, some {each} each");
+    // The same ones again and again, fewer than there is room for, are not forgotten.
+    let few = ROOM / each / 4;
+    for _ in 0..3 {
+        (0..few).for_each(|number| law.meets(&format!("x label:number={number}")));
+    }
+    let before = law.shapes.signatures();
+    (0..few).for_each(|number| law.meets(&format!("x label:number={number}")));
+    assert_eq!(law.shapes.signatures(), before);
 }

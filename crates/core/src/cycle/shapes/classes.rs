@@ -67,6 +67,13 @@ impl Classes {
         &self.views[usize::from(self.by_slot.get(node.index()).copied().unwrap_or(NONE))]
     }
 
+    /// The heap it takes.
+    pub(super) fn bytes(&self) -> usize {
+        // Each class has its views once, and a place in the map of them.
+        let views: usize = self.views.iter().map(|views| size_of_val(&**views)).sum();
+        self.by_slot.capacity() * size_of::<u16>() + views + self.views.capacity() * 64
+    }
+
     /// There are so many slots.
     pub(super) fn resize(&mut self, slots: usize) {
         self.by_slot.resize(slots.max(self.by_slot.len()), NONE);

@@ -41,6 +41,11 @@ pub(super) struct Leaders {
 }
 
 impl Leaders {
+    /// The heap it takes for so many slots.
+    pub(super) fn bytes(slots: usize) -> usize {
+        slots.div_ceil(BLOCK) * size_of::<[Lead; CLASSES]>()
+    }
+
     /// The node has another class and number than before.
     pub(super) fn moved(&mut self, node: NodeIdx, from: (u16, i32), to: (u16, i32)) {
         let block = NodeIdx(node.0 / BLOCK as u32);

@@ -28,20 +28,33 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
-/// So many slots of nodes at most are remembered of all signatures together, which bounds the memory.
-const SLOTS_MAX: usize = 8 << 20;
-/// Signatures remembered at least, and at most.
-const SIGNATURES: (usize, usize) = (64, 8_192);
+/// Bytes that all signatures together take at most, but for the one made last.
+const ROOM: usize = 256 << 20;
+/// Signatures remembered at most.
+const SIGNATURES: usize = 8_192;
 
 /// What is remembered of the pods of all profiles: a pod's profile is part of its signature.
-#[derive(Default)]
 pub struct Shapes {
     /// Signatures met of late.
-    young: FixedMap<Signature, What>,
-    /// Signatures met before; those that are not met again before the young are as many are forgotten.
-    old: FixedMap<Signature, What>,
+    young: Generation,
+    /// Signatures met before; those that are not met again before the young take half of the room are forgotten.
+    old: Generation,
+    room: usize,
     atlas: Atlas,
     answers: u64,
+}
+
+/// Signatures, and the bytes they take.
+#[derive(Default)]
+struct Generation {
+    known: FixedMap<Signature, What>,
+    bytes: usize,
+}
+
+impl Default for Shapes {
+    fn default() -> Self {
+        Self::with_room(ROOM)
+    }
 }
 
 enum What {
@@ -101,7 +114,22 @@ impl fmt::Debug for Quick<'_> {
     }
 }
 
+impl What {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Nothing | Self::Never { .. } => 0,
+            Self::Shape(shape) => shape.bytes(),
+        }
+    }
+}
+
 impl Shapes {
+    /// What is remembered takes so many bytes at most, but for the signature that was met last.
+    pub fn with_room(room: usize) -> Self {
+        let (young, old) = (Generation::default(), Generation::default());
+        Self { young, old, room, atlas: Atlas::default(), answers: 0 }
+    }
+
     /// How many decisions came from here.
     pub fn answers(&self) -> u64 {
         self.answers
@@ -109,35 +137,42 @@ impl Shapes {
 
     /// How many signatures are remembered.
     pub fn signatures(&self) -> usize {
-        self.young.len() + self.old.len()
+        self.young.known.len() + self.old.known.len()
+    }
+
+    /// How many bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.young.bytes + self.old.bytes
     }
 
     /// Forgets everything, for what was held may be half changed, or was found by other plugins.
     pub fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
+        (self.young, self.old) = (Generation::default(), Generation::default());
         self.atlas.clear();
     }
 }
 
-/// What is known of a signature, which is young from here on.
+/// What is known of a signature, which is young from here on, and the bytes of all young ones but for what changes in it.
 fn know<'a>(
-    young: &'a mut FixedMap<Signature, What>,
-    old: &mut FixedMap<Signature, What>,
+    young: &'a mut Generation,
+    old: &mut Generation,
+    room: usize,
     signature: Signature,
-    slots: usize,
-) -> &'a mut What {
-    let room = (SLOTS_MAX / slots.max(1)).clamp(SIGNATURES.0, SIGNATURES.1) / 2;
-    if young.len() > room {
+) -> (&'a mut What, &'a mut usize) {
+    if young.bytes > room / 2 || young.known.len() > SIGNATURES / 2 {
         *old = std::mem::take(young);
     }
-    match young.entry(signature) {
+    let Generation { known, bytes } = young;
+    let known = match known.entry(signature) {
         Entry::Occupied(entry) => entry.into_mut(),
         Entry::Vacant(entry) => {
-            let known = old.remove(entry.key()).unwrap_or(What::Nothing);
+            let known = old.known.remove(entry.key()).unwrap_or(What::Nothing);
+            old.bytes -= known.bytes();
+            *bytes += known.bytes();
             entry.insert(known)
         }
-    }
+    };
+    (known, bytes)
 }
 
 impl Framework {
@@ -154,8 +189,9 @@ impl Framework {
         if self.sampling.is_some() || !pod.volumes.is_empty() || pod.nominated_node.is_some() {
             return None;
         }
-        let Shapes { young, old, atlas, answers } = shapes;
-        let known = know(young, old, Signature::of(pod), snapshot.columns().pods.len());
+        let Shapes { young, old, room, atlas, answers } = shapes;
+        let (known, bytes) = know(young, old, *room, Signature::of(pod));
+        let before = known.bytes();
         let era = snapshot.era();
         let is_ready = match known {
             What::Never { era: then } if *then == era => return None,
@@ -168,6 +204,7 @@ impl Framework {
                 Err(_) => What::Never { era },
             };
         }
+        *bytes = *bytes + known.bytes() - before;
         let What::Shape(shape) = known else { return None };
         shape.decide(self, pod, snapshot, probe).ok()?;
         *answers += 1;

@@ -48,6 +48,7 @@ pub(super) struct Shape {
     classes: Classes,
     leaders: Leaders,
     verdict: Verdicts,
+    bytes: usize,
 }
 
 /// The last decision, by class.
@@ -98,12 +99,26 @@ impl Shape {
             classes: Classes::default(),
             leaders: Leaders::default(),
             verdict: Verdicts::default(),
+            bytes: 0,
         };
         shape.take_filters(framework, pod, snapshot)?;
         shape.take_scores(framework, pod, snapshot)?;
         shape.sums.count(snapshot, atlas)?;
         shape.patch(snapshot, snapshot.nodes(), snapshot.nodes(), snapshot.nodes())?;
+        shape.bytes = shape.weighed();
         Ok(shape)
+    }
+
+    /// The heap it took when it was made, and will take by its decisions; what changes later is little.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn weighed(&self) -> usize {
+        let Self { base, classes, sums, .. } = self;
+        // One number more for each slot, where totals have to be written down.
+        let numbers = 2 * base.capacity() * size_of::<i32>();
+        size_of::<Self>() + numbers + classes.bytes() + Leaders::bytes(base.len()) + sums.bytes()
     }
 
     fn take_filters(

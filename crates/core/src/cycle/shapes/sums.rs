@@ -224,6 +224,15 @@ impl Sums {
         filters.chain(self.scores.iter().map(|(_, tally, range)| (&**tally as &dyn Tally, range)))
     }
 
+    /// The heap it takes. What all signatures share of a key is nobody's.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |count: &Count| {
+            let (places, domains) = (count.by_slot.capacity(), count.domains.capacity());
+            places * size_of::<Place>() + domains * size_of::<Domain>() + count.ids.capacity() * 16
+        };
+        self.counts.iter().map(of).sum::<usize>() + self.adds.capacity() * 64
+    }
+
     /// Whether a filter has counters: pods that are nominated to a node may be other to it.
     pub(super) fn filters_count(&self) -> bool {
         self.filters.iter().any(|(_, range)| !range.is_empty())
