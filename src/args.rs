@@ -12,6 +12,7 @@ use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Pars
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -73,6 +74,11 @@ pub struct Args {
     /// Paths anyone may read.
     #[arg(long, value_name = "PATHS", value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
     pub authorization_always_allow_paths: Vec<String>,
+
+    /// Compare one of so many decisions made from memory with a fresh look at the cluster (1: all of them). Costs what a fresh look costs; where they
+    /// differ, the fresh one counts, a metric tells, and nothing remembered is used until the next start.
+    #[arg(long, value_name = "N")]
+    pub verify_decisions: Option<NonZeroU32>,
 
     /// What decides which of several replicas schedules.
     #[command(flatten)]

@@ -300,6 +300,9 @@ fn engine(args: &Args, settings: &Settings, extenders: &Prepared, now: Time) -> 
         },
     };
     let mut engine = Scheduler::with_tables(config, tables, now);
+    if let Some(every) = args.verify_decisions {
+        engine.verify_decisions(Some(every));
+    }
     let extenders = extenders.for_engine(engine.tables());
     engine.set_extenders(extenders);
     if settings.election.is_some() {

@@ -55,6 +55,8 @@ pub struct CoreStats {
     pub unschedulable_groups: u64,
     /// Decisions answered from memory.
     pub recalled_decisions: u64,
+    /// Decisions made from memory that were compared with a fresh look: the same, and not.
+    pub verified_decisions: [u64; 2],
     /// How long the oldest pod of each queue has waited.
     pub oldest_pending: Vec<(&'static str, Duration)>,
     /// Pods that kubelets did not admit, by reason.
@@ -161,6 +163,14 @@ impl CoreStats {
                 &families::RECALLED_DECISIONS,
                 Plain::Counter,
                 [([], self.recalled_decisions as f64)],
+            ),
+            plain_family(
+                &families::VERIFIED_DECISIONS,
+                Plain::Counter,
+                ["same", "different"]
+                    .into_iter()
+                    .zip(self.verified_decisions)
+                    .map(|(result, n)| ([result], n as f64)),
             ),
             plain_family(
                 &families::OLDEST_PENDING,

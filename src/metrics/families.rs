@@ -372,6 +372,11 @@ pub(super) const PANICS: Family = Family::new(
     "[ALPHA] Number of decisions and queueing hints that panicked and were survived.",
     &[],
 );
+pub(super) const VERIFIED_DECISIONS: Family = Family::new(
+    "supercargo_verified_decisions_total",
+    "[ALPHA] Number of decisions made from memory that were compared with a fresh look (--verify-decisions), by whether they were the same.",
+    &["result"],
+);
 pub(super) const POISON_OBJECTS: Family = Family::new(
     "supercargo_poison_objects_total",
     "[ALPHA] Number of objects put into quarantine because handling them panicked.",

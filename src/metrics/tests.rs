@@ -67,6 +67,7 @@ fn some_stats() -> CoreStats {
         prioritizing: 10,
         unschedulable_groups: 5,
         recalled_decisions: 11,
+        verified_decisions: [12, 1],
         oldest_pending: vec![("active", Duration::ZERO), ("unschedulable", Duration::from_secs(90))],
         kubelet_rejections: vec![("OutOfcpu".to_owned(), 3)],
     }
@@ -124,6 +125,8 @@ async fn the_core_is_shown_as_it_is_now() {
         "supercargo_pods_waiting_for_volumes 6",
         "supercargo_unschedulable_groups 5",
         "supercargo_recalled_decisions_total 11",
+        r#"supercargo_verified_decisions_total{result="different"} 1"#,
+        r#"supercargo_verified_decisions_total{result="same"} 12"#,
         "supercargo_oldest_pending_pod_seconds{queue=\"unschedulable\"} 90",
         "supercargo_kubelet_rejections_total{reason=\"OutOfcpu\"} 3",
         "scheduler_goroutines{operation=\"binding\"} 8",

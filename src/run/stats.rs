@@ -76,6 +76,7 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         prioritizing: stats.prioritizing as u64,
         unschedulable_groups: stats.queue.groups as u64,
         recalled_decisions: stats.recalled,
+        verified_decisions: stats.verified,
         oldest_pending: oldest(engine, now),
         kubelet_rejections: rejections(stats.kubelet_rejections),
     }

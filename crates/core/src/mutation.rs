@@ -1,6 +1,6 @@
 //! Mistakes the engine can be told to make, so that tests show that they would notice.
 //!
-//! Without the feature `mutations`, which nothing but those tests enables, every question is answered no at compile time and
+//! Without the feature `mutations`, which nothing but those tests enables, and outside this crate's own tests, every question is answered no at compile time and
 //! nothing of this is in the program. With it, a thread can switch one mistake on for the engines it runs.
 
 /// A mistake at one of the engine's decision points.
@@ -64,6 +64,8 @@ pub enum Mutation {
     GaugeDrifts,
     /// What was found of a pod is remembered though the cluster changed.
     MemoryStays,
+    /// What is remembered of a signature is not told what happened to nodes since.
+    ShapesStand,
     /// A number of nodes is taken to be above zero.
     NoNodesUnheardOf,
     /// A resource that a pod asked for is taken to be there ever after.
@@ -84,7 +86,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -114,6 +116,7 @@ impl Mutation {
         Self::PodGoneLeaves,
         Self::GaugeDrifts,
         Self::MemoryStays,
+        Self::ShapesStand,
         Self::NoNodesUnheardOf,
         Self::ResourceTakenForGranted,
         Self::NominatedIgnored,
@@ -131,18 +134,18 @@ impl Mutation {
 }
 
 /// Whether the mistake is to be made.
-#[cfg(not(feature = "mutations"))]
+#[cfg(not(any(test, feature = "mutations")))]
 #[inline(always)]
 pub(crate) const fn is_on(_mutation: Mutation) -> bool {
     false
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(any(test, feature = "mutations"))]
 pub(crate) use switch::is_on;
-#[cfg(feature = "mutations")]
+#[cfg(any(test, feature = "mutations"))]
 pub use switch::with;
 
-#[cfg(feature = "mutations")]
+#[cfg(any(test, feature = "mutations"))]
 mod switch {
     use super::Mutation;
     use std::cell::Cell;

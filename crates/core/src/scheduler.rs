@@ -21,6 +21,7 @@ mod quarantine;
 mod reconfigure;
 mod rejected;
 mod relist;
+mod verify;
 mod wake;
 
 pub use reconfigure::Reconfiguration;
@@ -48,6 +49,7 @@ use quarantine::Quarantine;
 use relist::Lists;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use verify::Verify;
 
 /// A profile: a name pods choose, and the plugins that decide about them.
 pub struct Profile {
@@ -116,6 +118,8 @@ pub struct Stats {
     pub recalled: u64,
     /// Decisions made from what is remembered of the pod's signature, so far.
     pub quick: u64,
+    /// Answers from memory that were compared with a fresh look, so far: those that were the same, and those that were not.
+    pub verified: [u64; 2],
     /// Objects that were left out because the engine stumbled over them, so far.
     pub poisoned: u64,
     /// Decisions, and answers to the question whether an event helps, that panicked, so far.
@@ -143,6 +147,7 @@ pub struct Scheduler {
     memory: Memory,
     shapes: Shapes,
     walk: Walk,
+    verify: Verify,
     quarantine: Quarantine,
     halted: bool,
     leading: bool,
@@ -183,6 +188,7 @@ impl Scheduler {
             memory: Memory::default(),
             shapes: Shapes::default(),
             walk: Walk::default(),
+            verify: Verify::default(),
             quarantine: Quarantine::default(),
             halted: false,
             leading: true,
@@ -336,6 +342,7 @@ impl Scheduler {
             kubelet_rejections: self.kubelet_rejections.clone(),
             recalled: self.memory.hits(),
             quick: self.shapes.answers(),
+            verified: self.verify.compared(),
             poisoned: self.quarantine.poisoned(),
             panics: self.panics,
         }

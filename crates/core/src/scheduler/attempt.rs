@@ -4,11 +4,10 @@ use super::binding::Binding;
 use super::failure::{Failure, Nominate, Unschedulable};
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
+use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
-use crate::cycle::{
-    Decision, Failed, Filtered, Framework, NoProbe, Nomination, Options, PostFilter, Probe, Quick,
-};
+use crate::cycle::{Decision, Failed, Filtered, Framework, NoProbe, Nomination, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
@@ -19,7 +18,6 @@ use crate::pod::PodInfo;
 use crate::preemption;
 use crate::queue::{QueuedPod, Search};
 use crate::report::{Outcome, Preemption, Report};
-use crate::rng::Seed;
 use crate::time::Time;
 use crate::volume::Reservation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -83,11 +81,9 @@ impl Scheduler {
             self.fail(now, queued, now, Failure::Error(text));
             return true;
         }
-        if let Some(found) = self.recall(&pod) {
-            debug_assert!(
-                self.still_holds(now, &queued, &found),
-                "what is remembered is not what a look shows"
-            );
+        if let Some(found) = self.recall(&pod)
+            && self.holds_true(now, &queued, &found)
+        {
             self.walk.advance(found.walked, self.snapshot().nodes().len());
             probe.attempt_decided();
             self.fail(now, queued, now, Failure::Unschedulable(found));
@@ -127,11 +123,12 @@ impl Scheduler {
 
     /// What was found of a pod of the same signature since the cluster changed last.
     fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
-        if self.is_like_others(pod) { self.memory.recall(self.cache.version(), pod) } else { None }
+        let may = self.verify.is_trusting() && self.is_like_others(pod);
+        if may { self.memory.recall(self.cache.version(), pod) } else { None }
     }
 
     /// Whether a fresh look comes to the same.
-    fn still_holds(&mut self, now: Time, queued: &QueuedPod, remembered: &Unschedulable) -> bool {
+    pub(super) fn still_holds(&mut self, now: Time, queued: &QueuedPod, remembered: &Unschedulable) -> bool {
         let start = self.walk.start();
         let decided = self.decide(now, queued, &mut NoProbe);
         self.walk.return_to(start);
@@ -156,15 +153,22 @@ impl Scheduler {
         };
         let (framework, shapes, seed) = (&profile.framework, &mut self.shapes, self.seed);
         let options = Options { walk: Some(&mut self.walk), ..Options::default() };
+        let (verify, mut differs) = (&mut self.verify, None);
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
-            if let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
+            if verify.is_trusting()
+                && let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe)
+            {
                 let evaluated = candidates(framework, &pod, snapshot);
-                debug_assert!(is_plain(framework, &pod, snapshot, &mut quick, (seed, evaluated)));
-                let node = quick.choose(seed, &pod, queued.attempts);
-                let feasible = quick.len();
-                return Decided::Node(Choice { node, evaluated, feasible, reservations: Vec::new() });
+                if verify.is_due() {
+                    let compared = Compared { framework, pod: &pod, quick: &mut quick, seed, evaluated };
+                    differs = verify.judged(compared.verdict(snapshot)).err();
+                }
+                if differs.is_none() {
+                    let (node, feasible) = (quick.choose(seed, &pod, queued.attempts), quick.len());
+                    return Decided::Node(Choice { node, evaluated, feasible, reservations: Vec::new() });
+                }
             }
             let pod = &*pod;
             match framework.decide(pod, snapshot, options, probe) {
@@ -182,6 +186,9 @@ impl Scheduler {
                 Err(error) => Decided::Failed(error),
             }
         }));
+        if let Some(told) = differs {
+            self.distrust(&queued.pod, &told);
+        }
         decided.unwrap_or_else(|panic| {
             self.shapes.clear();
             Decided::Panicked(panic_text(panic.as_ref()))
@@ -297,20 +304,4 @@ fn candidates(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>) -> u
     let pinned = node_affinity::pinned(&pod.node_affinity, snapshot);
     let pinned = pinned.filter(|_| framework.runs(ExtensionPoint::PreFilter, node_affinity::NAME));
     pinned.unwrap_or_else(|| snapshot.nodes().len())
-}
-
-/// Whether the plain path decides the same; what the quick one must equal.
-fn is_plain(
-    framework: &Framework,
-    pod: &PodInfo,
-    snapshot: Snapshot<'_>,
-    quick: &mut Quick<'_>,
-    (seed, evaluated): (Seed, usize),
-) -> bool {
-    let plain = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
-    let same = |found: &Decision| match found {
-        Decision::Feasible(feasible) => feasible.filtered.evaluated(snapshot) == evaluated,
-        Decision::Infeasible(_) => false,
-    };
-    quick.is_what(&plain, seed, pod) && plain.as_ref().is_ok_and(same)
 }

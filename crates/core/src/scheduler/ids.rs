@@ -58,6 +58,7 @@ impl HoldsIds for Scheduler {
             // Texts and numbers.
             tables: _,
             seed: _,
+            verify: _,
             outbox: _,
             reports: _,
             notices: _,
