@@ -55,8 +55,50 @@ impl Hash for Signature {
     }
 }
 
+/// A pod that stands for all that differ from it at most in what ties them to other pods: what affinity, spreading and nothing else
+/// reads. Nodes are the same to all of them (see `Reads` in `framework`).
+#[derive(Clone, Debug)]
+pub struct NodeSignature(Arc<PodInfo>);
+
+impl NodeSignature {
+    /// That of a pod.
+    pub fn of(pod: &Arc<PodInfo>) -> Self {
+        Self(Arc::clone(pod))
+    }
+}
+
+impl PartialEq for NodeSignature {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || alike_to_nodes(&self.0, &other.0)
+    }
+}
+
+impl Eq for NodeSignature {}
+
+impl Hash for NodeSignature {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let pod = &*self.0;
+        (pod.scheduler_name, pod.priority, pod.never_preempts).hash(state);
+        pod.resources.hash(state);
+        pod.ports.hash(state);
+        pod.tolerations.hash(state);
+        pod.node_affinity.hash(state);
+        pod.images.hash(state);
+    }
+}
+
 /// Whether two pods differ in nothing a plugin reads.
 fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
+    pod.namespace == it.namespace
+        && pod.labels == it.labels
+        && pod.owner == it.owner
+        && alike_to_nodes(pod, it)
+        && pod.pod_affinity == it.pod_affinity
+        && pod.spread == it.spread
+}
+
+/// Whether two pods differ in nothing that is read but what [`alike`] adds.
+fn alike_to_nodes(pod: &PodInfo, it: &PodInfo) -> bool {
     // Destructured, so that a new field of a pod must be put on one side or the other.
     let PodInfo {
         uid: _,
@@ -66,9 +108,11 @@ fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
         start_time: _,
         preempted: _,
         scheduled: _,
-        namespace,
-        labels,
-        owner,
+        namespace: _,
+        labels: _,
+        owner: _,
+        pod_affinity: _,
+        spread: _,
         deleting,
         scheduler_name,
         node_name,
@@ -81,8 +125,6 @@ fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
         tolerations,
         node_affinity,
         preferred_node_affinity,
-        pod_affinity,
-        spread,
         images,
         containers,
         volumes,
@@ -90,10 +132,7 @@ fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
         extended_resources,
         unjudged,
     } = pod;
-    *namespace == it.namespace
-        && *labels == it.labels
-        && *owner == it.owner
-        && *deleting == it.deleting
+    *deleting == it.deleting
         && *scheduler_name == it.scheduler_name
         && *node_name == it.node_name
         && *nominated_node == it.nominated_node
@@ -105,8 +144,6 @@ fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
         && *tolerations == it.tolerations
         && *node_affinity == it.node_affinity
         && *preferred_node_affinity == it.preferred_node_affinity
-        && *pod_affinity == it.pod_affinity
-        && *spread == it.spread
         && *images == it.images
         && *containers == it.containers
         && *volumes == it.volumes

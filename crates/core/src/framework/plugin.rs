@@ -60,7 +60,8 @@ pub enum DependsOn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// Which nodes exist, and which resources DeviceClasses serve: what it prepared for a pod holds for all pods of its
-    /// signature until one of these changes. Its rule judges each node by that node alone.
+    /// signature until one of these changes. Its rule judges each node by that node alone, and it reads nothing of the pod that
+    /// [`NodeSignature`](crate::signature::NodeSignature) leaves out: neither labels, namespace and owner nor affinity to pods and spreading.
     Pod,
     /// Anything.
     Cluster,

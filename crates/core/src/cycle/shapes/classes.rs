@@ -10,6 +10,7 @@ const NONE: u16 = 0;
 const CLASSES_MAX: usize = 4_096;
 
 /// The classes of all nodes.
+#[derive(Clone)]
 pub(super) struct Classes {
     ids: FixedMap<Arc<[i64]>, u16>,
     /// By class; empty where there is none.

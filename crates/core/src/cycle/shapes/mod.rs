@@ -21,7 +21,7 @@ use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
-use crate::signature::Signature;
+use crate::signature::{NodeSignature, Signature};
 use atlas::Atlas;
 use shape::Shape;
 use std::collections::hash_map::Entry;
@@ -39,6 +39,8 @@ pub struct Shapes {
     young: Generation,
     /// Signatures met before; those that are not met again before the young take half of the room are forgotten.
     old: Generation,
+    /// Of pods that nodes are the same to, the signature met last.
+    kin: FixedMap<NodeSignature, Signature>,
     room: usize,
     atlas: Atlas,
     answers: u64,
@@ -47,7 +49,9 @@ pub struct Shapes {
 /// Signatures, and the bytes they take.
 #[derive(Default)]
 struct Generation {
-    known: FixedMap<Signature, What>,
+    /// Where what is known of them stands.
+    places: FixedMap<Signature, usize>,
+    known: Vec<What>,
     bytes: usize,
 }
 
@@ -127,7 +131,7 @@ impl Shapes {
     /// What is remembered takes so many bytes at most, but for the signature that was met last.
     pub fn with_room(room: usize) -> Self {
         let (young, old) = (Generation::default(), Generation::default());
-        Self { young, old, room, atlas: Atlas::default(), answers: 0 }
+        Self { young, old, kin: FixedMap::default(), room, atlas: Atlas::default(), answers: 0 }
     }
 
     /// How many decisions came from here.
@@ -137,7 +141,7 @@ impl Shapes {
 
     /// How many signatures are remembered.
     pub fn signatures(&self) -> usize {
-        self.young.known.len() + self.old.known.len()
+        self.young.places.len() + self.old.places.len()
     }
 
     /// How many bytes they take.
@@ -148,31 +152,69 @@ impl Shapes {
     /// Forgets everything, for what was held may be half changed, or was found by other plugins.
     pub fn clear(&mut self) {
         (self.young, self.old) = (Generation::default(), Generation::default());
+        self.kin.clear();
         self.atlas.clear();
     }
 }
 
-/// What is known of a signature, which is young from here on, and the bytes of all young ones but for what changes in it.
-fn know<'a>(
-    young: &'a mut Generation,
-    old: &mut Generation,
-    room: usize,
-    signature: Signature,
-) -> (&'a mut What, &'a mut usize) {
-    if young.bytes > room / 2 || young.known.len() > SIGNATURES / 2 {
-        *old = std::mem::take(young);
+impl Generation {
+    fn put(&mut self, place: usize, what: What) {
+        self.bytes = self.bytes + what.bytes() - self.known[place].bytes();
+        self.known[place] = what;
     }
-    let Generation { known, bytes } = young;
-    let known = match known.entry(signature) {
-        Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => {
-            let known = old.known.remove(entry.key()).unwrap_or(What::Nothing);
-            old.bytes -= known.bytes();
-            *bytes += known.bytes();
-            entry.insert(known)
+
+    fn take(&mut self, signature: &Signature) -> Option<What> {
+        let place = self.places.remove(signature)?;
+        self.bytes -= self.known[place].bytes();
+        Some(std::mem::replace(&mut self.known[place], What::Nothing))
+    }
+
+    /// The shape of a signature, brought up to date; it is forgotten where it cannot be.
+    fn fresh(&mut self, signature: &Signature, snapshot: Snapshot<'_>) -> Option<&Shape> {
+        let place = *self.places.get(signature)?;
+        let What::Shape(shape) = &mut self.known[place] else { return None };
+        if shape.catch_up(snapshot).is_err() {
+            self.put(place, What::Nothing);
         }
-    };
-    (known, bytes)
+        let What::Shape(shape) = &self.known[place] else { return None };
+        Some(shape)
+    }
+}
+
+impl Shapes {
+    /// Where among the young stands what is known of a signature.
+    fn place_of(&mut self, signature: Signature) -> usize {
+        let Self { young, old, room, .. } = self;
+        if young.bytes > *room / 2 || young.known.len() > SIGNATURES / 2 {
+            *old = std::mem::take(young);
+        }
+        match young.places.entry(signature) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                let known = old.take(entry.key()).unwrap_or(What::Nothing);
+                let place = *entry.insert(young.known.len());
+                young.bytes += known.bytes();
+                young.known.push(known);
+                place
+            }
+        }
+    }
+
+    /// Finds out about a signature that stands at a place, from what is known of its kin where there is any.
+    fn make(&mut self, framework: &Framework, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>, place: usize) {
+        let Self { young, old, kin, atlas, .. } = self;
+        let last = kin.get(&NodeSignature::of(pod));
+        let last = last.and_then(|last| young.fresh(last, snapshot).or_else(|| old.fresh(last, snapshot)));
+        let made = match Shape::new(framework, pod, snapshot, atlas, last) {
+            Ok(shape) => What::Shape(Box::new(shape)),
+            Err(_) => What::Never { era: snapshot.era() },
+        };
+        young.put(place, made);
+        if kin.len() >= SIGNATURES {
+            kin.clear();
+        }
+        kin.insert(NodeSignature::of(pod), Signature::of(pod));
+    }
 }
 
 impl Framework {
@@ -189,23 +231,17 @@ impl Framework {
         if self.sampling.is_some() || !pod.volumes.is_empty() || pod.nominated_node.is_some() {
             return None;
         }
-        let Shapes { young, old, room, atlas, answers } = shapes;
-        let (known, bytes) = know(young, old, *room, Signature::of(pod));
-        let before = known.bytes();
-        let era = snapshot.era();
-        let is_ready = match known {
-            What::Never { era: then } if *then == era => return None,
+        let place = shapes.place_of(Signature::of(pod));
+        let is_ready = match &mut shapes.young.known[place] {
+            What::Never { era } if *era == snapshot.era() => return None,
             What::Shape(shape) => shape.catch_up(snapshot).is_ok(),
             What::Nothing | What::Never { .. } => false,
         };
         if !is_ready {
-            *known = match Shape::new(self, pod, snapshot, atlas) {
-                Ok(shape) => What::Shape(Box::new(shape)),
-                Err(_) => What::Never { era },
-            };
+            shapes.make(self, pod, snapshot, place);
         }
-        *bytes = *bytes + known.bytes() - before;
-        let What::Shape(shape) = known else { return None };
+        let Shapes { young, answers, .. } = shapes;
+        let What::Shape(shape) = &mut young.known[place] else { return None };
         shape.decide(self, pod, snapshot, probe).ok()?;
         *answers += 1;
         Some(Quick { shape })

@@ -75,12 +75,14 @@ impl From<Outdated> for Extraordinary {
 }
 
 impl Shape {
-    /// The shape of the pod's signature, up to date.
+    /// The shape of the pod's signature, up to date. `kin` is one to which nodes are the same (see
+    /// [`NodeSignature`](crate::signature::NodeSignature)), and up to date.
     pub(super) fn new(
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         atlas: &mut Atlas,
+        kin: Option<&Self>,
     ) -> Result<Self, Extraordinary> {
         let mut shape = Self {
             seen: snapshot.clock(),
@@ -105,7 +107,10 @@ impl Shape {
         shape.take_filters(framework, pod, snapshot)?;
         shape.take_scores(framework, pod, snapshot)?;
         shape.sums.count(snapshot, atlas)?;
-        shape.patch(snapshot, snapshot.nodes(), snapshot.nodes(), snapshot.nodes())?;
+        match kin {
+            Some(kin) => shape.inherit(snapshot, kin)?,
+            None => shape.patch(snapshot, snapshot.nodes(), snapshot.nodes(), snapshot.nodes())?,
+        }
         shape.bytes = shape.weighed();
         Ok(shape)
     }
@@ -204,6 +209,29 @@ impl Shape {
             }
         }
         if weights > WEIGHTS_MAX { Err(Extraordinary) } else { Ok(()) }
+    }
+
+    /// Takes over what nodes are to pods like these, whatever pods are around.
+    fn inherit(&mut self, snapshot: Snapshot<'_>, kin: &Self) -> Result<(), Extraordinary> {
+        self.fitting = kin.fitting.clone();
+        self.base.clone_from(&kin.base);
+        let (own, theirs) = (self.sums.len(), kin.sums.len());
+        if own == 0 && theirs == 0 {
+            self.classes = kin.classes.clone();
+            self.leaders = kin.leaders.clone();
+            return Ok(());
+        }
+        self.classes.resize(self.base.len());
+        let mut views = Vec::with_capacity(own + self.relative.len());
+        for node in snapshot.nodes().iter().filter(|node| self.base[node.index()] != NEVER) {
+            views.clear();
+            self.sums.views(node, &mut views);
+            views.extend_from_slice(&kin.classes.of(node)[theirs..]);
+            if !self.classes.put(node, &views) {
+                return Err(Extraordinary);
+            }
+        }
+        Ok(())
     }
 
     fn narrow(&mut self, only: NodeSet) {
