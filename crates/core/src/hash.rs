@@ -15,7 +15,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 /// A set with string or composite keys.
 pub type FixedSet<K> = HashSet<K, BuildHasherDefault<DefaultHasher>>;
-/// A map keyed by one or two interned ids.
+/// A map keyed by a few interned ids or other numbers that users do not choose.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 /// A set of interned ids.
 pub type IdSet<K> = HashSet<K, BuildHasherDefault<IdHasher>>;
@@ -32,9 +32,9 @@ impl Hasher for IdHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|&word| self.write_u64(u64::from_ne_bytes(word)));
+        rest.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
     }
 
     fn write_u32(&mut self, value: u32) {

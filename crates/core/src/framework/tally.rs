@@ -59,6 +59,11 @@ pub trait Tally: Send {
         add: &mut dyn FnMut(usize, i64),
     ) -> Result<(), Outdated>;
 
+    /// Whether [`Self::counts_on`] says yes of every node, counters and nodes that are in no domain of theirs apart.
+    fn counts_everywhere(&self) -> bool {
+        true
+    }
+
     /// Whether the pods of a node count for each counter, given that the node is in a domain of it.
     ///
     /// # Errors

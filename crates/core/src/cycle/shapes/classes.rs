@@ -1,6 +1,6 @@
 //! Nodes that are the same to what is asked of all nodes together: a class each. Says nothing about what they are asked.
 
-use crate::hash::FixedMap;
+use crate::hash::IdMap;
 use crate::node::NodeIdx;
 use std::sync::Arc;
 
@@ -9,17 +9,19 @@ const NONE: u16 = 0;
 /// More classes than this are not kept apart.
 const CLASSES_MAX: usize = 4_096;
 
+/// Nodes that come one after the other are often of a few classes, which are found without a look into the map.
+const RECENT: usize = 32;
+
 /// The classes of all nodes.
-#[derive(Clone)]
 pub(super) struct Classes {
-    ids: FixedMap<Arc<[i64]>, u16>,
+    ids: IdMap<Arc<[i64]>, u16>,
     /// By class; empty where there is none.
     views: Vec<Arc<[i64]>>,
     nodes: Vec<u32>,
     free: Vec<u16>,
     by_slot: Vec<u16>,
-    /// The class that a node was put into last; none when it is gone.
-    last: u16,
+    /// The classes that nodes were put into of late, by a sum of what they are; some are gone, or others by now.
+    recent: [u16; RECENT],
 }
 
 impl Default for Classes {
@@ -27,12 +29,12 @@ impl Default for Classes {
         let nothing: Arc<[i64]> = [].into();
         // The first stands for none.
         Self {
-            ids: FixedMap::default(),
+            ids: IdMap::default(),
             views: vec![nothing],
             nodes: vec![0],
             free: Vec::new(),
             by_slot: Vec::new(),
-            last: NONE,
+            recent: [NONE; RECENT],
         }
     }
 }
@@ -63,16 +65,30 @@ impl Classes {
         self.by_slot.get(node.index()).is_some_and(|&class| class != NONE)
     }
 
-    /// What a node is; nothing where it takes no part.
-    pub(super) fn of(&self, node: NodeIdx) -> &[i64] {
-        &self.views[usize::from(self.by_slot.get(node.index()).copied().unwrap_or(NONE))]
-    }
-
     /// The heap it takes.
     pub(super) fn bytes(&self) -> usize {
         // Each class has its views once, and a place in the map of them.
         let views: usize = self.views.iter().map(|views| size_of_val(&**views)).sum();
         self.by_slot.capacity() * size_of::<u16>() + views + self.views.capacity() * 64
+    }
+
+    /// The same nodes in the same classes, of which each is its own number.
+    pub(super) fn mirrored(&self) -> Self {
+        let nothing = &self.views[usize::from(NONE)];
+        let view = |class: usize| match self.nodes[class] {
+            0 => Arc::clone(nothing),
+            _ => Arc::from([i64::try_from(class).expect("few classes")]),
+        };
+        let views: Vec<Arc<[i64]>> = (0..self.views.len()).map(view).collect();
+        let known = (0_u16..).zip(&views).filter(|(_, view)| !view.is_empty());
+        Self {
+            ids: known.map(|(class, view)| (Arc::clone(view), class)).collect(),
+            nodes: self.nodes.clone(),
+            free: self.free.clone(),
+            by_slot: self.by_slot.clone(),
+            recent: [NONE; RECENT],
+            views,
+        }
     }
 
     /// There are so many slots.
@@ -86,19 +102,21 @@ impl Classes {
         self.forget(before);
     }
 
+    /// A class has a node less.
+    #[inline]
     fn forget(&mut self, class: u16) {
-        if class == NONE {
-            return;
+        if class != NONE {
+            self.forget_one(class);
         }
+    }
+
+    fn forget_one(&mut self, class: u16) {
         let at = usize::from(class);
         self.nodes[at] -= 1;
         if self.nodes[at] == 0 {
             self.ids.remove(&self.views[at]);
             self.views[at] = Arc::clone(&self.views[usize::from(NONE)]);
             self.free.push(class);
-            if self.last == class {
-                self.last = NONE;
-            }
         }
     }
 
@@ -108,9 +126,12 @@ impl Classes {
         if before != NONE && are_same(&self.views[usize::from(before)], views) {
             return true;
         }
-        // The node put before is often the same.
-        let class = if self.last != NONE && are_same(&self.views[usize::from(self.last)], views) {
-            self.last
+        let sum = views.iter().fold(0_i64, |sum, view| sum.wrapping_mul(31).wrapping_add(*view));
+        let at = sum as usize % RECENT;
+        let recent = self.recent[at];
+        let is_there = self.nodes[usize::from(recent)] > 0;
+        let class = if is_there && are_same(&self.views[usize::from(recent)], views) {
+            recent
         } else if let Some(&class) = self.ids.get(views) {
             class
         } else {
@@ -119,11 +140,19 @@ impl Classes {
                 None => return false,
             }
         };
-        self.last = class;
+        self.recent[at] = class;
         self.nodes[usize::from(class)] += 1;
         self.by_slot[node.index()] = class;
         self.forget(before);
         true
+    }
+
+    /// The node is of the class of another, which has one.
+    pub(super) fn join(&mut self, node: NodeIdx, other: NodeIdx) {
+        let class = self.by_slot[other.index()];
+        let before = std::mem::replace(&mut self.by_slot[node.index()], class);
+        self.nodes[usize::from(class)] += 1;
+        self.forget(before);
     }
 
     fn found(&mut self, views: &[i64]) -> Option<u16> {

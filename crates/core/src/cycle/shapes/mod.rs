@@ -1,9 +1,10 @@
 //! Decisions remembered by what the pods have in common: a pod of a signature that was decided about before costs what
 //! changed since, and one pass over dense numbers.
 //!
-//! A [`Shape`](shape::Shape) keeps, of one signature, what each filter and score that judges nodes one by one says of each
-//! node, and the sums of pods by topology domain that affinity and spreading follow from; all of it is patched for the
-//! nodes touched since. Scores that look at all feasible nodes are worked out once for all nodes that are the same to them. Wherever
+//! A [`Trunk`](trunk::Trunk) keeps what each filter and score that judges nodes one by one says of each node; all pods share it that differ
+//! only in what ties them to other pods. A [`Shape`](shape::Shape) keeps, of one signature, the sums of pods by topology domain
+//! that affinity and spreading follow from. Both are patched for the nodes touched since. Scores that look at all feasible nodes are
+//! worked out once for all nodes that are the same to them. Wherever
 //! anything is out of the ordinary (an error, a rejection, no node left, a nomination of its own) there is no answer from
 //! here, and the plain path decides: it is what this must equal.
 
@@ -12,6 +13,8 @@ mod classes;
 mod leaders;
 mod shape;
 mod sums;
+mod trunk;
+mod trunks;
 
 use super::{Decision, Framework, Probe};
 use crate::cache::Snapshot;
@@ -21,12 +24,13 @@ use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
-use crate::signature::{NodeSignature, Signature};
+use crate::signature::Signature;
 use atlas::Atlas;
 use shape::Shape;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
+use trunks::{Age, Trunks};
 
 /// Bytes that all signatures together take at most, but for the one made last.
 const ROOM: usize = 256 << 20;
@@ -39,14 +43,13 @@ pub struct Shapes {
     young: Generation,
     /// Signatures met before; those that are not met again before the young take half of the room are forgotten.
     old: Generation,
-    /// Of pods that nodes are the same to, the signature met last.
-    kin: FixedMap<NodeSignature, Signature>,
+    trunks: Trunks,
     room: usize,
     atlas: Atlas,
     answers: u64,
 }
 
-/// Signatures, and the bytes they take.
+/// Signatures, and the bytes they take with the trunks that they grow from.
 #[derive(Default)]
 struct Generation {
     /// Where what is known of them stands.
@@ -118,20 +121,11 @@ impl fmt::Debug for Quick<'_> {
     }
 }
 
-impl What {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Nothing | Self::Never { .. } => 0,
-            Self::Shape(shape) => shape.bytes(),
-        }
-    }
-}
-
 impl Shapes {
     /// What is remembered takes so many bytes at most, but for the signature that was met last.
     pub fn with_room(room: usize) -> Self {
         let (young, old) = (Generation::default(), Generation::default());
-        Self { young, old, kin: FixedMap::default(), room, atlas: Atlas::default(), answers: 0 }
+        Self { young, old, trunks: Trunks::default(), room, atlas: Atlas::default(), answers: 0 }
     }
 
     /// How many decisions came from here.
@@ -152,68 +146,71 @@ impl Shapes {
     /// Forgets everything, for what was held may be half changed, or was found by other plugins.
     pub fn clear(&mut self) {
         (self.young, self.old) = (Generation::default(), Generation::default());
-        self.kin.clear();
+        self.trunks = Trunks::default();
         self.atlas.clear();
-    }
-}
-
-impl Generation {
-    fn put(&mut self, place: usize, what: What) {
-        self.bytes = self.bytes + what.bytes() - self.known[place].bytes();
-        self.known[place] = what;
-    }
-
-    fn take(&mut self, signature: &Signature) -> Option<What> {
-        let place = self.places.remove(signature)?;
-        self.bytes -= self.known[place].bytes();
-        Some(std::mem::replace(&mut self.known[place], What::Nothing))
-    }
-
-    /// The shape of a signature, brought up to date; it is forgotten where it cannot be.
-    fn fresh(&mut self, signature: &Signature, snapshot: Snapshot<'_>) -> Option<&Shape> {
-        let place = *self.places.get(signature)?;
-        let What::Shape(shape) = &mut self.known[place] else { return None };
-        if shape.catch_up(snapshot).is_err() {
-            self.put(place, What::Nothing);
-        }
-        let What::Shape(shape) = &self.known[place] else { return None };
-        Some(shape)
     }
 }
 
 impl Shapes {
     /// Where among the young stands what is known of a signature.
     fn place_of(&mut self, signature: Signature) -> usize {
-        let Self { young, old, room, .. } = self;
+        let Self { young, old, trunks, room, .. } = self;
         if young.bytes > *room / 2 || young.known.len() > SIGNATURES / 2 {
             *old = std::mem::take(young);
+            trunks.turn();
         }
         match young.places.entry(signature) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
-                let known = old.take(entry.key()).unwrap_or(What::Nothing);
-                let place = *entry.insert(young.known.len());
-                young.bytes += known.bytes();
-                young.known.push(known);
+                let place = young.known.len();
+                let before = old.places.remove(entry.key());
+                entry.insert(place);
+                let known =
+                    before.map_or(What::Nothing, |place| old.put(trunks, Age::Old, place, What::Nothing));
+                young.known.push(What::Nothing);
+                young.put(trunks, Age::Young, place, known);
                 place
             }
         }
     }
 
-    /// Finds out about a signature that stands at a place, from what is known of its kin where there is any.
+    /// Whether what is known of a young signature is up to date by now.
+    fn is_fresh(&mut self, place: usize, snapshot: Snapshot<'_>) -> bool {
+        let What::Shape(shape) = &mut self.young.known[place] else { return false };
+        let trunk = self.trunks.fresh(shape.trunk(), snapshot);
+        trunk.is_ok_and(|trunk| shape.catch_up(trunk, snapshot).is_ok())
+    }
+
+    /// Finds out about a young signature.
     fn make(&mut self, framework: &Framework, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>, place: usize) {
-        let Self { young, old, kin, atlas, .. } = self;
-        let last = kin.get(&NodeSignature::of(pod));
-        let last = last.and_then(|last| young.fresh(last, snapshot).or_else(|| old.fresh(last, snapshot)));
-        let made = match Shape::new(framework, pod, snapshot, atlas, last) {
+        let Self { young, trunks, atlas, .. } = self;
+        let made = trunks.of(framework, pod, snapshot).and_then(|root| {
+            let trunk = (root, trunks.at(root));
+            let shape = Shape::new(framework, pod, snapshot, atlas, trunk);
+            if shape.is_err() {
+                trunks.tidy(root);
+            }
+            shape
+        });
+        let made = match made {
             Ok(shape) => What::Shape(Box::new(shape)),
             Err(_) => What::Never { era: snapshot.era() },
         };
-        young.put(place, made);
-        if kin.len() >= SIGNATURES {
-            kin.clear();
+        young.put(trunks, Age::Young, place, made);
+    }
+}
+
+impl Generation {
+    /// Something else is known of the signature at a place; what was before.
+    fn put(&mut self, trunks: &mut Trunks, age: Age, place: usize, what: What) -> What {
+        if let What::Shape(shape) = &what {
+            self.bytes += shape.bytes() + trunks.hold(shape.trunk(), age);
         }
-        kin.insert(NodeSignature::of(pod), Signature::of(pod));
+        let before = std::mem::replace(&mut self.known[place], what);
+        if let What::Shape(shape) = &before {
+            self.bytes -= shape.bytes() + trunks.release(shape.trunk(), age);
+        }
+        before
     }
 }
 
@@ -232,17 +229,15 @@ impl Framework {
             return None;
         }
         let place = shapes.place_of(Signature::of(pod));
-        let is_ready = match &mut shapes.young.known[place] {
-            What::Never { era } if *era == snapshot.era() => return None,
-            What::Shape(shape) => shape.catch_up(snapshot).is_ok(),
-            What::Nothing | What::Never { .. } => false,
-        };
-        if !is_ready {
+        if matches!(shapes.young.known[place], What::Never { era } if era == snapshot.era()) {
+            return None;
+        }
+        if !shapes.is_fresh(place, snapshot) {
             shapes.make(self, pod, snapshot, place);
         }
-        let Shapes { young, answers, .. } = shapes;
+        let Shapes { young, trunks, answers, .. } = shapes;
         let What::Shape(shape) = &mut young.known[place] else { return None };
-        shape.decide(self, pod, snapshot, probe).ok()?;
+        shape.decide(self, trunks.at(shape.trunk()), pod, snapshot, probe).ok()?;
         *answers += 1;
         Some(Quick { shape })
     }

@@ -1,16 +1,15 @@
-//! What is remembered of one signature: for each node whether it passes the filters that judge nodes one by one and what
-//! the scores that do so give it, and the sums that the others follow from.
+//! What is remembered of one signature beside its trunk: the sums of pods by topology domain that affinity and spreading follow from,
+//! and which nodes are the same to all that looks at them together.
 
 use super::atlas::Atlas;
 use super::classes::Classes;
 use super::leaders::Leaders;
 use super::sums::Sums;
+use super::trunk::Trunk;
 use crate::cache::{Overlay, Snapshot, Touch};
 use crate::cycle::{Framework, Point, Probe};
 use crate::framework::tally::Outdated;
-use crate::framework::{
-    DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule, Tallied, Verdict,
-};
+use crate::framework::{MAX_NODE_SCORE, Prepared, Reads, Tallied};
 use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
@@ -18,34 +17,23 @@ use crate::pod::PodInfo;
 
 /// What a node that cannot be chosen gets: below everything, and so that two of them can be added.
 pub(super) const NEVER: i32 = i32::MIN / 2;
-/// Beyond this the points of all scores together would not fit.
-const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
-
 /// One signature.
 pub(super) struct Shape {
+    /// Where its trunk stands, and which it was.
+    trunk: usize,
+    birth: u64,
     /// The cache's clock when this was last brought up to date.
     seen: u64,
     era: u64,
     /// Of namespaces, Services and controllers.
     lookups: u64,
-    /// Those that look at nothing but the node's object.
-    object_filters: Vec<Box<dyn FilterRule>>,
-    /// Those that look at the pods there, too.
-    usage_filters: Vec<Box<dyn FilterRule>>,
-    /// The nodes PreFilter narrowed the search to.
-    only: Option<NodeSet>,
-    /// The nodes that pass but for the pods there.
-    fitting: NodeSet,
-    raw: Vec<(i64, Box<dyn ScoreRule>)>,
-    relative: Vec<(i64, Box<dyn ScoreRule>)>,
-    /// Whether all of these look at nothing but the node's object.
-    is_relative_to_objects: bool,
     sums: Sums,
     /// Seats of plugins that have nothing to say of the pod as long as they say so themselves.
     silent_filters: Vec<usize>,
     silent_scores: Vec<usize>,
-    /// By slot: weight times score of all scores that count as they are; [`NEVER`] where a filter rejects.
+    /// As the trunk has it.
     base: Vec<i32>,
+    /// By the trunk's class and what is summed for a node; where nothing is, the trunk's own.
     classes: Classes,
     leaders: Leaders,
     verdict: Verdicts,
@@ -75,44 +63,44 @@ impl From<Outdated> for Extraordinary {
 }
 
 impl Shape {
-    /// The shape of the pod's signature, up to date. `kin` is one to which nodes are the same (see
-    /// [`NodeSignature`](crate::signature::NodeSignature)), and up to date.
+    /// The shape of the pod's signature, up to date, as its trunk is, which stands at `place`.
     pub(super) fn new(
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         atlas: &mut Atlas,
-        kin: Option<&Self>,
+        (place, trunk): (usize, &Trunk),
     ) -> Result<Self, Extraordinary> {
         let mut shape = Self {
+            trunk: place,
+            birth: trunk.birth(),
             seen: snapshot.clock(),
             era: snapshot.era(),
             lookups: snapshot.lookups().changes(),
-            object_filters: Vec::new(),
-            usage_filters: Vec::new(),
-            only: None,
-            fitting: NodeSet::new(),
-            raw: Vec::new(),
-            relative: Vec::new(),
-            is_relative_to_objects: true,
             sums: Sums::default(),
             silent_filters: Vec::new(),
             silent_scores: Vec::new(),
-            base: Vec::new(),
+            base: trunk.base().to_vec(),
             classes: Classes::default(),
             leaders: Leaders::default(),
             verdict: Verdicts::default(),
             bytes: 0,
         };
-        shape.take_filters(framework, pod, snapshot)?;
-        shape.take_scores(framework, pod, snapshot)?;
+        shape.take_tallies(framework, pod, snapshot)?;
         shape.sums.count(snapshot, atlas)?;
-        match kin {
-            Some(kin) => shape.inherit(snapshot, kin)?,
-            None => shape.patch(snapshot, snapshot.nodes(), snapshot.nodes(), snapshot.nodes())?,
+        if shape.sums.len() == 0 {
+            shape.classes = trunk.classes().mirrored();
+        } else {
+            shape.classes.resize(shape.base.len());
+            shape.classify(trunk, snapshot.nodes())?;
         }
         shape.bytes = shape.weighed();
         Ok(shape)
+    }
+
+    /// Where its trunk stands.
+    pub(super) fn trunk(&self) -> usize {
+        self.trunk
     }
 
     /// The heap it took when it was made, and will take by its decisions; what changes later is little.
@@ -127,126 +115,49 @@ impl Shape {
         size_of::<Self>() + numbers + classes.bytes() + Leaders::bytes(base.len()) + sums.bytes()
     }
 
-    fn take_filters(
+    fn take_tallies(
         &mut self,
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<(), Extraordinary> {
         for (at, seat) in framework.filters.iter().enumerate() {
-            if seat.plugin.reads() == Reads::Cluster {
-                // Where upstream's points are enabled one by one the plain path knows what follows.
-                let is_whole = seat.pre_filter && seat.filter.is_some_and(|place| place.fails.is_none());
-                match seat.plugin.tally(pod, snapshot) {
-                    Tallied::Yes(tally) if is_whole => self.sums.add_filter(tally),
-                    Tallied::Silent if is_whole => {}
-                    _ => self.silent_filters.push(at),
-                }
+            if seat.plugin.reads() != Reads::Cluster {
                 continue;
             }
-            let rule = if seat.pre_filter {
-                match seat.plugin.prepare(pod, snapshot) {
-                    Prepared::Skip => None,
-                    Prepared::Run { rule, only } => {
-                        if let Some(only) = only {
-                            self.narrow(only.into_iter().collect());
-                        }
-                        Some(rule)
-                    }
-                    Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Extraordinary),
-                }
-            } else {
-                crate::cycle::filter::unprepared(seat, pod, snapshot)
-            };
-            match rule.filter(|_| seat.filter.is_some()) {
-                Some(rule) if rule.depends_on() == DependsOn::NodeSpec => self.object_filters.push(rule),
-                Some(rule) => {
-                    debug_assert_ne!(rule.depends_on(), DependsOn::Cluster, "it judges each node by itself");
-                    self.usage_filters.push(rule);
-                }
-                None => {}
+            // Where upstream's points are enabled one by one the plain path knows what follows.
+            let is_whole = seat.pre_filter && seat.filter.is_some_and(|place| place.fails.is_none());
+            match seat.plugin.tally(pod, snapshot) {
+                Tallied::Yes(tally) if is_whole => self.sums.add_filter(tally),
+                Tallied::Silent if is_whole => {}
+                _ => self.silent_filters.push(at),
             }
         }
-        Ok(())
-    }
-
-    fn take_scores(
-        &mut self,
-        framework: &Framework,
-        pod: &PodInfo,
-        snapshot: Snapshot<'_>,
-    ) -> Result<(), Extraordinary> {
-        let mut weights = 0_i64;
         for (at, seat) in framework.scores.iter().enumerate() {
             if !seat.pre_score && seat.score.is_some_and(|place| place.fails.is_some()) {
                 return Err(Extraordinary);
             }
-            weights = weights.saturating_add(seat.weight.saturating_abs());
-            if seat.plugin.reads() == Reads::Cluster {
-                match seat.plugin.tally(pod, snapshot) {
-                    Tallied::Yes(tally) if seat.pre_score && seat.score.is_some() => {
-                        self.sums.add_score(seat.weight, tally);
-                    }
-                    Tallied::Silent if seat.pre_score => {}
-                    _ => self.silent_scores.push(at),
-                }
+            if seat.plugin.reads() != Reads::Cluster {
                 continue;
             }
-            let rule = match seat.plugin.prepare(pod, snapshot, snapshot.nodes()) {
-                Prepared::Skip => continue,
-                Prepared::Run { rule, .. } => rule,
-                Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Extraordinary),
-            };
-            if seat.score.is_none() {
-                continue;
-            }
-            match rule.scale() {
-                Scale::Raw => self.raw.push((seat.weight, rule)),
-                Scale::Relative => {
-                    self.is_relative_to_objects &= rule.depends_on() == DependsOn::NodeSpec;
-                    self.relative.push((seat.weight, rule));
+            match seat.plugin.tally(pod, snapshot) {
+                Tallied::Yes(tally) if seat.pre_score && seat.score.is_some() => {
+                    self.sums.add_score(seat.weight, tally);
                 }
-            }
-        }
-        if weights > WEIGHTS_MAX { Err(Extraordinary) } else { Ok(()) }
-    }
-
-    /// Takes over what nodes are to pods like these, whatever pods are around.
-    fn inherit(&mut self, snapshot: Snapshot<'_>, kin: &Self) -> Result<(), Extraordinary> {
-        self.fitting = kin.fitting.clone();
-        self.base.clone_from(&kin.base);
-        let (own, theirs) = (self.sums.len(), kin.sums.len());
-        if own == 0 && theirs == 0 {
-            self.classes = kin.classes.clone();
-            self.leaders = kin.leaders.clone();
-            return Ok(());
-        }
-        self.classes.resize(self.base.len());
-        let mut views = Vec::with_capacity(own + self.relative.len());
-        for node in snapshot.nodes().iter().filter(|node| self.base[node.index()] != NEVER) {
-            views.clear();
-            self.sums.views(node, &mut views);
-            views.extend_from_slice(&kin.classes.of(node)[theirs..]);
-            if !self.classes.put(node, &views) {
-                return Err(Extraordinary);
+                Tallied::Silent if seat.pre_score => {}
+                _ => self.silent_scores.push(at),
             }
         }
         Ok(())
     }
 
-    fn narrow(&mut self, only: NodeSet) {
-        match &mut self.only {
-            Some(so_far) => so_far.intersect(&only),
-            None => self.only = Some(only),
-        }
-    }
-
-    /// Brings the shape up to date.
+    /// Brings the shape up to date, as its trunk is.
     ///
     /// # Errors
     /// When it has to be made anew.
-    pub(super) fn catch_up(&mut self, snapshot: Snapshot<'_>) -> Result<(), Extraordinary> {
-        if self.era != snapshot.era() || self.lookups != snapshot.lookups().changes() {
+    pub(super) fn catch_up(&mut self, trunk: &Trunk, snapshot: Snapshot<'_>) -> Result<(), Extraordinary> {
+        let is_rooted = self.birth == trunk.birth() && self.era == snapshot.era();
+        if !is_rooted || self.lookups != snapshot.lookups().changes() {
             return Err(Extraordinary);
         }
         if self.seen == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
@@ -264,58 +175,57 @@ impl Shape {
         objects.intersect(snapshot.nodes());
         self.sums.recount(snapshot, touches()?, &objects, &mut changed)?;
         self.seen = snapshot.clock();
-        self.patch(snapshot, &touched, &objects, &changed)?;
+        self.base.resize(trunk.base().len(), NEVER);
+        self.classes.resize(trunk.base().len());
+        self.patch(trunk, &touched, &objects, &changed)?;
         changed.subtract(&touched);
-        self.classify_again(&changed)
+        self.classify(trunk, &changed)
     }
 
-    /// Judges and scores these nodes anew, which have been counted; of `objects`, which are among them, the object changed as
-    /// well, and `changed` see other sums than before.
+    /// Takes over what the trunk says of these nodes, which have been counted; of `objects`, which are among them, the object
+    /// changed as well, and `changed` see other sums than before.
     fn patch(
         &mut self,
-        snapshot: Snapshot<'_>,
+        trunk: &Trunk,
         nodes: &NodeSet,
         objects: &NodeSet,
         changed: &NodeSet,
     ) -> Result<(), Extraordinary> {
-        let slots = snapshot.columns().pods.len();
-        self.base.resize(slots, NEVER);
-        self.classes.resize(slots);
-        self.judge_objects(snapshot, objects)?;
-        let mut passing = nodes.clone();
-        passing.intersect(&self.fitting);
-        for rule in &self.usage_filters {
-            rule.filter(snapshot, &mut passing).map_err(|_| Extraordinary)?;
-        }
-        let base = self.score_alone(snapshot, &passing)?;
-        let (unknown, relative) = self.score_relative(snapshot, &passing, objects)?;
-        let mut views = Vec::with_capacity(self.sums.len() + relative.len());
-        let mut passed = passing.iter().zip(base).peekable();
-        let mut unknown = unknown.iter().enumerate().peekable();
+        let mut views = vec![0; self.sums.len() + 1];
         for node in nodes.iter() {
-            let before = self.standing(node);
-            let Some((_, base)) = passed.next_if(|&(passing, _)| passing == node) else {
-                self.base[node.index()] = NEVER;
+            let (before, base) = (self.standing(node), trunk.base()[node.index()]);
+            self.base[node.index()] = base;
+            if base == NEVER {
                 self.classes.leave(node);
-                self.leaders.moved(node, before, self.standing(node));
-                continue;
-            };
-            self.base[node.index()] = i32::try_from(base).map_err(|_| Extraordinary)?;
-            let unknown = unknown.next_if(|&(_, unknown)| unknown == node);
-            if unknown.is_some() || changed.contains(node) {
-                views.clear();
-                self.sums.views(node, &mut views);
-                match unknown {
-                    Some((at, _)) => views.extend(relative.iter().map(|raw| raw[at])),
-                    None => views.extend_from_slice(&self.classes.of(node)[self.sums.len()..]),
-                }
-                if !self.classes.put(node, &views) {
-                    return Err(Extraordinary);
+            } else {
+                let root = i64::from(trunk.classes().by_slot()[node.index()]);
+                let is_known = self.classes.views(usize::from(before.0)).first() == Some(&root);
+                if !is_known || changed.contains(node) || objects.contains(node) {
+                    self.put(trunk, node, &mut views)?;
                 }
             }
             self.leaders.moved(node, before, self.standing(node));
         }
         Ok(())
+    }
+
+    /// Puts nodes that pass into their classes by what is summed by now.
+    fn classify(&mut self, trunk: &Trunk, nodes: &NodeSet) -> Result<(), Extraordinary> {
+        let mut views = vec![0; self.sums.len() + 1];
+        for node in nodes.iter().filter(|node| trunk.base()[node.index()] != NEVER) {
+            let before = self.standing(node);
+            self.put(trunk, node, &mut views)?;
+            self.leaders.moved(node, before, self.standing(node));
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, trunk: &Trunk, node: NodeIdx, views: &mut [i64]) -> Result<(), Extraordinary> {
+        let class = trunk.classes().by_slot()[node.index()];
+        let (first, rest) = views.split_first_mut().expect("there is room for the class");
+        *first = i64::from(class);
+        self.sums.views(node, rest);
+        if self.classes.put(node, views) { Ok(()) } else { Err(Extraordinary) }
     }
 
     /// A node's class and what it gets in it.
@@ -323,80 +233,11 @@ impl Shape {
         (self.classes.by_slot()[node.index()], self.base[node.index()])
     }
 
-    /// What the filters that look at nodes' objects alone say of these nodes.
-    fn judge_objects(&mut self, snapshot: Snapshot<'_>, changed: &NodeSet) -> Result<(), Extraordinary> {
-        if changed.is_empty() {
-            return Ok(());
-        }
-        let mut fitting = changed.clone();
-        if let Some(only) = &self.only {
-            fitting.intersect(only);
-        }
-        for rule in &self.object_filters {
-            rule.filter(snapshot, &mut fitting).map_err(|_| Extraordinary)?;
-        }
-        self.fitting.subtract(changed);
-        self.fitting.unite(&fitting);
-        Ok(())
-    }
-
-    /// What the scores that count as they are give each of these nodes together.
-    fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i64>, Extraordinary> {
-        let mut base = vec![0_i64; nodes.len()];
-        let mut cells = base.clone();
-        for (weight, rule) in &self.raw {
-            rule.score(snapshot, nodes, &mut cells).map_err(|_| Extraordinary)?;
-            for (base, score) in base.iter_mut().zip(&cells) {
-                if !(0..=MAX_NODE_SCORE).contains(score) {
-                    // The plain path says what is wrong with it.
-                    return Err(Extraordinary);
-                }
-                *base += weight * score;
-            }
-        }
-        Ok(base)
-    }
-
-    /// Those of the nodes whose raw scores are not known from before, and by score what they are.
-    fn score_relative(
-        &self,
-        snapshot: Snapshot<'_>,
-        nodes: &NodeSet,
-        changed: &NodeSet,
-    ) -> Result<(NodeSet, Vec<Vec<i64>>), Extraordinary> {
-        let mut unknown = nodes.clone();
-        if self.is_relative_to_objects {
-            unknown.retain(|node| changed.contains(node) || !self.classes.has(node));
-        }
-        let mut relative = Vec::with_capacity(self.relative.len());
-        for (_, rule) in &self.relative {
-            let mut cells = vec![0; unknown.len()];
-            rule.score(snapshot, &unknown, &mut cells).map_err(|_| Extraordinary)?;
-            relative.push(cells);
-        }
-        Ok((unknown, relative))
-    }
-
-    /// Puts nodes into their classes by what is summed by now.
-    fn classify_again(&mut self, nodes: &NodeSet) -> Result<(), Extraordinary> {
-        let mut views = Vec::new();
-        for node in nodes.iter().filter(|node| self.base[node.index()] != NEVER) {
-            let before = self.standing(node);
-            views.clear();
-            self.sums.views(node, &mut views);
-            views.extend_from_slice(&self.classes.of(node)[self.sums.len()..]);
-            if !self.classes.put(node, &views) {
-                return Err(Extraordinary);
-            }
-            self.leaders.moved(node, before, self.standing(node));
-        }
-        Ok(())
-    }
-
     /// Decides; afterwards nodes can be asked for.
     pub(super) fn decide(
         &mut self,
         framework: &Framework,
+        trunk: &Trunk,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         probe: &mut dyn Probe,
@@ -406,7 +247,7 @@ impl Shape {
         probe.leave(Point::PreFilter, "Success");
         silent?;
         probe.enter(Point::Filter);
-        let nodes = self.filter(pod, snapshot);
+        let nodes = self.filter(trunk, pod, snapshot);
         probe.leave(Point::Filter, "Success");
         let nodes = nodes?;
         if self.verdict.feasible == 1 {
@@ -416,7 +257,7 @@ impl Shape {
         probe.enter(Point::PreScore);
         probe.leave(Point::PreScore, "Success");
         probe.enter(Point::Score);
-        let scored = self.score(snapshot, &nodes);
+        let scored = self.score(trunk, snapshot, &nodes);
         probe.leave(Point::Score, "Success");
         scored
     }
@@ -446,13 +287,18 @@ impl Shape {
     }
 
     /// How many nodes of each class pass. At least one does.
-    fn filter(&mut self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Vec<u32>, Extraordinary> {
+    fn filter(
+        &mut self,
+        trunk: &Trunk,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+    ) -> Result<Vec<u32>, Extraordinary> {
         let mut nodes = self.classes.nodes().to_vec();
-        self.sums.filter(|class| self.classes.views(class), &mut nodes);
+        self.sums.filter(|class| &self.classes.views(class)[1..], &mut nodes);
         self.verdict.barred.clear();
         for node in snapshot.nodes_with_nominations() {
             let class = usize::from(self.classes.by_slot()[node.index()]);
-            if nodes[class] > 0 && !self.passes_with_nominated(pod, snapshot, node)? {
+            if nodes[class] > 0 && !self.passes_with_nominated(trunk, pod, snapshot, node)? {
                 nodes[class] -= 1;
                 self.verdict.barred.push(node);
             }
@@ -466,6 +312,7 @@ impl Shape {
     /// Whether a node passes with the pods that are nominated to it and matter as much.
     fn passes_with_nominated(
         &self,
+        trunk: &Trunk,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         node: NodeIdx,
@@ -481,30 +328,23 @@ impl Shape {
         if self.sums.filters_count() {
             return Err(Extraordinary);
         }
-        let view = snapshot.node(node).with(&overlay);
-        for rule in self.object_filters.iter().chain(&self.usage_filters) {
-            match rule.check(&view) {
-                Verdict::Fits => {}
-                Verdict::Rejected(_) => return Ok(false),
-                Verdict::Failed(_) => return Err(Extraordinary),
-            }
-        }
-        Ok(true)
+        trunk.passes(&snapshot.node(node).with(&overlay))
     }
 
     /// What the nodes of each class get beside their base.
-    fn score(&mut self, snapshot: Snapshot<'_>, nodes: &[u32]) -> Result<(), Extraordinary> {
-        let Self { classes, sums, relative, verdict: Verdicts { points, .. }, .. } = self;
+    fn score(&mut self, trunk: &Trunk, snapshot: Snapshot<'_>, nodes: &[u32]) -> Result<(), Extraordinary> {
+        let Self { classes, sums, verdict: Verdicts { points, .. }, .. } = self;
         let mut are_scores = true;
         let mut give = |class: usize, weight: i64, score: i64| {
             are_scores &= (0..=MAX_NODE_SCORE).contains(&score);
-            // The weights were looked at when the shape was made.
+            // The weights were looked at when the trunk was made.
             points[class] += (weight * score.clamp(0, MAX_NODE_SCORE)) as i32;
         };
-        sums.score(|class| classes.views(class), nodes, &mut give);
+        sums.score(|class| &classes.views(class)[1..], nodes, &mut give);
         let passing: Vec<usize> = (0..nodes.len()).filter(|&class| nodes[class] > 0).collect();
-        for (at, (weight, rule)) in relative.iter().enumerate() {
-            let raw = |&class: &usize| classes.views(class)[sums.len() + at];
+        for (at, (weight, rule)) in trunk.relative().iter().enumerate() {
+            let root = |class: usize| usize::try_from(classes.views(class)[0]).expect("a class of the trunk");
+            let raw = |&class: &usize| trunk.classes().views(root(class))[at];
             let mut cells: Vec<i64> = passing.iter().map(raw).collect();
             // It looks at scores alone, and what holds for all of them holds for one of each.
             rule.normalize(snapshot, &NodeSet::new(), &mut cells);

@@ -85,14 +85,24 @@ impl Count {
                 *self.ids.entry(value).or_insert(next)
             }),
         };
-        self.make_room(id);
+        self.make_room_for(id);
         id
     }
 
-    fn make_room(&mut self, id: u32) {
+    fn make_room_for(&mut self, id: u32) {
         if self.domains.len() <= id as usize {
             self.domains.resize(id as usize + 1, Domain::default());
         }
+    }
+
+    /// Room for the domains and nodes there are.
+    fn make_room(&mut self, snapshot: Snapshot<'_>) {
+        let slots = snapshot.columns().pods.len();
+        let domains = match self.counter.domains {
+            Domains::Nodes => slots,
+            Domains::Values => self.places.len(),
+        };
+        self.domains = vec![Domain::default(); domains];
     }
 
     /// How many domains there are, of values.
@@ -110,19 +120,22 @@ impl Count {
     }
 
     /// Where a node is and whether it counts, when all nodes are counted; its pods are counted already.
+    #[inline]
     fn found(&mut self, node: NodeIdx, counts: bool) {
         let id = self.first_domain_of(node);
         let place = &mut self.by_slot[node.index()];
         (place.domain, place.counts) = (id, counts);
-        if id == NOWHERE {
-            return;
-        }
         let pods = place.pods;
-        self.make_room(id);
-        let domain = &mut self.domains[id as usize];
-        domain.nodes += 1;
-        domain.counting += u32::from(counts);
-        domain.sum += if counts { pods } else { 0 };
+        if let Some(domain) = self.domains.get_mut(id as usize) {
+            domain.nodes += 1;
+            domain.counting += u32::from(counts);
+            domain.sum += if counts { pods } else { 0 };
+        }
+    }
+
+    /// The same of all nodes, which count.
+    fn find_all(&mut self, nodes: &NodeSet) {
+        nodes.iter().for_each(|node| self.found(node, true));
     }
 
     /// When all nodes were counted.
@@ -184,6 +197,7 @@ impl Count {
     }
 
     /// What tells a node from others: its domain, or what is summed there.
+    #[inline]
     fn view(&self, slot: usize) -> i64 {
         match self.by_slot[slot].domain {
             NOWHERE => NO_DOMAIN,
@@ -262,6 +276,21 @@ impl Sums {
                 }
             }
         }
+        self.find_all(snapshot)?;
+        self.counts.iter_mut().for_each(Count::sum_up);
+        for count in &mut self.counts {
+            count.is_coarse = count.counter.domains == Domains::Values && count.domain_count() <= COARSE_MAX;
+        }
+        self.are_tellable()
+    }
+
+    /// Where all nodes are and whether they count; their pods are counted already.
+    fn find_all(&mut self, snapshot: Snapshot<'_>) -> Result<(), Outdated> {
+        self.counts.iter_mut().for_each(|count| count.make_room(snapshot));
+        if self.tallies().all(|(tally, _)| tally.counts_everywhere()) {
+            self.counts.iter_mut().for_each(|count| count.find_all(snapshot.nodes()));
+            return Ok(());
+        }
         let mut counts = vec![true; self.counts.len()];
         for node in snapshot.nodes().iter() {
             self.where_it_counts(snapshot, node, &mut counts)?;
@@ -269,11 +298,7 @@ impl Sums {
                 count.found(node, counts);
             }
         }
-        self.counts.iter_mut().for_each(Count::sum_up);
-        for count in &mut self.counts {
-            count.is_coarse = count.counter.domains == Domains::Values && count.domain_count() <= COARSE_MAX;
-        }
-        self.are_tellable()
+        Ok(())
     }
 
     /// Whether the scores that weigh domains can count those of the feasible nodes.
@@ -377,8 +402,11 @@ impl Sums {
     }
 
     /// What tells a node from others.
-    pub(super) fn views(&self, node: NodeIdx, views: &mut Vec<i64>) {
-        views.extend(self.counts.iter().map(|count| count.view(node.index())));
+    #[inline]
+    pub(super) fn views(&self, node: NodeIdx, views: &mut [i64]) {
+        for (view, count) in views.iter_mut().zip(&self.counts) {
+            *view = count.view(node.index());
+        }
     }
 
     /// Judges and scores all classes of nodes, of which `views` are given and `nodes` says how many nodes there are.

@@ -168,6 +168,11 @@ impl Inclusion {
         inclusion
     }
 
+    /// Whether it includes every node, for all of them.
+    pub(super) fn is_everything(&self, constraints: &[Constraint]) -> bool {
+        self.affinity.is_absent() && constraints.iter().all(|c| !c.honor_node_taints)
+    }
+
     /// Judges a node by both policies, for all constraints at once.
     pub(super) fn of(&self, tables: &Tables, node: &NodeInfo) -> NodeInclusion {
         let labels = tables.labels(node.labels);

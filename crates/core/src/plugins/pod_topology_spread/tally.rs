@@ -81,6 +81,11 @@ impl Tally for SpreadTally {
         Ok(())
     }
 
+    fn counts_everywhere(&self) -> bool {
+        // With one constraint, a node that lacks a key is in no domain.
+        self.require_all && self.constraints.len() == 1 && self.inclusion.is_everything(&self.constraints)
+    }
+
     fn counts_on(&self, snapshot: Snapshot<'_>, node: NodeIdx, counts: &mut [bool]) -> Result<(), Outdated> {
         let labels = snapshot.node_labels(node);
         if self.require_all {

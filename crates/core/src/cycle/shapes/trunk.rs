@@ -1,0 +1,300 @@
+//! What nodes are, one by one, to all pods that differ only in what ties them to other pods: which pass the filters that judge nodes by
+//! themselves, and what the scores that do so give them. Signatures grow from it; it knows nothing of them.
+
+use super::classes::Classes;
+use super::shape::{Extraordinary, NEVER};
+use crate::cache::{NodeView, Snapshot, Touch};
+use crate::cycle::Framework;
+use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule, Verdict};
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+
+/// Beyond this the points of all scores together would not fit.
+const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
+
+pub(super) struct Trunk {
+    /// Tells it from all that were made before.
+    birth: u64,
+    /// The cache's clock when this was last brought up to date.
+    seen: u64,
+    era: u64,
+    /// Those that look at nothing but the node's object.
+    object_filters: Vec<Box<dyn FilterRule>>,
+    /// Those that look at the pods there, too.
+    usage_filters: Vec<Box<dyn FilterRule>>,
+    /// The nodes PreFilter narrowed the search to.
+    only: Option<NodeSet>,
+    /// The nodes that pass but for the pods there.
+    fitting: NodeSet,
+    raw: Vec<(i64, Box<dyn ScoreRule>)>,
+    relative: Vec<(i64, Box<dyn ScoreRule>)>,
+    /// Whether all of these look at nothing but the node's object.
+    is_relative_to_objects: bool,
+    /// By slot: weight times score of all scores that count as they are; [`NEVER`] where a filter rejects.
+    base: Vec<i32>,
+    /// Of the nodes that pass, by what the scores that do not say before they look at other nodes.
+    classes: Classes,
+}
+
+impl Trunk {
+    /// That of a pod, up to date.
+    pub(super) fn new(
+        framework: &Framework,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        birth: u64,
+    ) -> Result<Self, Extraordinary> {
+        let mut trunk = Self {
+            birth,
+            seen: snapshot.clock(),
+            era: snapshot.era(),
+            object_filters: Vec::new(),
+            usage_filters: Vec::new(),
+            only: None,
+            fitting: NodeSet::new(),
+            raw: Vec::new(),
+            relative: Vec::new(),
+            is_relative_to_objects: true,
+            base: Vec::new(),
+            classes: Classes::default(),
+        };
+        trunk.take_filters(framework, pod, snapshot)?;
+        trunk.take_scores(framework, pod, snapshot)?;
+        trunk.patch(snapshot, snapshot.nodes(), snapshot.nodes())?;
+        Ok(trunk)
+    }
+
+    pub(super) fn birth(&self) -> u64 {
+        self.birth
+    }
+
+    /// The heap it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.base.capacity() * size_of::<i32>() + self.classes.bytes()
+    }
+
+    /// By slot: the points of all scores that count as they are; [`NEVER`] where the node does not pass.
+    pub(super) fn base(&self) -> &[i32] {
+        &self.base
+    }
+
+    /// The nodes that pass, by what [`Self::relative`] say of them before they look at other nodes.
+    pub(super) fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// The scores that look at all feasible nodes, with their weights.
+    pub(super) fn relative(&self) -> &[(i64, Box<dyn ScoreRule>)] {
+        &self.relative
+    }
+
+    /// Whether a node as it is in `view` passes.
+    pub(super) fn passes(&self, view: &NodeView<'_>) -> Result<bool, Extraordinary> {
+        for rule in self.object_filters.iter().chain(&self.usage_filters) {
+            match rule.check(view) {
+                Verdict::Fits => {}
+                Verdict::Rejected(_) => return Ok(false),
+                Verdict::Failed(_) => return Err(Extraordinary),
+            }
+        }
+        Ok(true)
+    }
+
+    fn take_filters(
+        &mut self,
+        framework: &Framework,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+    ) -> Result<(), Extraordinary> {
+        for seat in framework.filters.iter().filter(|seat| seat.plugin.reads() != Reads::Cluster) {
+            let rule = if seat.pre_filter {
+                match seat.plugin.prepare(pod, snapshot) {
+                    Prepared::Skip => None,
+                    Prepared::Run { rule, only } => {
+                        if let Some(only) = only {
+                            self.narrow(only.into_iter().collect());
+                        }
+                        Some(rule)
+                    }
+                    Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Extraordinary),
+                }
+            } else {
+                crate::cycle::filter::unprepared(seat, pod, snapshot)
+            };
+            match rule.filter(|_| seat.filter.is_some()) {
+                Some(rule) if rule.depends_on() == DependsOn::NodeSpec => self.object_filters.push(rule),
+                Some(rule) => {
+                    debug_assert_ne!(rule.depends_on(), DependsOn::Cluster, "it judges each node by itself");
+                    self.usage_filters.push(rule);
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_scores(
+        &mut self,
+        framework: &Framework,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+    ) -> Result<(), Extraordinary> {
+        let weights = framework.scores.iter().map(|seat| seat.weight.saturating_abs());
+        if weights.fold(0_i64, i64::saturating_add) > WEIGHTS_MAX {
+            return Err(Extraordinary);
+        }
+        for seat in framework.scores.iter().filter(|seat| seat.plugin.reads() != Reads::Cluster) {
+            let rule = match seat.plugin.prepare(pod, snapshot, snapshot.nodes()) {
+                Prepared::Skip => continue,
+                Prepared::Run { rule, .. } => rule,
+                Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Extraordinary),
+            };
+            if seat.score.is_none() {
+                continue;
+            }
+            match rule.scale() {
+                Scale::Raw => self.raw.push((seat.weight, rule)),
+                Scale::Relative => {
+                    self.is_relative_to_objects &= rule.depends_on() == DependsOn::NodeSpec;
+                    self.relative.push((seat.weight, rule));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn narrow(&mut self, only: NodeSet) {
+        match &mut self.only {
+            Some(so_far) => so_far.intersect(&only),
+            None => self.only = Some(only),
+        }
+    }
+
+    /// Brings it up to date.
+    ///
+    /// # Errors
+    /// When it has to be made anew.
+    pub(super) fn catch_up(&mut self, snapshot: Snapshot<'_>) -> Result<(), Extraordinary> {
+        if self.era != snapshot.era() {
+            return Err(Extraordinary);
+        }
+        if self.seen == snapshot.clock() {
+            return Ok(());
+        }
+        let (mut touched, mut objects) = (NodeSet::new(), NodeSet::new());
+        for (node, touch) in snapshot.touched_since(self.seen).ok_or(Extraordinary)? {
+            touched.insert(node);
+            if touch == Touch::Object {
+                objects.insert(node);
+            }
+        }
+        touched.intersect(snapshot.nodes());
+        objects.intersect(snapshot.nodes());
+        self.patch(snapshot, &touched, &objects)?;
+        self.seen = snapshot.clock();
+        Ok(())
+    }
+
+    /// Judges and scores these nodes anew; of `objects`, which are among them, the object changed as well.
+    fn patch(
+        &mut self,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        objects: &NodeSet,
+    ) -> Result<(), Extraordinary> {
+        let slots = snapshot.columns().pods.len();
+        self.base.resize(slots, NEVER);
+        self.classes.resize(slots);
+        self.judge_objects(snapshot, objects)?;
+        let mut passing = nodes.clone();
+        passing.intersect(&self.fitting);
+        for rule in &self.usage_filters {
+            rule.filter(snapshot, &mut passing).map_err(|_| Extraordinary)?;
+        }
+        let base = self.score_alone(snapshot, &passing)?;
+        let (unknown, relative) = self.score_relative(snapshot, &passing, objects)?;
+        for (node, base) in passing.iter().zip(base) {
+            self.base[node.index()] = i32::try_from(base).map_err(|_| Extraordinary)?;
+        }
+        self.classify(&unknown, &relative)?;
+        for node in nodes.iter().filter(|&node| !passing.contains(node)) {
+            self.base[node.index()] = NEVER;
+            self.classes.leave(node);
+        }
+        Ok(())
+    }
+
+    /// Puts nodes into their classes, of which `views` says by score what they are.
+    fn classify(&mut self, nodes: &NodeSet, views: &[Vec<i64>]) -> Result<(), Extraordinary> {
+        let (mut last, mut views_of_one) = (None, vec![0; views.len()]);
+        for (at, node) in nodes.iter().enumerate() {
+            // Most nodes are what the one before is.
+            if let Some(last) = last
+                && views.iter().all(|cells| cells[at] == cells[at - 1])
+            {
+                self.classes.join(node, last);
+                continue;
+            }
+            views_of_one.iter_mut().zip(views).for_each(|(view, cells)| *view = cells[at]);
+            if !self.classes.put(node, &views_of_one) {
+                return Err(Extraordinary);
+            }
+            last = Some(node);
+        }
+        Ok(())
+    }
+
+    /// What the filters that look at nodes' objects alone say of these nodes.
+    fn judge_objects(&mut self, snapshot: Snapshot<'_>, changed: &NodeSet) -> Result<(), Extraordinary> {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let mut fitting = changed.clone();
+        if let Some(only) = &self.only {
+            fitting.intersect(only);
+        }
+        for rule in &self.object_filters {
+            rule.filter(snapshot, &mut fitting).map_err(|_| Extraordinary)?;
+        }
+        self.fitting.subtract(changed);
+        self.fitting.unite(&fitting);
+        Ok(())
+    }
+
+    /// What the scores that count as they are give each of these nodes together.
+    fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i64>, Extraordinary> {
+        let mut base = vec![0_i64; nodes.len()];
+        let mut cells = base.clone();
+        for (weight, rule) in &self.raw {
+            rule.score(snapshot, nodes, &mut cells).map_err(|_| Extraordinary)?;
+            for (base, score) in base.iter_mut().zip(&cells) {
+                if !(0..=MAX_NODE_SCORE).contains(score) {
+                    // The plain path says what is wrong with it.
+                    return Err(Extraordinary);
+                }
+                *base += weight * score;
+            }
+        }
+        Ok(base)
+    }
+
+    /// Those of the nodes of which it is not known from before what the others say, and by score what they do.
+    fn score_relative(
+        &self,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        changed: &NodeSet,
+    ) -> Result<(NodeSet, Vec<Vec<i64>>), Extraordinary> {
+        let mut unknown = nodes.clone();
+        if self.is_relative_to_objects {
+            unknown.retain(|node| changed.contains(node) || !self.classes.has(node));
+        }
+        let mut relative = Vec::with_capacity(self.relative.len());
+        for (_, rule) in &self.relative {
+            let mut cells = vec![0; unknown.len()];
+            rule.score(snapshot, &unknown, &mut cells).map_err(|_| Extraordinary)?;
+            relative.push(cells);
+        }
+        Ok((unknown, relative))
+    }
+}

@@ -1,0 +1,110 @@
+//! The trunks there are, each as long as a signature grows from it. Knows of signatures only how many of either generation do.
+
+use super::shape::Extraordinary;
+use super::trunk::Trunk;
+use crate::cache::Snapshot;
+use crate::cycle::Framework;
+use crate::hash::FixedMap;
+use crate::pod::PodInfo;
+use crate::signature::NodeSignature;
+use std::sync::Arc;
+
+/// Signatures met of late, and those met before.
+#[derive(Clone, Copy)]
+pub(super) enum Age {
+    Young,
+    Old,
+}
+
+#[derive(Default)]
+pub(super) struct Trunks {
+    places: FixedMap<NodeSignature, usize>,
+    kept: Vec<Option<Kept>>,
+    free: Vec<usize>,
+    births: u64,
+}
+
+struct Kept {
+    signature: NodeSignature,
+    trunk: Trunk,
+    /// Of each age, how many signatures grow from it.
+    held: [usize; 2],
+    /// What it took when it was made.
+    bytes: usize,
+}
+
+impl Trunks {
+    /// The trunk at a place.
+    pub(super) fn at(&self, place: usize) -> &Trunk {
+        &self.kept[place].as_ref().expect("what is held is kept").trunk
+    }
+
+    /// The same, up to date.
+    ///
+    /// # Errors
+    /// When it has to be made anew.
+    pub(super) fn fresh(&mut self, place: usize, snapshot: Snapshot<'_>) -> Result<&Trunk, Extraordinary> {
+        let trunk = &mut self.kept[place].as_mut().expect("what is held is kept").trunk;
+        trunk.catch_up(snapshot)?;
+        Ok(trunk)
+    }
+
+    /// Where the trunk of a pod stands, which is up to date.
+    pub(super) fn of(
+        &mut self,
+        framework: &Framework,
+        pod: &Arc<PodInfo>,
+        snapshot: Snapshot<'_>,
+    ) -> Result<usize, Extraordinary> {
+        let signature = NodeSignature::of(pod);
+        if let Some(&place) = self.places.get(&signature) {
+            let kept = self.kept[place].as_mut().expect("what has a place is kept");
+            if kept.trunk.catch_up(snapshot).is_err() {
+                self.births += 1;
+                // Signatures that grow from it see that it is another.
+                kept.trunk = Trunk::new(framework, pod, snapshot, self.births)?;
+            }
+            return Ok(place);
+        }
+        self.births += 1;
+        let trunk = Trunk::new(framework, pod, snapshot, self.births)?;
+        let kept = Kept { signature: signature.clone(), bytes: trunk.bytes(), trunk, held: [0; 2] };
+        let place = self.free.pop().unwrap_or(self.kept.len());
+        if place == self.kept.len() {
+            self.kept.push(None);
+        }
+        self.kept[place] = Some(kept);
+        self.places.insert(signature, place);
+        Ok(place)
+    }
+
+    /// One signature more grows from it; the bytes that this adds to those of its age.
+    pub(super) fn hold(&mut self, place: usize, age: Age) -> usize {
+        let kept = self.kept[place].as_mut().expect("what is held is kept");
+        kept.held[age as usize] += 1;
+        if kept.held[age as usize] == 1 { kept.bytes } else { 0 }
+    }
+
+    /// One signature less does; the bytes that this takes from those of its age.
+    pub(super) fn release(&mut self, place: usize, age: Age) -> usize {
+        let kept = self.kept[place].as_mut().expect("what is held is kept");
+        kept.held[age as usize] -= 1;
+        if kept.held[age as usize] == 0 { kept.bytes } else { 0 }
+    }
+
+    /// The young are the old from here on, and the old are gone.
+    pub(super) fn turn(&mut self) {
+        for kept in self.kept.iter_mut().flatten() {
+            kept.held = [0, kept.held[Age::Young as usize]];
+        }
+        (0..self.kept.len()).for_each(|place| self.tidy(place));
+    }
+
+    /// Forgets the trunk at a place if nothing grows from it.
+    pub(super) fn tidy(&mut self, place: usize) {
+        if let Some(gone) = self.kept[place].take_if(|kept| kept.held == [0; 2]) {
+            self.places.remove(&gone.signature);
+            self.free.push(place);
+        }
+    }
+}
