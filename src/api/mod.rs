@@ -20,9 +20,12 @@ mod written;
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
 pub use encoding::Encoding;
+pub(crate) use object::of_any_kind;
 pub use object::{NotRead, Object};
 pub use policy::PodDisruptionBudget;
 pub use resource::DeviceClass;
+pub use written::ToJson;
+
 pub use storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment,
@@ -55,7 +58,15 @@ pub trait Kind: Clone + Debug + Send + Sync + 'static {
     /// What is read of `spec`.
     type Spec: DeserializeOwned + Serialize + proto::Message + Default + Clone + Debug + Send + Sync + 'static;
     /// What is read of `status`.
-    type Status: DeserializeOwned + Serialize + proto::Message + Default + Clone + Debug + Send + Sync + 'static;
+    type Status: DeserializeOwned
+        + Serialize
+        + proto::Message
+        + Default
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static;
 }
 
 macro_rules! kinds {

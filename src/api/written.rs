@@ -12,9 +12,17 @@ use std::fmt;
 /// A name no annotation has that is read: it stands for all that are not.
 const OTHER_ANNOTATIONS: &str = "supercargo/others";
 
-impl<K: Kind> Received<K> {
+/// What can be written again.
+pub trait ToJson {
     /// The object as far as it was read. Of a malformed one, its name.
-    pub fn to_json(&self) -> Value {
+    fn to_json(&self) -> Value;
+
+    /// Whether it could not be read.
+    fn is_malformed(&self) -> bool;
+}
+
+impl<K: Kind> ToJson for Received<K> {
+    fn to_json(&self) -> Value {
         let api_version =
             if K::GROUP.is_empty() { K::VERSION.to_owned() } else { format!("{}/{}", K::GROUP, K::VERSION) };
         let mut object = Map::new();
@@ -31,8 +39,7 @@ impl<K: Kind> Received<K> {
         Value::Object(object)
     }
 
-    /// Whether it could not be read.
-    pub fn is_malformed(&self) -> bool {
+    fn is_malformed(&self) -> bool {
         self.content.is_err()
     }
 }
@@ -80,7 +87,9 @@ fn metadata(of: &ObjectMeta) -> Value {
 
 /// A part of an object, without fields that are as if they were absent.
 fn lean(part: &impl Serialize) -> Value {
-    part.serialize(Lean).map(|Written { value, .. }| value).expect("the lean types are made of what is written here")
+    part.serialize(Lean)
+        .map(|Written { value, .. }| value)
+        .expect("the lean types are made of what is written here")
 }
 
 /// A value, and whether a field may be left out that has it.
@@ -202,7 +211,12 @@ impl ser::Serializer for Lean {
         unwritten(name)
     }
 
-    fn serialize_unit_variant(self, name: &'static str, _: u32, _: &'static str) -> Result<Written, Unwritten> {
+    fn serialize_unit_variant(
+        self,
+        name: &'static str,
+        _: u32,
+        _: &'static str,
+    ) -> Result<Written, Unwritten> {
         unwritten(name)
     }
 
@@ -277,7 +291,9 @@ impl ser::SerializeMap for Fields {
     type Error = Unwritten;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Unwritten> {
-        let Value::String(key) = key.serialize(Lean)?.value else { return unwritten("a key that is no text") };
+        let Value::String(key) = key.serialize(Lean)?.value else {
+            return unwritten("a key that is no text");
+        };
         self.key = Some(key);
         Ok(())
     }

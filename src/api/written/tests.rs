@@ -1,4 +1,4 @@
-use crate::api::{Kind, Received, apps, core, policy, resource, storage};
+use crate::api::{Kind, Received, ToJson as _, apps, core, policy, resource, storage};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::io::Read as _;

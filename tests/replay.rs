@@ -1,0 +1,164 @@
+//! Recordings: what a scheduler was told and came to is decided again to the byte, and what differs is told by its line.
+
+#[path = "replay/run.rs"]
+mod run;
+
+use serde_json::Value;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use supercargo::journal::replay::Replay;
+
+/// A folder of this test binary's own, emptied when it begins.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay");
+        // It need not be there.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("the folder of tests can be written");
+        folder
+    })
+}
+
+/// A short recording, made once.
+fn short() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let file = folder().join("short.jsonl");
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+        let run = runtime.block_on(run::recorded(&file, 12, 300));
+        assert!(run.bound > 100, "{}", run.bound);
+        fs::read_to_string(&file).expect("it was written")
+    })
+}
+
+fn replay(args: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+    command.args(["replay", "-"]).args(args);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("the program starts");
+    let mut stdin = process.stdin.take().expect("it is piped");
+    let input = input.to_owned();
+    // Not all of it has to be read.
+    let feed = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let output = process.wait_with_output().expect("it ends");
+    feed.join().expect("the input is written, or nobody wants it");
+    output
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("it writes text")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_decisions_are_decided_again_to_the_byte() {
+    let file = folder().join("long.jsonl");
+    let run = run::recorded(&file, 9, 10_500).await;
+    assert!(run.refused > 30 && run.asked_about > 30 && run.evicted > 30, "{} {} {}", run.refused, run.asked_about, run.evicted);
+    assert_eq!(run.shown["kind"], "DecisionList");
+    assert_eq!(run.shown["decisions"].as_array().map(Vec::len), Some(100));
+
+    let recording = fs::read_to_string(&file).expect("it was written");
+    assert!(!recording.contains("not-to-be-recorded"));
+    let summary = Replay::open(recording.as_bytes()).expect("it is a recording").run(|_, _| {});
+    let summary = summary.expect("every line can be read");
+    assert_eq!(summary.divergence, None);
+    assert_eq!(summary.ends.as_deref(), Some("stopped"));
+    assert!(summary.decisions >= 10_000, "{summary:?}");
+    assert!(summary.placed < summary.decisions, "some pods find no node: {summary:?}");
+    println!("{summary:?}, {} bytes", recording.len());
+    // The decisions that are shown are among those recorded.
+    let last = run.shown["decisions"][99].to_string();
+    let found = recording.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    assert!(found.map(|it| it["decided"].to_string()).any(|decided| decided == last), "{last}");
+}
+
+#[test]
+fn a_recording_that_was_not_touched_is_decided_again() {
+    let output = replay(&[], short());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("decided again as recorded, to the byte"), "{}", text(&output.stdout));
+    assert_eq!(text(&output.stderr), "");
+}
+
+/// The recording with one line changed, and that line's number.
+fn changed(of: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) -> (String, usize) {
+    let mut lines: Vec<String> = short().lines().map(str::to_owned).collect();
+    let json = |line: &String| serde_json::from_str::<Value>(line).expect("it is JSON");
+    let at = lines.iter().position(|line| of(&json(line))).expect("there is such a line");
+    let mut line = json(&lines[at]);
+    change(&mut line);
+    lines[at] = line.to_string();
+    (lines.join("\n") + "\n", at + 1)
+}
+
+#[test]
+fn the_first_divergence_is_told_by_its_line() {
+    // The node that took the first pod is gone from its list, by having no room.
+    let first = short().lines().position(|line| line.contains("\"result\":\"placed\"")).expect("one was placed");
+    let decided: Value = serde_json::from_str(short().lines().nth(first).expect("it is there")).expect("it is JSON");
+    let node = decided["decided"]["node"].clone();
+    let is_node = |line: &Value| line["applied"]["kind"] == "Node" && line["applied"]["metadata"]["name"] == node;
+    let (input, _) = changed(is_node, |line| line["applied"]["status"]["allocatable"]["cpu"] = "1m".into());
+    let output = replay(&["-o", "json"], &input);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(report["kind"], "ReplayReport");
+    assert_eq!(report["identical"], false);
+    assert_eq!(report["divergence"]["line"], first + 1);
+    assert_eq!(report["divergence"]["then"], decided["decided"]);
+    assert_ne!(report["divergence"]["now"]["node"], node);
+
+    let output = replay(&[], &input);
+    let told = format!("decided otherwise at line {}; what follows is not compared", first + 1);
+    assert!(text(&output.stdout).contains(&told), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("  then  default/p"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_decision_that_is_not_recorded_is_a_divergence() {
+    let placed = |line: &&str| line.contains("\"result\":\"placed\"");
+    let at = short().lines().position(|line| placed(&line)).expect("one was placed");
+    let lines = short().lines().enumerate().filter(|(number, _)| *number != at);
+    let input: String = lines.map(|(_, line)| format!("{line}\n")).collect();
+    let output = replay(&["-o", "json"], &input);
+    assert_eq!(output.status.code(), Some(3));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(report["divergence"]["line"], at + 1);
+}
+
+#[test]
+fn another_configuration_is_compared_decision_by_decision() {
+    let config = folder().join("least.yaml");
+    let text_of = |profile: &str| {
+        format!("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: supercargo\n{profile}")
+    };
+    fs::write(&config, text_of("")).expect("it can be written");
+    let path = config.to_str().expect("it is text");
+    let output = replay(&["--config", path, "-o", "json"], short());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(output.status.code(), Some(0), "the same rules decide the same: {report}");
+    assert_eq!(report["compared"]["asked"], report["compared"]["same"]);
+    assert!(report["compared"]["asked"].as_u64() >= Some(250), "{report}");
+
+    let most = "  pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}\n";
+    fs::write(&config, text_of(most)).expect("it can be written");
+    let output = replay(&["--config", path, "--diff", "-o", "json"], short());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(report["identical"], true, "what is recorded is decided again all the same");
+    let compared = &report["compared"];
+    assert!(compared["elsewhere"].as_u64() > Some(20), "{compared}");
+    let differences = compared["differences"].as_array().expect("it is a list");
+    assert_eq!(differences.len() as u64, compared["asked"].as_u64().unwrap() - compared["same"].as_u64().unwrap());
+    for it in differences.iter().filter(|it| it["ahead"].as_i64() > Some(0)) {
+        let sum: i64 = it["plugins"].as_array().unwrap().iter().map(|lead| lead["weighted"].as_i64().unwrap()).sum();
+        assert_eq!(Some(sum), it["ahead"].as_i64(), "{it}");
+        assert_ne!(it["then"], it["now"]);
+    }
+    let output = replay(&["--config", path, "--diff"], short());
+    assert!(text(&output.stdout).contains("NodeResourcesFit +"), "{}", text(&output.stdout));
+}
