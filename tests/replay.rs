@@ -57,7 +57,13 @@ fn text(bytes: &[u8]) -> &str {
 async fn ten_thousand_decisions_are_decided_again_to_the_byte() {
     let file = folder().join("long.jsonl");
     let run = run::recorded(&file, 9, 10_500).await;
-    assert!(run.refused > 30 && run.asked_about > 30 && run.evicted > 30, "{} {} {}", run.refused, run.asked_about, run.evicted);
+    assert!(
+        run.refused > 30 && run.asked_about > 30 && run.evicted > 30,
+        "{} {} {}",
+        run.refused,
+        run.asked_about,
+        run.evicted
+    );
     assert_eq!(run.shown["kind"], "DecisionList");
     assert_eq!(run.shown["decisions"].as_array().map(Vec::len), Some(100));
 
@@ -80,7 +86,11 @@ async fn ten_thousand_decisions_are_decided_again_to_the_byte() {
 fn a_recording_that_was_not_touched_is_decided_again() {
     let output = replay(&[], short());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("decided again as recorded, to the byte"), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stdout).contains("decided again as recorded, to the byte"),
+        "{}",
+        text(&output.stdout)
+    );
     assert_eq!(text(&output.stderr), "");
 }
 
@@ -98,10 +108,13 @@ fn changed(of: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) -> (String,
 #[test]
 fn the_first_divergence_is_told_by_its_line() {
     // The node that took the first pod is gone from its list, by having no room.
-    let first = short().lines().position(|line| line.contains("\"result\":\"placed\"")).expect("one was placed");
-    let decided: Value = serde_json::from_str(short().lines().nth(first).expect("it is there")).expect("it is JSON");
+    let first =
+        short().lines().position(|line| line.contains("\"result\":\"placed\"")).expect("one was placed");
+    let decided: Value =
+        serde_json::from_str(short().lines().nth(first).expect("it is there")).expect("it is JSON");
     let node = decided["decided"]["node"].clone();
-    let is_node = |line: &Value| line["applied"]["kind"] == "Node" && line["applied"]["metadata"]["name"] == node;
+    let is_node =
+        |line: &Value| line["applied"]["kind"] == "Node" && line["applied"]["metadata"]["name"] == node;
     let (input, _) = changed(is_node, |line| line["applied"]["status"]["allocatable"]["cpu"] = "1m".into());
     let output = replay(&["-o", "json"], &input);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
@@ -134,7 +147,9 @@ fn a_decision_that_is_not_recorded_is_a_divergence() {
 fn another_configuration_is_compared_decision_by_decision() {
     let config = folder().join("least.yaml");
     let text_of = |profile: &str| {
-        format!("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: supercargo\n{profile}")
+        format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: supercargo\n{profile}"
+        )
     };
     fs::write(&config, text_of("")).expect("it can be written");
     let path = config.to_str().expect("it is text");
@@ -153,12 +168,78 @@ fn another_configuration_is_compared_decision_by_decision() {
     let compared = &report["compared"];
     assert!(compared["elsewhere"].as_u64() > Some(20), "{compared}");
     let differences = compared["differences"].as_array().expect("it is a list");
-    assert_eq!(differences.len() as u64, compared["asked"].as_u64().unwrap() - compared["same"].as_u64().unwrap());
+    assert_eq!(
+        differences.len() as u64,
+        compared["asked"].as_u64().unwrap() - compared["same"].as_u64().unwrap()
+    );
     for it in differences.iter().filter(|it| it["ahead"].as_i64() > Some(0)) {
-        let sum: i64 = it["plugins"].as_array().unwrap().iter().map(|lead| lead["weighted"].as_i64().unwrap()).sum();
+        let sum: i64 =
+            it["plugins"].as_array().unwrap().iter().map(|lead| lead["weighted"].as_i64().unwrap()).sum();
         assert_eq!(Some(sum), it["ahead"].as_i64(), "{it}");
         assert_ne!(it["then"], it["now"]);
     }
     let output = replay(&["--config", path, "--diff"], short());
     assert!(text(&output.stdout).contains("NodeResourcesFit +"), "{}", text(&output.stdout));
+}
+
+/// Exit code and what is said of an input that is no good.
+fn refused(input: &str) -> (Option<i32>, String) {
+    let output = replay(&[], input);
+    (output.status.code(), text(&output.stderr).to_owned())
+}
+
+#[test]
+fn what_is_no_recording_is_refused_in_words() {
+    let said = |input: &str, words: &str| {
+        let (code, told) = refused(input);
+        assert_eq!(code, Some(2), "{told}");
+        assert_eq!(told, format!("error: standard input: {words}\n"));
+    };
+    said("", "it is empty; the first line of a recording says what it is");
+    said("\u{0}garbage\n", "line 1: this is no recording of supercargo: expected value at line 1 column 1");
+    let other = short().replacen("supercargo.dev/v1alpha1", "supercargo.dev/v7", 1);
+    said(
+        &other,
+        "line 1: this is a Recording of supercargo.dev/v7, which this version does not read; it reads supercargo.dev/v1alpha1",
+    );
+    let (head, rest) = short().split_once('\n').expect("it has lines");
+    said(&format!("{head}\nnonsense\n{rest}"), "line 2: expected ident at column 2");
+    let object = r#"{"at":1,"applied":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}}"#;
+    said(&format!("{head}\n{object}\n"), "line 2: v1 Secret a is of a kind that is not read");
+    let output = Command::new(env!("CARGO_BIN_EXE_supercargo"))
+        .args(["replay", "no-such-file"])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stderr), "error: no-such-file: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn of_a_recording_that_breaks_off_what_stands_before_is_used() {
+    let whole = short();
+    let cut = &whole[..whole.len() - 3 - whole.lines().last().expect("it has lines").len() / 2];
+    let output = replay(&[], cut);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stderr);
+    assert!(
+        told.starts_with("the recording breaks off after ") && told.contains("what stands before is used"),
+        "{told}"
+    );
+    assert!(text(&output.stdout).contains("decided again as recorded, to the byte"));
+}
+
+/// A line of 200 MB, which is made as it is read.
+#[test]
+fn a_line_without_end_takes_no_memory() {
+    let head = short().lines().next().expect("it has lines");
+    let script = format!(
+        "ulimit -v 1500000; {{ printf '%s\\n' \"$HEAD\"; head -c 200000000 /dev/zero | tr '\\0' 'x'; }} | {} replay -",
+        env!("CARGO_BIN_EXE_supercargo")
+    );
+    let output = Command::new("bash").args(["-c", &script]).env("HEAD", head).output().expect("a shell runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr),
+        "error: standard input: line 2: it is longer than 16 MiB, which no line is\n"
+    );
 }

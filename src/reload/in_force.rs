@@ -47,6 +47,9 @@ pub(crate) fn decisive(effective: &Effective) -> Value {
     if let Value::Object(fields) = &mut json {
         let kept = |field: &str| TAKEN_OVER.contains(&field) || matches!(field, "apiVersion" | "kind");
         fields.retain(|field, value| kept(field) && !value.is_null());
+        if !effective.says_percentage_of_nodes_to_score() {
+            fields.remove("percentageOfNodesToScore");
+        }
     }
     json
 }

@@ -51,18 +51,17 @@ pub(crate) async fn recorded(to: &Path, nodes: usize, pods: usize) -> Run {
     let settings = Settings::of(&effective).expect("the defaults can be taken");
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
     let wait = Duration::from_secs(300);
-    let beginning =
-        Beginning::new(Mode::Scheduler, clock.now(), Seed(7), (&effective, &settings), wait);
+    let beginning = Beginning::new(Mode::Scheduler, clock.now(), Seed(7), (&effective, &settings), wait);
     let options = SinkOptions {
         path: to.to_owned(),
         bytes_max: u64::MAX,
         when_full: WhenFull::Ends,
         header: Some(beginning.to_line()),
     };
-    let (sink, writer) = Sink::open(options, metrics.record_lines(Record::Input)).expect("the file can be made");
+    let (sink, writer) =
+        Sink::open(options, metrics.record_lines(Record::Input)).expect("the file can be made");
     let ring = Arc::new(Ring::new(100, 1 << 20));
-    let journal =
-        Journal::default().with_ring(Arc::clone(&ring)).with_recording(sink, beginning.began());
+    let journal = Journal::default().with_ring(Arc::clone(&ring)).with_recording(sink, beginning.began());
     let mailbox = Mailbox::<Scheduler>::new().taped(Some(Box::new(journal)));
     let inbox = mailbox.inbox();
     let engine = beginning.engine(&settings, |_| Vec::new());
@@ -107,20 +106,16 @@ impl Server {
 
     async fn lists(&self, nodes: usize) {
         for kind in Kind::ALL {
-            let began = Item::Object(
-                Box::new(move |_| Event::ListBegan(kind)),
-                Some(journal::list_began(kind)),
-            );
+            let began =
+                Item::Object(Box::new(move |_| Event::ListBegan(kind)), Some(journal::list_began(kind)));
             self.inbox.send(began).await.expect("it runs");
             if kind == Kind::Node {
                 for number in 0..nodes {
                     self.node(number, false).await;
                 }
             }
-            let ended = Item::Object(
-                Box::new(move |_| Event::ListEnded(kind)),
-                Some(journal::list_ended(kind)),
-            );
+            let ended =
+                Item::Object(Box::new(move |_| Event::ListEnded(kind)), Some(journal::list_ended(kind)));
             self.inbox.send(ended).await.expect("it runs");
         }
     }
@@ -148,7 +143,10 @@ impl Server {
         self.undecided.remove(uid);
         let pod: Pod = serde_json::from_value(pod).expect("it is a pod");
         let text = journal::gone(&pod);
-        self.inbox.send(Item::Object(Box::new(move |tables| pod.gone(tables)), Some(text))).await.expect("it runs");
+        self.inbox
+            .send(Item::Object(Box::new(move |tables| pod.gone(tables)), Some(text)))
+            .await
+            .expect("it runs");
     }
 
     async fn come(&mut self, numbers: std::ops::Range<usize>) {
@@ -193,7 +191,10 @@ impl Server {
                 let uid = Arc::clone(&pod.uid);
                 let outcome = self.bind(&pod);
                 let is_bound = outcome == BindOutcome::Accepted;
-                self.inbox.send(Item::Answer(vec![Event::BindFinished { uid, outcome }, credit])).await.expect("it runs");
+                self.inbox
+                    .send(Item::Answer(vec![Event::BindFinished { uid, outcome }, credit]))
+                    .await
+                    .expect("it runs");
                 if is_bound {
                     self.bound(&pod, &node).await;
                 }
