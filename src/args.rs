@@ -5,6 +5,7 @@ use crate::cli::config::ConfigArgs;
 use crate::cli::drain_check::DrainCheckArgs;
 use crate::cli::explain::ExplainArgs;
 use crate::cli::fit::FitArgs;
+use crate::cli::record::RecordArgs;
 use crate::cli::replay::ReplayArgs;
 use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
@@ -255,6 +256,14 @@ pub enum Command {
     /// Exit code: 0 all have a place, 3 at least one has none, 2 the flags or files are wrong, or there is no such node, 1 anything
     /// else.
     DrainCheck(DrainCheckArgs),
+
+    /// Write down what a scheduler of the kubeconfig's cluster is told, as it comes, to be replayed by any configuration.
+    ///
+    /// Watches what a scheduler watches, and writes nothing but the file.
+    ///
+    /// Exit code: 0 recorded as long as was wanted, 2 the flags or files are wrong, 1 anything else, for example a cluster that does
+    /// not answer, or a file that is full.
+    Record(RecordArgs),
 
     /// Decide again what a scheduler decided that was recorded (--record-to), or see what another configuration would have decided.
     ///

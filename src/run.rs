@@ -363,7 +363,7 @@ fn fill_of<E: 'static>(inbox: Inbox<E>) -> impl Fn() -> ChannelFill + Send + Syn
 }
 
 /// Waits for the signal to stop; its name.
-async fn told_to_stop() -> anyhow::Result<&'static str> {
+pub(crate) async fn told_to_stop() -> anyhow::Result<&'static str> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;

@@ -114,7 +114,7 @@ impl<R: BufRead> Entries<R> {
     /// When it is no recording, or none that this version reads.
     pub fn open(from: R) -> Result<(Beginning, Self), Bad> {
         let mut lines = Lines::new(from);
-        let line = match lines.next()? {
+        let line = match lines.read()? {
             Next::Line(line) => line,
             Next::End => return Err(Bad::Empty),
             Next::Cut(_) => return Err(Bad::NoRecording("it breaks off within the first line".to_owned())),
@@ -149,8 +149,8 @@ impl<R: BufRead> Entries<R> {
     ///
     /// # Errors
     /// When the line is not what it should be.
-    pub fn next(&mut self) -> Result<Option<Entry>, Bad> {
-        let text = match self.lines.next()? {
+    pub fn read(&mut self) -> Result<Option<Entry>, Bad> {
+        let text = match self.lines.read()? {
             Next::Line(line) => line,
             Next::End => return Ok(None),
             Next::Cut(_) => {

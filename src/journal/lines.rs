@@ -49,7 +49,7 @@ impl<R: BufRead> Lines<R> {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(super) fn next(&mut self) -> io::Result<Next> {
+    pub(super) fn read(&mut self) -> io::Result<Next> {
         let mut bytes = Vec::new();
         let most = self.line_max as u64 + 1;
         if self.from.by_ref().take(most).read_until(b'\n', &mut bytes)? == 0 {

@@ -14,13 +14,14 @@ mod tape;
 mod told;
 
 pub mod replay;
+pub mod watched;
 
 pub use beginning::{Beginning, Mode};
 pub use decision::Decision;
 pub use entry::{Bad, Entries, Entry, What};
 pub use lines::LINE_MAX;
 pub use ring::Ring;
-pub use sink::{Sink, SinkOptions, WhenFull};
+pub use sink::{Sink, SinkOptions, SinkState, WhenFull};
 pub use tape::Journal;
 
 use crate::api::ToJson;

@@ -15,6 +15,7 @@ use std::io::BufRead;
 use std::time::Duration;
 use supercargo_core::cycle::NoProbe;
 use supercargo_core::event::Event;
+use supercargo_core::intern::Tables;
 use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::{Opinion, Scheduler, Step};
 use supercargo_core::time::Time;
@@ -93,7 +94,7 @@ impl<R: BufRead> Replay<R> {
     /// # Errors
     /// When a line is not what it should be. What stands before it has been played.
     pub fn run(mut self, mut each: impl FnMut(usize, Opinion)) -> Result<Summary, Bad> {
-        while let Some(entry) = self.entries.next()? {
+        while let Some(entry) = self.entries.read()? {
             let at = self.beginning.began() + Duration::from_nanos(entry.at);
             self.summary.took = self.summary.took.max(Duration::from_nanos(entry.at));
             if let Some(divergence) = self.play(at, entry.what)? {
@@ -137,34 +138,11 @@ impl<R: BufRead> Replay<R> {
                 self.summary.inputs += 1;
                 return Ok(None);
             }
-            What::ListBegan(kind) => Event::ListBegan(kind),
-            What::ListEnded(kind) => Event::ListEnded(kind),
-            What::Told(told) => told.into_event().map_err(|why| self.entries.bad(why))?,
-            What::Applied(object) => {
-                self.object(object, |it, tables| match of_any_kind!(it, it => it.applied(tables)) {
-                    Ok(event) => event,
-                    Err(_) => Event::Unreadable(of_any_kind!(it, it => it.key(tables))),
-                })?
-            }
-            What::Gone(object) => {
-                self.object(object, |it, tables| of_any_kind!(it, it => it.gone(tables)))?
-            }
-            What::Unreadable(object) => {
-                self.object(object, |it, tables| Event::Unreadable(of_any_kind!(it, it => it.key(tables))))?
-            }
+            what => event_of(what, self.engine.tables()).map_err(|why| self.entries.bad(why))?,
         };
         self.summary.inputs += 1;
         self.engine.handle(at, event);
         Ok(None)
-    }
-
-    fn object(
-        &mut self,
-        object: Value,
-        event: impl FnOnce(&Object, &mut supercargo_core::intern::Tables) -> Event,
-    ) -> Result<Event, Bad> {
-        let object = Object::from_value(object).map_err(|other| self.entries.bad(other.to_string()))?;
-        Ok(event(&object, self.engine.tables()))
     }
 
     fn step(&mut self, now: Time) {
@@ -192,4 +170,29 @@ impl<R: BufRead> Replay<R> {
 
 fn taken(configuration: &Value, line: usize) -> Result<Settings, Bad> {
     settings(configuration).map_err(|error| Bad::Configuration { line, why: error.to_string() })
+}
+
+/// The event a line tells of.
+///
+/// # Errors
+/// When it tells of none, or of one that nothing is known of.
+pub(super) fn event_of(what: What, tables: &mut Tables) -> Result<Event, String> {
+    let object = |value: Value| Object::from_value(value).map_err(|other| other.to_string());
+    Ok(match what {
+        What::ListBegan(kind) => Event::ListBegan(kind),
+        What::ListEnded(kind) => Event::ListEnded(kind),
+        What::Told(told) => told.into_event()?,
+        What::Applied(it) => {
+            let it = object(it)?;
+            match of_any_kind!(&it, it => it.applied(tables)) {
+                Ok(event) => event,
+                Err(_) => Event::Unreadable(of_any_kind!(&it, it => it.key(tables))),
+            }
+        }
+        What::Gone(it) => of_any_kind!(object(it)?, it => it.gone(tables)),
+        What::Unreadable(it) => Event::Unreadable(of_any_kind!(object(it)?, it => it.key(tables))),
+        What::Configured(_) | What::Steps(_) | What::Decided(_) | What::Ends(_) => {
+            return Err("a watcher's recording has no such line".to_owned());
+        }
+    })
 }

@@ -115,6 +115,11 @@ impl Sink {
         Ok((Self { sender, shared, waiting_max: WAITING_MAX }, thread))
     }
 
+    /// What can be asked when the sink is somebody else's.
+    pub fn state(&self) -> SinkState {
+        SinkState(Arc::clone(&self.shared))
+    }
+
     #[cfg(test)]
     pub(super) fn with_room(mut self, waiting_max: usize) -> Self {
         self.waiting_max = waiting_max;
@@ -146,6 +151,17 @@ impl Sink {
     /// Whether lines are taken.
     pub(super) fn is_open(&self) -> bool {
         self.shared.is_open.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether a file still takes lines.
+#[derive(Clone, Debug)]
+pub struct SinkState(Arc<Shared>);
+
+impl SinkState {
+    /// Whether it does.
+    pub fn is_open(&self) -> bool {
+        self.0.is_open.load(Ordering::Relaxed)
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Journal {
 struct Recording {
     sink: Sink,
     began: Time,
+    /// Whether it is more than input that is recorded: when the engine worked.
+    has_steps: bool,
     steps: Vec<u64>,
     /// What the steps came to.
     came: Vec<Arc<Decision>>,
@@ -48,7 +50,16 @@ impl Journal {
     /// Records there, with times since `began`, which is when the engine was made.
     #[must_use]
     pub fn with_recording(mut self, sink: Sink, began: Time) -> Self {
-        self.recording = Some(Recording { sink, began, steps: Vec::new(), came: Vec::new() });
+        self.recording =
+            Some(Recording { sink, began, has_steps: true, steps: Vec::new(), came: Vec::new() });
+        self
+    }
+
+    /// Records there what comes in and nothing else: of an engine that decides nothing.
+    #[must_use]
+    pub fn with_input(mut self, sink: Sink, began: Time) -> Self {
+        self.recording =
+            Some(Recording { sink, began, has_steps: false, steps: Vec::new(), came: Vec::new() });
         self
     }
 
@@ -82,7 +93,7 @@ impl Tape for Journal {
     }
 
     fn stepped(&mut self, at: Time, is_idle: bool) {
-        let Some(recording) = &mut self.recording else { return };
+        let Some(recording) = self.recording.as_mut().filter(|it| it.has_steps) else { return };
         // All that earlier steps came to has been told by now.
         if recording.steps.len() >= STEPS_MAX {
             recording.flush();

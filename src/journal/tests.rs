@@ -173,7 +173,7 @@ fn lines_are_read_in_bounded_memory() {
         let mut lines = Lines::new(bytes).no_longer_than(8);
         let mut all = Vec::new();
         loop {
-            match lines.next().unwrap() {
+            match lines.read().unwrap() {
                 Next::End => return all,
                 Next::TooLong => {
                     all.push(Next::TooLong);
@@ -321,7 +321,7 @@ fn a_file_that_cannot_be_written_is_told() {
 fn first_flaw(text: &str) -> String {
     let read = || -> Result<usize, Bad> {
         let (_, mut entries) = Entries::open(text.as_bytes())?;
-        while entries.next()?.is_some() {}
+        while entries.read()?.is_some() {}
         Ok(entries.line())
     };
     read().map_or_else(|bad| bad.to_string(), |lines| format!("{lines} lines"))

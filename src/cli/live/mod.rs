@@ -139,6 +139,13 @@ async fn list_all(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError>
     Ok(listed)
 }
 
+/// A client for whoever watches a cluster.
+pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
+    let config = connection(args).await?;
+    let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
+    Ok(builder.build())
+}
+
 async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
     let wrong = |what: &str, error: &dyn std::error::Error| {
         LiveError::Settings(format!("{what}: {}; or give the cluster as files with --cluster", told(error)))

@@ -7,6 +7,7 @@ use super::cluster::{complain, in_form, say};
 use super::simulate::Output;
 use crate::config::{Effective, Flags, Settings};
 use crate::journal::replay::{Replay, Summary};
+use crate::journal::watched::judge;
 use crate::journal::{Bad, Beginning, Entries, Mode};
 use clap::Args;
 use report::{Compared, ReplayReport};
@@ -78,7 +79,13 @@ fn answer(args: &ReplayArgs) -> Result<ReplayReport, String> {
                 played(beginning.clone(), entries, other.as_ref()).map_err(|bad| told(&bad))?;
             Ok(ReplayReport::new(&beginning, summary, compared))
         }
-        Mode::Watcher { .. } => Err(told(&"it was recorded by a watcher")),
+        Mode::Watcher { of } => {
+            let name = other.as_ref().map_or("the recorded configuration", |(name, _)| name);
+            let mut compared = Compared::by(name);
+            let settings = other.as_ref().map(|(_, settings)| settings);
+            let summary = judge(&beginning, entries, of, settings, |line, seen| compared.see(line, &seen));
+            Ok(ReplayReport::new(&beginning, summary.map_err(|bad| told(&bad))?, Some(compared)))
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! What a replay came to, as a versioned kind.
 
 use crate::journal::replay::Summary;
-use crate::journal::{API_VERSION, Beginning};
+use crate::journal::watched::Seen;
+use crate::journal::{API_VERSION, Beginning, Mode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use supercargo_core::scheduler::{Opinion, Otherwise};
-use supercargo_core::shadow::{Comparison, Scored, Theirs};
+use supercargo_core::shadow::{Agreement, Comparison, Scored, Theirs};
 
 /// Differences that are kept; the others are counted.
 const KEPT_MAX: usize = 10_000;
@@ -17,6 +18,9 @@ pub(super) struct ReplayReport {
     api_version: &'static str,
     kind: &'static str,
     pub(super) recording: Recording,
+    /// The other scheduler whose bindings were seen; absent of a scheduler's own recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) watched: Option<String>,
     /// Ends of attempts that had something to decide.
     pub(super) decisions: u64,
     /// Of those, the ones that found a node.
@@ -67,9 +71,9 @@ pub(super) struct Divergence {
 pub(super) struct Compared {
     /// Its file.
     pub(super) config: String,
-    /// Decisions that it was asked about; those with extenders are not.
+    /// Decisions that it was asked about; not those that extenders were asked about, nor bindings that cannot be judged.
     pub(super) asked: u64,
-    /// The same node, or none either.
+    /// The same node, or none either; of another scheduler's bindings also one with as high a total.
     pub(super) same: u64,
     /// Another node.
     pub(super) elsewhere: u64,
@@ -81,6 +85,10 @@ pub(super) struct Compared {
     pub(super) not_ours: u64,
     /// The decision fails.
     pub(super) failed: u64,
+    /// What only another order of what came explains, of another scheduler's bindings.
+    pub(super) raced: u64,
+    /// Bindings that cannot be judged.
+    pub(super) unjudged: u64,
     /// What differs, in order.
     pub(super) differences: Vec<Difference>,
     /// What differs beyond that.
@@ -134,6 +142,10 @@ impl ReplayReport {
                 seconds: summary.took.as_secs_f64(),
                 ends: summary.ends,
             },
+            watched: match &beginning.mode {
+                Mode::Scheduler => None,
+                Mode::Watcher { of } => Some(of.clone()),
+            },
             decisions: summary.decisions,
             placed: summary.placed,
             identical: summary.divergence.is_none(),
@@ -148,7 +160,7 @@ impl ReplayReport {
 
     /// Whether nothing is decided otherwise.
     pub(super) fn is_same(&self) -> bool {
-        self.identical && self.compared.as_ref().is_none_or(|it| it.same == it.asked)
+        self.identical && self.compared.as_ref().is_none_or(|it| it.same + it.raced == it.asked)
     }
 
     /// What a person should know of the recording.
@@ -211,6 +223,53 @@ impl Compared {
                 difference.compare(comparison);
             }
         }
+        self.keep(difference);
+    }
+
+    /// Enters what came of another scheduler's decision.
+    pub(super) fn see(&mut self, line: usize, seen: &Seen) {
+        let judgement = match seen {
+            Seen::Unjudged(_) => {
+                self.unjudged += 1;
+                return;
+            }
+            Seen::Judged(judgement) => judgement,
+        };
+        self.asked += 1;
+        match judgement.agreement {
+            Agreement::Same | Agreement::EqualScore | Agreement::NeitherFits => self.same += 1,
+            Agreement::Raced => self.raced += 1,
+            Agreement::Different => self.elsewhere += 1,
+            Agreement::TheyFitWeNot if judgement.comparison.as_ref().is_some_and(|it| it.ours.is_some()) => {
+                self.elsewhere += 1;
+            }
+            Agreement::TheyFitWeNot => self.nowhere += 1,
+            Agreement::WeFitTheyNot => self.only_now += 1,
+        }
+        let differs = [Agreement::Different, Agreement::TheyFitWeNot, Agreement::WeFitTheyNot];
+        let is_difference = differs.contains(&judgement.agreement);
+        let Some(comparison) = judgement.comparison.as_ref().filter(|_| is_difference) else { return };
+        let mut difference = Difference {
+            line,
+            namespace: judgement.pod.namespace.clone(),
+            name: judgement.pod.name.clone(),
+            uid: judgement.pod.uid.to_string(),
+            attempt: 1,
+            then: match &comparison.theirs {
+                Theirs::Scored(theirs) => Some(theirs.node.clone()),
+                Theirs::Rejected { node, .. } => Some(node.clone()),
+                Theirs::None { .. } => None,
+            },
+            now: None,
+            why: String::new(),
+            ahead: None,
+            plugins: Vec::new(),
+        };
+        difference.compare(comparison);
+        self.keep(difference);
+    }
+
+    fn keep(&mut self, difference: Difference) {
         if self.differences.len() < KEPT_MAX {
             self.differences.push(difference);
         } else {

@@ -1,6 +1,6 @@
 //! What a replay came to, for people.
 
-use super::report::{Compared, Difference, Divergence, ReplayReport};
+use super::report::{Compared, Difference, Divergence, Recording, ReplayReport};
 use crate::cli::screen::Screen;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -8,14 +8,17 @@ use serde_json::value::RawValue;
 /// All of it; what differs in full, or in short.
 pub(super) fn text(of: &ReplayReport, in_full: bool) -> String {
     let mut screen = Screen::of_stdout();
-    let recording = &of.recording;
-    screen.heading(&format!(
-        "Recorded from {} by {}: {} lines, {:.1} s, {} decisions, {} with a node",
-        recording.time, recording.version, recording.lines, recording.seconds, of.decisions, of.placed
-    ));
-    match &of.divergence {
-        None => screen.line("  decided again as recorded, to the byte"),
-        Some(divergence) => diverged(&mut screen, divergence, in_full),
+    let Recording { time, version, lines, seconds, .. } = &of.recording;
+    let head = format!("Recorded from {time} by {version}: {lines} lines, {seconds:.1} s");
+    match (&of.watched, &of.divergence) {
+        (Some(name), _) => screen.heading(&format!("{head}, bindings of {name} as they were seen")),
+        (None, divergence) => {
+            screen.heading(&format!("{head}, {} decisions, {} with a node", of.decisions, of.placed));
+            match divergence {
+                None => screen.line("  decided again as recorded, to the byte"),
+                Some(divergence) => diverged(&mut screen, divergence, in_full),
+            }
+        }
     }
     if let Some(compared) = &of.compared {
         differs(&mut screen, compared, in_full);
@@ -46,7 +49,9 @@ fn in_short(decision: &RawValue) -> String {
 }
 
 fn differs(screen: &mut Screen, of: &Compared, in_full: bool) {
-    let Compared { config, asked, same, elsewhere, nowhere, only_now, not_ours, failed, .. } = of;
+    let Compared {
+        config, asked, same, elsewhere, nowhere, only_now, not_ours, failed, raced, unjudged, ..
+    } = of;
     screen.heading(&format!("By {config}"));
     let counts = [
         (*same, "the same"),
@@ -55,6 +60,7 @@ fn differs(screen: &mut Screen, of: &Compared, in_full: bool) {
         (*only_now, "on a node, where there was none"),
         (*not_ours, "not decided, since no profile has the pod's schedulerName"),
         (*failed, "failed"),
+        (*raced, "the same in another order of what came"),
     ];
     let share = |count: u64| 100.0 * count as f64 / (*asked).max(1) as f64;
     let mut rows = vec![["DECISIONS", "SHARE", "WHAT THEY WOULD HAVE BEEN"].map(str::to_owned).to_vec()];
@@ -64,6 +70,9 @@ fn differs(screen: &mut Screen, of: &Compared, in_full: bool) {
         }),
     );
     screen.table(&[0, 1], &rows);
+    if *unjudged > 0 {
+        screen.line(&format!("  {unjudged} more could not be judged"));
+    }
     let shown = if in_full { of.differences.len() } else { of.differences.len().min(1) };
     if shown == 0 {
         return;
