@@ -243,3 +243,18 @@ fn a_line_without_end_takes_no_memory() {
         "error: standard input: line 2: it is longer than 16 MiB, which no line is\n"
     );
 }
+
+/// The recording that docs/record.md shows. It is made where it is missing and `UPDATE_EXPECT=1` asks for it: a new one has new times.
+#[test]
+fn the_recording_of_the_documentation_is_decided_again() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/record/recording.jsonl");
+    if !file.exists() && std::env::var_os("UPDATE_EXPECT").is_some() {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+        let made = folder().join("documentation.jsonl");
+        runtime.block_on(run::recorded(&made, 4, 14));
+        fs::copy(&made, &file).expect("it can be written");
+    }
+    let recording = fs::read_to_string(&file).expect("it is there");
+    let summary = Replay::open(recording.as_bytes()).expect("it is a recording").run(|_, _| {});
+    assert_eq!(summary.expect("every line can be read").divergence, None);
+}
