@@ -16,7 +16,7 @@ use crate::census::Census;
 use crate::client;
 use crate::config::{ConfigError, DEFAULT_NAME, Effective, Flags, ProfileSettings, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
-use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
+use crate::driver::{Accounts, End, Inbox, Item, Mailbox, Pulse};
 use crate::extender::{Extenders, Prepared};
 use crate::flags::gates;
 use crate::journal::Beginning;
@@ -124,9 +124,7 @@ async fn serve_and_schedule(
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, ?profiles, "starting");
 
-    let clock = Clock::start();
-    let beginning = keep::beginning_of((&args, &effective, &settings), clock.now());
-    let mut keeping = Keeping::begin(&args, &beginning, &metrics)?;
+    let mut keeping = Keeping::begin(&args, (&effective, &settings), &metrics)?;
     let mailbox = Mailbox::<Scheduler>::new().taped(keeping.tape());
     let inbox = mailbox.inbox();
     let identity = Identity { server: server_url, host: host_name() };
@@ -143,7 +141,7 @@ async fn serve_and_schedule(
     .with_extenders(extenders.clone());
     let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
-    let engine = engine(&beginning, &settings, &prepared);
+    let (engine, clock) = (engine(&keeping.beginning, &settings, &prepared), keeping.clock);
     let accounts = accounts.expecting(&engine).traced(tracer);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
@@ -163,15 +161,12 @@ async fn serve_and_schedule(
     let exposition = Exposition::new(metrics).with_core(core).with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
-    let ring = keeping.ring.clone();
-    let pages =
-        pages::Sources { census, relist: watches.relist_pods(), in_force, inbox: inbox.clone(), ring };
+    let relist = watches.relist_pods();
+    let pages = pages::Sources { census, relist, in_force, inbox: inbox.clone(), ring: keeping.ring.clone() };
     let pages = pages.pages(&args, &election, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = serve(&args, routes, certificates).await?;
-
-    let ended_early = running(&mut end, &mut election).await?;
-    let outcome = match ended_early {
+    let outcome = match running(&mut end, &mut election).await? {
         Some(cause) => Err(cause),
         None => stop(&inbox, end, &dispatcher).await,
     };

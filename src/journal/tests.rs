@@ -1,3 +1,5 @@
+//! What is kept of a scheduler at work, as it is written, bounded, read again and refused.
+
 use super::beginning::settings;
 use super::lines::{Lines, Next};
 use super::sink::Line;

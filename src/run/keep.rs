@@ -2,31 +2,44 @@
 
 use super::Failure;
 use crate::args::Args;
-use crate::driver::Tape;
-use crate::journal::{Beginning, Journal, Ring, Sink, SinkOptions, WhenFull};
+use crate::config::{Effective, Settings};
+use crate::driver::{Clock, Tape};
+use crate::journal::{Beginning, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
 use anyhow::{Context as _, anyhow};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use supercargo_core::time::Time;
+use supercargo_core::rng::Seed;
 
 /// How long what waits to be written has at the end.
 const WRITE_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is kept, for whom, and who writes it.
 pub(super) struct Keeping {
+    /// When all began.
+    pub(super) clock: Clock,
+    /// What the engine is made of.
+    pub(super) beginning: Beginning,
     journal: Journal,
     pub(super) ring: Option<Arc<Ring>>,
     writers: Vec<JoinHandle<()>>,
 }
 
 impl Keeping {
-    /// As the flags say. What is recorded begins with `beginning`.
-    pub(super) fn begin(args: &Args, beginning: &Beginning, metrics: &Metrics) -> Result<Self, Failure> {
-        let flags = &args.keeping;
-        let mut keeping = Self { journal: Journal::default(), ring: None, writers: Vec::new() };
+    /// As the flags say.
+    pub(super) fn begin(
+        args: &Args,
+        (effective, settings): (&Effective, &Settings),
+        metrics: &Metrics,
+    ) -> Result<Self, Failure> {
+        let (flags, clock) = (&args.keeping, Clock::start());
+        let (now, seed) = (clock.now(), Seed(u64::from(std::process::id())));
+        let wait = args.pod_max_in_unschedulable_pods_duration;
+        let beginning = Beginning::new(Mode::Scheduler, now, seed, (effective, settings), wait);
+        let (journal, writers) = (Journal::default(), Vec::new());
+        let mut keeping = Self { clock, beginning, journal, ring: None, writers };
         if flags.decision_records > 0 {
             let ring = Arc::new(Ring::new(flags.decision_records, flags.decision_records_bytes));
             keeping.journal = keeping.journal.with_ring(Arc::clone(&ring));
@@ -40,23 +53,17 @@ impl Keeping {
             keeping.journal = keeping.journal.with_log(sink);
         }
         if let Some(path) = &flags.record_to {
-            keeping.record(path, flags.record_max_bytes, beginning, metrics)?;
+            keeping.record(path, flags.record_max_bytes, metrics)?;
         }
         Ok(keeping)
     }
 
-    fn record(
-        &mut self,
-        path: &Path,
-        bytes_max: u64,
-        beginning: &Beginning,
-        metrics: &Metrics,
-    ) -> Result<(), Failure> {
-        let header = Some(beginning.to_line());
+    fn record(&mut self, path: &Path, bytes_max: u64, metrics: &Metrics) -> Result<(), Failure> {
+        let header = Some(self.beginning.to_line());
         let options = SinkOptions { path: path.to_owned(), bytes_max, when_full: WhenFull::Ends, header };
         let sink = self.open("--record-to", options, Record::Input, metrics)?;
         tracing::info!(path = %path.display(), bytes_max, "recording all that decisions are made from");
-        self.journal = std::mem::take(&mut self.journal).with_recording(sink, beginning.began());
+        self.journal = std::mem::take(&mut self.journal).with_recording(sink, self.beginning.began());
         Ok(())
     }
 
@@ -95,14 +102,4 @@ impl Keeping {
             }
         }
     }
-}
-
-/// The time now, as a clock that was just started has it.
-pub(super) fn beginning_of(
-    (args, effective, settings): (&Args, &crate::config::Effective, &crate::config::Settings),
-    now: Time,
-) -> Beginning {
-    let seed = supercargo_core::rng::Seed(u64::from(std::process::id()));
-    let wait = args.pod_max_in_unschedulable_pods_duration;
-    Beginning::new(crate::journal::Mode::Scheduler, now, seed, (effective, settings), wait)
 }

@@ -1,3 +1,5 @@
+//! Objects that are written again, against those they were read from.
+
 use crate::api::{Kind, Received, ToJson as _, apps, core, policy, resource, storage};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
