@@ -244,6 +244,76 @@ fn a_line_without_end_takes_no_memory() {
     );
 }
 
+/// Compares with `replay/shown/NAME`, or writes it.
+fn is_shown(name: &str, told: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay/shown").join(name);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&path, told).expect("it can be written");
+        return;
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(told, expected, "{name} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+}
+
+#[test]
+fn what_a_replay_comes_to_is_told_in_every_form() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ran = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+        command.current_dir(root).args(["replay", "docs/record/recording.jsonl"]).args(args);
+        command.output().expect("it runs")
+    };
+    for form in ["table", "wide", "json", "yaml"] {
+        let output = ran(&["--config", "docs/record/packing.yaml", "-o", form]);
+        assert_eq!(output.status.code(), Some(3), "{form}");
+        is_shown(&format!("packing.{form}.txt"), text(&output.stdout));
+    }
+    // A recording in which the pod that found no node did find one.
+    let recording = fs::read_to_string(root.join("docs/record/recording.jsonl")).expect("it is there");
+    let changed = recording.replacen("\"result\":\"unschedulable\"", "\"result\":\"placed\"", 1);
+    for (name, args) in [("short", &[][..]), ("diff", &["--diff"][..]), ("json", &["-o", "json"][..])] {
+        let output = replay(args, &changed);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(3), ""), "{name}");
+        is_shown(&format!("diverges.{name}.txt"), text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_cluster_that_cannot_be_recorded_is_told_and_no_file_is_made() {
+    let file = folder().join("never.jsonl");
+    let kubeconfig = folder().join("kubeconfig");
+    let nobody = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
+                  clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
+    fs::write(&kubeconfig, nobody).expect("it can be written");
+    let ran = |kubeconfig: &Path, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+        let output = command
+            .arg("record")
+            .arg(&file)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(args)
+            .output()
+            .expect("it runs");
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let (code, told) = ran(&kubeconfig, &[]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.starts_with("error: http://127.0.0.1:1/ does not answer: "), "{told}");
+    let (code, told) = ran(Path::new("no-such-file"), &[]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(
+        told.starts_with("error: cannot read the kubeconfig no-such-file: ") && !told.contains("--cluster"),
+        "{told}"
+    );
+    let (code, told) = ran(&kubeconfig, &["--config", "no-such-file"]);
+    assert_eq!(
+        (code, told.as_str()),
+        (Some(2), "error: cannot read no-such-file: No such file or directory (os error 2)\n")
+    );
+    assert!(!file.exists());
+}
+
 /// The recording that docs/record.md shows. It is made where it is missing and `UPDATE_EXPECT=1` asks for it: a new one has new times.
 #[test]
 fn the_recording_of_the_documentation_is_decided_again() {
