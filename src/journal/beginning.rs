@@ -5,6 +5,7 @@ use crate::config::{ConfigError, Effective, Flags, Settings};
 use crate::reload::decisive;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 use supercargo_core::event::Event;
@@ -51,6 +52,9 @@ pub struct Beginning {
     pub waits_for_lease: bool,
     /// How long a pod may wait among the unschedulable, in nanoseconds.
     pub unschedulable_nanos: u64,
+    /// Of how many decisions made from memory one is compared with a fresh look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify_every: Option<NonZeroU32>,
     /// Who recorded.
     pub mode: Mode,
     /// What decisions are made by of the configuration, with its defaults and without secrets.
@@ -75,9 +79,16 @@ impl Beginning {
             seed: seed.0,
             waits_for_lease: settings.election.is_some(),
             unschedulable_nanos: u64::try_from(max_in_unschedulable.as_nanos()).unwrap_or(u64::MAX),
+            verify_every: None,
             mode,
             configuration: decisive(effective),
         }
+    }
+
+    /// One of so many decisions made from memory is compared with a fresh look.
+    #[must_use]
+    pub fn verifying(self, verify_every: Option<NonZeroU32>) -> Self {
+        Self { verify_every, ..self }
     }
 
     /// As the first line.
@@ -111,6 +122,9 @@ impl Beginning {
         };
         let now = self.began();
         let mut engine = Scheduler::with_tables(config, tables, now);
+        if self.verify_every.is_some() {
+            engine.verify_decisions(self.verify_every);
+        }
         let extenders = extenders(engine.tables());
         engine.set_extenders(extenders);
         if self.waits_for_lease {

@@ -37,7 +37,8 @@ impl Keeping {
         let (flags, clock) = (&args.keeping, Clock::start());
         let (now, seed) = (clock.now(), Seed(u64::from(std::process::id())));
         let wait = args.pod_max_in_unschedulable_pods_duration;
-        let beginning = Beginning::new(Mode::Scheduler, now, seed, (effective, settings), wait);
+        let beginning = Beginning::new(Mode::Scheduler, now, seed, (effective, settings), wait)
+            .verifying(args.verify_decisions);
         let (journal, writers) = (Journal::default(), Vec::new());
         let mut keeping = Self { clock, beginning, journal, ring: None, writers };
         if flags.decision_records > 0 {
