@@ -5,6 +5,8 @@ use crate::cli::config::ConfigArgs;
 use crate::cli::drain_check::DrainCheckArgs;
 use crate::cli::explain::ExplainArgs;
 use crate::cli::fit::FitArgs;
+use crate::cli::record::RecordArgs;
+use crate::cli::replay::ReplayArgs;
 use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
@@ -93,6 +95,10 @@ pub struct Args {
     #[arg(long, value_name = "URL", conflicts_with = "shadow_of")]
     pub otlp_endpoint: Option<String>,
 
+    /// What is kept of decisions.
+    #[command(flatten)]
+    pub keeping: KeepingArgs,
+
     /// Feature gates of kube-scheduler, as `NAME=true,NAME=false`: those at their defaults, and those that change nothing
     /// here, are taken.
     #[arg(long, value_name = "GATES")]
@@ -132,6 +138,34 @@ fn values(matches: &ArgMatches) -> BTreeMap<String, String> {
         (name.to_owned(), given.map(|values| values.join(",")).unwrap_or_default())
     });
     values.filter(|(name, _)| !matches!(name.as_str(), "help" | "version")).collect()
+}
+
+/// The flags of what is kept of a scheduler at work. Keeping it never holds up a decision.
+#[derive(Clone, Debug, clap::Args)]
+pub struct KeepingArgs {
+    /// Decisions that /debug/decisions shows, the last ones; 0 to keep none.
+    #[arg(long, value_name = "N", default_value_t = 1_000, conflicts_with = "shadow_of")]
+    pub decision_records: usize,
+
+    /// Bytes that these decisions may take.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, conflicts_with = "shadow_of")]
+    pub decision_records_bytes: usize,
+
+    /// File to which each decision is appended as a line of JSON.
+    #[arg(long, value_name = "FILE", conflicts_with = "shadow_of")]
+    pub decision_log: Option<PathBuf>,
+
+    /// Bytes after which that file becomes FILE.1, in place of an older one, and begins anew.
+    #[arg(long, value_name = "BYTES", default_value_t = 100 << 20, requires = "decision_log")]
+    pub decision_log_max_bytes: u64,
+
+    /// File to which all is written that decisions are made from, for `supercargo replay`. One that is there already becomes FILE.1.
+    #[arg(long, value_name = "FILE", conflicts_with = "shadow_of")]
+    pub record_to: Option<PathBuf>,
+
+    /// Bytes after which the recording ends, and says so.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, requires = "record_to")]
+    pub record_max_bytes: u64,
 }
 
 /// The flags of leader election; each overrides the field of leaderElection that it is named after.
@@ -222,6 +256,22 @@ pub enum Command {
     /// Exit code: 0 all have a place, 3 at least one has none, 2 the flags or files are wrong, or there is no such node, 1 anything
     /// else.
     DrainCheck(DrainCheckArgs),
+
+    /// Write down what a scheduler of the kubeconfig's cluster is told, as it comes, to be replayed by any configuration.
+    ///
+    /// Watches what a scheduler watches, and writes nothing but the file.
+    ///
+    /// Exit code: 0 recorded as long as was wanted, 2 the flags or files are wrong, 1 anything else, for example a cluster that does
+    /// not answer, or a file that is full.
+    Record(RecordArgs),
+
+    /// Decide again what a scheduler decided that was recorded (--record-to), or see what another configuration would have decided.
+    ///
+    /// Asks no API server and changes nothing.
+    ///
+    /// Exit code: 0 all is decided as it is recorded, and by the other configuration as well; 3 something is decided otherwise; 2 the
+    /// flags or files are wrong; 1 anything else.
+    Replay(ReplayArgs),
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod explain;
 pub mod extender;
 pub mod flags;
+pub mod journal;
 pub mod lease;
 pub mod metrics;
 pub mod names;

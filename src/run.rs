@@ -5,6 +5,7 @@
 
 mod drift;
 mod dump;
+mod keep;
 mod lead;
 mod pages;
 mod shadow;
@@ -13,11 +14,12 @@ mod stats;
 use crate::args::Args;
 use crate::census::Census;
 use crate::client;
-use crate::config::{ConfigError, DEFAULT_NAME, Effective, Flags, Settings};
+use crate::config::{ConfigError, DEFAULT_NAME, Effective, Flags, ProfileSettings, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
-use crate::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Pulse};
+use crate::driver::{Accounts, End, Inbox, Item, Mailbox, Pulse};
 use crate::extender::{Extenders, Prepared};
 use crate::flags::gates;
+use crate::journal::Beginning;
 use crate::metrics::rest::RestLayer;
 use crate::metrics::{CertificateMetrics, ChannelFill, Exposition, Metrics};
 use crate::reload::{InForce, Reload};
@@ -26,16 +28,12 @@ use crate::telemetry::Verbosity;
 use crate::traces::{self, Sending, Tracer};
 use crate::watch::{ATTEMPT_WITHIN, Watches};
 use anyhow::{Context as _, anyhow};
+use keep::Keeping;
 use lead::{Candidacy, Election};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::event::Event;
-use supercargo_core::intern::Tables;
-use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
-use supercargo_core::scheduler::{Config, Profile, Scheduler};
-use supercargo_core::time::Time;
+use supercargo_core::scheduler::Scheduler;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -126,7 +124,8 @@ async fn serve_and_schedule(
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, ?profiles, "starting");
 
-    let mailbox = Mailbox::<Scheduler>::new();
+    let mut keeping = Keeping::begin(&args, (&effective, &settings), &metrics)?;
+    let mailbox = Mailbox::<Scheduler>::new().taped(keeping.tape());
     let inbox = mailbox.inbox();
     let identity = Identity { server: server_url, host: host_name() };
     let candidacy = Candidacy::new(&settings);
@@ -142,8 +141,7 @@ async fn serve_and_schedule(
     .with_extenders(extenders.clone());
     let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
-    let clock = Clock::start();
-    let engine = engine(&args, &settings, &prepared, clock.now());
+    let (engine, clock) = (engine(&keeping.beginning, &settings, &prepared), keeping.clock);
     let accounts = accounts.expecting(&engine).traced(tracer);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
@@ -163,13 +161,12 @@ async fn serve_and_schedule(
     let exposition = Exposition::new(metrics).with_core(core).with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
-    let pages = pages::Sources { census, relist: watches.relist_pods(), in_force, inbox: inbox.clone() };
+    let relist = watches.relist_pods();
+    let pages = pages::Sources { census, relist, in_force, inbox: inbox.clone(), ring: keeping.ring.clone() };
     let pages = pages.pages(&args, &election, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = serve(&args, routes, certificates).await?;
-
-    let ended_early = running(&mut end, &mut election).await?;
-    let outcome = match ended_early {
+    let outcome = match running(&mut end, &mut election).await? {
         Some(cause) => Err(cause),
         None => stop(&inbox, end, &dispatcher).await,
     };
@@ -181,6 +178,7 @@ async fn serve_and_schedule(
     let _ = stop_serving.send(());
     serving.await.context("serving panicked")?;
     sending.end(TELL_WITHIN).await;
+    keeping.end().await?;
     Ok(outcome?)
 }
 
@@ -284,35 +282,14 @@ async fn stop(
 }
 
 /// The engine. Where a leader is elected it does not lead until told so.
-fn engine(args: &Args, settings: &Settings, extenders: &Prepared, now: Time) -> Scheduler {
-    let mut tables = Tables::new();
-    let profiles = settings
-        .profiles
-        .iter()
-        .map(|profile| Profile { name: profile.name.clone(), framework: profile.framework(&mut tables) });
-    let config = Config {
-        seed: Seed(u64::from(std::process::id())),
-        profiles: profiles.collect(),
-        queue: QueueConfig {
-            initial_backoff: settings.initial_backoff,
-            max_backoff: settings.max_backoff,
-            max_in_unschedulable: args.pod_max_in_unschedulable_pods_duration,
-        },
-    };
-    let mut engine = Scheduler::with_tables(config, tables, now);
-    if let Some(every) = args.verify_decisions {
-        engine.verify_decisions(Some(every));
-    }
-    let extenders = extenders.for_engine(engine.tables());
-    engine.set_extenders(extenders);
-    if settings.election.is_some() {
-        engine.handle(now, Event::Leading(false));
-    } else if settings.profiles.iter().any(|profile| profile.name == DEFAULT_NAME) {
+fn engine(beginning: &Beginning, settings: &Settings, extenders: &Prepared) -> Scheduler {
+    let is_default = |profile: &ProfileSettings| profile.name == DEFAULT_NAME;
+    if settings.election.is_none() && settings.profiles.iter().any(is_default) {
         tracing::warn!(
             "scheduling as {DEFAULT_NAME} without a lease; see that no kube-scheduler runs as well"
         );
     }
-    engine
+    beginning.engine(settings, |tables| extenders.for_engine(tables))
 }
 
 /// Starts serving, unless the port is 0; gives what ends it, and its end.
@@ -381,7 +358,7 @@ fn fill_of<E: 'static>(inbox: Inbox<E>) -> impl Fn() -> ChannelFill + Send + Syn
 }
 
 /// Waits for the signal to stop; its name.
-async fn told_to_stop() -> anyhow::Result<&'static str> {
+pub(crate) async fn told_to_stop() -> anyhow::Result<&'static str> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;

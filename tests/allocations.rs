@@ -12,6 +12,14 @@ mod workloads;
 
 use engine::Engine;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use supercargo::driver::{Tape as _, Told};
+use supercargo::journal::{Journal, Ring, Sink, SinkOptions, WhenFull};
+use supercargo::metrics::{Metrics, Record};
+use supercargo_core::effect::PodRef;
+use supercargo_core::event::{BindOutcome, Event};
+use supercargo_core::report::{Outcome, Report};
+use supercargo_core::time::Time;
 use workloads::{Size, Workload};
 
 /// Pods that come before counting begins: each of 50 apps is met three times.
@@ -142,4 +150,70 @@ fn pods_that_came_and_went_leave_nothing() {
     let left = kept_per(&mut engine, PODS, |engine| come_and_go(engine, PODS));
     println!("{left:.0} bytes stay of each pod with a label of its own, at most 0");
     assert!(left <= 0.0, "{left:.0} bytes stay of each pod");
+}
+
+/// Allocations on the scheduling thread of what is kept of one decision: its pod came, it was decided and told of, and its binding was
+/// answered. The report itself is made whether or not anybody keeps it.
+fn per_kept_decision(mut journal: Journal) -> f64 {
+    const DECISIONS: usize = 2_000;
+    let (now, text) = (Time::from_secs(1_000_000), r#""applied":{"kind":"Pod"}"#);
+    let mut counted = 0;
+    for turn in 0..DECISIONS {
+        let uid: Arc<str> = format!("uid-{turn}").into();
+        let report = Report {
+            pod: PodRef {
+                namespace: "default".to_owned(),
+                name: format!("pod-{turn}"),
+                uid: Arc::clone(&uid),
+            },
+            profile: "supercargo".to_owned(),
+            attempt: 1,
+            first_queued: now,
+            began: now,
+            rescued_by_flush: false,
+            outcome: Outcome::Placed {
+                node: "node-1".to_owned(),
+                nodes: 100,
+                feasible: 90,
+                score: Some(400),
+            },
+        };
+        let (report, written) = (Box::new(report), journal.wants_text().then(|| text.into()));
+        let answer = Event::BindFinished { uid, outcome: BindOutcome::Accepted };
+        let kept = allocation_counter::measure(|| {
+            journal.told(now, Told::Written(written));
+            journal.stepped(now, false);
+            journal.reported(report);
+            journal.stepped(now, false);
+            journal.stepped(now, true);
+            journal.told(now, Told::Event(&answer));
+        });
+        // The ring is full by then.
+        counted += if turn < DECISIONS / 2 { 0 } else { kept.count_total };
+    }
+    counted as f64 / (DECISIONS / 2) as f64
+}
+
+#[test]
+fn keeping_decisions_costs_the_scheduling_thread_next_to_nothing() {
+    let folder = tempfile::tempdir().expect("there is room for a file");
+    let metrics = Metrics::new();
+    let options = SinkOptions {
+        path: folder.path().join("recording.jsonl"),
+        bytes_max: u64::MAX,
+        when_full: WhenFull::Ends,
+        header: None,
+    };
+    let (sink, writer) = Sink::open(options, metrics.record_lines(Record::Input)).expect("it can be written");
+    let ring = || Arc::new(Ring::new(100, 1 << 20));
+    let nothing = per_kept_decision(Journal::default());
+    let shown = per_kept_decision(Journal::default().with_ring(ring()));
+    let recorded =
+        per_kept_decision(Journal::default().with_ring(ring()).with_recording(sink, Time::default()));
+    writer.join().expect("it ends well");
+    println!(
+        "{nothing} allocations per decision that is not kept, {shown} where it is shown, {recorded} where all is recorded"
+    );
+    assert!(nothing <= 1.0 && shown <= 1.0, "{nothing} {shown}");
+    assert!(recorded <= 9.0, "{recorded}");
 }

@@ -174,7 +174,7 @@ async fn trace(endpoint: &str, attempts: u32) -> String {
     for attempt in 1..=attempts {
         accounts.probe().enter(Point::Filter);
         accounts.probe().leave(Point::Filter, "Success");
-        let placed = Outcome::Placed { node: "n1".to_owned(), nodes: 3, feasible: 2 };
+        let placed = Outcome::Placed { node: "n1".to_owned(), nodes: 3, feasible: 2, score: None };
         accounts.report(Time::from_secs(1_001), &report(attempt, placed), Duration::from_millis(1));
         let bound = Outcome::Bound { node: "n1".to_owned(), evaluated: 3, feasible: 2 };
         accounts.report(Time::from_secs(1_003), &report(attempt, bound), Duration::from_millis(1));

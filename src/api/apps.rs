@@ -2,7 +2,7 @@
 
 use super::meta::LabelSelector;
 use super::{Ignored, Received, kinds};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 kinds! {
     /// Marks [`ReplicaSet`].
@@ -17,7 +17,7 @@ pub type ReplicaSet = Received<ReplicaSetKind>;
 pub type StatefulSet = Received<StatefulSetKind>;
 
 /// The spec of ReplicaSet and StatefulSet.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct LabelSelected {
     /// `selector`.

@@ -6,7 +6,7 @@ use super::meta::{LabelSelector, ResourceList, SelectorRequirement};
 use super::storage::{AzureDisk, CsiVolume, GceDisk, Iscsi, Rbd, VolumeId};
 use super::{Ignored, Received, kinds, nulls};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 kinds! {
@@ -51,7 +51,7 @@ impl Pod {
 }
 
 /// The spec of Service and ReplicationController.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct MapSelector {
     /// `selector`; absent and empty differ.
@@ -60,7 +60,7 @@ pub struct MapSelector {
 }
 
 /// `PodSpec`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PodSpec {
@@ -97,7 +97,7 @@ pub struct PodSpec {
 }
 
 /// `Container`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Container {
@@ -124,7 +124,7 @@ impl Container {
 
 /// `ResourceRequirements`. Of limits decisions need the names of extended resources, by which extenders know their pods;
 /// `/metrics/resources` shows them all.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Requests {
@@ -135,7 +135,7 @@ pub struct Requests {
 }
 
 /// `ContainerPort`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct ContainerPort {
@@ -148,7 +148,7 @@ pub struct ContainerPort {
 }
 
 /// `PodSchedulingGate`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct SchedulingGate {
@@ -157,7 +157,7 @@ pub struct SchedulingGate {
 }
 
 /// `ContainerRestartRule`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct ContainerRestartRule {
@@ -166,7 +166,7 @@ pub struct ContainerRestartRule {
 }
 
 /// `PodResourceClaim`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PodResourceClaim {
@@ -175,7 +175,7 @@ pub struct PodResourceClaim {
 }
 
 /// `Volume`, of the sources that have a say in where a pod may go.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Volume {
@@ -197,7 +197,7 @@ pub struct Volume {
 }
 
 /// `PersistentVolumeClaimVolumeSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct ClaimVolume {
@@ -206,7 +206,7 @@ pub struct ClaimVolume {
 }
 
 /// `ImageVolumeSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct ImageVolume {
@@ -215,7 +215,7 @@ pub struct ImageVolume {
 }
 
 /// `Toleration`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Toleration {
@@ -230,7 +230,7 @@ pub struct Toleration {
 }
 
 /// `Affinity`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Affinity {
@@ -240,7 +240,7 @@ pub struct Affinity {
 }
 
 /// `NodeAffinity`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct NodeAffinity {
     /// `requiredDuringSchedulingIgnoredDuringExecution`.
@@ -255,7 +255,7 @@ pub struct NodeAffinity {
 }
 
 /// `NodeSelector`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct NodeSelector {
@@ -264,7 +264,7 @@ pub struct NodeSelector {
 }
 
 /// `NodeSelectorTerm`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct NodeSelectorTerm {
@@ -275,7 +275,7 @@ pub struct NodeSelectorTerm {
 }
 
 /// `PreferredSchedulingTerm`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PreferredSchedulingTerm {
@@ -286,7 +286,7 @@ pub struct PreferredSchedulingTerm {
 }
 
 /// `PodAffinity` and `PodAntiAffinity`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct PodAffinity {
     /// `requiredDuringSchedulingIgnoredDuringExecution`.
@@ -298,7 +298,7 @@ pub struct PodAffinity {
 }
 
 /// `PodAffinityTerm`. Its `matchLabelKeys` are folded into the selector by the API server.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PodAffinityTerm {
@@ -311,7 +311,7 @@ pub struct PodAffinityTerm {
 }
 
 /// `WeightedPodAffinityTerm`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct WeightedPodAffinityTerm {
@@ -322,7 +322,7 @@ pub struct WeightedPodAffinityTerm {
 }
 
 /// `TopologySpreadConstraint`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct TopologySpreadConstraint {
@@ -341,7 +341,7 @@ pub struct TopologySpreadConstraint {
 }
 
 /// `PodStatus`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PodStatus {
@@ -366,7 +366,7 @@ pub struct PodStatus {
 }
 
 /// `PodCondition`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PodCondition {
@@ -383,7 +383,7 @@ pub struct PodCondition {
 }
 
 /// `ContainerStatus`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct ContainerStatus {
@@ -395,7 +395,7 @@ pub struct ContainerStatus {
 }
 
 /// `NodeSpec`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct NodeSpec {
@@ -406,7 +406,7 @@ pub struct NodeSpec {
 }
 
 /// `Taint`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Taint {
@@ -419,7 +419,7 @@ pub struct Taint {
 }
 
 /// `NodeStatus`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct NodeStatus {
@@ -432,7 +432,7 @@ pub struct NodeStatus {
 }
 
 /// `ContainerImage`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct ContainerImage {

@@ -3,7 +3,7 @@
 use super::nulls;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for KnownText {
 }
 
 /// `LabelSelector`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     /// `matchLabels`.
@@ -160,7 +160,7 @@ pub struct LabelSelector {
 }
 
 /// `LabelSelectorRequirement` and `NodeSelectorRequirement`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SelectorRequirement {
     /// `key`.
@@ -188,6 +188,12 @@ impl QuantityText {
 impl Default for QuantityText {
     fn default() -> Self {
         Self("0".into())
+    }
+}
+
+impl Serialize for QuantityText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0)
     }
 }
 

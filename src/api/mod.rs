@@ -15,13 +15,17 @@ pub mod policy;
 pub mod proto;
 pub mod resource;
 pub mod storage;
+mod written;
 
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
 pub use encoding::Encoding;
+pub(crate) use object::of_any_kind;
 pub use object::{NotRead, Object};
 pub use policy::PodDisruptionBudget;
 pub use resource::DeviceClass;
+pub use written::ToJson;
+
 pub use storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment,
@@ -30,7 +34,8 @@ pub use storage::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use meta::Metadata;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -51,9 +56,17 @@ pub trait Kind: Clone + Debug + Send + Sync + 'static {
     /// Whether objects are in namespaces.
     type Scope;
     /// What is read of `spec`.
-    type Spec: DeserializeOwned + proto::Message + Default + Clone + Debug + Send + Sync + 'static;
+    type Spec: DeserializeOwned + Serialize + proto::Message + Default + Clone + Debug + Send + Sync + 'static;
     /// What is read of `status`.
-    type Status: DeserializeOwned + proto::Message + Default + Clone + Debug + Send + Sync + 'static;
+    type Status: DeserializeOwned
+        + Serialize
+        + proto::Message
+        + Default
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static;
 }
 
 macro_rules! kinds {
@@ -87,6 +100,12 @@ pub struct Ignored;
 impl<'de> Deserialize<'de> for Ignored {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(from).map(|_| Self)
+    }
+}
+
+impl Serialize for Ignored {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_map(Some(0))?.end()
     }
 }
 

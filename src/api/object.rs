@@ -87,6 +87,31 @@ impl Object {
     }
 }
 
+/// Does the same with the object of whatever kind.
+macro_rules! of_any_kind {
+    ($object:expr, $it:ident => $what:expr) => {
+        match $object {
+            $crate::api::Object::Pod($it) => $what,
+            $crate::api::Object::Node($it) => $what,
+            $crate::api::Object::Namespace($it) => $what,
+            $crate::api::Object::Service($it) => $what,
+            $crate::api::Object::ReplicationController($it) => $what,
+            $crate::api::Object::ReplicaSet($it) => $what,
+            $crate::api::Object::StatefulSet($it) => $what,
+            $crate::api::Object::PodDisruptionBudget($it) => $what,
+            $crate::api::Object::PersistentVolume($it) => $what,
+            $crate::api::Object::PersistentVolumeClaim($it) => $what,
+            $crate::api::Object::StorageClass($it) => $what,
+            $crate::api::Object::CsiNode($it) => $what,
+            $crate::api::Object::CsiDriver($it) => $what,
+            $crate::api::Object::CsiStorageCapacity($it) => $what,
+            $crate::api::Object::VolumeAttachment($it) => $what,
+            $crate::api::Object::DeviceClass($it) => $what,
+        }
+    };
+}
+pub(crate) use of_any_kind;
+
 fn decode<T: DeserializeOwned>(value: Value) -> Box<T> {
     Box::new(serde_json::from_value(value).expect("a value is JSON, and malformed objects are read too"))
 }

@@ -2,7 +2,7 @@
 
 use super::meta::LabelSelector;
 use super::{Ignored, Received, kinds, nulls};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 kinds! {
@@ -14,7 +14,7 @@ kinds! {
 pub type PodDisruptionBudget = Received<PodDisruptionBudgetKind>;
 
 /// `PodDisruptionBudgetSpec`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct PodDisruptionBudgetSpec {
     /// `selector`; absent and empty differ.
@@ -22,7 +22,7 @@ pub struct PodDisruptionBudgetSpec {
 }
 
 /// `PodDisruptionBudgetStatus`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetStatus {
     /// `disruptionsAllowed`.

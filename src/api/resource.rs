@@ -1,7 +1,7 @@
 //! `resource.k8s.io/v1`: DeviceClass, as far as it serves extended resources.
 
 use super::{Ignored, Received, kinds};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 kinds! {
     /// Marks [`DeviceClass`].
@@ -12,7 +12,7 @@ kinds! {
 pub type DeviceClass = Received<DeviceClassKind>;
 
 /// `DeviceClassSpec`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClassSpec {
     /// `extendedResourceName`.

@@ -5,7 +5,7 @@
 use super::core::NodeSelector;
 use super::meta::{LabelSelector, QuantityText, ResourceList};
 use super::{Ignored, Received, kinds, nulls};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 kinds! {
     /// Marks [`PersistentVolume`].
@@ -40,7 +40,7 @@ pub type CsiStorageCapacity = Received<CsiStorageCapacityKind>;
 pub type VolumeAttachment = Received<VolumeAttachmentKind>;
 
 /// The status of a volume or a claim.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Phase {
@@ -49,7 +49,7 @@ pub struct Phase {
 }
 
 /// `PersistentVolumeSpec`, of the sources those a CSI driver serves.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PersistentVolumeSpec {
@@ -74,7 +74,7 @@ pub struct PersistentVolumeSpec {
 }
 
 /// `ObjectReference`, as far as a volume names its claim by it.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct ObjectReference {
@@ -87,7 +87,7 @@ pub struct ObjectReference {
 }
 
 /// `VolumeNodeAffinity`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct VolumeNodeAffinity {
@@ -95,7 +95,7 @@ pub struct VolumeNodeAffinity {
 }
 
 /// `CSIVolumeSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct CsiVolume {
@@ -104,7 +104,7 @@ pub struct CsiVolume {
 }
 
 /// `CSIPersistentVolumeSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct CsiSource {
@@ -115,7 +115,7 @@ pub struct CsiSource {
 }
 
 /// `GCEPersistentDiskVolumeSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct GceDisk {
@@ -126,7 +126,7 @@ pub struct GceDisk {
 }
 
 /// The sources that name a volume by its id: AWSElasticBlockStore, Cinder and Portworx.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct VolumeId {
@@ -135,7 +135,7 @@ pub struct VolumeId {
 }
 
 /// `AzureDiskVolumeSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct AzureDisk {
@@ -145,7 +145,7 @@ pub struct AzureDisk {
 }
 
 /// `ISCSIVolumeSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Iscsi {
@@ -156,7 +156,7 @@ pub struct Iscsi {
 }
 
 /// `RBDVolumeSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct Rbd {
@@ -171,7 +171,7 @@ pub struct Rbd {
 }
 
 /// `PersistentVolumeClaimSpec`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PersistentVolumeClaimSpec {
@@ -188,7 +188,7 @@ pub struct PersistentVolumeClaimSpec {
 }
 
 /// `StorageClass`, whose fields stand in the object itself.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct StorageClassFields {
@@ -200,7 +200,7 @@ pub struct StorageClassFields {
 }
 
 /// `TopologySelectorTerm`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct TopologySelectorTerm {
@@ -209,7 +209,7 @@ pub struct TopologySelectorTerm {
 }
 
 /// `TopologySelectorLabelRequirement`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct TopologySelectorLabelRequirement {
@@ -220,7 +220,7 @@ pub struct TopologySelectorLabelRequirement {
 }
 
 /// `CSINodeSpec`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct CsiNodeSpec {
@@ -229,7 +229,7 @@ pub struct CsiNodeSpec {
 }
 
 /// `CSINodeDriver`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct CsiNodeDriver {
@@ -239,7 +239,7 @@ pub struct CsiNodeDriver {
 }
 
 /// `VolumeNodeResources`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct VolumeNodeResources {
@@ -247,7 +247,7 @@ pub struct VolumeNodeResources {
 }
 
 /// `CSIDriverSpec`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct CsiDriverSpec {
@@ -255,7 +255,7 @@ pub struct CsiDriverSpec {
 }
 
 /// `CSIStorageCapacity`, whose fields stand in the object itself.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct CsiStorageCapacityFields {
@@ -267,7 +267,7 @@ pub struct CsiStorageCapacityFields {
 }
 
 /// `VolumeAttachmentSpec`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct VolumeAttachmentSpec {
@@ -280,7 +280,7 @@ pub struct VolumeAttachmentSpec {
 }
 
 /// `VolumeAttachmentSource`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct VolumeAttachmentSource {

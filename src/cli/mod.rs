@@ -7,6 +7,8 @@ pub mod drain_check;
 pub mod explain;
 pub mod fit;
 mod live;
+pub mod record;
+pub mod replay;
 mod screen;
 pub mod shadow;
 pub mod simulate;

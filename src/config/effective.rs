@@ -143,6 +143,11 @@ impl Effective {
         serde_saphyr::to_string(&self.to_json()).expect("JSON is YAML")
     }
 
+    /// Whether the file says for all profiles how much of the nodes is enough; what upstream takes where it does not is not taken here.
+    pub fn says_percentage_of_nodes_to_score(&self) -> bool {
+        self.written.percentage_of_nodes_to_score.is_some()
+    }
+
     /// The configuration as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         let typed = Typed { api_version: API_VERSION, kind: KIND, configuration: &self.configuration };

@@ -14,6 +14,8 @@ use supercargo_core::intern::Tables;
 use supercargo_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
+use super::tape::Written;
+
 /// Turns a decoded object into an event, on the driver thread, where the tables are.
 pub type Convert = Box<dyn FnOnce(&mut Tables) -> Event + Send>;
 
@@ -22,14 +24,14 @@ pub type Change<E> = Box<dyn FnOnce(&mut E, Time) + Send>;
 
 /// What the driver thread is told.
 pub enum Item<E> {
-    /// An object, or a mark of its list.
-    Object(Convert),
+    /// An object, or a mark of its list, and the same in writing for whoever keeps it.
+    Object(Convert, Written),
     /// An effect was carried out, or given up: what came of it, if it is to be answered, and one credit of its lane.
     Answer(Vec<Event>),
     /// Looks at the engine between two decisions.
     Inspect(Box<dyn FnOnce(&E) + Send>),
-    /// Changes the engine between two decisions.
-    Change(Change<E>),
+    /// Changes the engine between two decisions, and in writing how.
+    Change(Change<E>, Written),
     /// Nothing more is decided; what is in flight has this long to be answered.
     Stop {
         /// How long.
@@ -49,11 +51,12 @@ pub struct Fill {
 /// The sending end of the channel.
 pub struct Inbox<E> {
     sender: mpsc::Sender<Item<E>>,
+    wants_text: bool,
 }
 
 impl<E> Clone for Inbox<E> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone() }
+        Self { sender: self.sender.clone(), wants_text: self.wants_text }
     }
 }
 
@@ -68,9 +71,13 @@ impl<E> Inbox<E> {
         self.sender.send(item).await.map_err(|_| Ended)
     }
 
-    /// Sends an object, once there is room for it.
-    pub async fn object(&self, convert: Convert) -> Result<(), Ended> {
-        self.send(Item::Object(convert)).await
+    /// Whether somebody keeps what comes in, so that it has to come written as well.
+    pub fn wants_text(&self) -> bool {
+        self.wants_text
+    }
+
+    pub(super) fn set_wants_text(&mut self) {
+        self.wants_text = true;
     }
 
     /// Asks the engine something; it answers between two decisions.
@@ -87,17 +94,18 @@ impl<E> Inbox<E> {
         answered.await.map_err(|_| Ended)
     }
 
-    /// Has the engine changed between two decisions, and waits until it is.
+    /// Has the engine changed between two decisions, and waits until it is. `text` is asked where somebody keeps what comes in.
     pub async fn change<R: Send + 'static>(
         &self,
         change: impl FnOnce(&mut E, Time) -> R + Send + 'static,
+        text: impl FnOnce() -> Box<str>,
     ) -> Result<R, Ended> {
         let (answer, answered) = oneshot::channel();
         let change = move |engine: &mut E, now: Time| {
             // Who asked may have given up waiting.
             let _ = answer.send(change(engine, now));
         };
-        self.send(Item::Change(Box::new(change))).await?;
+        self.send(Item::Change(Box::new(change), self.wants_text.then(text))).await?;
         answered.await.map_err(|_| Ended)
     }
 
@@ -142,13 +150,13 @@ pub(super) enum Arrival<E> {
 #[cfg(test)]
 pub(crate) fn without_driver<E>(capacity: usize) -> (Inbox<E>, mpsc::Receiver<Item<E>>) {
     let (sender, receiver) = mpsc::channel(capacity);
-    (Inbox { sender }, receiver)
+    (Inbox { sender, wants_text: false }, receiver)
 }
 
 /// A channel of this capacity.
 pub(super) fn channel<E>(capacity: usize) -> (Inbox<E>, Arrivals<E>) {
     let (sender, receiver) = mpsc::channel(capacity);
-    (Inbox { sender }, Arrivals { receiver })
+    (Inbox { sender, wants_text: false }, Arrivals { receiver })
 }
 
 struct Unpark(Thread);

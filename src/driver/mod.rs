@@ -9,6 +9,7 @@ mod engine;
 mod inbox;
 mod observe;
 mod pulse;
+mod tape;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +29,7 @@ pub(crate) use inbox::without_driver;
 pub use inbox::{Answers, Change, Convert, Ended, Fill, Inbox, Item};
 pub use observe::Accounts;
 pub use pulse::Pulse;
+pub use tape::{Tape, Told, Written};
 
 use inbox::{Arrival, Arrivals};
 
@@ -57,13 +59,24 @@ pub enum End {
 pub struct Mailbox<E> {
     inbox: Inbox<E>,
     arrivals: Arrivals<E>,
+    tape: Option<Box<dyn Tape>>,
 }
 
 impl<E: Engine> Mailbox<E> {
     /// A channel of [`INBOX_CAPACITY`].
     pub fn new() -> Self {
         let (inbox, arrivals) = inbox::channel(INBOX_CAPACITY);
-        Self { inbox, arrivals }
+        Self { inbox, arrivals, tape: None }
+    }
+
+    /// Has all that goes in and comes out kept, if there is somebody to keep it. To be called before anybody is given a sender.
+    #[must_use]
+    pub fn taped(mut self, tape: Option<Box<dyn Tape>>) -> Self {
+        if tape.as_ref().is_some_and(|tape| tape.wants_text()) {
+            self.inbox.set_wants_text();
+        }
+        self.tape = tape;
+        self
     }
 
     /// A sender into the channel.
@@ -79,12 +92,12 @@ impl<E: Engine> Mailbox<E> {
         outbox: impl Outbox,
         observer: impl Observer,
     ) -> std::io::Result<oneshot::Receiver<End>> {
-        let Self { arrivals, inbox } = self;
+        let Self { arrivals, inbox, tape } = self;
         // The driver must notice when all others are gone, so it keeps no sender of its own.
         drop(inbox);
         let (ended, end) = oneshot::channel();
         std::thread::Builder::new().name("scheduler".to_owned()).spawn(move || {
-            let driver = Driver::new(engine, clock, arrivals, outbox, observer);
+            let driver = Driver { tape, ..Driver::new(engine, clock, arrivals, outbox, observer) };
             let end = catch_unwind(AssertUnwindSafe(move || driver.run())).unwrap_or_else(|panic| {
                 let text = panic_text(panic.as_ref());
                 tracing::error!(panic = %text, "the scheduling thread panicked; nothing is scheduled any more");
@@ -115,6 +128,7 @@ struct Driver<E, O, W> {
     arrivals: Arrivals<E>,
     outbox: O,
     observer: W,
+    tape: Option<Box<dyn Tape>>,
     /// Pods with a binding, or a question about one, that was not answered yet.
     unanswered: BTreeMap<Uid, PodRef>,
     /// When to end whatever is unanswered.
@@ -126,12 +140,13 @@ struct Driver<E, O, W> {
 impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
     fn new(engine: E, clock: Clock, arrivals: Arrivals<E>, outbox: O, observer: W) -> Self {
         let unanswered = BTreeMap::new();
-        Self { engine, clock, arrivals, outbox, observer, unanswered, stop_by: None, closed: false }
+        let (tape, stop_by, closed) = (None, None, false);
+        Self { engine, clock, arrivals, outbox, observer, tape, unanswered, stop_by, closed }
     }
 
     fn run(mut self) -> End {
         for credits in self.outbox.credits() {
-            self.engine.handle(self.clock.now(), credits);
+            self.handle(self.clock.now(), credits);
         }
         loop {
             for _ in 0..BATCH {
@@ -148,14 +163,23 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
 
     /// One step, or a sleep when there is nothing to do.
     fn advance(&mut self) {
-        let began = Instant::now();
-        match self.engine.step(self.clock.now(), self.observer.probe()) {
+        let (began, now) = (Instant::now(), self.clock.now());
+        let step = self.engine.step(now, self.observer.probe());
+        if let Some(tape) = &mut self.tape {
+            tape.stepped(now, matches!(step, Step::Idle { .. }));
+        }
+        match step {
             Step::Effect(effect) => {
                 self.note(&effect);
                 self.outbox.submit(effect);
             }
             Step::Notice(notice) => self.observer.notice(&notice),
-            Step::Report(report) => self.observer.report(self.clock.now(), &report, began.elapsed()),
+            Step::Report(report) => {
+                self.observer.report(self.clock.now(), &report, began.elapsed());
+                if let Some(tape) = &mut self.tape {
+                    tape.reported(report);
+                }
+            }
             // The step itself may have settled what was left.
             Step::Idle { .. } if self.is_done() => {}
             Step::Idle { wake_at } => self.sleep(wake_at),
@@ -180,8 +204,9 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
     fn accept(&mut self, item: Item<E>) {
         let now = self.clock.now();
         match item {
-            Item::Object(convert) => {
+            Item::Object(convert, text) => {
                 let began = Instant::now();
+                self.keep(now, Told::Written(text));
                 let event = convert(self.engine.tables());
                 self.engine.handle(now, event);
                 if let Some(label) = self.engine.event_label() {
@@ -194,17 +219,31 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
                         self.unanswered.remove(uid);
                     }
                     self.observer.answer(&event);
-                    self.engine.handle(now, event);
+                    self.handle(now, event);
                 }
             }
             Item::Inspect(look) => look(&self.engine),
-            Item::Change(change) => change(&mut self.engine, now),
+            Item::Change(change, text) => {
+                self.keep(now, Told::Written(text));
+                change(&mut self.engine, now);
+            }
             Item::Stop { within } => self.stop(within),
         }
     }
 
+    fn keep(&mut self, at: Time, what: Told<'_>) {
+        if let Some(tape) = &mut self.tape {
+            tape.told(at, what);
+        }
+    }
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.keep(now, Told::Event(&event));
+        self.engine.handle(now, event);
+    }
+
     fn stop(&mut self, within: Duration) {
-        self.engine.handle(self.clock.now(), Event::Halt);
+        self.handle(self.clock.now(), Event::Halt);
         let by = Instant::now() + within;
         self.stop_by = Some(self.stop_by.map_or(by, |earlier| earlier.min(by)));
     }

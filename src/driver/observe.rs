@@ -163,7 +163,7 @@ impl Observer for Accounts {
 fn log(report: &Report, took: Duration) {
     let (pod, attempt) = (format_args!("{}/{}", report.pod.namespace, report.pod.name), report.attempt);
     match &report.outcome {
-        Outcome::Placed { node, nodes, feasible } => {
+        Outcome::Placed { node, nodes, feasible, .. } => {
             tracing::debug!(target: DECISIONS, %pod, %node, nodes, feasible, attempt, "Attempting to bind pod to node");
         }
         Outcome::PreBound { succeeded, took } => {
@@ -332,7 +332,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_pod_counts_as_scheduled_when_it_is_bound_and_its_time_includes_the_binding() {
-        let placed = Outcome::Placed { node: node(), nodes: 3, feasible: 2 };
+        let placed = Outcome::Placed { node: node(), nodes: 3, feasible: 2, score: None };
         let text = counted([placed.clone()]).await;
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"scheduled\"} 0");
         let text = counted([placed, Outcome::Bound { node: node(), evaluated: 3, feasible: 2 }]).await;

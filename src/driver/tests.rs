@@ -147,7 +147,10 @@ impl Fixture {
     }
 
     async fn list_began(&self, kind: Kind) {
-        self.inbox.object(Box::new(move |_| Event::ListBegan(kind))).await.expect("the driver lives");
+        self.inbox
+            .send(Item::Object(Box::new(move |_| Event::ListBegan(kind)), None))
+            .await
+            .expect("the driver lives");
     }
 }
 
@@ -254,7 +257,7 @@ async fn the_driver_ends_when_nobody_can_send_any_more() {
 async fn a_panic_is_told_with_its_text() {
     let mut fixture = Fixture::new();
     let end = fixture.start(vec![]);
-    fixture.inbox.object(Box::new(|_| Event::ListEnded(Kind::Namespace))).await.unwrap();
+    fixture.inbox.send(Item::Object(Box::new(|_| Event::ListEnded(Kind::Namespace)), None)).await.unwrap();
     let End::Panicked(text) = end.await.unwrap() else { panic!("the engine chokes") };
     assert!(text.contains("chokes on"), "{text}");
 }

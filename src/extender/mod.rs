@@ -42,18 +42,7 @@ impl Prepared {
     /// What the engine knows of them.
     pub fn for_engine(&self, tables: &mut Tables) -> Vec<Extender> {
         let written = self.clients.iter().zip(&self.written);
-        let extenders = written.map(|((id, _), written)| Extender {
-            id: *id,
-            url: written.url_prefix.as_str().into(),
-            filters: !written.filter_verb.is_empty(),
-            prioritizes: !written.prioritize_verb.is_empty(),
-            preempts: !written.preempt_verb.is_empty(),
-            binds: !written.bind_verb.is_empty(),
-            weight: written.weight,
-            ignorable: written.ignorable,
-            managed: written.managed_resources.iter().map(|it| tables.symbol(&it.name)).collect(),
-        });
-        extenders.collect()
+        written.map(|((id, _), written)| known(*id, written, tables)).collect()
     }
 
     /// What of the API server's objects they are sent.
@@ -69,6 +58,25 @@ impl Prepared {
             Pods::None
         };
         Wanted { pods, nodes: any(&|it| asks(it) && !it.node_cache_capable) }
+    }
+}
+
+/// What the engine knows of extenders that nobody is going to ask.
+pub fn unreached(written: &[v1::Extender], tables: &mut Tables) -> Vec<Extender> {
+    (0..).map(ExtenderId).zip(written).map(|(id, written)| known(id, written, tables)).collect()
+}
+
+fn known(id: ExtenderId, written: &v1::Extender, tables: &mut Tables) -> Extender {
+    Extender {
+        id,
+        url: written.url_prefix.as_str().into(),
+        filters: !written.filter_verb.is_empty(),
+        prioritizes: !written.prioritize_verb.is_empty(),
+        preempts: !written.preempt_verb.is_empty(),
+        binds: !written.bind_verb.is_empty(),
+        weight: written.weight,
+        ignorable: written.ignorable,
+        managed: written.managed_resources.iter().map(|it| tables.symbol(&it.name)).collect(),
     }
 }
 

@@ -433,6 +433,11 @@ pub(super) const TRACE_SPANS: Family = Family::new(
     "[ALPHA] Number of spans of scheduling attempts, by what became of them: sent, failed where the collector did not take them, dropped where too many waited.",
     &["result"],
 );
+pub(super) const RECORD_LINES: Family = Family::new(
+    "supercargo_record_lines_total",
+    "[ALPHA] Number of lines for the files of --decision-log (decisions) and --record-to (input), by what became of them: written, dropped where too many waited, failed where the file could not be written, after which nothing is.",
+    &["record", "result"],
+);
 pub(super) const CORE_SCRAPE_FAILURES: Family = Family::new(
     "supercargo_core_scrape_failures_total",
     "[ALPHA] Number of scrapes that the scheduling thread did not answer in time, and that lack its gauges.",

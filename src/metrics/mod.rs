@@ -13,6 +13,7 @@ mod labels;
 mod leader;
 mod process;
 mod profile;
+mod record;
 mod reload;
 mod resources;
 pub mod rest;
@@ -38,12 +39,14 @@ pub use labels::{AttemptResult, ExtensionPoint, HintResult, StatusCode};
 pub use leader::LeaderMetrics;
 pub use process::start_time_seconds;
 pub use profile::ProfileMetrics;
+pub use record::{Record, RecordLines};
 pub use reload::ReloadResult;
 pub use resources::{PodAmount, render_resources};
 pub use text::CONTENT_TYPE;
 pub use traces::TraceSpans;
 pub use watch::WatchMetrics;
 
+use record::RecordMetrics;
 use reload::ReloadMetrics;
 use shadow::ShadowMetrics;
 use text::{Plain, plain_family};
@@ -95,6 +98,7 @@ pub struct Metrics {
     config: ReloadMetrics,
     shadow: ShadowMetrics,
     trace_spans: TraceSpans,
+    records: RecordMetrics,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
 
@@ -158,6 +162,7 @@ impl Metrics {
             config: ReloadMetrics::new(&registry),
             shadow: ShadowMetrics::new(&registry),
             trace_spans: TraceSpans::new(&registry),
+            records: RecordMetrics::new(&registry),
             watches: Mutex::default(),
             registry,
         }

@@ -41,6 +41,20 @@ impl InForce {
     }
 }
 
+/// What decisions are made by of a configuration, as JSON, without secrets.
+pub(crate) fn decisive(effective: &Effective) -> Value {
+    let mut json = shown(effective);
+    if let Value::Object(fields) = &mut json {
+        let kept = |field: &str| TAKEN_OVER.contains(&field) || matches!(field, "apiVersion" | "kind");
+        fields.retain(|field, value| kept(field) && !value.is_null());
+        if !effective.says_percentage_of_nodes_to_score() {
+            fields.remove("percentageOfNodesToScore");
+        }
+    }
+    json
+}
+
+/// A configuration as JSON, without secrets.
 fn shown(effective: &Effective) -> Value {
     let mut json = effective.to_json();
     for extender in json.get_mut("extenders").and_then(Value::as_array_mut).into_iter().flatten() {

@@ -6,11 +6,13 @@
 mod in_force;
 mod source;
 
+pub(crate) use in_force::decisive;
 pub use in_force::{InForce, without_password};
 
 use crate::config::{ConfigError, Difference, Effective, Flags, Settings};
 use crate::driver::{Ended, Inbox};
 use crate::extender::{Extenders, Prepared};
+use crate::journal;
 use crate::metrics::{Metrics, ReloadResult};
 use crate::watch::Relist;
 use source::Source;
@@ -18,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::event::Kind;
+use supercargo_core::extender::Extender;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
 /// How often the file is looked at. A kubelet takes up to a minute to bring a ConfigMap's change to its mount.
@@ -148,13 +151,13 @@ impl Reload {
         }
         // Those that are the same as before are as good as new ones.
         let relist = self.extenders.add(&extenders);
-        let (any_is_new, extenders) = self
-            .inbox
-            .change(move |engine: &mut Scheduler, now| {
-                let to = reconfiguration(&settings, &extenders, engine);
-                (engine.reconfigure(now, to), extenders)
-            })
-            .await?;
+        let text = || journal::configured(&decisive(&effective));
+        let change = move |engine: &mut Scheduler, now| {
+            let known = extenders.for_engine(engine.tables());
+            let to = reconfiguration(&settings, known, engine);
+            (engine.reconfigure(now, to), extenders)
+        };
+        let (any_is_new, extenders) = self.inbox.change(change, text).await?;
         self.extenders.keep_only(&extenders);
         self.shown.changed(&effective);
         self.in_force = effective;
@@ -169,7 +172,12 @@ impl Reload {
     }
 }
 
-fn reconfiguration(settings: &Settings, extenders: &Prepared, engine: &mut Scheduler) -> Reconfiguration {
+/// What the engine takes over of a configuration, with the extenders it knows from then on.
+pub(crate) fn reconfiguration(
+    settings: &Settings,
+    extenders: Vec<Extender>,
+    engine: &mut Scheduler,
+) -> Reconfiguration {
     let profiles = settings
         .profiles
         .iter()
@@ -177,7 +185,7 @@ fn reconfiguration(settings: &Settings, extenders: &Prepared, engine: &mut Sched
     let profiles = profiles.collect();
     Reconfiguration {
         profiles,
-        extenders: extenders.for_engine(engine.tables()),
+        extenders,
         initial_backoff: settings.initial_backoff,
         max_backoff: settings.max_backoff,
     }

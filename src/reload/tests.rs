@@ -38,7 +38,7 @@ impl Followed {
             let mut engine = Scheduler::new(config, Time::default());
             while let Some(item) = items.recv().await {
                 match item {
-                    Item::Change(change) => change(&mut engine, Time::default()),
+                    Item::Change(change, _) => change(&mut engine, Time::default()),
                     _ => panic!("nothing else is sent here"),
                 }
             }

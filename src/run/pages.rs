@@ -5,10 +5,12 @@ use super::lead::Election;
 use crate::args::Args;
 use crate::census::Census;
 use crate::driver::Inbox;
+use crate::journal::Ring;
 use crate::reload::{InForce, without_password};
 use crate::serve::Pages;
 use crate::telemetry::Verbosity;
 use crate::watch::Relist;
+use std::future::ready;
 use std::sync::Arc;
 use supercargo_core::scheduler::Scheduler;
 
@@ -18,12 +20,13 @@ pub(super) struct Sources {
     pub(super) relist: Relist,
     pub(super) in_force: InForce,
     pub(super) inbox: Inbox<Scheduler>,
+    pub(super) ring: Option<Arc<Ring>>,
 }
 
 impl Sources {
     /// The pages. One that stands by shows no pods, as upstream: the leader's are those of the cluster.
     pub(super) fn pages(self, args: &Args, election: &Election, verbosity: Verbosity) -> Pages {
-        let Self { census, relist, in_force, inbox } = self;
+        let Self { census, relist, in_force, inbox, ring } = self;
         let standing = election.standing.clone();
         let resources = move || {
             let (census, relist) = (Arc::clone(&census), relist.clone());
@@ -41,6 +44,10 @@ impl Sources {
             return pages;
         }
         let (cache, queue) = (inbox.clone(), inbox);
+        let pages = match ring {
+            Some(ring) => pages.with_debug("/debug/decisions", move || ready(Some(ring.to_json()))),
+            None => pages,
+        };
         pages
             .with_debug("/debug/cache", move || dump::nodes_of(cache.clone()))
             .with_debug("/debug/queue", move || dump::queue_of(queue.clone()))

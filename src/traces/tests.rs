@@ -20,7 +20,7 @@ fn node() -> String {
 }
 
 fn placed() -> Outcome {
-    Outcome::Placed { node: node(), nodes: 3, feasible: 2 }
+    Outcome::Placed { node: node(), nodes: 3, feasible: 2, score: None }
 }
 
 fn bound() -> Outcome {

@@ -19,8 +19,9 @@ use super::trouble::Troubles;
 use super::{Onlooker, Relist};
 use crate::api::{Encoding, proto};
 use crate::dispatch::pause::jittered;
-use crate::driver::{Convert, Inbox};
+use crate::driver::{Convert, Inbox, Item, Written};
 use crate::extender::Objects;
+use crate::journal;
 use crate::metrics::WatchMetrics;
 
 /// How long a watch lives before the server is to end it; a dead one is found out [`GRACE`] after that. Resuming costs
@@ -283,12 +284,14 @@ impl<K: Object, E: 'static> Watch<K, E> {
 
     async fn applied(&self, object: K) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.applied(&object));
-        self.send(object::applied(object, &self.flaws)).await
+        let text = self.inbox.wants_text().then(|| journal::applied(&object));
+        self.send(object::applied(object, &self.flaws), text).await
     }
 
     async fn gone(&self, object: K) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.gone(&object));
-        self.send(object::gone(object)).await
+        let text = self.inbox.wants_text().then(|| journal::gone(&object));
+        self.send(object::gone(object), text).await
     }
 
     fn tell(&self, what: impl FnOnce(&dyn Onlooker<K>)) {
@@ -305,7 +308,8 @@ impl<K: Object, E: 'static> Watch<K, E> {
     async fn began(&self) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.list_began());
         self.objects.list_began(K::KIND);
-        self.send(Box::new(|_| Event::ListBegan(K::KIND))).await
+        let text = self.inbox.wants_text().then(|| journal::list_began(K::KIND));
+        self.send(Box::new(|_| Event::ListBegan(K::KIND)), text).await
     }
 
     async fn ended(&self) -> Result<(), Trouble> {
@@ -313,15 +317,16 @@ impl<K: Object, E: 'static> Watch<K, E> {
         self.objects.list_ended(K::KIND);
         let state = Arc::clone(&self.state);
         // In sync when the engine is told so, not when we have read it.
-        self.send(Box::new(move |_| {
+        let convert = Box::new(move |_: &mut _| {
             state.synced();
             Event::ListEnded(K::KIND)
-        }))
-        .await
+        });
+        let text = self.inbox.wants_text().then(|| journal::list_ended(K::KIND));
+        self.send(convert, text).await
     }
 
-    async fn send(&self, convert: Convert) -> Result<(), Trouble> {
-        self.inbox.object(convert).await.map_err(|_| Trouble::NobodyListens)
+    async fn send(&self, convert: Convert, text: Written) -> Result<(), Trouble> {
+        self.inbox.send(Item::Object(convert, text)).await.map_err(|_| Trouble::NobodyListens)
     }
 
     fn watch_uri(&self, life: Duration, query: &str) -> String {

@@ -8,6 +8,7 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use supercargo_core::event::Event;
 
+use crate::api::ToJson;
 use crate::api::proto::FromProtobuf;
 use crate::convert::Watched;
 use crate::driver::{Convert, panic_text};
@@ -15,12 +16,12 @@ use crate::metrics::WatchMetrics;
 
 /// A kind that can be watched.
 pub(super) trait Object:
-    Watched + Resource<DynamicType = ()> + DeserializeOwned + FromProtobuf + Send + 'static
+    Watched + ToJson + Resource<DynamicType = ()> + DeserializeOwned + FromProtobuf + Send + 'static
 {
 }
 
-impl<T: Watched + Resource<DynamicType = ()> + DeserializeOwned + FromProtobuf + Send + 'static> Object
-    for T
+impl<T> Object for T where
+    T: Watched + ToJson + Resource<DynamicType = ()> + DeserializeOwned + FromProtobuf + Send + 'static
 {
 }
 

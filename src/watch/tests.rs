@@ -141,7 +141,7 @@ impl Fixture {
     async fn event(&mut self) -> String {
         let item = tokio::time::timeout(Duration::from_secs(3_600), self.items.recv()).await;
         let item = item.unwrap_or_else(|_| panic!("nothing comes: {:?}", self.readiness()));
-        let Some(Item::Object(convert)) = item else { panic!("a watch sends objects") };
+        let Some(Item::Object(convert, None)) = item else { panic!("a watch sends objects") };
         let event = convert(&mut self.tables);
         self.told(&event)
     }

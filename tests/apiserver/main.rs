@@ -25,6 +25,7 @@ mod packages;
 mod pages;
 mod path;
 mod preemption;
+mod record;
 mod reload;
 mod restart;
 mod rights;

@@ -77,6 +77,7 @@ fn the_sums_of_the_score_table_are_right_and_its_pod_is_not_counted() {
 fn what_the_pages_show_is_what_comes_out() {
     is_what_comes_out("docs/explain.md", 4);
     is_what_comes_out("docs/what-if.md", 2);
+    is_what_comes_out("docs/record.md", 2);
 }
 
 fn is_what_comes_out(name: &str, examples: usize) {

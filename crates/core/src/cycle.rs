@@ -139,6 +139,11 @@ impl Feasible {
         winners(self.filtered.feasible(), self.scores.as_ref().map(|scores| &*scores.totals))
     }
 
+    /// The highest total; `None` where a single node made scoring needless.
+    pub fn best(&self) -> Option<i64> {
+        self.scores.as_ref().and_then(|scores| scores.totals.iter().max().copied())
+    }
+
     /// The node chosen: one of [`Self::winners`], by a draw that depends on nothing but the seed, the pod and its
     /// attempt. Upstream's tie falls to the layout of its heap; any tied node is as good.
     pub fn choose(&self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {

@@ -35,6 +35,8 @@ pub enum Outcome {
         nodes: usize,
         /// How many of them could take the pod.
         feasible: usize,
+        /// The node's total, which is the highest there is; `None` where a single node made scoring needless.
+        score: Option<i64>,
     },
     /// No node can take the pod.
     Unschedulable {

@@ -14,6 +14,7 @@ mod lead;
 mod memory;
 mod nominate;
 mod objects;
+mod opinion;
 mod outbox;
 mod pre_bind;
 mod preempt;
@@ -24,6 +25,7 @@ mod relist;
 mod verify;
 mod wake;
 
+pub use opinion::{Opinion, Otherwise};
 pub use reconfigure::Reconfiguration;
 
 use crate::cache::{Cache, CacheSize, Snapshot, Trial};
@@ -156,6 +158,7 @@ pub struct Scheduler {
     panics: u64,
     kubelet_rejections: BTreeMap<String, u64>,
     event_label: Option<&'static str>,
+    second: Option<Box<opinion::Second>>,
     #[cfg(test)]
     trap: Option<quarantine::tests::Trap>,
 }
@@ -197,6 +200,7 @@ impl Scheduler {
             panics: 0,
             kubelet_rejections: BTreeMap::new(),
             event_label: None,
+            second: None,
             #[cfg(test)]
             trap: None,
         }

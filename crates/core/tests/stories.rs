@@ -135,7 +135,7 @@ impl Story {
                 Step::Report(report) => {
                     let pod = format!("{}/{}", report.pod.namespace, report.pod.name);
                     let line = match &report.outcome {
-                        Outcome::Placed { node, nodes, feasible } => {
+                        Outcome::Placed { node, nodes, feasible, .. } => {
                             format!("placed {pod} on {node} ({feasible} of {nodes} nodes)")
                         }
                         Outcome::Unschedulable { message, rejectors, preemption, .. } => {

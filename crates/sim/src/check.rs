@@ -81,7 +81,7 @@ impl Sim {
             self.check_turn(uid)?;
         }
         match &report.outcome {
-            Outcome::Placed { node, nodes, feasible } => {
+            Outcome::Placed { node, nodes, feasible, .. } => {
                 self.check_placed(uid, node, *nodes, *feasible)?;
                 self.check_passed(uid, node)?;
                 self.check_rescued(report)?;

@@ -389,7 +389,7 @@ impl Sim {
 
 fn tell_outcome(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Placed { node, nodes, feasible } => {
+        Outcome::Placed { node, nodes, feasible, .. } => {
             format!("placed on {node}, {feasible} of {nodes} feasible")
         }
         Outcome::Unschedulable { message, rejectors, .. } => {

@@ -117,7 +117,12 @@ pub(super) fn list(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError
 }
 
 async fn list_all(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError> {
-    let config = connection(args).await?;
+    let config = connection(args).await.map_err(|error| match error {
+        LiveError::Settings(text) => {
+            LiveError::Settings(format!("{text}; or give the cluster as files with --cluster"))
+        }
+        other => other,
+    })?;
     let namespace = config.default_namespace.clone();
     let server = config.cluster_url.to_string();
     let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
@@ -139,10 +144,28 @@ async fn list_all(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError>
     Ok(listed)
 }
 
+/// A client for whoever watches a cluster, which answers.
+pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
+    let config = connection(args).await?;
+    let server = config.cluster_url.to_string();
+    let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
+    let deadline = Instant::now() + ALL_TIMEOUT;
+    let lister = Lister { client: builder.build(), server, deadline, one: args.request_timeout };
+    match lister.page("/version").await {
+        // Who may not ask for that may watch all the same.
+        Ok(_) | Err(Refusal::Status(403, _)) => Ok(lister.client),
+        Err(Refusal::Status(code, text)) => {
+            Err(LiveError::Cluster(format!("{} refuses with {code}: {text}", lister.server)))
+        }
+        Err(Refusal::Silence(text)) => {
+            Err(LiveError::Cluster(format!("{} does not answer: {text}", lister.server)))
+        }
+    }
+}
+
 async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
-    let wrong = |what: &str, error: &dyn std::error::Error| {
-        LiveError::Settings(format!("{what}: {}; or give the cluster as files with --cluster", told(error)))
-    };
+    let wrong =
+        |what: &str, error: &dyn std::error::Error| LiveError::Settings(format!("{what}: {}", told(error)));
     let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
     let file = match &args.kubeconfig {
         Some(path) => Some(

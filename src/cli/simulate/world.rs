@@ -1,7 +1,7 @@
 //! The cluster of the files in the engine's own cache, by the types and conversions that the scheduler itself uses.
 
 use super::files::{Item, Wrong};
-use crate::api::{Malformed, Object};
+use crate::api::{Malformed, Object, of_any_kind};
 use crate::convert::{self, Watched as _};
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState};
@@ -85,24 +85,7 @@ impl World {
 }
 
 fn event(object: &Object, tables: &mut Tables) -> Result<Event, Malformed> {
-    match object {
-        Object::Pod(it) => it.applied(tables),
-        Object::Node(it) => it.applied(tables),
-        Object::Namespace(it) => it.applied(tables),
-        Object::Service(it) => it.applied(tables),
-        Object::ReplicationController(it) => it.applied(tables),
-        Object::ReplicaSet(it) => it.applied(tables),
-        Object::StatefulSet(it) => it.applied(tables),
-        Object::PodDisruptionBudget(it) => it.applied(tables),
-        Object::PersistentVolume(it) => it.applied(tables),
-        Object::PersistentVolumeClaim(it) => it.applied(tables),
-        Object::StorageClass(it) => it.applied(tables),
-        Object::CsiNode(it) => it.applied(tables),
-        Object::CsiDriver(it) => it.applied(tables),
-        Object::CsiStorageCapacity(it) => it.applied(tables),
-        Object::VolumeAttachment(it) => it.applied(tables),
-        Object::DeviceClass(it) => it.applied(tables),
-    }
+    of_any_kind!(object, it => it.applied(tables))
 }
 
 /// The reason begins with the path of the field.

@@ -7,7 +7,7 @@ use super::quarantine::{PANICS_MAX, panic_text};
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
-use crate::cycle::{Decision, Failed, Filtered, Framework, NoProbe, Nomination, Options, PostFilter, Probe};
+use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Nomination, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
@@ -37,6 +37,17 @@ pub(super) enum Decided {
     Panicked(String),
 }
 
+impl Decided {
+    /// The node chosen, or why there is none.
+    fn chosen(&self) -> Result<NodeIdx, &str> {
+        match self {
+            Self::Node(choice) => Ok(choice.node),
+            Self::Nowhere(found) | Self::Refused(found) => Err(&found.message),
+            Self::Failed(CycleError(text)) | Self::Panicked(text) => Err(text),
+        }
+    }
+}
+
 /// The node chosen for a pod.
 pub(super) struct Choice {
     node: NodeIdx,
@@ -44,6 +55,8 @@ pub(super) struct Choice {
     evaluated: usize,
     /// How many of them could take the pod.
     feasible: usize,
+    /// The node's total, if nodes were scored.
+    score: Option<i64>,
     /// What the pod needs there beside its place.
     reservations: Vec<Reservation>,
 }
@@ -84,6 +97,7 @@ impl Scheduler {
         if let Some(found) = self.recall(&pod)
             && self.holds_true(now, &queued, &found)
         {
+            self.second_opinion(&queued, self.walk.start(), Err(&found.message));
             self.walk.advance(found.walked, self.snapshot().nodes().len());
             probe.attempt_decided();
             self.fail(now, queued, now, Failure::Unschedulable(found));
@@ -93,7 +107,9 @@ impl Scheduler {
             self.begin_asking(now, queued, probe);
             return true;
         }
+        let start = self.walk.start();
         let decided = self.decide(now, &queued, probe);
+        self.second_opinion(&queued, start, decided.chosen());
         let is_placed = matches!(decided, Decided::Node(_));
         if !is_placed {
             probe.attempt_decided();
@@ -166,15 +182,16 @@ impl Scheduler {
                     differs = verify.judged(compared.verdict(snapshot)).err();
                 }
                 if differs.is_none() {
-                    let (node, feasible) = (quick.choose(seed, &pod, queued.attempts), quick.len());
-                    return Decided::Node(Choice { node, evaluated, feasible, reservations: Vec::new() });
+                    let node = quick.choose(seed, &pod, queued.attempts);
+                    let (feasible, score, reservations) = (quick.len(), quick.total(node), Vec::new());
+                    return Decided::Node(Choice { node, evaluated, feasible, score, reservations });
                 }
             }
             let pod = &*pod;
             match framework.decide(pod, snapshot, options, probe) {
                 Ok(Decision::Feasible(feasible)) => {
                     let node = feasible.choose(seed, pod, queued.attempts);
-                    reserve(&feasible.filtered, snapshot, node)
+                    reserve(&feasible, snapshot, node)
                 }
                 Ok(Decision::Infeasible(filtered)) => {
                     let diagnosis = filtered.diagnose(snapshot);
@@ -210,7 +227,7 @@ impl Scheduler {
     }
 
     fn assume(&mut self, now: Time, mut queued: QueuedPod, began: Time, choice: Choice) {
-        let Choice { node, evaluated, feasible, reservations } = choice;
+        let Choice { node, evaluated, feasible, score, reservations } = choice;
         queued.found = Some(Search { began, evaluated, feasible });
         let name = self.snapshot().node_info(node).name;
         let uid = Arc::clone(&queued.pod.uid);
@@ -218,6 +235,7 @@ impl Scheduler {
             node: self.tables.text(name).to_owned(),
             nodes: self.snapshot().nodes().len(),
             feasible,
+            score,
         };
         self.report(&queued, began, outcome);
         self.preemptor_left(now, &uid);
@@ -281,11 +299,12 @@ pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws:
 }
 
 /// What the pod needs on the node, if it can have it.
-pub(super) fn reserve(filtered: &Filtered, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
+pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
+    let filtered = &found.filtered;
     match filtered.reserve(snapshot, node) {
         Ok(reservations) => {
             let (evaluated, feasible) = (filtered.evaluated(snapshot), filtered.feasible().len());
-            Decided::Node(Choice { node, evaluated, feasible, reservations })
+            Decided::Node(Choice { node, evaluated, feasible, score: found.best(), reservations })
         }
         Err((plugin, rejection)) => Decided::Refused(Unschedulable {
             rejectors: [plugin].into(),

@@ -236,7 +236,7 @@ impl Decision<'_> {
             Ok(Consulted::Stale) => Asking::Stale,
             Ok(Consulted::Feasible(feasible)) => {
                 let node = feasible.choose(draws.seed, pod, draws.attempt);
-                Asking::Made(super::attempt::reserve(&feasible.filtered, snapshot, node))
+                Asking::Made(super::attempt::reserve(&feasible, snapshot, node))
             }
             Ok(Consulted::Infeasible(filtered)) => self.make_room(waiting, &filtered, probe),
         }

@@ -52,6 +52,7 @@ impl HoldsIds for Scheduler {
             sent_conditions,
             walk,
             quarantine,
+            second,
             // Given back right before.
             memory: _,
             shapes: _,
@@ -79,6 +80,7 @@ impl HoldsIds for Scheduler {
         }
         // What their plugins were given is pinned.
         profiles.iter().for_each(|(name, _)| name.mark(marks));
+        second.iter().flat_map(|second| second.names()).for_each(|name| name.mark(marks));
         lists.mark(marks);
         pre_binds.mark(marks);
         bindings.values().for_each(|binding| binding.mark(marks));

@@ -2,7 +2,7 @@
 
 use super::Agreement;
 use crate::cache::Snapshot;
-use crate::cycle::{Decision, Feasible, Framework, NoProbe, Options};
+use crate::cycle::{Decision, Feasible, Framework, NoProbe, Options, Walk};
 use crate::framework::{CycleError, PluginName};
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
@@ -76,17 +76,60 @@ pub(super) struct Verdict {
 
 /// What the other scheduler came to.
 #[derive(Clone, Debug)]
-pub(super) enum Choice {
+pub(crate) enum Choice {
     Node(Symbol),
     None { message: String },
 }
 
-pub(super) struct Judge<'f> {
-    pub(super) framework: &'f Framework,
-    pub(super) seed: Seed,
+pub(crate) struct Judge<'f> {
+    pub(crate) framework: &'f Framework,
+    pub(crate) seed: Seed,
+    /// Which attempt it is that draws among equals.
+    pub(crate) attempt: u32,
 }
 
 impl Judge<'_> {
+    /// The node that is chosen here where it is another than the one chosen there, or only one of them chose any; nothing where
+    /// both come to the same. The pod's nomination counts, and the search goes on where `walk` left off.
+    pub(crate) fn otherwise(
+        &self,
+        pod: &PodInfo,
+        choice: &Choice,
+        snapshot: Snapshot<'_>,
+        walk: &mut Walk,
+    ) -> Result<Option<Comparison>, CycleError> {
+        let options = Options { always_score: true, walk: Some(walk), ..Options::default() };
+        let feasible = match self.framework.decide(pod, snapshot, options, &mut NoProbe)? {
+            Decision::Feasible(feasible) => feasible,
+            Decision::Infeasible(filtered) => {
+                let Choice::Node(name) = choice else { return Ok(None) };
+                let theirs = out_of_reach(pod, &filtered, snapshot, *name)?;
+                return Ok(Some(Comparison { ours: None, theirs, feasible: 0 }));
+            }
+        };
+        let ours = feasible.choose(self.seed, pod, self.attempt);
+        // What a pod needs on a node may be gone from there for all nodes alike.
+        let ours = feasible.filtered.reserve(snapshot, ours).is_ok().then_some(ours);
+        let name = ours.map(|ours| snapshot.node_info(ours).name);
+        let theirs = match choice {
+            Choice::None { message } => Theirs::None { message: message.clone() },
+            Choice::Node(theirs) if name == Some(*theirs) => return Ok(None),
+            Choice::Node(theirs) => {
+                let node =
+                    snapshot.find_node(*theirs).filter(|&it| feasible.filtered.feasible().contains(it));
+                match node {
+                    Some(node) => Theirs::Scored(self.scored(pod, snapshot, &feasible, node)?),
+                    None => rejected(pod, &feasible.filtered, snapshot, *theirs)?,
+                }
+            }
+        };
+        let ours = ours.map(|ours| self.scored(pod, snapshot, &feasible, ours)).transpose()?;
+        if ours.is_none() && matches!(theirs, Theirs::None { .. }) {
+            return Ok(None);
+        }
+        Ok(Some(Comparison { ours, theirs, feasible: feasible.filtered.feasible().len() }))
+    }
+
     pub(super) fn verdict(
         &self,
         pod: &PodInfo,
@@ -100,14 +143,7 @@ impl Judge<'_> {
             Decision::Infeasible(filtered) => {
                 let theirs = match choice {
                     Choice::None { .. } => return Ok(agreed(Agreement::NeitherFits, None)),
-                    Choice::Node(name) => match filtered.prefilter_rejection() {
-                        Some((plugin, rejection)) => Theirs::Rejected {
-                            node: snapshot.text(*name).to_owned(),
-                            plugin: Some(plugin),
-                            reason: rejection.message(),
-                        },
-                        None => rejected(pod, &filtered, snapshot, *name)?,
-                    },
+                    Choice::Node(name) => out_of_reach(pod, &filtered, snapshot, *name)?,
                 };
                 let comparison = Some(Comparison { ours: None, theirs, feasible: 0 });
                 Ok(Verdict { agreement: Agreement::TheyFitWeNot, regret: None, comparison })
@@ -125,7 +161,7 @@ impl Judge<'_> {
         feasible: &Feasible,
     ) -> Result<Verdict, CycleError> {
         let winners = feasible.winners();
-        let ours = feasible.choose(self.seed, pod, 1);
+        let ours = feasible.choose(self.seed, pod, self.attempt);
         let disagreed = |agreement, regret, theirs| {
             let ours = Some(self.scored(pod, snapshot, feasible, ours)?);
             let comparison = Some(Comparison { ours, theirs, feasible: feasible.filtered.feasible().len() });
@@ -187,6 +223,23 @@ fn place(feasible: &Feasible, node: NodeIdx) -> usize {
 
 fn total(feasible: &Feasible, node: NodeIdx) -> i64 {
     feasible.scores.as_ref().map_or(0, |scores| scores.totals[place(feasible, node)])
+}
+
+/// Why the node named `name` cannot take the pod, as no node can.
+fn out_of_reach(
+    pod: &PodInfo,
+    filtered: &crate::cycle::Filtered,
+    snapshot: Snapshot<'_>,
+    name: Symbol,
+) -> Result<Theirs, CycleError> {
+    match filtered.prefilter_rejection() {
+        Some((plugin, rejection)) => Ok(Theirs::Rejected {
+            node: snapshot.text(name).to_owned(),
+            plugin: Some(plugin),
+            reason: rejection.message(),
+        }),
+        None => rejected(pod, filtered, snapshot, name),
+    }
 }
 
 /// Why the node named `name`, which is not feasible, is not.

@@ -23,7 +23,8 @@ use crate::report::Notice;
 use crate::rng::Seed;
 use crate::scheduler::{Config, Scheduler};
 use crate::time::Time;
-use judge::{Choice, Judge, Verdict};
+use judge::Verdict;
+pub(crate) use judge::{Choice, Judge};
 use orders::Changes;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -333,7 +334,7 @@ impl Shadow {
         if !pod.unjudged.is_empty() {
             return self.leave(pod, Unjudged::Unsupported);
         }
-        let judge = Judge { framework: &self.framework, seed: self.seed };
+        let judge = Judge { framework: &self.framework, seed: self.seed, attempt: 1 };
         let (mut trial, tables) = self.watched.trial();
         let snapshot = trial.snapshot(tables);
         let verdict = catch_unwind(AssertUnwindSafe(|| judge.verdict(pod, &choice, snapshot)));
@@ -370,7 +371,7 @@ impl Shadow {
         verdict: &mut Verdict,
     ) -> bool {
         let Self { watched, framework, seed, changes, .. } = self;
-        let judge = Judge { framework, seed: *seed };
+        let judge = Judge { framework, seed: *seed, attempt: 1 };
         let (mut trial, tables) = watched.trial();
         let ours = verdict.comparison.as_ref().and_then(|it| it.ours.as_ref());
         let ours = ours.and_then(|ours| tables.find(&ours.node));

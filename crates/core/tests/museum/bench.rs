@@ -141,7 +141,7 @@ impl Bench {
                 Step::Report(report) => {
                     let (pod, attempt) = (&report.pod.name, report.attempt);
                     self.told.extend(match &report.outcome {
-                        Outcome::Placed { node, nodes, feasible } => {
+                        Outcome::Placed { node, nodes, feasible, .. } => {
                             Some(format!("placed {pod} on {node}, {feasible} of {nodes}, attempt {attempt}"))
                         }
                         Outcome::Unschedulable { .. } => Some(format!("unschedulable {pod}")),

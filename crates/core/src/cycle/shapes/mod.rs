@@ -105,11 +105,18 @@ impl Quick<'_> {
         self.shape.best(|ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
     }
 
+    /// The total of a feasible node; `None` where a single node made scoring needless.
+    pub fn total(&self, node: NodeIdx) -> Option<i64> {
+        (self.len() > 1).then(|| self.shape.total(node))
+    }
+
     /// Whether the plain path found the same, and chooses the same in any of three attempts.
     pub fn is_what(&mut self, plain: &Result<Decision, CycleError>, seed: Seed, pod: &PodInfo) -> bool {
         let Ok(Decision::Feasible(plain)) = plain else { return false };
         let totals = plain.scores.as_ref().map(|scores| &scores.totals);
-        *plain.filtered.feasible() == self.feasible()
+        let chosen = self.choose(seed, pod, 1);
+        plain.best() == self.total(chosen)
+            && *plain.filtered.feasible() == self.feasible()
             && totals == self.totals().as_ref()
             && (1..=3).all(|attempt| plain.choose(seed, pod, attempt) == self.choose(seed, pod, attempt))
     }

@@ -375,6 +375,12 @@ impl Shape {
         self.totals().filter(|&(_, total)| total > NEVER / 2).map(|(node, total)| (node, i64::from(total)))
     }
 
+    /// The total of a feasible node by the last decision.
+    pub(super) fn total(&self, node: NodeIdx) -> i64 {
+        let class = self.classes.by_slot()[node.index()];
+        i64::from(self.base[node.index()] + self.verdict.points[usize::from(class)])
+    }
+
     /// Of the nodes with the highest total, in slot order, the one that `draw` picks of so many.
     pub(super) fn best(&mut self, draw: impl FnOnce(usize) -> usize) -> NodeIdx {
         let Self { base, classes, leaders, verdict: Verdicts { points, barred, totals, .. }, .. } = self;

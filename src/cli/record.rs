@@ -1,0 +1,183 @@
+//! `supercargo record`: what a scheduler of this cluster is told, written down as it comes, to be replayed by any configuration.
+//! Watches and writes a file; writes nothing to the cluster, and decides nothing.
+
+use super::cluster::{Refused, complain};
+use super::live::{self, LiveArgs, LiveError};
+use super::simulate::InputError;
+use crate::args::parse_duration;
+use crate::config::{Effective, Flags, Settings};
+use crate::driver::{Accounts, Clock, Item, Mailbox};
+use crate::extender::Extenders;
+use crate::journal::{Beginning, Journal, Mode, Sink, SinkOptions, WhenFull};
+use crate::metrics::{Metrics, Record};
+use crate::run::told_to_stop;
+use crate::shadow::Nowhere;
+use crate::watch::{Readiness, Watches};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Scheduler};
+
+/// How long the first lists may take: 50,000 pods come within seconds.
+const LISTED_WITHIN: Duration = Duration::from_secs(120);
+/// How often it is looked whether they have come, and whether the file is full.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What is recorded, from where, and for how long.
+#[derive(Clone, Debug, Args)]
+pub struct RecordArgs {
+    /// The file to write. One that is there already becomes FILE.1.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// `schedulerName` of the pods whose bindings are to be judged when it is replayed.
+    #[arg(long, value_name = "NAME", default_value = "default-scheduler", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub of: String,
+
+    /// How long; without it, until told to stop (^C).
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub how_long: Option<Duration>,
+
+    /// File with the KubeSchedulerConfiguration that a replay judges by where it is given no other. Without it: the default plugins.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Bytes after which the recording ends, and says so.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub max_bytes: u64,
+
+    /// Kubeconfig with the cluster; without it what kubectl would use.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The kubeconfig's context.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// How long a connection to the API server may take to come about.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    pub request_timeout: Duration,
+}
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &RecordArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(format!("no runtime: {error}")).tell(),
+    };
+    let outcome = runtime.block_on(record(args));
+    // A resolver that hangs is not waited for.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refused) => refused.tell(),
+    }
+}
+
+fn failed(text: String) -> Refused {
+    Refused::Live(LiveError::Cluster(text))
+}
+
+async fn record(args: &RecordArgs) -> Result<(), Refused> {
+    let wrong = |error: &dyn std::fmt::Display| Refused::Input(InputError(error.to_string()));
+    let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
+    let effective = match &args.config {
+        Some(path) => Effective::load(path, &flags),
+        None => Effective::without_file(&flags),
+    };
+    let effective = effective.map_err(|error| wrong(&error))?;
+    let settings = Settings::of(&effective).map_err(|error| wrong(&error))?;
+    let live = LiveArgs {
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        request_timeout: args.request_timeout,
+    };
+    let client = live::client(&live).await.map_err(Refused::Live)?;
+
+    let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
+    let now = clock.now();
+    let mode = Mode::Watcher { of: args.of.clone() };
+    let seed = Seed(u64::from(std::process::id()));
+    let beginning = Beginning::new(mode, now, seed, (&effective, &settings), Duration::ZERO);
+    let options = SinkOptions {
+        path: args.file.clone(),
+        bytes_max: args.max_bytes,
+        when_full: WhenFull::Ends,
+        header: Some(beginning.to_line()),
+    };
+    let opened = Sink::open(options, metrics.record_lines(Record::Input));
+    let (sink, writer) =
+        opened.map_err(|error| wrong(&format_args!("cannot write {}: {error}", args.file.display())))?;
+    let state = sink.state();
+    let journal = Journal::default().with_input(sink, now);
+    let mailbox = Mailbox::<Scheduler>::new().taped(Some(Box::new(journal)));
+    let inbox = mailbox.inbox();
+    // Of no profile: all pods are somebody else's. It keeps the tables that objects are read with small.
+    let config = Config { seed, profiles: Vec::new(), queue: QueueConfig::default() };
+    let accounts = Accounts::new(Arc::clone(&metrics), []);
+    let end = mailbox.start(Scheduler::new(config, now), clock, Nowhere, accounts);
+    let mut end = end.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
+    let (extenders, encoding) = (Extenders::default(), settings.encoding);
+    let watches = Watches::start(&client, &inbox, &metrics, encoding, None, extenders.objects());
+
+    let outcome = tokio::select! {
+        outcome = going_on(args, watches.readiness(), || state.is_open()) => outcome,
+        _ = &mut end => Err(failed("the thread that takes objects in ended".to_owned())),
+    };
+    drop(watches);
+    // Where it has ended already, nobody listens.
+    let _ = inbox.send(Item::Stop { within: Duration::ZERO }).await;
+    drop(inbox);
+    let _ = end.await;
+    let written = tokio::task::spawn_blocking(move || writer.join()).await;
+    if !matches!(written, Ok(Ok(()))) {
+        return Err(failed("the thread that writes the file panicked".to_owned()));
+    }
+    outcome
+}
+
+/// Waits until there is no reason to go on: told to stop, the time is up, or the file is full.
+async fn going_on(
+    args: &RecordArgs,
+    readiness: Readiness,
+    is_open: impl Fn() -> bool,
+) -> Result<(), Refused> {
+    let file = args.file.display();
+    let recorded = async {
+        let listed = async {
+            while readiness.check().is_err() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        if tokio::time::timeout(LISTED_WITHIN, listed).await.is_err() {
+            let why = readiness.check().err().unwrap_or_default();
+            return Err(failed(format!("the cluster cannot be watched: {why}")));
+        }
+        let until = args.how_long.map(|it| format!("for {it:?}")).unwrap_or_else(|| "until ^C".to_owned());
+        complain(&format!("all objects are listed; recording to {file} {until}"));
+        let full = async {
+            while is_open() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let up = async {
+            match args.how_long {
+                Some(how_long) => tokio::time::sleep(how_long).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = full => Err(failed(format!("the recording has ended before its time; the last line of {file} says why"))),
+            () = up => Ok(()),
+        }
+    };
+    tokio::select! {
+        outcome = recorded => outcome,
+        told = told_to_stop() => told.map(|_| ()).map_err(|error| failed(format!("{error:#}"))),
+    }
+}

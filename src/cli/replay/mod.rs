@@ -1,0 +1,119 @@
+//! `supercargo replay`: what a recording was decided to, decided again. Asks no API server and changes nothing.
+
+mod report;
+mod table;
+
+use super::cluster::{complain, in_form, say};
+use super::simulate::Output;
+use crate::config::{Effective, Flags, Settings};
+use crate::journal::replay::{Replay, Summary};
+use crate::journal::watched::judge;
+use crate::journal::{Bad, Beginning, Entries, Mode};
+use clap::Args;
+use report::{Compared, ReplayReport};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Exit code when something is decided otherwise.
+const DIFFERS: u8 = 3;
+/// Exit code for flags and files that cannot be taken.
+const BAD_INPUT: u8 = 2;
+
+/// What is replayed, and by which rules.
+#[derive(Clone, Debug, Args)]
+pub struct ReplayArgs {
+    /// The recording, as --record-to writes it; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// File with another KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): each decision is made by it as well, in the
+    /// cluster as it was at that moment. Without it, the recorded one decides, and has to decide the same again.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Show what differs: with --config each decision that would have come out otherwise, else both sides of the first difference.
+    #[arg(long)]
+    pub diff: bool,
+
+    /// Form of the answer.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &ReplayArgs) -> ExitCode {
+    match answer(args) {
+        Ok(answer) => {
+            if let Some(notice) = answer.notice() {
+                complain(&notice);
+            }
+            let text = in_form(args.output, &answer, |wide| table::text(&answer, wide || args.diff));
+            say(&text, if answer.is_same() { 0 } else { DIFFERS })
+        }
+        Err(told) => {
+            complain(&format!("error: {told}"));
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}
+
+fn answer(args: &ReplayArgs) -> Result<ReplayReport, String> {
+    let other = args.config.as_deref().map(other).transpose()?;
+    let name = if args.file == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        args.file.display().to_string()
+    };
+    let told = |bad: &dyn std::fmt::Display| format!("{name}: {bad}");
+    let from: Box<dyn BufRead> = if args.file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(&args.file).map_err(|error| told(&error))?))
+    };
+    let (beginning, entries) = Entries::open(from).map_err(|bad| told(&bad))?;
+    match &beginning.mode {
+        Mode::Scheduler => {
+            let (summary, compared) =
+                played(beginning.clone(), entries, other.as_ref()).map_err(|bad| told(&bad))?;
+            Ok(ReplayReport::new(&beginning, summary, compared))
+        }
+        Mode::Watcher { of } => {
+            let name = other.as_ref().map_or("the recorded configuration", |(name, _)| name);
+            let mut compared = Compared::by(name);
+            let settings = other.as_ref().map(|(_, settings)| settings);
+            let summary = judge(&beginning, entries, of, settings, |line, seen| compared.see(line, &seen));
+            Ok(ReplayReport::new(&beginning, summary.map_err(|bad| told(&bad))?, Some(compared)))
+        }
+    }
+}
+
+/// The other configuration, by the name it was given.
+fn other(path: &Path) -> Result<(String, Settings), String> {
+    let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
+    let settings = Effective::load(path, &flags).and_then(|effective| Settings::of(&effective));
+    let settings = settings.map_err(|error| error.to_string())?;
+    if !settings.extenders.is_empty() {
+        return Err(format!("{}: extenders: a replay asks no extenders; remove the field", path.display()));
+    }
+    Ok((path.display().to_string(), settings))
+}
+
+fn played(
+    beginning: Beginning,
+    entries: Entries<Box<dyn BufRead>>,
+    other: Option<&(String, Settings)>,
+) -> Result<(Summary, Option<Compared>), Bad> {
+    let mut replay = Replay::of(beginning, entries)?;
+    let mut compared = other.map(|(name, settings)| {
+        replay.ask_beside(settings);
+        Compared::by(name)
+    });
+    let summary = replay.run(|line, opinion| {
+        if let Some(compared) = &mut compared {
+            compared.count(line, &opinion);
+        }
+    })?;
+    Ok((summary, compared))
+}

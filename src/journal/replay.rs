@@ -1,0 +1,198 @@
+//! A recording played to an engine made as the recorded one was: does it decide the same, and what would another configuration have
+//! decided?
+
+use super::Decision;
+use super::beginning::{Beginning, profiles, settings};
+use super::entry::{Bad, Entries, What};
+use crate::api::{Object, of_any_kind};
+use crate::config::Settings;
+use crate::convert::Watched as _;
+use crate::extender::unreached;
+use crate::reload::reconfiguration;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io::BufRead;
+use std::time::Duration;
+use supercargo_core::cycle::NoProbe;
+use supercargo_core::event::Event;
+use supercargo_core::intern::Tables;
+use supercargo_core::report::Outcome;
+use supercargo_core::scheduler::{Opinion, Scheduler, Step};
+use supercargo_core::time::Time;
+
+/// Lines after which ids that nobody holds are given back, as the driver does.
+const TIDY_EVERY: usize = 256;
+
+/// Where a replay and its recording part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// The line of the recording.
+    pub line: usize,
+    /// What was decided then, as it is written; `None` where nothing was.
+    pub then: Option<String>,
+    /// What is decided now.
+    pub now: Option<String>,
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Lines that were read.
+    pub lines: usize,
+    /// Things the engine was told.
+    pub inputs: u64,
+    /// Decisions: ends of attempts that had something to decide.
+    pub decisions: u64,
+    /// Of those, the ones that found a node.
+    pub placed: u64,
+    /// From the first to the last line.
+    pub took: Duration,
+    /// Why the recording ends, in its own word; `None` where it breaks off.
+    pub ends: Option<String>,
+    /// Where the first difference is.
+    pub divergence: Option<Divergence>,
+}
+
+/// A recording that is played.
+pub struct Replay<R> {
+    entries: Entries<R>,
+    beginning: Beginning,
+    engine: Scheduler,
+    /// Decided here, and not yet read of there.
+    produced: VecDeque<String>,
+    summary: Summary,
+}
+
+impl<R: BufRead> Replay<R> {
+    /// Reads the first line of a scheduler's recording and makes its engine.
+    ///
+    /// # Errors
+    /// When the recording cannot be taken.
+    pub fn open(from: R) -> Result<Self, Bad> {
+        let (beginning, entries) = Entries::open(from)?;
+        Self::of(beginning, entries)
+    }
+
+    /// The same, once the first line is read.
+    ///
+    /// # Errors
+    /// When the recorded configuration cannot be taken.
+    pub fn of(beginning: Beginning, entries: Entries<R>) -> Result<Self, Bad> {
+        let settings = taken(&beginning.configuration, 1)?;
+        let engine = beginning.engine(&settings, |tables| unreached(&settings.extenders, tables));
+        Ok(Self { entries, beginning, engine, produced: VecDeque::new(), summary: Summary::default() })
+    }
+
+    /// Asks what each decision would have been by these settings.
+    pub fn ask_beside(&mut self, settings: &Settings) {
+        let profiles = profiles(settings, self.engine.tables());
+        self.engine.ask_beside(profiles);
+    }
+
+    /// Plays all of it, or up to the first difference. `each` is told what another configuration thinks, and the line.
+    ///
+    /// # Errors
+    /// When a line is not what it should be. What stands before it has been played.
+    pub fn run(mut self, mut each: impl FnMut(usize, Opinion)) -> Result<Summary, Bad> {
+        while let Some(entry) = self.entries.read()? {
+            let at = self.beginning.began() + Duration::from_nanos(entry.at);
+            self.summary.took = self.summary.took.max(Duration::from_nanos(entry.at));
+            if let Some(divergence) = self.play(at, entry.what)? {
+                self.summary.divergence = Some(divergence);
+                break;
+            }
+            while let Some(opinion) = self.engine.take_opinion() {
+                each(self.entries.line(), opinion);
+            }
+            if self.entries.line().is_multiple_of(TIDY_EVERY) {
+                self.engine.tidy();
+            }
+        }
+        self.summary.lines = self.entries.line();
+        Ok(self.summary)
+    }
+
+    /// Does what a line says; what is different, if something is.
+    fn play(&mut self, at: Time, what: What) -> Result<Option<Divergence>, Bad> {
+        let event = match what {
+            What::Decided(then) => return Ok(self.compare(then.get())),
+            What::Ends(why) => {
+                self.summary.ends = Some(why);
+                return Ok(None);
+            }
+            _ if !self.produced.is_empty() => {
+                let now = self.produced.pop_front();
+                return Ok(Some(Divergence { line: self.entries.line(), then: None, now }));
+            }
+            What::Steps(after) => {
+                for nanos in after {
+                    self.step(at + Duration::from_nanos(nanos));
+                }
+                return Ok(None);
+            }
+            What::Configured(configuration) => {
+                let settings = taken(&configuration, self.entries.line())?;
+                let extenders = unreached(&settings.extenders, self.engine.tables());
+                let to = reconfiguration(&settings, extenders, &mut self.engine);
+                self.engine.reconfigure(at, to);
+                self.summary.inputs += 1;
+                return Ok(None);
+            }
+            what => event_of(what, self.engine.tables()).map_err(|why| self.entries.bad(why))?,
+        };
+        self.summary.inputs += 1;
+        self.engine.handle(at, event);
+        Ok(None)
+    }
+
+    fn step(&mut self, now: Time) {
+        if let Step::Report(report) = self.engine.step(now, &mut NoProbe) {
+            match report.outcome {
+                Outcome::Placed { .. } => {
+                    self.summary.decisions += 1;
+                    self.summary.placed += 1;
+                }
+                Outcome::Unschedulable { .. } | Outcome::Error { .. } => self.summary.decisions += 1,
+                _ => {}
+            }
+            self.produced.push_back(Decision { report, input: self.summary.inputs }.to_json());
+        }
+    }
+
+    fn compare(&mut self, then: &str) -> Option<Divergence> {
+        let now = self.produced.pop_front();
+        if now.as_deref() == Some(then) {
+            return None;
+        }
+        Some(Divergence { line: self.entries.line(), then: Some(then.to_owned()), now })
+    }
+}
+
+fn taken(configuration: &Value, line: usize) -> Result<Settings, Bad> {
+    settings(configuration).map_err(|error| Bad::Configuration { line, why: error.to_string() })
+}
+
+/// The event a line tells of.
+///
+/// # Errors
+/// When it tells of none, or of one that nothing is known of.
+pub(super) fn event_of(what: What, tables: &mut Tables) -> Result<Event, String> {
+    let object = |value: Value| Object::from_value(value).map_err(|other| other.to_string());
+    Ok(match what {
+        What::ListBegan(kind) => Event::ListBegan(kind),
+        What::ListEnded(kind) => Event::ListEnded(kind),
+        What::Told(told) => told.into_event()?,
+        What::Applied(it) => {
+            let it = object(it)?;
+            match of_any_kind!(&it, it => it.applied(tables)) {
+                Ok(event) => event,
+                Err(_) => Event::Unreadable(of_any_kind!(&it, it => it.key(tables))),
+            }
+        }
+        What::Gone(it) => of_any_kind!(object(it)?, it => it.gone(tables)),
+        What::Unreadable(it) => Event::Unreadable(of_any_kind!(object(it)?, it => it.key(tables))),
+        What::Configured(_) | What::Steps(_) | What::Decided(_) | What::Ends(_) => {
+            return Err("a watcher's recording has no such line".to_owned());
+        }
+    })
+}

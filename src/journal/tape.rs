@@ -1,0 +1,151 @@
+//! What goes on on the scheduling thread: decisions into the ring and the log, and all that the engine is told into the recording.
+
+use super::sink::Line;
+use super::told::Told as Written;
+use super::{Decision, Ring, Sink};
+use crate::driver::{Tape, Told};
+use std::sync::Arc;
+use supercargo_core::report::Report;
+use supercargo_core::time::Time;
+
+/// Steps that are written on one line at most.
+const STEPS_MAX: usize = 256;
+
+/// Keeps what there is somebody to keep it for.
+#[derive(Debug, Default)]
+pub struct Journal {
+    inputs: u64,
+    ring: Option<Arc<Ring>>,
+    log: Option<Sink>,
+    recording: Option<Recording>,
+}
+
+/// A recording in the making.
+#[derive(Debug)]
+struct Recording {
+    sink: Sink,
+    began: Time,
+    /// Whether it is more than input that is recorded: when the engine worked.
+    has_steps: bool,
+    steps: Vec<u64>,
+    /// What the steps came to.
+    came: Vec<Arc<Decision>>,
+}
+
+impl Journal {
+    /// Enters decisions there.
+    #[must_use]
+    pub fn with_ring(mut self, ring: Arc<Ring>) -> Self {
+        self.ring = Some(ring);
+        self
+    }
+
+    /// Writes decisions there.
+    #[must_use]
+    pub fn with_log(mut self, sink: Sink) -> Self {
+        self.log = Some(sink);
+        self
+    }
+
+    /// Records there, with times since `began`, which is when the engine was made.
+    #[must_use]
+    pub fn with_recording(mut self, sink: Sink, began: Time) -> Self {
+        self.recording =
+            Some(Recording { sink, began, has_steps: true, steps: Vec::new(), came: Vec::new() });
+        self
+    }
+
+    /// Records there what comes in and nothing else: of an engine that decides nothing.
+    #[must_use]
+    pub fn with_input(mut self, sink: Sink, began: Time) -> Self {
+        self.recording =
+            Some(Recording { sink, began, has_steps: false, steps: Vec::new(), came: Vec::new() });
+        self
+    }
+
+    /// Whether there is anybody to keep anything for.
+    pub fn is_idle(&self) -> bool {
+        self.ring.is_none() && self.log.is_none() && self.recording.is_none()
+    }
+}
+
+impl Tape for Journal {
+    fn wants_text(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    fn told(&mut self, at: Time, what: Told<'_>) {
+        self.inputs += 1;
+        let Some(recording) = &mut self.recording else { return };
+        let text = match what {
+            Told::Written(text) => text,
+            Told::Event(event) => Written::of(event).map(|told| {
+                let told = serde_json::to_string(&told).expect("texts and numbers are JSON");
+                format!("\"told\":{told}").into()
+            }),
+        };
+        recording.flush();
+        match text {
+            Some(text) => recording.hand(Line::Told(recording.nanos(at), text)),
+            // What nobody wrote down cannot be told again.
+            None => recording.sink.overrun(),
+        }
+    }
+
+    fn stepped(&mut self, at: Time, is_idle: bool) {
+        let Some(recording) = self.recording.as_mut().filter(|it| it.has_steps) else { return };
+        // All that earlier steps came to has been told by now.
+        if recording.steps.len() >= STEPS_MAX {
+            recording.flush();
+        }
+        recording.steps.push(recording.nanos(at));
+        if is_idle {
+            recording.flush();
+        }
+    }
+
+    fn reported(&mut self, report: Box<Report>) {
+        let decision = Arc::new(Decision { report, input: self.inputs });
+        if let Some(recording) = &mut self.recording {
+            recording.came.push(Arc::clone(&decision));
+        }
+        if !decision.is_of_its_own() {
+            return;
+        }
+        if let Some(log) = &self.log {
+            log.hand(Line::Logged(Arc::clone(&decision)));
+        }
+        if let Some(ring) = &self.ring {
+            ring.enter(decision);
+        }
+    }
+}
+
+impl Recording {
+    fn nanos(&self, at: Time) -> u64 {
+        at.as_nanos().saturating_sub(self.began.as_nanos())
+    }
+
+    /// Steps come before what they came to, and that before what was told next.
+    fn flush(&mut self) {
+        if !self.steps.is_empty() {
+            let steps = std::mem::take(&mut self.steps);
+            self.hand(Line::Steps(steps));
+        }
+        for decision in std::mem::take(&mut self.came) {
+            self.hand(Line::Came(decision));
+        }
+    }
+
+    fn hand(&self, line: Line) {
+        if self.sink.is_open() && !self.sink.hand(line) {
+            self.sink.overrun();
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

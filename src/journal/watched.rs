@@ -1,0 +1,94 @@
+//! A watcher's recording played to a shadow: the bindings that were seen, judged by a configuration, in the cluster as it was.
+
+use super::beginning::{Beginning, settings};
+use super::entry::{Bad, Entries, What};
+use super::replay::{Summary, event_of};
+use crate::config::{ProfileSettings, Settings};
+use std::io::BufRead;
+use std::time::Duration;
+use supercargo_core::intern::Tables;
+use supercargo_core::rng::Seed;
+use supercargo_core::shadow::{Judgement, Shadow, Step, Unjudged};
+use supercargo_core::time::Time;
+
+/// What came of a binding that was seen.
+#[derive(Debug)]
+pub enum Seen {
+    /// It was judged.
+    Judged(Box<Judgement>),
+    /// It was not, and why.
+    Unjudged(Unjudged),
+}
+
+/// Plays a recording by the profile of `name`, or the only one; `other` stands in for the recorded configuration.
+///
+/// # Errors
+/// When a line is not what it should be.
+pub fn judge<R: BufRead>(
+    beginning: &Beginning,
+    mut entries: Entries<R>,
+    name: &str,
+    other: Option<&Settings>,
+    mut each: impl FnMut(usize, Seen),
+) -> Result<Summary, Bad> {
+    let recorded = settings(&beginning.configuration)
+        .map_err(|error| Bad::Configuration { line: 1, why: error.to_string() })?;
+    let settings = other.unwrap_or(&recorded);
+    let mut tables = Tables::new();
+    let framework = profile(settings, name)?.framework(&mut tables);
+    let began = beginning.began();
+    let mut shadow = Shadow::new(name, framework, Seed(beginning.seed), tables, began);
+    let mut summary = Summary::default();
+    let mut last = began;
+    while let Some(entry) = entries.read()? {
+        last = began + Duration::from_nanos(entry.at).max(last.since(began));
+        wait(&mut shadow, last, &mut |seen| each(entries.line(), seen));
+        match entry.what {
+            What::Ends(why) => summary.ends = Some(why),
+            what => {
+                let event = event_of(what, shadow.tables()).map_err(|why| entries.bad(why))?;
+                summary.inputs += 1;
+                shadow.handle(last, event);
+                steps(&mut shadow, last, &mut |seen| each(entries.line(), seen));
+                shadow.tidy();
+            }
+        }
+    }
+    // What was open when it ended is judged by what had come.
+    wait(&mut shadow, Time::from_nanos(u64::MAX), &mut |seen| each(entries.line(), seen));
+    (summary.lines, summary.took) = (entries.line(), last.since(began));
+    Ok(summary)
+}
+
+/// Lets time pass, and does what becomes due.
+fn wait(shadow: &mut Shadow, until: Time, each: &mut dyn FnMut(Seen)) {
+    let mut now = Time::default();
+    while let Some(next) = steps(shadow, now, each).filter(|next| *next <= until) {
+        now = next;
+    }
+}
+
+/// Steps until there is nothing more to do now; the time at which there is.
+fn steps(shadow: &mut Shadow, now: Time, each: &mut dyn FnMut(Seen)) -> Option<Time> {
+    loop {
+        match shadow.step(now) {
+            Step::Judged(judgement) => each(Seen::Judged(judgement)),
+            Step::Unjudged(_, why) => each(Seen::Unjudged(why)),
+            Step::Notice(notice) => tracing::warn!(object = %notice.object, "{}", notice.text),
+            Step::Idle { wake_at } => return wake_at,
+        }
+    }
+}
+
+/// The profile to judge by: the one of this name, or the only one there is.
+fn profile<'s>(settings: &'s Settings, name: &str) -> Result<&'s ProfileSettings, Bad> {
+    let found = settings.profiles.iter().find(|profile| profile.name == name);
+    let only = match settings.profiles.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    };
+    found.or(only).ok_or_else(|| Bad::Configuration {
+        line: 1,
+        why: format!("the configuration has several profiles, and none of the name {name}"),
+    })
+}

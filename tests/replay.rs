@@ -1,0 +1,330 @@
+//! Recordings: what a scheduler was told and came to is decided again to the byte, and what differs is told by its line.
+
+#[path = "replay/run.rs"]
+mod run;
+
+use serde_json::Value;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use supercargo::journal::replay::Replay;
+
+/// A folder of this test binary's own, emptied when it begins.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay");
+        // It need not be there.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("the folder of tests can be written");
+        folder
+    })
+}
+
+/// A short recording, made once.
+fn short() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let file = folder().join("short.jsonl");
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+        let run = runtime.block_on(run::recorded(&file, 12, 300));
+        assert!(run.bound > 100, "{}", run.bound);
+        fs::read_to_string(&file).expect("it was written")
+    })
+}
+
+fn replay(args: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+    command.args(["replay", "-"]).args(args);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("the program starts");
+    let mut stdin = process.stdin.take().expect("it is piped");
+    let input = input.to_owned();
+    // Not all of it has to be read.
+    let feed = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let output = process.wait_with_output().expect("it ends");
+    feed.join().expect("the input is written, or nobody wants it");
+    output
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("it writes text")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_decisions_are_decided_again_to_the_byte() {
+    let file = folder().join("long.jsonl");
+    let run = run::recorded(&file, 9, 10_500).await;
+    assert!(
+        run.refused > 30 && run.asked_about > 30 && run.evicted > 30,
+        "{} {} {}",
+        run.refused,
+        run.asked_about,
+        run.evicted
+    );
+    assert_eq!(run.shown["kind"], "DecisionList");
+    assert_eq!(run.shown["decisions"].as_array().map(Vec::len), Some(100));
+
+    let recording = fs::read_to_string(&file).expect("it was written");
+    assert!(!recording.contains("not-to-be-recorded"));
+    let summary = Replay::open(recording.as_bytes()).expect("it is a recording").run(|_, _| {});
+    let summary = summary.expect("every line can be read");
+    assert_eq!(summary.divergence, None);
+    assert_eq!(summary.ends.as_deref(), Some("stopped"));
+    assert!(summary.decisions >= 10_000, "{summary:?}");
+    assert!(summary.placed < summary.decisions, "some pods find no node: {summary:?}");
+    println!("{summary:?}, {} bytes", recording.len());
+    // The decisions that are shown are among those recorded.
+    let last = run.shown["decisions"][99].to_string();
+    let found = recording.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    assert!(found.map(|it| it["decided"].to_string()).any(|decided| decided == last), "{last}");
+}
+
+#[test]
+fn a_recording_that_was_not_touched_is_decided_again() {
+    let output = replay(&[], short());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stdout).contains("decided again as recorded, to the byte"),
+        "{}",
+        text(&output.stdout)
+    );
+    assert_eq!(text(&output.stderr), "");
+}
+
+/// The recording with one line changed, and that line's number.
+fn changed(of: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) -> (String, usize) {
+    let mut lines: Vec<String> = short().lines().map(str::to_owned).collect();
+    let json = |line: &String| serde_json::from_str::<Value>(line).expect("it is JSON");
+    let at = lines.iter().position(|line| of(&json(line))).expect("there is such a line");
+    let mut line = json(&lines[at]);
+    change(&mut line);
+    lines[at] = line.to_string();
+    (lines.join("\n") + "\n", at + 1)
+}
+
+#[test]
+fn the_first_divergence_is_told_by_its_line() {
+    // The node that took the first pod is gone from its list, by having no room.
+    let first =
+        short().lines().position(|line| line.contains("\"result\":\"placed\"")).expect("one was placed");
+    let decided: Value =
+        serde_json::from_str(short().lines().nth(first).expect("it is there")).expect("it is JSON");
+    let node = decided["decided"]["node"].clone();
+    let is_node =
+        |line: &Value| line["applied"]["kind"] == "Node" && line["applied"]["metadata"]["name"] == node;
+    let (input, _) = changed(is_node, |line| line["applied"]["status"]["allocatable"]["cpu"] = "1m".into());
+    let output = replay(&["-o", "json"], &input);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(report["kind"], "ReplayReport");
+    assert_eq!(report["identical"], false);
+    assert_eq!(report["divergence"]["line"], first + 1);
+    assert_eq!(report["divergence"]["then"], decided["decided"]);
+    assert_ne!(report["divergence"]["now"]["node"], node);
+
+    let output = replay(&[], &input);
+    let told = format!("decided otherwise at line {}; what follows is not compared", first + 1);
+    assert!(text(&output.stdout).contains(&told), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("  then  default/p"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_decision_that_is_not_recorded_is_a_divergence() {
+    let placed = |line: &&str| line.contains("\"result\":\"placed\"");
+    let at = short().lines().position(|line| placed(&line)).expect("one was placed");
+    let lines = short().lines().enumerate().filter(|(number, _)| *number != at);
+    let input: String = lines.map(|(_, line)| format!("{line}\n")).collect();
+    let output = replay(&["-o", "json"], &input);
+    assert_eq!(output.status.code(), Some(3));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(report["divergence"]["line"], at + 1);
+}
+
+#[test]
+fn another_configuration_is_compared_decision_by_decision() {
+    let config = folder().join("least.yaml");
+    let text_of = |profile: &str| {
+        format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: supercargo\n{profile}"
+        )
+    };
+    fs::write(&config, text_of("")).expect("it can be written");
+    let path = config.to_str().expect("it is text");
+    let output = replay(&["--config", path, "-o", "json"], short());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(output.status.code(), Some(0), "the same rules decide the same: {report}");
+    assert_eq!(report["compared"]["asked"], report["compared"]["same"]);
+    assert!(report["compared"]["asked"].as_u64() >= Some(250), "{report}");
+
+    let most = "  pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}\n";
+    fs::write(&config, text_of(most)).expect("it can be written");
+    let output = replay(&["--config", path, "--diff", "-o", "json"], short());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(report["identical"], true, "what is recorded is decided again all the same");
+    let compared = &report["compared"];
+    assert!(compared["elsewhere"].as_u64() > Some(20), "{compared}");
+    let differences = compared["differences"].as_array().expect("it is a list");
+    assert_eq!(
+        differences.len() as u64,
+        compared["asked"].as_u64().unwrap() - compared["same"].as_u64().unwrap()
+    );
+    for it in differences.iter().filter(|it| it["ahead"].as_i64() > Some(0)) {
+        let sum: i64 =
+            it["plugins"].as_array().unwrap().iter().map(|lead| lead["weighted"].as_i64().unwrap()).sum();
+        assert_eq!(Some(sum), it["ahead"].as_i64(), "{it}");
+        assert_ne!(it["then"], it["now"]);
+    }
+    let output = replay(&["--config", path, "--diff"], short());
+    assert!(text(&output.stdout).contains("NodeResourcesFit +"), "{}", text(&output.stdout));
+}
+
+/// Exit code and what is said of an input that is no good.
+fn refused(input: &str) -> (Option<i32>, String) {
+    let output = replay(&[], input);
+    (output.status.code(), text(&output.stderr).to_owned())
+}
+
+#[test]
+fn what_is_no_recording_is_refused_in_words() {
+    let said = |input: &str, words: &str| {
+        let (code, told) = refused(input);
+        assert_eq!(code, Some(2), "{told}");
+        assert_eq!(told, format!("error: standard input: {words}\n"));
+    };
+    said("", "it is empty; the first line of a recording says what it is");
+    said("\u{0}garbage\n", "line 1: this is no recording of supercargo: expected value at line 1 column 1");
+    let other = short().replacen("supercargo.dev/v1alpha1", "supercargo.dev/v7", 1);
+    said(
+        &other,
+        "line 1: this is a Recording of supercargo.dev/v7, which this version does not read; it reads supercargo.dev/v1alpha1",
+    );
+    let (head, rest) = short().split_once('\n').expect("it has lines");
+    said(&format!("{head}\nnonsense\n{rest}"), "line 2: expected ident at column 2");
+    let object = r#"{"at":1,"applied":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}}"#;
+    said(&format!("{head}\n{object}\n"), "line 2: v1 Secret a is of a kind that is not read");
+    let output = Command::new(env!("CARGO_BIN_EXE_supercargo"))
+        .args(["replay", "no-such-file"])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stderr), "error: no-such-file: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn of_a_recording_that_breaks_off_what_stands_before_is_used() {
+    let whole = short();
+    let cut = &whole[..whole.len() - 3 - whole.lines().last().expect("it has lines").len() / 2];
+    let output = replay(&[], cut);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stderr);
+    assert!(
+        told.starts_with("the recording breaks off after ") && told.contains("what stands before is used"),
+        "{told}"
+    );
+    assert!(text(&output.stdout).contains("decided again as recorded, to the byte"));
+}
+
+/// A line of 200 MB, which is made as it is read.
+#[test]
+fn a_line_without_end_takes_no_memory() {
+    let head = short().lines().next().expect("it has lines");
+    let script = format!(
+        "ulimit -v 1500000; {{ printf '%s\\n' \"$HEAD\"; head -c 200000000 /dev/zero | tr '\\0' 'x'; }} | {} replay -",
+        env!("CARGO_BIN_EXE_supercargo")
+    );
+    let output = Command::new("bash").args(["-c", &script]).env("HEAD", head).output().expect("a shell runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr),
+        "error: standard input: line 2: it is longer than 16 MiB, which no line is\n"
+    );
+}
+
+/// Compares with `replay/shown/NAME`, or writes it.
+fn is_shown(name: &str, told: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay/shown").join(name);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&path, told).expect("it can be written");
+        return;
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(told, expected, "{name} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+}
+
+#[test]
+fn what_a_replay_comes_to_is_told_in_every_form() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ran = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+        command.current_dir(root).args(["replay", "docs/record/recording.jsonl"]).args(args);
+        command.output().expect("it runs")
+    };
+    for form in ["table", "wide", "json", "yaml"] {
+        let output = ran(&["--config", "docs/record/packing.yaml", "-o", form]);
+        assert_eq!(output.status.code(), Some(3), "{form}");
+        is_shown(&format!("packing.{form}.txt"), text(&output.stdout));
+    }
+    // A recording in which the pod that found no node did find one.
+    let recording = fs::read_to_string(root.join("docs/record/recording.jsonl")).expect("it is there");
+    let changed = recording.replacen("\"result\":\"unschedulable\"", "\"result\":\"placed\"", 1);
+    for (name, args) in [("short", &[][..]), ("diff", &["--diff"][..]), ("json", &["-o", "json"][..])] {
+        let output = replay(args, &changed);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(3), ""), "{name}");
+        is_shown(&format!("diverges.{name}.txt"), text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_cluster_that_cannot_be_recorded_is_told_and_no_file_is_made() {
+    let file = folder().join("never.jsonl");
+    let kubeconfig = folder().join("kubeconfig");
+    let nobody = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
+                  clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
+    fs::write(&kubeconfig, nobody).expect("it can be written");
+    let ran = |kubeconfig: &Path, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+        let output = command
+            .arg("record")
+            .arg(&file)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(args)
+            .output()
+            .expect("it runs");
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let (code, told) = ran(&kubeconfig, &[]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.starts_with("error: http://127.0.0.1:1/ does not answer: "), "{told}");
+    let (code, told) = ran(Path::new("no-such-file"), &[]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(
+        told.starts_with("error: cannot read the kubeconfig no-such-file: ") && !told.contains("--cluster"),
+        "{told}"
+    );
+    let (code, told) = ran(&kubeconfig, &["--config", "no-such-file"]);
+    assert_eq!(
+        (code, told.as_str()),
+        (Some(2), "error: cannot read no-such-file: No such file or directory (os error 2)\n")
+    );
+    assert!(!file.exists());
+}
+
+/// The recording that docs/record.md shows. It is made where it is missing and `UPDATE_EXPECT=1` asks for it: a new one has new times.
+#[test]
+fn the_recording_of_the_documentation_is_decided_again() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/record/recording.jsonl");
+    if !file.exists() && std::env::var_os("UPDATE_EXPECT").is_some() {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+        let made = folder().join("documentation.jsonl");
+        runtime.block_on(run::recorded(&made, 4, 14));
+        fs::copy(&made, &file).expect("it can be written");
+    }
+    let recording = fs::read_to_string(&file).expect("it is there");
+    let summary = Replay::open(recording.as_bytes()).expect("it is a recording").run(|_, _| {});
+    assert_eq!(summary.expect("every line can be read").divergence, None);
+}
