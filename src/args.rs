@@ -7,6 +7,7 @@ use crate::cli::explain::ExplainArgs;
 use crate::cli::fit::FitArgs;
 use crate::cli::record::RecordArgs;
 use crate::cli::replay::ReplayArgs;
+use crate::cli::lint::LintArgs;
 use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
@@ -272,6 +273,14 @@ pub enum Command {
     /// Exit code: 0 all is decided as it is recorded, and by the other configuration as well; 3 something is decided otherwise; 2 the
     /// flags or files are wrong; 1 anything else.
     Replay(ReplayArgs),
+
+    /// Tell what in workloads and pods can never be scheduled, or does not do what it says: misspelt selectors, more replicas than can
+    /// stay apart, requests larger than any node.
+    ///
+    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing, and decides about no pod.
+    ///
+    /// Exit code: 0 nothing as grave as --fail-on was found, 3 something was, 2 the flags or files are wrong, 1 anything else.
+    Lint(LintArgs),
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),

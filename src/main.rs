@@ -7,7 +7,7 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
-use supercargo::cli::{completion, config, drain_check, explain, fit, record, replay, shadow, simulate};
+use supercargo::cli::{completion, config, drain_check, explain, fit, lint, record, replay, shadow, simulate};
 use supercargo::{flags, run, telemetry};
 
 fn main() -> ExitCode {
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Some(Command::DrainCheck(args)) => return drain_check::main(&args),
         Some(Command::Record(args)) => return record::main(&args),
         Some(Command::Replay(args)) => return replay::main(&args),
+        Some(Command::Lint(args)) => return lint::main(&args),
         Some(Command::Config(args)) => return config::main(&args),
         Some(Command::Shadow(args)) => return shadow::main(&args),
         Some(Command::Completion(args)) => return completion::main(args),

@@ -1,7 +1,7 @@
-//! `supercargo explain`, `fit` and `drain-check`: what they say of pods in every state, from files and from an API server, and what of
+//! `supercargo explain`, `fit`, `drain-check` and `lint`: what they say of pods in every state, from files and from an API server, and what of
 //! bad input.
 //!
-//! Whole answers are compared with what is written down in `explain/shown`, docs/explain.md and docs/what-if.md; `UPDATE_EXPECT=1` writes them
+//! Whole answers are compared with what is written down in `explain/shown`, docs/explain.md, docs/lint.md and docs/what-if.md; `UPDATE_EXPECT=1` writes them
 //! anew.
 
 #[path = "explain/bad_input.rs"]
@@ -12,6 +12,8 @@ mod changes;
 mod drain;
 #[path = "explain/fit.rs"]
 mod fit;
+#[path = "explain/lint.rs"]
+mod lint;
 #[path = "explain/live.rs"]
 mod live;
 #[path = "explain/scale.rs"]

@@ -3,7 +3,8 @@
 //! Makes no decision. Where objects come from a list of an API server, one that cannot be read is left out and told of; in a
 //! file somebody wrote it ends the command.
 
-use super::live::{self, LiveArgs, LiveError};
+use super::census::{Census, Noted};
+use super::live::{self, Listing, LiveArgs, LiveError};
 use super::screen::plain;
 use super::simulate::files::{Files, Item, Wrong};
 use super::simulate::inventory::{self, Inventory};
@@ -12,10 +13,11 @@ use super::simulate::{InputError, Output};
 use crate::config::nearest;
 use clap::Args;
 use serde::Serialize;
-use std::io::{self, Write as _};
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use supercargo_core::cache::PodState;
 use supercargo_core::pod::PodInfo;
 
 /// Names that are offered where one does not exist.
@@ -139,6 +141,8 @@ pub(super) struct Cluster {
     pub(super) notices: Vec<String>,
     /// The pods on the node that is looked out for.
     pub(super) residents: Vec<Resident>,
+    /// The workloads and who made the pods, where that was asked for.
+    pub(super) census: Option<Census>,
     wanted: Wanted,
     /// Where a name without a namespace belongs.
     namespace: String,
@@ -162,38 +166,62 @@ impl Cluster {
         wanted: Wanted,
         template: Option<&Path>,
     ) -> Result<Self, Refused> {
-        let mut cluster = Self { wanted, namespace: "default".to_owned(), ..Self::default() };
+        let templates: Vec<&Path> = template.into_iter().collect();
+        Self { wanted, ..Self::default() }.fill(source, &templates)
+    }
+
+    /// Reads a cluster with all its workloads and who made its pods, and pods to come.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub(super) fn load_with_census(source: &SourceArgs, pods: &[PathBuf]) -> Result<Self, Refused> {
+        let templates: Vec<&Path> = pods.iter().map(PathBuf::as_path).collect();
+        Self { census: Some(Census::default()), ..Self::default() }.fill(source, &templates)
+    }
+
+    fn fill(mut self, source: &SourceArgs, templates: &[&Path]) -> Result<Self, Refused> {
+        let cluster = &mut self;
+        "default".clone_into(&mut cluster.namespace);
+        let stdin = &mut io::stdin().lock();
+        let mut files = Files::default();
         if source.cluster.is_empty() {
-            let listed = live::list(&source.live, template.is_some()).map_err(Refused::Live)?;
+            let wanted = Listing { admission: !templates.is_empty(), workloads: cluster.census.is_some() };
+            let listed = live::list(&source.live, wanted).map_err(Refused::Live)?;
             cluster.namespace.clone_from(&listed.namespace);
-            let admission = listed.into_cluster(&mut cluster);
-            if let Some(template) = template {
-                let mut files = Files::default();
-                let pods = files.read(template, &mut io::stdin().lock())?;
-                cluster.take(&files, admission, pods, source.as_written)?;
+            let mut more = listed.into_cluster(cluster);
+            if let Some(census) = &mut cluster.census {
+                more.extend(census.listed());
+            }
+            if !templates.is_empty() || cluster.census.is_some() {
+                let pods = read_all(&mut files, templates, stdin)?;
+                cluster.take(&files, more, pods, source.as_written)?;
             }
         } else {
-            let stdin = &mut io::stdin().lock();
-            let mut files = Files::default();
-            let mut items = Vec::new();
-            for path in &source.cluster {
-                items.extend(files.read(path, stdin)?);
-            }
-            let pods = template.map(|template| files.read(template, stdin)).transpose()?;
-            cluster.take(&files, items, pods.unwrap_or_default(), source.as_written)?;
+            let items = read_all(&mut files, &source.cluster, stdin)?;
+            let pods = read_all(&mut files, templates, stdin)?;
+            cluster.take(&files, items, pods, source.as_written)?;
         }
-        Ok(cluster)
+        Ok(self)
     }
 
     /// Takes in what files hold.
     fn take(
         &mut self,
         files: &Files,
-        items: Vec<Item>,
-        pods: Vec<Item>,
+        mut items: Vec<Item>,
+        mut pods: Vec<Item>,
         as_written: bool,
     ) -> Result<(), InputError> {
-        let Inventory { cluster, pods, skipped } = inventory::gather(files, items, pods, as_written)?;
+        let of_workloads = self.census.as_mut().map(|census| census.templates(&mut items));
+        let of_workloads =
+            of_workloads.transpose().map_err(|(item, wrong)| files.error(item.origin, &wrong))?;
+        let of_workloads = of_workloads.unwrap_or_default();
+        let templates = of_workloads.len();
+        pods.extend(of_workloads);
+        let gathered = inventory::gather(files, items, pods, as_written)?;
+        let Inventory { cluster, mut pods, skipped } = gathered;
+        // The pods of workloads came last, and stay so.
+        let of_workloads = pods.split_off(pods.len() - templates);
         self.notices.extend(skipped.told());
         for item in cluster {
             let origin = item.origin;
@@ -203,6 +231,24 @@ impl Cluster {
             let origin = item.origin;
             let (pod, _) = self.world.pod(item).map_err(|wrong| files.error(origin, &wrong))?;
             self.templates.push(pod);
+        }
+        for item in of_workloads {
+            let origin = item.origin;
+            let pod = match self.world.pod(item) {
+                Ok((pod, _)) => Some(pod),
+                Err(wrong) if files.is_empty() => {
+                    self.notices.push(format!("a template is left out: {}", wrong.message));
+                    None
+                }
+                Err(wrong) => return Err(files.error(origin, &wrong)),
+            };
+            if let Some(pod) = &pod {
+                // It is thought of, and nominated nowhere.
+                self.world.cache.forget_nomination(&pod.uid);
+            }
+            if let Some(census) = &mut self.census {
+                census.admitted(pod);
+            }
         }
         Ok(())
     }
@@ -215,11 +261,36 @@ impl Cluster {
                 self.nodes.push(item.name().to_owned());
                 self.world.apply(item)
             }
-            _ => self.world.apply(item),
+            _ => {
+                if let Some(census) = &mut self.census {
+                    census.keep(&item);
+                }
+                self.world.apply(item)
+            }
         }
     }
 
+    /// Takes a pod in with who made it.
+    fn note_pod(&mut self, item: Item) -> Result<(), Wrong> {
+        let note = Noted::of(&item);
+        let (pod, has_ended) = self.world.pod(item)?;
+        if has_ended {
+            return Ok(());
+        }
+        match pod.node_name {
+            Some(node) => self.world.cache.place(&pod, node, PodState::Added),
+            None => self.pending.push(Arc::clone(&pod)),
+        }
+        if let Some(census) = &mut self.census {
+            census.pods.push(note(pod));
+        }
+        Ok(())
+    }
+
     fn add_pod(&mut self, item: Item) -> Result<(), Wrong> {
+        if self.census.is_some() {
+            return self.note_pod(item);
+        }
         let node = item.text("/spec/nodeName").to_owned();
         let is_wanted = match &self.wanted {
             Wanted::Nothing => false,
@@ -311,6 +382,15 @@ impl Cluster {
             (true, pods) => format!("; it has {pods} of other names"),
         }
     }
+}
+
+fn read_all(
+    files: &mut Files,
+    paths: &[impl AsRef<Path>],
+    stdin: &mut dyn Read,
+) -> Result<Vec<Item>, InputError> {
+    let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path.as_ref(), stdin)).collect();
+    Ok(read?.into_iter().flatten().collect())
 }
 
 /// The kind of an object's controller.

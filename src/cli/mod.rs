@@ -1,11 +1,13 @@
 //! Commands beside the scheduler itself: what a person or a script asks at a terminal. None of them schedules a cluster.
 
+mod census;
 mod cluster;
 pub mod completion;
 pub mod config;
 pub mod drain_check;
 pub mod explain;
 pub mod fit;
+pub mod lint;
 mod live;
 pub mod record;
 pub mod replay;

@@ -8,6 +8,7 @@ mod changes;
 mod drain;
 mod edit;
 mod fit;
+pub mod lint;
 mod near;
 mod place;
 mod reason;

@@ -119,7 +119,8 @@ impl Vocabulary {
         }
     }
 
-    fn has_key(&self, key: Symbol) -> bool {
+    /// Whether anybody has the key.
+    pub(super) fn has_key(&self, key: Symbol) -> bool {
         self.values.contains_key(&key)
     }
 
@@ -177,7 +178,8 @@ fn of_selector(field: &str, selector: &Selector, tables: &Tables, pods: &Vocabul
     list.iter().filter_map(|of| of_requirement(field, "pod", of, tables, pods)).collect()
 }
 
-fn of_requirement(
+/// What of a requirement on labels nobody has.
+pub(super) fn of_requirement(
     field: &str,
     whose: &str,
     of: &Requirement,
@@ -205,7 +207,8 @@ fn of_requirement(
     Some(Hint { code, field: field.to_owned(), text, did_you_mean: meant })
 }
 
-fn of_key(field: &str, key: Symbol, tables: &Tables, nodes: &Vocabulary) -> Option<Hint> {
+/// That no node has a topology key.
+pub(super) fn of_key(field: &str, key: Symbol, tables: &Tables, nodes: &Vocabulary) -> Option<Hint> {
     if nodes.has_key(key) {
         return None;
     }
@@ -218,7 +221,7 @@ fn of_key(field: &str, key: Symbol, tables: &Tables, nodes: &Vocabulary) -> Opti
 }
 
 /// A toleration that tolerates nothing there is, and is nearly one of a taint that keeps the pod out.
-fn of_tolerations(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<Hint> {
+pub(super) fn of_tolerations(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<Hint> {
     let tables = snapshot.tables();
     let sets: BTreeSet<_> = snapshot.nodes().iter().map(|node| snapshot.node_info(node).taints).collect();
     let taints: Vec<_> = sets.into_iter().flat_map(|set| tables.taints(set)).collect();

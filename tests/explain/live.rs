@@ -182,3 +182,27 @@ fn a_server_that_is_not_there_and_a_kubeconfig_that_is_none_are_told() {
         "{none:?}"
     );
 }
+
+fn with_workloads(path: &str) -> Option<(u16, Value)> {
+    match path {
+        "/api/v1/nodes?limit=500" => list("NodeList", vec![plain_node("a")], ""),
+        "/apis/apps/v1/deployments?limit=500" => {
+            let template = json!({ "spec": { "nodeSelector": { "disk": "ssd" }, "priorityClassName": "gold", "containers": [] } });
+            let of = json!({ "metadata": { "name": "web", "namespace": "prod" }, "spec": { "selector": {}, "template": template } });
+            list("DeploymentList", vec![of], "")
+        }
+        "/apis/apps/v1/daemonsets?limit=500" => refused(403),
+        _ => list("List", Vec::new(), ""),
+    }
+}
+
+#[test]
+fn the_workloads_of_a_running_cluster_are_judged() {
+    let folder = kubeconfig(with_workloads);
+    let ran = run(folder.path(), &["lint", "--kubeconfig", "kubeconfig", "-o", "json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!((&report["judged"], ran.code), (&json!(1), Some(3)), "{report:#}");
+    let finding = &report["findings"][0];
+    assert_eq!((&finding["rule"], &finding["name"]), (&json!("NodeSelectorMatchesNothing"), &json!("web")));
+    assert!(ran.stderr.starts_with("what rests on /apis/apps/v1/daemonsets is left out: "), "{}", ran.stderr);
+}

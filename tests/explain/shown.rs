@@ -78,6 +78,7 @@ fn what_the_pages_show_is_what_comes_out() {
     is_what_comes_out("docs/explain.md", 4);
     is_what_comes_out("docs/what-if.md", 2);
     is_what_comes_out("docs/record.md", 2);
+    is_what_comes_out("docs/lint.md", 1);
 }
 
 fn is_what_comes_out(name: &str, examples: usize) {
@@ -111,5 +112,15 @@ fn every_code_is_on_the_page() {
     }
     for code in supercargo::explain::CHANGE_CODES {
         assert!(page.contains(&format!("| `{code}` |")), "{code} is not explained");
+    }
+}
+
+#[test]
+fn findings_are_told_in_every_form() {
+    for form in ["table", "wide", "json", "yaml"] {
+        let files = ["docs/lint/cluster.yaml", "docs/lint/workloads.yaml"];
+        let ran = run(root(), &["lint", "--cluster", files[0], files[1], "-o", form]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{form}");
+        is_shown(&format!("lint.{form}.txt"), &ran.stdout);
     }
 }

@@ -52,6 +52,23 @@ const ADMISSION: [&str; 3] = [
     "/api/v1/limitranges",
 ];
 
+/// What makes pods, beside what a decision rests on.
+const WORKLOADS: [&str; 4] = [
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/daemonsets",
+    "/apis/batch/v1/jobs",
+    "/apis/batch/v1/cronjobs",
+];
+
+/// What is listed beside what a decision rests on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listing {
+    /// What admission reads.
+    pub(super) admission: bool,
+    /// What makes pods, with what admission reads.
+    pub(super) workloads: bool,
+}
+
 /// How a cluster is reached.
 #[derive(Clone, Debug, Args)]
 pub struct LiveArgs {
@@ -86,7 +103,8 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Hands the objects over; what cannot be read of them is left out. What admission reads is given back.
+    /// Hands the objects over; what cannot be read of them is left out. What admission reads, and what
+    /// makes pods, is given back.
     pub(super) fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {
         let mut unreadable = Vec::new();
         for value in self.objects {
@@ -106,17 +124,17 @@ impl Listed {
     }
 }
 
-/// Lists everything a decision rests on, and what admission reads if that is wanted.
-pub(super) fn list(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError> {
+/// Lists everything a decision rests on, and more if that is wanted.
+pub(super) fn list(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
-    let listed = runtime.block_on(list_all(args, admission));
+    let listed = runtime.block_on(list_all(args, wanted));
     // A resolver that hangs is not waited for.
     runtime.shutdown_background();
     listed
 }
 
-async fn list_all(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError> {
+async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
     let config = connection(args).await.map_err(|error| match error {
         LiveError::Settings(text) => {
             LiveError::Settings(format!("{text}; or give the cluster as files with --cluster"))
@@ -137,7 +155,8 @@ async fn list_all(args: &LiveArgs, admission: bool) -> Result<Listed, LiveError>
         let objects = lister.kind(path, is_needed, &mut listed.notices).await?;
         listed.objects.extend(objects);
     }
-    for path in ADMISSION.into_iter().filter(|_| admission) {
+    let admission = ADMISSION.into_iter().filter(|_| wanted.admission || wanted.workloads);
+    for path in admission.chain(WORKLOADS.into_iter().filter(|_| wanted.workloads)) {
         let objects = lister.kind(path, false, &mut listed.notices).await?;
         listed.admission.extend(objects);
     }

@@ -122,6 +122,11 @@ impl Files {
         items.collect()
     }
 
+    /// Whether none was read.
+    pub(in crate::cli) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     fn has_kind(&self, item: &Item) -> Result<(), InputError> {
         let example = "for example \"apiVersion: v1\" and \"kind: Pod\"";
         if !item.value.is_object() {
@@ -146,7 +151,8 @@ impl Files {
 
     /// `file:line:column` of a field of an object.
     pub(in crate::cli) fn place(&self, origin: Origin, path: &str) -> String {
-        let (name, text) = &self.files[origin.file];
+        // What an API server listed is in no file.
+        let Some((name, text)) = self.files.get(origin.file) else { return "the cluster".to_owned() };
         match place::find(text, origin.at, path) {
             Some(place) => format!("{name}:{}:{}", place.line, place.column),
             None => format!("{name}: object {}", origin.at + 1),

@@ -6,7 +6,7 @@
 mod args;
 mod complete;
 pub(in crate::cli) mod decide;
-mod expand;
+pub(in crate::cli) mod expand;
 pub(in crate::cli) mod files;
 pub(in crate::cli) mod identity;
 pub(in crate::cli) mod inventory;

@@ -19,11 +19,11 @@ const TEMPLATE: &str = "spec.template.";
 
 /// What a workload becomes.
 #[derive(Debug, Default)]
-pub(super) struct Expanded {
+pub(in crate::cli) struct Expanded {
     /// The pods, in the order they are made.
-    pub(super) pods: Vec<Item>,
+    pub(in crate::cli) pods: Vec<Item>,
     /// What the scheduler finds beside them: a ReplicaSet, claims.
-    pub(super) objects: Vec<Item>,
+    pub(in crate::cli) objects: Vec<Item>,
 }
 
 impl Expanded {
@@ -33,7 +33,7 @@ impl Expanded {
 }
 
 /// Whether objects of this kind stand for pods.
-pub(super) fn is_workload(item: &Item) -> bool {
+pub(in crate::cli) fn is_workload(item: &Item) -> bool {
     let kinds = [
         ("apps/v1", "Deployment"),
         ("apps/v1", "ReplicaSet"),
@@ -46,7 +46,7 @@ pub(super) fn is_workload(item: &Item) -> bool {
 }
 
 /// The pods of a workload; `nodes` are those of the cluster, in order.
-pub(super) fn expand(item: &Item, nodes: &[Value]) -> Result<Expanded, Wrong> {
+pub(in crate::cli) fn expand(item: &Item, nodes: &[Value]) -> Result<Expanded, Wrong> {
     let origin = item.origin.within(TEMPLATE);
     match item.kind() {
         "Deployment" => replicas::deployment(&item.value, origin),

@@ -1,0 +1,243 @@
+//! Who made the pods of a cluster, and which workloads there are with what their templates would make. Kept where a command asks for it:
+//! no decision rests on owners.
+
+use super::simulate::expand::{self, is_workload};
+use super::simulate::files::{Item, Wrong};
+use super::simulate::identity::{key, set};
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use supercargo_core::pod::PodInfo;
+
+/// The label by which a Deployment tells the pods of its ReplicaSets apart; a ReplicaSet's name ends in it.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+/// What stands between the fields of a workload and those of its pods.
+const TEMPLATE: &str = "spec.template.";
+const JOB_TEMPLATE: &str = "spec.jobTemplate.spec.template.";
+/// Classes that are always there.
+const SYSTEM_CLASSES: &str = "system-";
+
+/// The pods and workloads of a cluster.
+#[derive(Default)]
+pub(super) struct Census {
+    /// The pods that have not ended, in the order they came.
+    pub(super) pods: Vec<Noted>,
+    /// The workloads.
+    pub(super) workloads: Vec<Workload>,
+    /// ReplicaSets and StatefulSets of a list, until all of it is there.
+    listed: Vec<Item>,
+    /// Workloads whose pods are on their way through admission.
+    templates: VecDeque<Workload>,
+}
+
+/// What people know of a pod and no decision reads.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    pub(super) pod: Arc<PodInfo>,
+    pub(super) owner: Option<Owner>,
+    /// Whether a kubelet runs it from a file of its own.
+    pub(super) is_mirror: bool,
+}
+
+impl Noted {
+    /// Whether it belongs to its node, and goes with it.
+    pub(super) fn is_of_its_node(&self) -> bool {
+        let kind = self.owner.as_ref().map_or("", |owner| &*owner.kind);
+        self.is_mirror || matches!(kind, "DaemonSet" | "Node")
+    }
+
+    /// A note about the pod of this object, once that is read.
+    pub(super) fn of(item: &Item) -> impl FnOnce(Arc<PodInfo>) -> Self + use<> {
+        let is_mirror = item.value.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
+        let owner = Owner::of(&item.value);
+        move |pod| Self { pod, owner, is_mirror }
+    }
+}
+
+/// A controller.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Owner {
+    pub(super) kind: Box<str>,
+    pub(super) name: Box<str>,
+}
+
+impl Owner {
+    /// The controller of an object. A ReplicaSet that a Deployment made is told as the Deployment.
+    fn of(object: &Value) -> Option<Self> {
+        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true)?;
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        let (kind, name) = (text("kind"), text("name"));
+        let hash = object.pointer("/metadata/labels").map(|labels| &labels[TEMPLATE_HASH]);
+        let hash = hash.and_then(Value::as_str).filter(|hash| kind == "ReplicaSet" && !hash.is_empty());
+        let deployment = hash.and_then(|hash| name.strip_suffix(hash)?.strip_suffix('-'));
+        let deployment = deployment.filter(|name| !name.is_empty());
+        Some(match deployment {
+            Some(name) => Self { kind: "Deployment".into(), name: name.into() },
+            None => Self { kind: kind.into(), name: name.into() },
+        })
+    }
+}
+
+/// Something that makes pods.
+#[derive(Clone, Debug)]
+pub(super) struct Workload {
+    pub(super) kind: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// How many pods it is to have at once; `None` where each node is to have one.
+    pub(super) replicas: Option<usize>,
+    /// How many more pods a rollout makes before it takes one away; 0 where it takes away first.
+    pub(super) surge: usize,
+    /// Where in it the fields of its pods stand.
+    pub(super) prefix: &'static str,
+    /// A PriorityClass it names and nobody has, where the classes are known.
+    pub(super) missing_class: Option<String>,
+    /// What its template makes.
+    pub(super) pod: Option<Arc<PodInfo>>,
+}
+
+impl Census {
+    /// Keeps an object of a list for [`Self::listed`].
+    pub(super) fn keep(&mut self, item: &Item) {
+        if is_workload(item) {
+            self.listed.push(item.clone());
+        }
+    }
+
+    /// The workloads of a list.
+    pub(super) fn listed(&mut self) -> Vec<Item> {
+        std::mem::take(&mut self.listed)
+    }
+
+    /// Takes the workloads out of what makes up a cluster, but for those the engine reads as well: a pod of each, to go through
+    /// admission as a pod does, in the order in which [`Self::admitted`] expects them.
+    pub(super) fn templates(&mut self, items: &mut Vec<Item>) -> Result<Vec<Item>, (Item, Wrong)> {
+        let of = |kind: &str| {
+            let names = items.iter().filter(|item| item.kind() == kind).map(|item| item.name().to_owned());
+            names.collect::<BTreeSet<String>>()
+        };
+        let (priorities, runtimes) = (of("PriorityClass"), of("RuntimeClass"));
+        let is_deployment = |item: &&Item| item.kind() == "Deployment";
+        let deployments: BTreeSet<(String, String)> =
+            items.iter().filter(is_deployment).map(|item| place(item.namespace(), item.name())).collect();
+        let mut pods = Vec::new();
+        for item in items.iter().filter(|item| is_workload(item)) {
+            let Some(mut workload) = workload(item) else { continue };
+            let is_made_by_another = item.kind() == "ReplicaSet" && workload.kind == "Deployment";
+            // A Deployment's former ReplicaSets have no pods any more.
+            let is_told = is_made_by_another
+                && (workload.replicas == Some(0)
+                    || deployments.contains(&place(&workload.namespace, &workload.name)));
+            if is_told {
+                continue;
+            }
+            let mut pod = template_pod(item, &workload).map_err(|wrong| (item.clone(), wrong))?;
+            let named = |field: &str| pod.text(&format!("/spec/{field}")).to_owned();
+            let (priority, runtime) = (named("priorityClassName"), named("runtimeClassName"));
+            let mut forget = |field: &str| set(&mut pod.value, &["spec", field], Value::Null);
+            if !priorities.contains(&priority) && !priority.starts_with(SYSTEM_CLASSES) {
+                workload.missing_class =
+                    Some(priority).filter(|name| !name.is_empty() && !priorities.is_empty());
+                forget("priorityClassName");
+            }
+            if !runtimes.contains(&runtime) {
+                forget("runtimeClassName");
+            }
+            pods.push(pod);
+            self.templates.push_back(workload);
+        }
+        let is_read_for_itself = |item: &Item| matches!(item.kind(), "ReplicaSet" | "StatefulSet");
+        items.retain(|item| !is_workload(item) || is_read_for_itself(item));
+        Ok(pods)
+    }
+
+    /// The next of the pods of [`Self::templates`] has gone through admission; `None` for one that cannot be read.
+    pub(super) fn admitted(&mut self, pod: Option<Arc<PodInfo>>) {
+        if let Some(workload) = self.templates.pop_front() {
+            self.workloads.push(Workload { pod, ..workload });
+        }
+    }
+}
+
+fn place(namespace: &str, name: &str) -> (String, String) {
+    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    (namespace.to_owned(), name.to_owned())
+}
+
+/// What is known of a workload but for its pods; `None` for one that is told to make none.
+fn workload(item: &Item) -> Option<Workload> {
+    let is_set = |field: &str| item.value.pointer(field) == Some(&Value::Bool(true));
+    let number = |field: &str| item.value.pointer(field).and_then(Value::as_u64);
+    let number = |field: &str| number(field).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    let at_once = |spec: &str| {
+        let parallel = number(&format!("{spec}/parallelism")).unwrap_or(1);
+        parallel.min(number(&format!("{spec}/completions")).unwrap_or(usize::MAX))
+    };
+    let has_ended = |condition: &Value| {
+        matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
+    };
+    let conditions = item.value.pointer("/status/conditions").and_then(Value::as_array);
+    let is_over = item.kind() == "Job" && conditions.into_iter().flatten().any(has_ended);
+    if is_set("/spec/suspend") || is_over {
+        return None;
+    }
+    let replicas = match item.kind() {
+        "DaemonSet" => None,
+        "Job" => Some(at_once("/spec")),
+        "CronJob" => Some(at_once("/spec/jobTemplate/spec")),
+        _ => Some(number("/spec/replicas").unwrap_or(1)),
+    };
+    let made_by = Owner::of(&item.value).filter(|owner| &*owner.kind == "Deployment");
+    let owner = made_by.filter(|_| item.kind() == "ReplicaSet");
+    let (kind, name) = match &owner {
+        Some(owner) => (&*owner.kind, &*owner.name),
+        None => (item.kind(), item.name()),
+    };
+    let (namespace, name) = place(item.namespace(), name);
+    let prefix = if item.kind() == "CronJob" { JOB_TEMPLATE } else { TEMPLATE };
+    let surge = if item.kind() == "Deployment" { surge(&item.value, replicas.unwrap_or(1)) } else { 0 };
+    let (missing_class, pod) = (None, None);
+    Some(Workload { kind: kind.to_owned(), namespace, name, replicas, surge, prefix, missing_class, pod })
+}
+
+/// How many more pods than replicas a rollout needs, where it may take none away first (upstream
+/// `pkg/controller/deployment/util#ResolveFenceposts`). 0 where pods of another template are told apart by their hash.
+fn surge(deployment: &Value, replicas: usize) -> usize {
+    let tells_apart =
+        deployment.pointer("/spec/template").is_some_and(|it| it.to_string().contains(TEMPLATE_HASH));
+    if tells_apart || deployment.pointer("/spec/strategy/type").is_some_and(|of| of == "Recreate") {
+        return 0;
+    }
+    let part = |field: &str, up: bool| {
+        let given = deployment.pointer(&format!("/spec/strategy/rollingUpdate/{field}"));
+        let given = given.filter(|given| !given.is_null());
+        let percent = given.map_or(Some(25), |text| text.as_str()?.strip_suffix('%')?.parse::<usize>().ok());
+        match percent {
+            Some(percent) if up => replicas.saturating_mul(percent).div_ceil(100),
+            Some(percent) => replicas.saturating_mul(percent) / 100,
+            None => given.and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok()).unwrap_or(0),
+        }
+    };
+    let (surge, unavailable) = (part("maxSurge", true), part("maxUnavailable", false));
+    if unavailable == 0 { surge } else { 0 }
+}
+
+/// A pod as the workload's template makes it, by a name that no pod of a cluster can have.
+fn template_pod(item: &Item, workload: &Workload) -> Result<Item, Wrong> {
+    let pointer = if item.kind() == "CronJob" { "/spec/jobTemplate/spec/template" } else { "/spec/template" };
+    let template = item.value.pointer(pointer).cloned().unwrap_or_default();
+    let like = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": { "name": workload.name, "namespace": workload.namespace, "uid": key(&item.value) },
+        "spec": { "replicas": 1, "template": template },
+    });
+    let origin = item.origin;
+    let mut made = expand::expand(&Item { value: like, origin }, &[])?;
+    let mut pod = made.pods.pop().ok_or_else(|| Wrong::new("spec", "expected a pod template"))?;
+    pod.origin = origin.within(workload.prefix);
+    set(&mut pod.value, &["metadata", "name"], format!("{}/{}", workload.kind, workload.name).into());
+    let uid = format!("{}/{}/{}", workload.kind, workload.namespace, workload.name);
+    set(&mut pod.value, &["metadata", "uid"], uid.into());
+    Ok(pod)
+}

@@ -1,0 +1,111 @@
+//! `supercargo lint`: what in a cluster's workloads and pods can never be scheduled, or does not do what it says. Changes nothing.
+//!
+//! Reads a cluster, from files or from an API server, and asks `crate::explain::lint`; `render` puts the findings on a screen.
+
+mod render;
+mod subjects;
+
+use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
+use super::simulate::{Output, profiles};
+use crate::config::{DEFAULT_NAME, OWN_NAME};
+use crate::explain::lint::{LintReport, Rule, Severity, lint};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Args, ValueEnum};
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+/// Exit code when something as grave as `--fail-on` was found.
+const FOUND: u8 = 3;
+
+/// What is looked for, and where.
+#[derive(Clone, Debug, Args)]
+pub struct LintArgs {
+    /// Where the cluster is.
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Judge what is in this namespace only. Without it: in all of them.
+    #[arg(short = 'n', long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+
+    /// Findings as grave as this make the exit code 3.
+    #[arg(long, value_name = "SEVERITY", default_value = "error")]
+    pub fail_on: FailOn,
+
+    /// Leave out what these rules find, by their names in docs/lint.md.
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_names())]
+    pub ignore: Vec<Rule>,
+
+    /// Form of the answer.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+/// From which gravity on the exit code tells of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// A pod can never be scheduled.
+    Error,
+    /// Something does not do what it says, or will be in the way.
+    Warning,
+    /// Something does nothing here.
+    Info,
+    /// The exit code tells nothing of findings.
+    Never,
+}
+
+impl FailOn {
+    fn is_reached(self, by: Severity) -> bool {
+        match self {
+            Self::Error => by == Severity::Error,
+            Self::Warning => by <= Severity::Warning,
+            Self::Info => true,
+            Self::Never => false,
+        }
+    }
+}
+
+fn rule_names() -> impl clap::builder::TypedValueParser<Value = Rule> {
+    let names = Rule::ALL.map(|rule| format!("{rule:?}"));
+    PossibleValuesParser::new(names).map(|name| {
+        let rule = Rule::ALL.into_iter().find(|rule| format!("{rule:?}") == name);
+        rule.expect("only names of rules are let through")
+    })
+}
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &LintArgs) -> ExitCode {
+    match answer(args) {
+        Ok(answer) => {
+            let text = in_form(args.output, &answer, |wide| render::text(&answer, wide));
+            let is_reached = answer.findings.iter().any(|it| args.fail_on.is_reached(it.severity));
+            say(&text, if is_reached { FOUND } else { 0 })
+        }
+        Err(refused) => refused.tell(),
+    }
+}
+
+fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
+    let mut cluster = Cluster::load_with_census(&args.source, &[])?;
+    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    let census = cluster.census.take().unwrap_or_default();
+    cluster.world.cache.refresh();
+    let snapshot = cluster.world.cache.snapshot(&cluster.world.tables);
+    if snapshot.nodes().is_empty() {
+        complain("there are no nodes: what pods ask of nodes is not judged");
+    }
+    let mut schedulers: BTreeSet<String> = profiles.iter().map(|(name, _)| name.clone()).collect();
+    schedulers.extend([DEFAULT_NAME, OWN_NAME].map(str::to_owned));
+    let placed = census.pods.iter().filter(|noted| noted.pod.node_name.is_some());
+    schedulers.extend(placed.map(|noted| snapshot.text(noted.pod.scheduler_name).to_owned()));
+    let schedulers: Vec<String> = schedulers.into_iter().collect();
+    let subjects = subjects::of(&census, snapshot);
+    let mut report = lint(snapshot, &cluster.pending, &subjects, &schedulers);
+    if let Some(namespace) = &args.namespace {
+        report.findings.retain(|finding| finding.namespace == *namespace);
+        report.judged = subjects.iter().filter(|subject| subject.namespace == *namespace).count();
+    }
+    report.findings.retain(|finding| !args.ignore.contains(&finding.rule));
+    Ok(report)
+}

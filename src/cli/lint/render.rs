@@ -1,0 +1,56 @@
+//! Findings on a screen.
+
+use super::super::screen::Screen;
+use crate::explain::lint::{Finding, LintReport, Severity};
+
+/// The report for people; `wide` with the fields.
+pub(super) fn text(report: &LintReport, wide: bool) -> String {
+    let mut screen = Screen::of_stdout();
+    screen.heading(&summary(report));
+    let head = ["SEVERITY", "OBJECT", "RULE"].map(str::to_owned);
+    let mut rows = vec![row(head, wide.then(|| "FIELD".to_owned()), "WHAT IS WRONG".to_owned())];
+    for finding in &report.findings {
+        let rule = format!("{:?}", finding.rule);
+        let head = [severity(finding.severity).to_owned(), finding.object(), rule];
+        rows.push(row(head, wide.then(|| finding.field.clone()), what(finding)));
+    }
+    if rows.len() > 1 {
+        screen.table(&[], &rows);
+    }
+    screen.into_text()
+}
+
+fn row(head: [String; 3], field: Option<String>, what: String) -> Vec<String> {
+    head.into_iter().chain(field).chain([what]).collect()
+}
+
+fn what(finding: &Finding) -> String {
+    match &finding.did_you_mean {
+        Some(meant) => format!("{}; did you mean {meant}?", finding.message),
+        None => finding.message.clone(),
+    }
+}
+
+fn severity(of: Severity) -> &'static str {
+    match of {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "info",
+    }
+}
+
+fn summary(report: &LintReport) -> String {
+    let many = |number: usize, one: &str| {
+        if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+    };
+    let judged = format!("{} on {}", many(report.judged, "workload"), many(report.nodes, "node"));
+    let of = |severity: Severity| report.findings.iter().filter(|it| it.severity == severity).count();
+    let found = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "hint")];
+    let found =
+        found.into_iter().map(|(severity, name)| (of(severity), name)).filter(|&(number, _)| number > 0);
+    let found: Vec<String> = found.map(|(number, name)| many(number, name)).collect();
+    if found.is_empty() {
+        return format!("{judged}: nothing found");
+    }
+    format!("{judged}: {}", found.join(", "))
+}

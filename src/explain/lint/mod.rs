@@ -1,0 +1,356 @@
+//! What in a cluster's pods and workloads means nothing that is there, or can never be met, found without deciding about any of them.
+//!
+//! Judges what was written, not how full the nodes are: a finding is as true in an hour. Each rule errs on the side of silence.
+
+mod nodes;
+mod pods;
+mod rule;
+mod spread;
+
+pub use rule::{Rule, Severity};
+
+use super::answer::API_VERSION;
+use super::near::Vocabulary;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use supercargo_core::cache::Snapshot;
+use supercargo_core::intern::{LabelSetId, Symbol, Tables};
+use supercargo_core::node::{NodeIdx, Taint};
+use supercargo_core::pod::{PodAffinityTerm, PodInfo, Toleration};
+use supercargo_core::resources::Resources;
+use supercargo_core::selector::{RequiredNodeAffinity, Selector};
+
+/// `kind` of the answer.
+const KIND: &str = "LintReport";
+/// Taints with keys like this come and go with a node's state.
+const PASSING_TAINTS: &str = "node.kubernetes.io/";
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LintReport {
+    /// [`API_VERSION`].
+    pub api_version: &'static str,
+    /// `LintReport`.
+    pub kind: &'static str,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many workloads, and pods that belong to none of them, were judged.
+    pub judged: usize,
+    /// The findings: the gravest first, then by object.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// How grave it is.
+    pub severity: Severity,
+    /// The object's namespace.
+    pub namespace: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Which rule found it.
+    pub rule: Rule,
+    /// In which field.
+    pub field: String,
+    /// What is wrong, and what comes of it.
+    pub message: String,
+    /// What exists and may have been meant.
+    pub did_you_mean: Option<String>,
+}
+
+impl Finding {
+    /// `Kind namespace/name`.
+    pub fn object(&self) -> String {
+        format!("{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// A workload, or pods that are alike and belong to none.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// `Deployment`, `Pod`, ...
+    pub kind: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// One of its pods, or what its template makes.
+    pub pod: Arc<PodInfo>,
+    /// How many are to run at once; `None` where nobody says, or each node is to have one.
+    pub replicas: Option<usize>,
+    /// How many more a rollout makes before it takes one away; 0 where it takes away first.
+    pub surge: usize,
+    /// Where in the object a pod's fields stand: `spec.template.`, or nothing in a pod.
+    pub prefix: &'static str,
+    /// Whether one is to find a place yet. What runs already only could not be made anew.
+    pub is_to_come: bool,
+    /// A PriorityClass that it names and nobody has.
+    pub missing_class: Option<String>,
+}
+
+/// Looks for what is wrong with `subjects`, and with what else the cluster holds; `pending` are its pods without a node, and
+/// `schedulers` names of schedulers that are known to run.
+pub fn lint(
+    snapshot: Snapshot<'_>,
+    pending: &[Arc<PodInfo>],
+    subjects: &[Subject],
+    schedulers: &[String],
+) -> LintReport {
+    let house = House::new(snapshot, pending, subjects);
+    let mut findings = Vec::new();
+    for subject in subjects {
+        let mut told = Told { house: &house, subject, findings: &mut findings };
+        nodes::judge(&mut told);
+        pods::judge(&mut told);
+        spread::judge(&mut told);
+        class(&mut told);
+        scheduler(&mut told, schedulers);
+    }
+    house.budgets(&mut findings);
+    findings.sort();
+    findings.dedup();
+    LintReport {
+        api_version: API_VERSION,
+        kind: KIND,
+        nodes: snapshot.nodes().len(),
+        judged: subjects.len(),
+        findings,
+    }
+}
+
+/// A class that is missing keeps pods from being made at all.
+fn class(told: &mut Told<'_, '_>) {
+    if let Some(name) = &told.subject.missing_class {
+        let message = format!("there is no PriorityClass {name}: the API server refuses pods that name it");
+        told.add(Rule::PriorityClassMissing, "spec.priorityClassName", message, None);
+    }
+}
+
+/// Who runs is not known from outside; a name that is nearly one of those who place pods is told.
+fn scheduler(told: &mut Told<'_, '_>, known: &[String]) {
+    let name = told.house.snapshot.text(told.subject.pod.scheduler_name);
+    if name.is_empty() || known.iter().any(|other| other == name) {
+        return;
+    }
+    if let Some(meant) = crate::config::nearest(name, known.iter().map(String::as_str)) {
+        let message =
+            format!("no pod on a node names the scheduler {name}: nobody may be there to place these");
+        let meant = Some(meant.to_owned());
+        told.add(Rule::SchedulerNameMisspelt, "spec.schedulerName", message, meant);
+    }
+}
+
+/// Where findings about a subject go.
+struct Told<'h, 's> {
+    house: &'h House<'s>,
+    subject: &'h Subject,
+    findings: &'h mut Vec<Finding>,
+}
+
+impl<'s> Told<'_, 's> {
+    /// Adds a finding about a field of the pod.
+    fn add(&mut self, rule: Rule, field: &str, message: String, did_you_mean: Option<String>) {
+        self.add_as(rule, rule.severity(), field, message, did_you_mean);
+    }
+
+    /// The same, graver or less grave than the rule usually is.
+    fn add_as(
+        &mut self,
+        rule: Rule,
+        severity: Severity,
+        field: &str,
+        message: String,
+        did_you_mean: Option<String>,
+    ) {
+        let severity = if self.subject.is_to_come { severity } else { severity.max(Severity::Warning) };
+        self.findings.push(Finding {
+            severity,
+            namespace: self.subject.namespace.clone(),
+            kind: self.subject.kind.clone(),
+            name: self.subject.name.clone(),
+            rule,
+            field: format!("{}{field}", self.subject.prefix),
+            message,
+            did_you_mean,
+        });
+    }
+
+    fn snapshot(&self) -> Snapshot<'s> {
+        self.house.snapshot
+    }
+
+    fn tables(&self) -> &'s Tables {
+        self.house.snapshot.tables()
+    }
+}
+
+/// What is there: nodes, pods, and their labels.
+struct House<'s> {
+    snapshot: Snapshot<'s>,
+    nodes: Vocabulary,
+    pods: Vocabulary,
+    /// Labels of all pods there are and are to be, by namespace.
+    labels: BTreeMap<Symbol, BTreeSet<LabelSetId>>,
+    /// All taints of all nodes.
+    taints: Vec<Taint>,
+    allowed: Known<RequiredNodeAffinity, Rc<[NodeIdx]>>,
+    open: Known<Demands, Rc<[NodeIdx]>>,
+    homes: Known<(Demands, Resources), Rc<[NodeIdx]>>,
+    matched: Known<(Symbol, PodAffinityTerm), bool>,
+}
+
+/// Answers that were worked out already.
+type Known<K, V> = RefCell<HashMap<K, V>>;
+/// What a pod asks of nodes that does not change: labels, and what it tolerates.
+type Demands = (RequiredNodeAffinity, Box<[Toleration]>);
+
+impl<'s> House<'s> {
+    fn new(snapshot: Snapshot<'s>, pending: &[Arc<PodInfo>], subjects: &[Subject]) -> Self {
+        let mut to_come: Vec<Arc<PodInfo>> = pending.to_vec();
+        to_come.extend(subjects.iter().map(|subject| Arc::clone(&subject.pod)));
+        let mut labels: BTreeMap<Symbol, BTreeSet<LabelSetId>> = BTreeMap::new();
+        let kinds = snapshot.kinds().map(|kind| kind.pod());
+        for pod in kinds.chain(to_come.iter().map(AsRef::as_ref)) {
+            labels.entry(pod.namespace).or_default().insert(pod.labels);
+        }
+        let taints: BTreeSet<_> =
+            snapshot.nodes().iter().map(|node| snapshot.node_info(node).taints).collect();
+        Self {
+            snapshot,
+            nodes: Vocabulary::of_nodes(snapshot),
+            pods: Vocabulary::of_pods(snapshot, &to_come),
+            labels,
+            taints: taints.into_iter().flat_map(|set| snapshot.tables().taints(set)).copied().collect(),
+            allowed: RefCell::default(),
+            open: RefCell::default(),
+            homes: RefCell::default(),
+            matched: RefCell::default(),
+        }
+    }
+
+    /// The nodes that a selector allows.
+    fn allowed(&self, by: &RequiredNodeAffinity) -> Rc<[NodeIdx]> {
+        if let Some(known) = self.allowed.borrow().get(by) {
+            return Rc::clone(known);
+        }
+        let (snapshot, tables) = (self.snapshot, self.snapshot.tables());
+        let matches =
+            |&node: &NodeIdx| by.matches(tables, snapshot.node_info(node).name, snapshot.node_labels(node));
+        let nodes: Rc<[NodeIdx]> = snapshot.nodes().iter().filter(matches).collect();
+        self.allowed.borrow_mut().insert(by.clone(), Rc::clone(&nodes));
+        nodes
+    }
+
+    /// The first taint of a node that stays, keeps new pods away, and is not tolerated.
+    fn repelled(&self, node: NodeIdx, pod: &PodInfo) -> Option<&'s Taint> {
+        let tables = self.snapshot.tables();
+        let taints = tables.taints(self.snapshot.node_info(node).taints);
+        taints.iter().find(|taint| {
+            taint.repels()
+                && !tables.text(taint.key).starts_with(PASSING_TAINTS)
+                && !taint.is_tolerated_by(&pod.tolerations)
+        })
+    }
+
+    /// The nodes a pod may be on, as far as selectors and taints that stay go.
+    fn open_to(&self, pod: &PodInfo) -> Rc<[NodeIdx]> {
+        let key = (pod.node_affinity.clone(), pod.tolerations.clone());
+        if let Some(known) = self.open.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let allowed = self.allowed(&pod.node_affinity);
+        let open = allowed.iter().copied().filter(|&node| self.repelled(node, pod).is_none());
+        let open: Rc<[NodeIdx]> = open.collect();
+        self.open.borrow_mut().insert(key, Rc::clone(&open));
+        open
+    }
+
+    /// The same, of those that are large enough for one.
+    fn homes_of(&self, pod: &PodInfo) -> Rc<[NodeIdx]> {
+        let demands = (pod.node_affinity.clone(), pod.tolerations.clone());
+        let key = (demands, pod.resources.request.clone());
+        if let Some(known) = self.homes.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let open = self.open_to(pod);
+        let large = |&node: &NodeIdx| nodes::is_large_enough(self.snapshot, node, pod);
+        let homes: Rc<[NodeIdx]> = open.iter().copied().filter(large).collect();
+        self.homes.borrow_mut().insert(key, Rc::clone(&homes));
+        homes
+    }
+
+    /// Whether a term means pods of this namespace and labels.
+    fn means(&self, term: &PodAffinityTerm, namespace: Symbol, labels: LabelSetId) -> bool {
+        self.covers(term, namespace)
+            && term.selector.matches(self.snapshot.tables(), self.snapshot.labels(labels))
+    }
+
+    fn covers(&self, term: &PodAffinityTerm, namespace: Symbol) -> bool {
+        let by_labels = || {
+            let labels = self.snapshot.namespace_labels(namespace);
+            match labels {
+                Some(labels) => term.namespace_selector.matches(self.snapshot.tables(), labels),
+                None => term.namespace_selector.is_empty(),
+            }
+        };
+        term.namespaces.contains(&namespace) || by_labels()
+    }
+
+    /// Whether a term of a pod means any pod there is or is to be, itself among them.
+    fn has_any(&self, term: &PodAffinityTerm, pod: &PodInfo) -> bool {
+        if self.means(term, pod.namespace, pod.labels) {
+            return true;
+        }
+        let key = (pod.namespace, term.clone());
+        if let Some(&known) = self.matched.borrow().get(&key) {
+            return known;
+        }
+        let tables = self.snapshot.tables();
+        let of = |sets: &BTreeSet<LabelSetId>| {
+            sets.iter().any(|&set| term.selector.matches(tables, self.snapshot.labels(set)))
+        };
+        let any = self.labels.iter().any(|(&namespace, sets)| self.covers(term, namespace) && of(sets));
+        self.matched.borrow_mut().insert(key, any);
+        any
+    }
+
+    /// Whether a selector means any pod of a namespace.
+    fn has_any_in(&self, namespace: Symbol, selector: &Selector) -> bool {
+        let sets = self.labels.get(&namespace).into_iter().flatten();
+        let tables = self.snapshot.tables();
+        sets.into_iter().any(|&set| selector.matches(tables, self.snapshot.labels(set)))
+    }
+
+    /// Disruption budgets that protect nobody.
+    fn budgets(&self, findings: &mut Vec<Finding>) {
+        let (tables, lookups) = (self.snapshot.tables(), self.snapshot.lookups());
+        let namespaces: BTreeSet<Symbol> = lookups.disruption_budget_keys().map(|(of, _)| of).collect();
+        for namespace in namespaces {
+            let names = lookups.disruption_budget_keys().filter(|&(of, _)| of == namespace);
+            for ((_, name), budget) in names.zip(lookups.disruption_budgets(namespace)) {
+                if self.has_any_in(namespace, &budget.selector) {
+                    continue;
+                }
+                let selector = super::words::selector(tables, &budget.selector);
+                findings.push(Finding {
+                    severity: Rule::BudgetSelectsNoPod.severity(),
+                    namespace: tables.text(namespace).to_owned(),
+                    kind: "PodDisruptionBudget".to_owned(),
+                    name: tables.text(name).to_owned(),
+                    rule: Rule::BudgetSelectsNoPod,
+                    field: "spec.selector".to_owned(),
+                    message: format!("no pod of the namespace has {selector}: the budget protects nobody"),
+                    did_you_mean: pods::meant(self, &budget.selector),
+                });
+            }
+        }
+    }
+}

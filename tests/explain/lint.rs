@@ -1,0 +1,379 @@
+//! `supercargo lint`: each rule finds what it is for, and not what is nearly it; and the forms, flags and exit codes.
+
+use crate::support::{Cluster, Ran, node, plain_node, pod, root, run};
+use serde_json::{Value, json};
+
+fn lint(cluster: &Cluster, more: &[&str]) -> Ran {
+    let mut args = vec!["lint", "--cluster", "cluster"];
+    args.extend(more);
+    run(cluster.folder(), &args)
+}
+
+/// Rule, severity and what was meant, of all findings.
+fn found(objects: &[Value]) -> Vec<(String, String, Option<String>)> {
+    let ran = lint(&Cluster::of(objects), &["-o", "json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!(
+        (&report["apiVersion"], &report["kind"]),
+        (&json!("supercargo.dev/v1alpha1"), &json!("LintReport"))
+    );
+    let findings = report["findings"].as_array().expect("a list").clone();
+    let is_grave = findings.iter().any(|it| it["severity"] == "error");
+    assert_eq!(ran.code, Some(if is_grave { 3 } else { 0 }), "{report:#}");
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let each = findings.iter().map(|it| {
+        (text(&it["rule"]).expect("a name"), text(&it["severity"]).expect("a name"), text(&it["didYouMean"]))
+    });
+    each.collect()
+}
+
+/// One finding, of this rule and severity, with what was meant; and nothing in the cluster that is nearly the same.
+fn finds(rule: &str, severity: &str, meant: Option<&str>, hit: &[Value], near_miss: &[Value]) {
+    let expected = vec![(rule.to_owned(), severity.to_owned(), meant.map(str::to_owned))];
+    assert_eq!(found(hit), expected);
+    assert_eq!(found(near_miss), [], "nearly {rule}");
+}
+
+fn ssd(name: &str) -> Value {
+    node(name, &json!({ "disk": "ssd", "zone": name }), &json!({}))
+}
+
+fn tainted(name: &str, key: &str) -> Value {
+    let taints = json!({ "taints": [{ "key": key, "value": "yes", "effect": "NoSchedule" }] });
+    node(name, &json!({ "zone": name }), &taints)
+}
+
+/// A Deployment of so many pods labelled `app=NAME`.
+fn deployment(name: &str, replicas: u32, spec: &Value) -> Value {
+    let mut pod = pod(name, "1", spec);
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": {
+            "replicas": replicas, "selector": { "matchLabels": { "app": name } },
+            "template": { "metadata": { "labels": { "app": name } }, "spec": pod["spec"].take() },
+        },
+    })
+}
+
+fn term(app: &str, key: &str) -> Value {
+    json!({ "labelSelector": { "matchLabels": { "app": app } }, "topologyKey": key })
+}
+
+fn required(whose: &str, term: &Value) -> Value {
+    json!({ "affinity": { whose: { "requiredDuringSchedulingIgnoredDuringExecution": [term] } } })
+}
+
+fn node_terms(of: &[(&str, &str)]) -> Value {
+    let term = |&(key, value): &(&str, &str)| json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": [value] }] });
+    let terms: Vec<Value> = of.iter().map(term).collect();
+    json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } } })
+}
+
+fn spread(app: &str, key: &str, more: &Value) -> Value {
+    let mut of = json!({
+        "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": { "matchLabels": { "app": app } },
+    });
+    of.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+    json!({ "topologySpreadConstraints": [of] })
+}
+
+#[test]
+fn a_selector_that_no_node_has_is_found_with_what_was_meant() {
+    let of = |label: &Value| [ssd("a"), pod("p", "1", &json!({ "nodeSelector": label }))];
+    let (hit, near) = (of(&json!({ "dsik": "ssd" })), of(&json!({ "disk": "ssd" })));
+    finds("NodeSelectorMatchesNothing", "error", Some("disk=ssd"), &hit, &near);
+    let terms = |value: &str| [ssd("a"), pod("p", "1", &node_terms(&[("disk", value)]))];
+    finds("NodeSelectorMatchesNothing", "error", Some("disk=ssd"), &terms("sdd"), &terms("ssd"));
+    // Each label is there, on different nodes.
+    let both = json!({ "nodeSelector": { "disk": "ssd", "zone": "b" } });
+    let hit = [ssd("a"), node("b", &json!({ "zone": "b" }), &json!({})), pod("p", "1", &both)];
+    finds("NodeSelectorMatchesNothing", "error", None, &hit, &[ssd("b"), pod("p", "1", &both)]);
+}
+
+#[test]
+fn what_runs_already_is_no_error() {
+    let placed = json!({ "nodeName": "a", "nodeSelector": { "disk": "hdd" } });
+    let found = found(&[ssd("a"), pod("p", "1", &placed)]);
+    assert_eq!(found, [("NodeSelectorMatchesNothing".to_owned(), "warning".to_owned(), None)]);
+}
+
+#[test]
+fn one_of_several_terms_that_no_node_has_is_a_hint() {
+    let of = |other: &str| [ssd("a"), pod("p", "1", &node_terms(&[("disk", "ssd"), ("zone", other)]))];
+    finds("NodeTermMatchesNothing", "info", None, &of("nowhere"), &of("a"));
+}
+
+#[test]
+fn taints_that_keep_all_away_are_found_and_those_that_pass_are_not() {
+    let tolerates = json!({ "tolerations": [{ "key": "gpu", "operator": "Exists" }] });
+    let hit = [tainted("a", "gpu"), pod("p", "1", &json!({}))];
+    finds("TaintsKeepAllAway", "error", None, &hit, &[tainted("a", "gpu"), pod("p", "1", &tolerates)]);
+    let passing = [tainted("a", "node.kubernetes.io/memory-pressure"), pod("p", "1", &json!({}))];
+    assert_eq!(found(&passing), []);
+}
+
+#[test]
+fn a_toleration_of_no_taint_is_a_hint() {
+    let of = |key: &str| {
+        let tolerates = json!({ "tolerations": [{ "key": key, "operator": "Exists" }] });
+        [plain_node("b"), tainted("a", "gpu"), pod("p", "1", &tolerates)]
+    };
+    finds("TolerationMatchesNoTaint", "info", Some("gpu=yes:NoSchedule"), &of("gpus"), &of("gpu"));
+    assert_eq!(found(&of("node.kubernetes.io/not-ready")), []);
+}
+
+#[test]
+fn requests_larger_than_any_node_are_found() {
+    let of = |cpu: &str| [plain_node("a"), tainted("b", "gpu"), pod("p", cpu, &json!({}))];
+    finds("RequestTooLarge", "error", None, &of("4001m"), &of("4"));
+    let gpu = |name: &str| {
+        let mut node = plain_node("a");
+        node["status"]["allocatable"]["example.com/gpu"] = json!("1");
+        let mut pod = pod("p", "1", &json!({}));
+        pod["spec"]["containers"][0]["resources"]["requests"][name] = json!("1");
+        [node, pod]
+    };
+    finds(
+        "RequestTooLarge",
+        "error",
+        Some("example.com/gpu"),
+        &gpu("example.com/gpus"),
+        &gpu("example.com/gpu"),
+    );
+    // One node has the cpu, another the memory.
+    let (mut small, mut large) = (plain_node("a"), plain_node("b"));
+    small["status"]["allocatable"]["memory"] = json!("1Gi");
+    large["status"]["allocatable"]["cpu"] = json!("1");
+    let mut asks = pod("p", "4", &json!({}));
+    asks["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!("8Gi");
+    finds("RequestTooLarge", "error", None, &[small, large, asks.clone()], &[plain_node("a"), asks]);
+}
+
+#[test]
+fn affinity_to_nobody_is_found_and_to_oneself_or_to_pods_to_come_is_not() {
+    let host = "kubernetes.io/hostname";
+    let near = |app: &str| pod("p", "1", &required("podAffinity", &term(app, host)));
+    let hit = [plain_node("a"), near("wbe"), deployment("web", 1, &json!({}))];
+    let miss = [plain_node("a"), near("web"), deployment("web", 1, &json!({}))];
+    finds("AffinityMatchesNoPod", "error", Some("app=web"), &hit, &miss);
+    assert_eq!(found(&[plain_node("a"), near("p")]), []);
+    let mut elsewhere = near("web");
+    elsewhere["metadata"]["namespace"] = json!("other");
+    let found = found(&[plain_node("a"), elsewhere, deployment("web", 1, &json!({}))]);
+    assert_eq!(found, [("AffinityMatchesNoPod".to_owned(), "error".to_owned(), None)]);
+}
+
+#[test]
+fn anti_affinity_to_nobody_is_found() {
+    let away = |app: &str| [ssd("a"), pod("p", "1", &required("podAntiAffinity", &term(app, "zone")))];
+    finds("AntiAffinityMatchesNoPod", "warning", Some("app=p"), &away("pp"), &away("p"));
+}
+
+#[test]
+fn more_replicas_than_domains_are_found_unless_a_node_is_in_none() {
+    let apart = |replicas: u32, more: &[Value]| {
+        let mut objects = vec![ssd("a"), ssd("b"), tainted("c", "gpu")];
+        let mut of = deployment("web", replicas, &required("podAntiAffinity", &term("web", "zone")));
+        of["spec"]["strategy"] = json!({ "type": "Recreate" });
+        objects.push(of);
+        objects.extend(more.iter().cloned());
+        objects
+    };
+    finds("AntiAffinityTooWide", "error", None, &apart(3, &[]), &apart(2, &[]));
+    assert_eq!(found(&apart(3, &[plain_node("without-zone")])), []);
+    // Two pods of one owner, without the owner.
+    let owned = |name: &str| {
+        let mut pod = pod(name, "1", &required("podAntiAffinity", &term("s", "zone")));
+        pod["metadata"]["labels"] = json!({ "app": "s" });
+        pod["metadata"]["ownerReferences"] =
+            json!([{ "apiVersion": "x/v1", "kind": "Set", "name": "s", "uid": "s", "controller": true }]);
+        pod
+    };
+    finds("AntiAffinityTooWide", "error", None, &[ssd("a"), owned("p"), owned("q")], &[ssd("a"), owned("p")]);
+}
+
+#[test]
+fn a_rollout_without_room_is_found() {
+    let of = |strategy: Value, replicas: u32| {
+        let mut web = deployment("web", replicas, &required("podAntiAffinity", &term("web", "zone")));
+        web["spec"]["strategy"] = strategy;
+        [ssd("a"), ssd("b"), web]
+    };
+    let takes_away =
+        json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1, "maxSurge": 0 } });
+    finds("AntiAffinityBlocksRollout", "warning", None, &of(Value::Null, 2), &of(takes_away, 2));
+    assert_eq!(found(&of(Value::Null, 1)), []);
+}
+
+#[test]
+fn spread_that_a_closed_domain_holds_up_is_found() {
+    let of = |replicas: u32, more: &Value| {
+        [ssd("a"), ssd("b"), tainted("c", "gpu"), deployment("web", replicas, &spread("web", "zone", more))]
+    };
+    finds("SpreadCannotBeMet", "error", None, &of(3, &json!({})), &of(2, &json!({})));
+    assert_eq!(found(&of(3, &json!({ "nodeTaintsPolicy": "Honor" }))), []);
+    assert_eq!(found(&of(3, &json!({ "whenUnsatisfiable": "ScheduleAnyway" }))), []);
+    // A pod that is there all the same lets the others grow.
+    let there = pod("web", "1", &json!({ "nodeName": "c" }));
+    let mut objects = of(4, &json!({})).to_vec();
+    objects.push(there);
+    assert_eq!(found(&objects), []);
+}
+
+#[test]
+fn more_domains_than_there_are_is_found() {
+    let of = |least: u32, replicas: u32| {
+        [
+            ssd("a"),
+            ssd("b"),
+            deployment("web", replicas, &spread("web", "zone", &json!({ "minDomains": least }))),
+        ]
+    };
+    finds("SpreadCannotBeMet", "error", None, &of(3, 3), &of(2, 3));
+    assert_eq!(found(&of(3, 2)), []);
+}
+
+#[test]
+fn spread_that_counts_nobody_or_others_is_found() {
+    let of = |app: &str| [ssd("a"), deployment("web", 1, &spread(app, "zone", &json!({})))];
+    finds("SpreadMatchesNoPod", "warning", Some("app=web"), &of("wbe"), &of("web"));
+    let mut objects = of("other").to_vec();
+    objects.push(deployment("other", 1, &json!({})));
+    assert_eq!(found(&objects), [("SpreadIgnoresOwnPods".to_owned(), "warning".to_owned(), None)]);
+}
+
+#[test]
+fn a_topology_key_that_no_node_has_is_as_grave_as_what_rests_on_it() {
+    let key = |spec: &Value| vec![ssd("a"), pod("p", "1", spec)];
+    let hard = |name: &str| key(&spread("p", name, &json!({})));
+    finds("TopologyKeyUnknown", "error", Some("zone"), &hard("zoen"), &hard("zone"));
+    let soft = |name: &str| key(&spread("p", name, &json!({ "whenUnsatisfiable": "ScheduleAnyway" })));
+    finds("TopologyKeyUnknown", "info", Some("zone"), &soft("zoen"), &soft("zone"));
+    let away = |name: &str| key(&required("podAntiAffinity", &term("p", name)));
+    finds("TopologyKeyUnknown", "warning", Some("zone"), &away("zoen"), &away("zone"));
+    let near = |name: &str| key(&required("podAffinity", &term("p", name)));
+    finds("TopologyKeyUnknown", "error", Some("zone"), &near("zoen"), &near("zone"));
+}
+
+#[test]
+fn preferences_for_what_is_not_there_are_hints() {
+    let by_node = |value: &str| {
+        let term = json!({ "matchExpressions": [{ "key": "disk", "operator": "In", "values": [value] }] });
+        let all = json!([{ "weight": 1, "preference": term }]);
+        let spec = json!({ "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": all } } });
+        [ssd("a"), pod("p", "1", &spec)]
+    };
+    finds("PreferenceMatchesNothing", "info", Some("disk=ssd"), &by_node("sdd"), &by_node("ssd"));
+    let by_pod = |app: &str| {
+        let all = json!([{ "weight": 1, "podAffinityTerm": term(app, "zone") }]);
+        let spec = json!({ "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": all } } });
+        [ssd("a"), pod("pod", "1", &spec)]
+    };
+    finds("PreferenceMatchesNothing", "info", Some("app=pod"), &by_pod("pdo"), &by_pod("pod"));
+}
+
+#[test]
+fn a_budget_for_nobody_is_found() {
+    let of = |app: &str| {
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "b" },
+            "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": app } } },
+        });
+        [ssd("a"), deployment("web", 1, &json!({})), budget]
+    };
+    finds("BudgetSelectsNoPod", "warning", Some("app=web"), &of("wbe"), &of("web"));
+}
+
+#[test]
+fn a_class_that_is_missing_is_found_where_the_classes_are_known() {
+    let of = |class: &str, known: bool| {
+        let there = json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "gold" }, "value": 7 });
+        let web = deployment("web", 1, &json!({ "priorityClassName": class, "runtimeClassName": "kata" }));
+        let mut objects = vec![ssd("a"), web];
+        objects.extend(known.then_some(there));
+        objects
+    };
+    finds("PriorityClassMissing", "error", None, &of("silver", true), &of("gold", true));
+    assert_eq!(found(&of("silver", false)), []);
+    assert_eq!(found(&of("system-node-critical", true)), []);
+}
+
+#[test]
+fn a_misspelt_scheduler_is_found_and_an_unknown_one_is_not() {
+    let of = |name: &str| [ssd("a"), pod("p", "1", &json!({ "schedulerName": name }))];
+    let meant = Some("default-scheduler");
+    finds("SchedulerNameMisspelt", "warning", meant, &of("default-schedular"), &of("default-scheduler"));
+    assert_eq!(found(&of("volcano")), []);
+}
+
+#[test]
+fn a_workload_is_judged_once_and_not_its_pods_as_well() {
+    let selector = json!({ "nodeSelector": { "disk": "hdd" } });
+    let mut of = pod("web-7f46-x", "1", &selector);
+    of["metadata"]["labels"] = json!({ "app": "web", "pod-template-hash": "7f46" });
+    of["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7f46", "uid": "r", "controller": true }]);
+    let mut idle = deployment("idle", 0, &selector);
+    idle["kind"] = json!("StatefulSet");
+    let cluster = Cluster::of(&[ssd("a"), of, deployment("web", 2, &selector), idle]);
+    let ran = lint(&cluster, &["-o", "json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(
+        (&report["judged"], report["findings"].as_array().map(Vec::len)),
+        (&json!(1), Some(1)),
+        "{report:#}"
+    );
+    let finding = &report["findings"][0];
+    assert_eq!((&finding["kind"], &finding["name"]), (&json!("Deployment"), &json!("web")));
+    assert_eq!(finding["field"], "spec.template.spec.nodeSelector");
+}
+
+#[test]
+fn flags_choose_what_is_told_and_what_the_exit_code_says() {
+    let cluster = Cluster::of(&[
+        ssd("a"),
+        pod("p", "1", &json!({ "tolerations": [{ "key": "k", "operator": "Exists" }] })),
+    ]);
+    let code = |more: &[&str]| lint(&cluster, more).code;
+    assert_eq!(
+        [code(&[]), code(&["--fail-on", "warning"]), code(&["--fail-on", "info"])],
+        [Some(0), Some(0), Some(3)]
+    );
+    assert_eq!(code(&["--fail-on", "never"]), Some(0));
+    let ignored =
+        lint(&cluster, &["--fail-on", "info", "--ignore", "TolerationMatchesNoTaint,RequestTooLarge"]);
+    assert_eq!((ignored.code, ignored.stdout.as_str()), (Some(0), "1 workload on 1 node: nothing found\n"));
+    let elsewhere = lint(&cluster, &["--fail-on", "info", "-n", "other"]);
+    assert_eq!(
+        (elsewhere.code, elsewhere.stdout.as_str()),
+        (Some(0), "0 workloads on 1 node: nothing found\n")
+    );
+    let unknown = lint(&cluster, &["--ignore", "TolerationMatchNoTaint"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("'TolerationMatchesNoTaint'"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_cluster_without_nodes_and_files_that_are_none_are_told() {
+    let ran = lint(&Cluster::of(&[pod("p", "1", &json!({ "nodeSelector": { "a": "b" } }))]), &[]);
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(ran.stderr, "there are no nodes: what pods ask of nodes is not judged\n");
+    let broken =
+        json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "d" }, "spec": {} });
+    let ran = lint(&Cluster::of(&[plain_node("a"), broken]), &[]);
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.stderr.starts_with("error: cluster:1:") && ran.stderr.contains("pod template"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn every_rule_is_on_the_page_with_its_severity() {
+    let page = std::fs::read_to_string(root().join("docs/lint.md")).expect("the page is there");
+    for rule in supercargo::explain::lint::Rule::ALL {
+        let severity = format!("{:?}", rule.severity()).to_lowercase();
+        assert!(page.contains(&format!("| `{rule:?}` | {severity}")), "{rule:?} is not explained");
+    }
+}
