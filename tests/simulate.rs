@@ -16,5 +16,9 @@ mod preemption;
 mod recorded;
 #[path = "simulate/report.rs"]
 mod report;
+#[path = "simulate/scale.rs"]
+mod scale;
 #[path = "simulate/support.rs"]
 mod support;
+#[path = "simulate/what_if.rs"]
+mod what_if;

@@ -22,6 +22,8 @@ const SYSTEM_CLASSES: &str = "system-";
 pub(super) struct Census {
     /// The pods that have not ended, in the order they came.
     pub(super) pods: Vec<Noted>,
+    /// Pods to come, that are not of the cluster.
+    pub(super) to_come: Vec<Noted>,
     /// The workloads.
     pub(super) workloads: Vec<Workload>,
     /// ReplicaSets and StatefulSets of a list, until all of it is there.
@@ -37,6 +39,8 @@ pub(super) struct Noted {
     pub(super) owner: Option<Owner>,
     /// Whether a kubelet runs it from a file of its own.
     pub(super) is_mirror: bool,
+    /// When it was made, as the API server writes it.
+    pub(super) created: Box<str>,
 }
 
 impl Noted {
@@ -48,9 +52,10 @@ impl Noted {
 
     /// A note about the pod of this object, once that is read.
     pub(super) fn of(item: &Item) -> impl FnOnce(Arc<PodInfo>) -> Self + use<> {
+        let created = item.text("/metadata/creationTimestamp").into();
         let is_mirror = item.value.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
         let owner = Owner::of(&item.value);
-        move |pod| Self { pod, owner, is_mirror }
+        move |pod| Self { pod, owner, is_mirror, created }
     }
 }
 

@@ -13,6 +13,7 @@ use super::simulate::{InputError, Output};
 use crate::config::nearest;
 use clap::Args;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -153,7 +154,7 @@ pub(super) struct Cluster {
     /// Pods that are not of the cluster: those of the template.
     pub(super) templates: Vec<Arc<PodInfo>>,
     /// Names of all nodes.
-    nodes: Vec<String>,
+    nodes: BTreeSet<String>,
 }
 
 impl Cluster {
@@ -228,8 +229,11 @@ impl Cluster {
             self.add(item).map_err(|wrong| files.error(origin, &wrong))?;
         }
         for item in pods {
-            let origin = item.origin;
+            let (origin, note) = (item.origin, Noted::of(&item));
             let (pod, _) = self.world.pod(item).map_err(|wrong| files.error(origin, &wrong))?;
+            if let Some(census) = &mut self.census {
+                census.to_come.push(note(Arc::clone(&pod)));
+            }
             self.templates.push(pod);
         }
         for item in of_workloads {
@@ -258,7 +262,7 @@ impl Cluster {
         match item.kind() {
             "Pod" => self.add_pod(item),
             "Node" => {
-                self.nodes.push(item.name().to_owned());
+                self.nodes.insert(item.name().to_owned());
                 self.world.apply(item)
             }
             _ => {
@@ -338,7 +342,7 @@ impl Cluster {
     /// # Errors
     /// When it does not, with the name that may have been meant.
     pub(super) fn has_node(&self, name: &str) -> Result<(), InputError> {
-        if self.nodes.iter().any(|node| node == name) {
+        if self.knows_node(name) {
             return Ok(());
         }
         let meant = nearest(name, self.nodes.iter().map(String::as_str));
@@ -347,6 +351,26 @@ impl Cluster {
             |meant| format!("; did you mean {meant}?"),
         );
         Err(InputError(format!("there is no node {name}{meant}")))
+    }
+
+    /// Where a name without a namespace belongs.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Whether there is a node of this name.
+    pub(super) fn knows_node(&self, name: &str) -> bool {
+        self.nodes.contains(name)
+    }
+
+    /// A node has come that nobody listed.
+    pub(super) fn add_node_name(&mut self, name: String) {
+        self.nodes.insert(name);
+    }
+
+    /// A node is gone.
+    pub(super) fn forget_node_name(&mut self, name: &str) {
+        self.nodes.remove(name);
     }
 
     fn wanted_pod(&self) -> (&str, &str) {

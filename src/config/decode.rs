@@ -22,7 +22,7 @@ pub(super) struct Part(pub(super) u64);
 ///
 /// # Errors
 /// With all unknown fields, or the first value of another type.
-pub(super) fn decode<T: de::DeserializeOwned>(
+pub(crate) fn decode<T: de::DeserializeOwned>(
     document: &Document,
     id: NodeId,
     path: &str,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// A part of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool),
     /// Of 64 bits, with or without sign.
@@ -22,26 +22,26 @@ pub(super) enum Value {
 }
 
 /// A part's number. An alias has that of what it stands for.
-pub(super) type NodeId = usize;
+pub(crate) type NodeId = usize;
 
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) place: Place,
-    pub(super) value: NodeId,
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) place: Place,
+    pub(crate) value: NodeId,
 }
 
 /// A part and where it begins.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: Place,
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) value: Value,
 }
 
 /// A document.
 #[derive(Clone, Debug)]
-pub(super) struct Document {
+pub(crate) struct Document {
     nodes: Vec<Node>,
     root: NodeId,
 }
@@ -51,7 +51,7 @@ impl Document {
     ///
     /// # Errors
     /// When it is no YAML, or a key stands twice in one place.
-    pub(super) fn read(text: &str) -> Result<Self, Vec<Problem>> {
+    pub(crate) fn read(text: &str) -> Result<Self, Vec<Problem>> {
         if text.trim_start().starts_with('{') {
             // Upstream takes this for JSON, and for nothing else.
             serde_json::from_str::<serde::de::IgnoredAny>(text)
@@ -63,17 +63,17 @@ impl Document {
     }
 
     /// The whole.
-    pub(super) fn root(&self) -> NodeId {
+    pub(crate) fn root(&self) -> NodeId {
         self.root
     }
 
     /// A part.
-    pub(super) fn node(&self, id: NodeId) -> &Node {
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }
 
     /// The value of a key of a map.
-    pub(super) fn get(&self, id: NodeId, key: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, id: NodeId, key: &str) -> Option<&Node> {
         match &self.node(id).value {
             Value::Map(entries) => {
                 entries.iter().find(|entry| entry.key == key).map(|entry| self.node(entry.value))
@@ -82,8 +82,16 @@ impl Document {
         }
     }
 
+    /// The text of a field of the whole; `None` where it is none.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        match &self.get(self.root, key)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Where the field of this path stands; of a path that leads beyond what is written, the last part that is.
-    pub(super) fn find(&self, path: &str) -> Option<Place> {
+    pub(crate) fn find(&self, path: &str) -> Option<Place> {
         let (mut id, mut place) = (self.root, None);
         for step in path.split(['.', '[']) {
             let next = match (&self.node(id).value, step.strip_suffix(']')) {

@@ -30,7 +30,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem whose place is not known yet.
-    pub(super) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: path.into(), text: text.into(), place: None, meant: None }
     }
 
@@ -40,7 +40,7 @@ impl Problem {
     }
 
     /// The same, saying which of `known` was probably meant by `word`.
-    pub(super) fn meaning<'k>(self, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
+    pub(crate) fn meaning<'k>(self, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
         Self { meant: nearest(word, known).map(str::to_owned), ..self }
     }
 

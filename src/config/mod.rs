@@ -23,6 +23,8 @@ mod validate;
 
 pub mod v1;
 
+pub(crate) use decode::decode;
+pub(crate) use document::Document;
 pub use duration::GoDuration;
 pub use effective::{Effective, Flags};
 pub use field::{Place, Problem};

@@ -16,7 +16,7 @@ mod scores;
 mod tell;
 #[cfg(test)]
 mod tests;
-mod words;
+pub(crate) mod words;
 
 pub use answer::{
     API_VERSION, ByNode, Change, Explanation, Group, Hint, KIND, NearMiss, NodeScores, OfNode, PluginScore,
@@ -279,6 +279,11 @@ fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explan
     answer.preemption = Some(Preemption { node: name(best.node).to_owned(), victims });
     let pods = best.victims.iter().map(|&victim| Arc::new(victim.clone())).collect();
     Some(Edit::Remove { pods, from: best.node, by_preemption: true })
+}
+
+/// Why a pod waits: codes, and what is behind each with its numbers.
+pub(crate) fn why(place: &Place<'_>, pod: &PodInfo) -> Vec<(ReasonCode, String)> {
+    short_reasons(place, pod).into_iter().map(|group| (group.code, group.text)).collect()
 }
 
 /// Why nothing can take a pod, grouped: what is said before any node, or of the nodes.

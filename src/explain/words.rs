@@ -9,7 +9,7 @@ use supercargo_core::selector::{Operator, Requirement, Selector};
 const UNITS: [(&str, i64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
 
 /// An amount, cut to one decimal where no unit holds it exactly.
-pub(super) fn amount(of: Measure, value: i64) -> String {
+pub(crate) fn amount(of: Measure, value: i64) -> String {
     match of {
         Measure::Cpu => cpu(value),
         Measure::Memory | Measure::EphemeralStorage => bytes(value),
@@ -18,7 +18,7 @@ pub(super) fn amount(of: Measure, value: i64) -> String {
 }
 
 /// An amount as a manifest takes it, exactly.
-pub(super) fn exact(of: Measure, value: i64) -> String {
+pub(crate) fn exact(of: Measure, value: i64) -> String {
     match of {
         Measure::Memory | Measure::EphemeralStorage => {
             let fits = UNITS.iter().find(|&&(_, unit)| value != 0 && value % unit == 0);
@@ -43,7 +43,7 @@ fn bytes(value: i64) -> String {
 }
 
 /// What is counted, by the name it has in `resources.requests`.
-pub(super) fn resource(tables: &Tables, of: Measure) -> &str {
+pub(crate) fn resource(tables: &Tables, of: Measure) -> &str {
     match of {
         Measure::Pods => "pods",
         Measure::Cpu => "cpu",
@@ -54,14 +54,14 @@ pub(super) fn resource(tables: &Tables, of: Measure) -> &str {
 }
 
 /// A taint as kubectl writes it.
-pub(super) fn taint(tables: &Tables, taint: &Taint) -> String {
+pub(crate) fn taint(tables: &Tables, taint: &Taint) -> String {
     let (key, value) = (tables.text(taint.key), tables.text(taint.value));
     let value = if value.is_empty() { String::new() } else { format!("={value}") };
     format!("{key}{value}:{}", effect(tables, taint))
 }
 
 /// A taint's effect.
-pub(super) fn effect<'t>(tables: &'t Tables, taint: &Taint) -> &'t str {
+pub(crate) fn effect<'t>(tables: &'t Tables, taint: &Taint) -> &'t str {
     match taint.effect {
         TaintEffect::NoSchedule => "NoSchedule",
         TaintEffect::PreferNoSchedule => "PreferNoSchedule",
@@ -71,12 +71,12 @@ pub(super) fn effect<'t>(tables: &'t Tables, taint: &Taint) -> &'t str {
 }
 
 /// `key=value`.
-pub(super) fn pair(tables: &Tables, key: Symbol, value: Symbol) -> String {
+pub(crate) fn pair(tables: &Tables, key: Symbol, value: Symbol) -> String {
     format!("{}={}", tables.text(key), tables.text(value))
 }
 
 /// A requirement as kubectl's selectors are written.
-pub(super) fn requirement(tables: &Tables, of: &Requirement) -> String {
+pub(crate) fn requirement(tables: &Tables, of: &Requirement) -> String {
     let key = tables.text(of.key);
     let list = |values: &[Symbol]| {
         let texts: Vec<&str> = values.iter().map(|&value| tables.text(value)).collect();
@@ -95,7 +95,7 @@ pub(super) fn requirement(tables: &Tables, of: &Requirement) -> String {
 }
 
 /// A selector; `any label` for the empty one.
-pub(super) fn selector(tables: &Tables, of: &Selector) -> String {
+pub(crate) fn selector(tables: &Tables, of: &Selector) -> String {
     match of {
         Selector::Nothing => "no label at all (the selector is missing)".to_owned(),
         Selector::All(requirements) if requirements.is_empty() => "any labels".to_owned(),
@@ -107,13 +107,13 @@ pub(super) fn selector(tables: &Tables, of: &Selector) -> String {
 }
 
 /// `1 node`, `2 nodes`.
-pub(super) fn count(number: impl Into<i128>, one: &str) -> String {
+pub(crate) fn count(number: impl Into<i128>, one: &str) -> String {
     let number = number.into();
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 /// Some names, and how many more there are.
-pub(super) fn some(names: &[String], at_most: usize) -> String {
+pub(crate) fn some(names: &[String], at_most: usize) -> String {
     let shown = names.iter().take(at_most).cloned().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(at_most) {
         0 => shown,

@@ -189,7 +189,9 @@ fn with_workloads(path: &str) -> Option<(u16, Value)> {
         "/apis/apps/v1/deployments?limit=500" => {
             let template = json!({ "spec": { "nodeSelector": { "disk": "ssd" }, "priorityClassName": "gold", "containers": [] } });
             let of = json!({ "metadata": { "name": "web", "namespace": "prod" }, "spec": { "selector": {}, "template": template } });
-            list("DeploymentList", vec![of], "")
+            let (status, mut body) = list("DeploymentList", vec![of], "")?;
+            body["apiVersion"] = json!("apps/v1");
+            Some((status, body))
         }
         "/apis/apps/v1/daemonsets?limit=500" => refused(403),
         _ => list("List", Vec::new(), ""),

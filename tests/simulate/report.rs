@@ -101,18 +101,52 @@ fn a_table_has_a_line_a_pod() {
 }
 
 #[test]
-fn the_example_of_the_manual_is_what_comes_out() {
+fn the_examples_of_the_manual_are_what_comes_out() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let manual = std::fs::read_to_string(root.join("docs/simulate.md")).expect("it is here");
-    let (_, block) = manual.split_once("```console\n$ supercargo ").expect("an example");
-    let (command, rest) = block.split_once('\n').expect("a line");
-    let (told, _) = rest.split_once("```").expect("its end");
-    let out = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-        .args(command.split(' '))
-        .current_dir(root)
-        .output()
-        .expect("the program is built");
-    assert_eq!(String::from_utf8_lossy(&out.stdout), told);
+    let path = root.join("docs/simulate.md");
+    let manual = std::fs::read_to_string(&path).expect("it is here");
+    let (mut written, mut rest, mut shown) = (String::new(), manual.as_str(), 0);
+    while let Some((before, block)) = rest.split_once("```console\n$ supercargo ") {
+        let (command, block) = block.split_once('\n').expect("a line");
+        let (_, after) = block.split_once("```").expect("its end");
+        let out = Command::new(env!("CARGO_BIN_EXE_supercargo"))
+            .args(command.split(' '))
+            .current_dir(root)
+            .output()
+            .expect("the program is built");
+        let told = String::from_utf8_lossy(&out.stdout);
+        written += &format!("{before}```console\n$ supercargo {command}\n{told}```");
+        (rest, shown) = (after, shown + 1);
+    }
+    written += rest;
+    assert_eq!(shown, 4);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, written).expect("it can be written");
+        return;
+    }
+    assert_eq!(written, manual, "the manual shows something else; UPDATE_EXPECT=1 writes it anew");
+}
+
+#[test]
+fn a_changed_cluster_is_told_in_every_form() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let flags = "simulate --cluster docs/simulate/shop.yaml -n shop --remove-node worker-1 --compare-config docs/simulate/packing.yaml --detail none";
+    for form in ["table", "wide", "json", "yaml"] {
+        let out = Command::new(env!("CARGO_BIN_EXE_supercargo"))
+            .args(flags.split(' '))
+            .args(["-o", form])
+            .current_dir(root)
+            .output()
+            .expect("the program is built");
+        let told = String::from_utf8_lossy(&out.stdout);
+        let path = root.join("tests/simulate/shown").join(format!("what-if.{form}.txt"));
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&path, told.as_bytes()).expect("it can be written");
+            continue;
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(told, expected, "{form} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(super) fn judge(file: &Path, text: &str) -> Answer {
 }
 
 /// The problem, and below it the line it is about with a caret.
-fn show(file: &Path, text: &str, problem: &Problem, told: &mut String) {
+pub(in crate::cli) fn show(file: &Path, text: &str, problem: &Problem, told: &mut String) {
     let colon = if problem.place.is_some() { ":" } else { ": " };
     let _ = writeln!(told, "{}{colon}{problem}", file.display());
     let meant = problem.meant.as_ref().map(|meant| format!("did you mean {meant:?}?"));

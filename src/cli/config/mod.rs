@@ -1,6 +1,6 @@
 //! `supercargo config`: a configuration file judged, and two compared. Reads files, asks nobody and changes nothing.
 
-mod check;
+pub(in crate::cli) mod check;
 mod diff;
 
 use clap::{Args, Subcommand};

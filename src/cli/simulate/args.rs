@@ -1,5 +1,7 @@
 //! The flags of `supercargo simulate`. Others script against them: they are added to, not changed.
 
+use super::what_if::ChangeArgs;
+use crate::cli::live::LiveArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -8,13 +10,33 @@ use std::path::PathBuf;
 pub struct SimulateArgs {
     /// Files with the cluster: nodes, pods that run on them, and whatever else the scheduler reads. YAML or JSON, as
     /// `kubectl get ... -o yaml` prints it; `-` is standard input.
-    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    #[arg(long, value_name = "FILE", required_unless_present = "live", num_args = 1..)]
     pub cluster: Vec<PathBuf>,
+
+    /// Take the cluster of the kubeconfig instead, as it is. Nothing is changed in it.
+    #[arg(long, conflicts_with_all = ["cluster", "as_written"])]
+    pub live: bool,
+
+    /// How the cluster is reached, with --live.
+    #[command(flatten)]
+    pub connection: LiveArgs,
 
     /// Files with the pods to decide about, in this order; Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and
     /// CronJobs stand for the pods their controllers would make. `-` is standard input.
-    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    #[arg(
+        long, value_name = "FILE", num_args = 1..,
+        required_unless_present_any = ["add_nodes", "remove_node", "scale", "compare_config"],
+    )]
     pub pods: Vec<PathBuf>,
+
+    /// What is changed first.
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+
+    /// Decide once more by this configuration, and tell what goes elsewhere. Without pods and changes all pods of the cluster are
+    /// placed anew by both.
+    #[arg(long, value_name = "FILE")]
+    pub compare_config: Option<PathBuf>,
 
     /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it: the default plugins.
     #[arg(long, value_name = "FILE")]
@@ -73,6 +95,8 @@ pub enum Detail {
     Full,
     /// How many nodes gave which reason.
     Brief,
+    /// Nothing of nodes.
+    None,
 }
 
 /// Form of the report.

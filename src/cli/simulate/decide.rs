@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use supercargo_core::cache::{PodState, Snapshot};
 use supercargo_core::cycle::{
-    Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores, Walk,
+    Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores, Shapes,
+    Walk,
 };
 use supercargo_core::framework::post_filter::{Candidate, Draws};
 use supercargo_core::framework::{CycleError, Reason};
@@ -31,41 +32,77 @@ const NOW: Time = Time::from_nanos(u64::MAX);
 
 /// How decisions are made and told.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    pub(super) tie_break: TieBreak,
-    pub(super) seed: Seed,
-    pub(super) preemption: PreemptionMode,
-    pub(super) detail: Detail,
+pub(in crate::cli) struct Rules {
+    pub(in crate::cli) tie_break: TieBreak,
+    pub(in crate::cli) seed: Seed,
+    pub(in crate::cli) preemption: PreemptionMode,
+    pub(in crate::cli) detail: Detail,
 }
 
 /// Decides pods in a world.
-pub(super) struct Decider {
+pub(in crate::cli) struct Decider {
     world: World,
     /// The profiles by name, in the configuration's order; at least one.
     profiles: Vec<(String, Framework)>,
     rules: Rules,
+    /// What is remembered of decisions, for answers that tell no more than the node.
+    shapes: Shapes,
+    /// Pods that went for others, and where they were.
+    gone: Vec<(Arc<PodInfo>, Symbol, PodState)>,
 }
 
 /// A decision, and what else is known of it.
-pub(super) struct Decided {
-    pub(super) decision: Decision,
-    pub(super) counts: Counts,
+pub(in crate::cli) struct Decided {
+    pub(in crate::cli) decision: Decision,
+    pub(in crate::cli) counts: Counts,
     /// Uids of pods that went for it.
-    pub(super) evicted: Vec<Uid>,
+    pub(in crate::cli) evicted: Vec<Uid>,
 }
 
 impl Decider {
-    pub(super) fn new(world: World, profiles: Vec<(String, Framework)>, rules: Rules) -> Self {
+    pub(in crate::cli) fn new(world: World, profiles: Vec<(String, Framework)>, rules: Rules) -> Self {
         assert!(!profiles.is_empty(), "a configuration has a profile");
-        Self { world, profiles, rules }
+        Self { world, profiles, rules, shapes: Shapes::default(), gone: Vec::new() }
+    }
+
+    /// The world as it is now.
+    pub(in crate::cli) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The same, to be looked into.
+    pub(in crate::cli) fn world_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    /// The world and the profile of this name, to ask about what was decided.
+    pub(in crate::cli) fn asked(&mut self, scheduler: &str) -> (&mut World, &Framework) {
+        (&mut self.world, profile_of(&self.profiles, scheduler))
+    }
+
+    /// Takes back what was decided about these pods, to decide about them by other profiles.
+    pub(in crate::cli) fn begin_again(&mut self, pods: &[Arc<PodInfo>], profiles: Vec<(String, Framework)>) {
+        assert!(!profiles.is_empty(), "a configuration has a profile");
+        for pod in pods {
+            self.world.cache.remove_pod(&pod.uid);
+            self.world.cache.forget_volumes(&pod.uid);
+            self.world.cache.nominate(pod, pod.nominated_node);
+        }
+        for (pod, node, state) in self.gone.drain(..) {
+            if !pods.iter().any(|other| other.uid == pod.uid) {
+                self.world.cache.place(&pod, node, state);
+            }
+        }
+        (self.profiles, self.shapes) = (profiles, Shapes::default());
     }
 
     /// Decides about a pod, and counts it where it goes.
-    pub(super) fn decide(&mut self, pod: &Arc<PodInfo>, has_ended: bool) -> Decided {
+    pub(in crate::cli) fn decide(&mut self, pod: &Arc<PodInfo>, has_ended: bool) -> Decided {
         let key = format!("{}/{}", self.world.tables.text(pod.namespace), pod.name);
         let nodes = match self.rules.detail {
             Detail::Full => Nodes::default(),
             Detail::Brief => Nodes::Brief { counts: BTreeMap::new() },
+            Detail::None => Nodes::Untold {},
         };
         let mut decided = Decided {
             decision: Decision { pod: key, nodes, ..Decision::default() },
@@ -101,6 +138,14 @@ impl Decider {
         }
         let told = Told { snapshot, rules: self.rules };
         let framework = profile_of(&self.profiles, snapshot.text(pod.scheduler_name));
+        if self.rules.is_quick()
+            && let Some(mut quick) = framework.decide_quickly(&mut self.shapes, pod, snapshot, &mut NoProbe)
+        {
+            decided.counts.feasible = quick.len();
+            let node = quick.choose(self.rules.seed, pod, ATTEMPT);
+            let choice = Choice { node: snapshot.node_info(node).name, reservations: Vec::new() };
+            return self.place(pod, choice, decided);
+        }
         let options = self.rules.options(&mut self.world.walk);
         match framework.decide(pod, snapshot, options, &mut NoProbe) {
             Err(error) => tell_error(&mut decided.decision, &error),
@@ -149,7 +194,7 @@ impl Decider {
     /// The victims go, less important pods lose the way there, and the pod is tried on its node again.
     fn preempt(&mut self, pod: &Arc<PodInfo>, way: WayOut, decided: &mut Decided) {
         for uid in &way.victims {
-            self.world.cache.remove_pod(uid);
+            self.gone.extend(self.world.cache.remove_pod(uid));
         }
         for uid in &way.overtaken {
             self.world.cache.forget_nomination(uid);
@@ -179,6 +224,11 @@ impl Rules {
             ignore_own_nomination: self.tie_break == TieBreak::Name,
             walk: Some(walk),
         }
+    }
+
+    /// Whether nobody wants to know more than where a pod goes.
+    fn is_quick(self) -> bool {
+        self.detail == Detail::None && self.tie_break == TieBreak::Seeded
     }
 
     fn draws(self) -> Draws {
@@ -283,6 +333,7 @@ impl<'a> Told<'a> {
                     }
                 }
             }
+            Nodes::Untold {} => {}
         }
     }
 

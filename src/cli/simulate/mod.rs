@@ -1,7 +1,7 @@
-//! `supercargo simulate`: the engine over files. Asks no API server and changes nothing.
+//! `supercargo simulate`: the engine over files, or over a cluster as it is. Changes nothing.
 //!
 //! The way of an object: `files` reads it, `inventory` sorts it out, `expand` makes pods of workloads, `complete` does what
-//! an API server would, `world` converts it as the scheduler does, `decide` decides, `report` tells.
+//! an API server would, `world` converts it as the scheduler does, `decide` decides, `report` tells. `what_if` asks with changes.
 
 mod args;
 mod complete;
@@ -13,11 +13,13 @@ pub(in crate::cli) mod inventory;
 mod place;
 mod progress;
 mod report;
+pub(in crate::cli) mod what_if;
 pub(in crate::cli) mod world;
 
 pub use args::{Detail, Output, PreemptionMode, SimulateArgs, TieBreak};
 pub use files::InputError;
 pub use report::{Counts, Decision, Nodes, Preemption, Rejected, to_value};
+pub use what_if::{AddNodes, ChangeArgs, Scale};
 
 use crate::config::{Effective, Flags, Settings};
 use decide::{Decider, Rules};
@@ -43,6 +45,9 @@ const BAD_INPUT: u8 = 2;
 
 /// Runs the command on the process's own streams.
 pub fn main(args: &SimulateArgs) -> ExitCode {
+    if what_if::is_asked(args) {
+        return what_if::main(args);
+    }
     let complain = |text: &dyn std::fmt::Display| {
         // There is nobody left to tell.
         let _ = writeln!(io::stderr(), "{text}");

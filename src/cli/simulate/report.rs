@@ -52,6 +52,8 @@ pub enum Nodes {
         /// How many nodes gave which reason.
         counts: BTreeMap<String, usize>,
     },
+    /// Nothing.
+    Untold {},
 }
 
 impl Default for Nodes {
@@ -152,6 +154,23 @@ impl<W: Write> Reporter<W> {
             Output::Yaml if self.is_first => writeln!(self.out, " []")?,
             Output::Yaml => writeln!(self.out)?,
             Output::Table | Output::Wide => {}
+        }
+        self.out.flush()
+    }
+
+    /// The same with a summary, in the form of the report.
+    pub(super) fn end_with(&mut self, summary: &str) -> io::Result<()> {
+        match self.form {
+            Output::Json => writeln!(self.out, "\n],\"summary\":{summary}}}")?,
+            Output::Yaml => {
+                let none = if self.is_first { " []" } else { "" };
+                write!(self.out, "{none}\nsummary:")?;
+                for line in summary.lines() {
+                    write!(self.out, "\n  {line}")?;
+                }
+                writeln!(self.out)?;
+            }
+            Output::Table | Output::Wide => self.out.write_all(summary.as_bytes())?,
         }
         self.out.flush()
     }

@@ -4,7 +4,7 @@ use super::files::{Item, Wrong};
 use crate::api::{Malformed, Object, of_any_kind};
 use crate::convert::{self, Watched as _};
 use std::sync::Arc;
-use supercargo_core::cache::{Cache, PodState};
+use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::Walk;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
@@ -69,6 +69,12 @@ impl World {
             | Event::Credits { .. } => unreachable!("an object becomes an event about that object"),
         }
         Ok(())
+    }
+
+    /// The world as it is now.
+    pub(in crate::cli) fn refreshed(&mut self) -> Snapshot<'_> {
+        self.cache.refresh();
+        self.cache.snapshot(&self.tables)
     }
 
     /// A pod to decide about, and whether it has ended.

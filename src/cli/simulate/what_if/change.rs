@@ -1,0 +1,247 @@
+//! Changes to a cluster before anything is decided: nodes more or less, workloads larger or smaller.
+
+use super::super::InputError;
+use super::args::{AddNodes, ChangeArgs, Scale, means_kind};
+use crate::cli::census::Noted;
+use crate::cli::cluster::Cluster;
+use crate::config::nearest;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use supercargo_core::cache::PodState;
+use supercargo_core::intern::Symbol;
+use supercargo_core::node::NodeInfo;
+use supercargo_core::pod::{PodInfo, Uid};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// What the changes left to be decided.
+#[derive(Default)]
+pub(super) struct Changed {
+    /// Pods that lost their nodes, and pods that are new.
+    pub(super) pods: Vec<Arc<PodInfo>>,
+    /// Where pods were that lost their nodes, by uid.
+    pub(super) from: BTreeMap<Uid, String>,
+}
+
+/// Makes the changes: nodes come before others go, and workloads change last.
+pub(super) fn make(cluster: &mut Cluster, args: &ChangeArgs) -> Result<Changed, InputError> {
+    let mut changed = Changed::default();
+    for add in &args.add_nodes {
+        add_nodes(cluster, add)?;
+    }
+    for name in &args.remove_node {
+        remove_node(cluster, name, &mut changed)?;
+    }
+    let namespace = args.namespace.clone().unwrap_or_else(|| cluster.namespace().to_owned());
+    for scale in &args.scale {
+        resize(cluster, &namespace, scale, &mut changed)?;
+    }
+    cluster.world.cache.refresh();
+    Ok(changed)
+}
+
+fn notes(cluster: &mut Cluster) -> &mut Vec<Noted> {
+    &mut cluster.census.as_mut().expect("what is changed is loaded with a census").pods
+}
+
+fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
+    cluster.has_node(&add.template)?;
+    let world = &mut cluster.world;
+    let template = world.tables.symbol(&add.template);
+    let snapshot = world.cache.snapshot(&world.tables);
+    let node = snapshot.find_node(template).map(|node| snapshot.node_info(node).clone());
+    let like = node.ok_or_else(|| InputError(format!("there is no node {} any more", add.template)))?;
+    let is_copied = |noted: &&Noted| {
+        noted.pod.node_name == Some(template)
+            && noted.owner.as_ref().is_some_and(|owner| &*owner.kind == "DaemonSet")
+    };
+    let of_daemons: Vec<Noted> = notes(cluster).iter().filter(is_copied).cloned().collect();
+    let mut number = 0;
+    for _ in 0..add.count {
+        let name = loop {
+            number += 1;
+            let name = format!("{}-new-{number}", add.template);
+            if !cluster.knows_node(&name) {
+                break name;
+            }
+        };
+        let world = &mut cluster.world;
+        let hostname = world.tables.symbol(HOSTNAME);
+        let symbol = world.tables.symbol(&name);
+        let labels: Vec<(Symbol, Symbol)> = world.tables.labels(like.labels).iter().collect();
+        let labels =
+            labels.into_iter().map(|(key, value)| (key, if key == hostname { symbol } else { value }));
+        let labels = world.tables.label_set(labels.collect());
+        let node = NodeInfo { name: symbol, labels, ..like.clone() };
+        world.walk.node_applied(&node, &world.tables);
+        world.cache.apply_node(&Arc::new(node));
+        for noted in &of_daemons {
+            let pod = Arc::new(PodInfo { node_name: Some(symbol), ..renamed(&noted.pod, &name) });
+            cluster.world.cache.place(&pod, symbol, PodState::Added);
+            notes(cluster).push(Noted { pod, ..noted.clone() });
+        }
+        cluster.add_node_name(name);
+    }
+    Ok(())
+}
+
+/// A pod like this one, of another name and uid, that is nowhere.
+fn renamed(pod: &PodInfo, suffix: &str) -> PodInfo {
+    let name = format!("{}-{suffix}", pod.name);
+    PodInfo { uid: format!("{}-{suffix}", pod.uid).into(), name: name.into(), ..afresh(pod) }
+}
+
+/// The pod as its owner would make it anew.
+pub(super) fn afresh(pod: &PodInfo) -> PodInfo {
+    PodInfo {
+        node_name: None,
+        nominated_node: None,
+        start_time: None,
+        deleting: false,
+        preempted: false,
+        scheduled: None,
+        ..pod.clone()
+    }
+}
+
+fn remove_node(cluster: &mut Cluster, name: &str, changed: &mut Changed) -> Result<(), InputError> {
+    cluster.has_node(name)?;
+    cluster.forget_node_name(name);
+    let symbol = cluster.world.tables.symbol(name);
+    let (here, elsewhere): (Vec<Noted>, Vec<Noted>) =
+        std::mem::take(notes(cluster)).into_iter().partition(|noted| noted.pod.node_name == Some(symbol));
+    *notes(cluster) = elsewhere;
+    for noted in here {
+        cluster.world.cache.remove_pod(&noted.pod.uid);
+        if noted.is_of_its_node() || noted.pod.deleting {
+            continue;
+        }
+        let pod = Arc::new(afresh(&noted.pod));
+        changed.from.insert(Arc::clone(&pod.uid), name.to_owned());
+        changed.pods.push(Arc::clone(&pod));
+        notes(cluster).push(Noted { pod, ..noted });
+    }
+    cluster.world.walk.node_gone(symbol);
+    cluster.world.cache.remove_node(symbol);
+    Ok(())
+}
+
+fn resize(
+    cluster: &mut Cluster,
+    namespace: &str,
+    scale: &Scale,
+    changed: &mut Changed,
+) -> Result<(), InputError> {
+    let kind = kind_of(cluster, namespace, scale)?;
+    if kind == "DaemonSet" {
+        let text = "a DaemonSet has a pod for each node; add or remove nodes instead";
+        return Err(InputError(format!("--scale {}: {text}", scale.name)));
+    }
+    let symbol = cluster.world.tables.symbol(namespace);
+    let is_meant = |noted: &&Noted| {
+        noted.pod.namespace == symbol
+            && !noted.pod.deleting
+            && noted.owner.as_ref().is_some_and(|owner| *owner.kind == kind && *owner.name == scale.name)
+    };
+    let mut pods: Vec<Noted> = notes(cluster).iter().filter(is_meant).cloned().collect();
+    if pods.len() > scale.replicas {
+        rank(&mut pods, &kind);
+        pods.truncate(pods.len() - scale.replicas);
+        forget(cluster, &pods, changed);
+        return Ok(());
+    }
+    let census = cluster.census.as_ref().expect("what is changed is loaded with a census");
+    let template = census
+        .workloads
+        .iter()
+        .find(|it| it.kind == kind && it.namespace == namespace && it.name == scale.name);
+    let like = pods.first().cloned().or_else(|| {
+        let pod = Arc::clone(template?.pod.as_ref()?);
+        let owner =
+            Some(crate::cli::census::Owner { kind: kind.as_str().into(), name: scale.name.as_str().into() });
+        Some(Noted { pod, owner, is_mirror: false, created: "".into() })
+    });
+    let Some(like) = like else {
+        let text = format!("{kind} {namespace}/{} has no pod and no template to make one of", scale.name);
+        return Err(InputError(format!("--scale {}: {text}", scale.name)));
+    };
+    for at in pods.len()..scale.replicas {
+        let name = format!("{}-new-{}", scale.name, at + 1);
+        let uid = format!("{kind}/{namespace}/{name}").into();
+        let pod = Arc::new(PodInfo { uid, name: name.into(), ..afresh(&like.pod) });
+        changed.pods.push(Arc::clone(&pod));
+        notes(cluster).push(Noted { pod, created: "~".into(), ..like.clone() });
+    }
+    Ok(())
+}
+
+/// The kind of the workload of this name.
+fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, InputError> {
+    let census = cluster.census.as_ref().expect("what is changed is loaded with a census");
+    let text = |symbol: Symbol| cluster.world.tables.text(symbol);
+    let of_pods = census.pods.iter().filter_map(|noted| {
+        let owner = noted.owner.as_ref().filter(|owner| &*owner.kind != "Node")?;
+        Some((text(noted.pod.namespace), &*owner.kind, &*owner.name))
+    });
+    let of_workloads =
+        census.workloads.iter().map(|it| (it.namespace.as_str(), it.kind.as_str(), it.name.as_str()));
+    let all: BTreeSet<(&str, &str, &str)> = of_pods.chain(of_workloads).collect();
+    let is_kind = |kind: &str| scale.kind.as_ref().is_none_or(|written| means_kind(written, kind));
+    let named = all.iter().filter(|&&(_, kind, name)| name == scale.name && is_kind(kind));
+    let here: Vec<&str> = named.clone().filter(|it| it.0 == namespace).map(|it| it.1).collect();
+    match here.as_slice() {
+        [kind] => return Ok((*kind).to_owned()),
+        [] => {}
+        several => {
+            let text = format!("{} are all named {}", several.join(" and "), scale.name);
+            return Err(InputError(format!(
+                "--scale: {text}; write for example {}/{}",
+                several[0].to_lowercase(),
+                scale.name
+            )));
+        }
+    }
+    let elsewhere = named.map(|it| format!("-n {}", it.0)).next();
+    let near =
+        || nearest(&scale.name, all.iter().filter(|it| it.0 == namespace && is_kind(it.1)).map(|it| it.2));
+    let meant = match elsewhere {
+        Some(elsewhere) => format!("; there is one with {elsewhere}"),
+        None => near().map_or_else(String::new, |name| format!("; did you mean {name}?")),
+    };
+    let what = scale.kind.as_deref().unwrap_or("workload");
+    Err(InputError(format!("there is no {what} {} in the namespace {namespace}{meant}", scale.name)))
+}
+
+/// Those that would go first come first. A StatefulSet takes the highest number away; others those without a node, then those that share a
+/// node with most of their own, then the newest (upstream `pkg/controller/controller_utils.go#ActivePodsWithRanks`, as far as a
+/// scheduler knows).
+fn rank(pods: &mut [Noted], kind: &str) {
+    if kind == "StatefulSet" {
+        let number =
+            |noted: &Noted| noted.pod.name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+        pods.sort_by_key(|noted| Reverse(number(noted)));
+        return;
+    }
+    let mut on: BTreeMap<Option<Symbol>, usize> = BTreeMap::new();
+    for noted in pods.iter() {
+        *on.entry(noted.pod.node_name).or_default() += 1;
+    }
+    let key = |noted: &Noted| {
+        let node = noted.pod.node_name;
+        (node.is_some(), Reverse(on[&node]), Reverse(noted.created.clone()), Reverse(noted.pod.name.clone()))
+    };
+    pods.sort_by_cached_key(key);
+}
+
+fn forget(cluster: &mut Cluster, pods: &[Noted], changed: &mut Changed) {
+    let gone: BTreeSet<&Uid> = pods.iter().map(|noted| &noted.pod.uid).collect();
+    for uid in &gone {
+        cluster.world.cache.remove_pod(uid);
+        cluster.world.cache.forget_nomination(uid);
+    }
+    cluster.pending.retain(|pod| !gone.contains(&pod.uid));
+    changed.pods.retain(|pod| !gone.contains(&pod.uid));
+    changed.from.retain(|uid, _| !gone.contains(uid));
+    notes(cluster).retain(|noted| !gone.contains(&noted.pod.uid));
+}

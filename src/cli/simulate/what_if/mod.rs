@@ -1,0 +1,392 @@
+//! A cluster changed before pods are decided about, or decided by two configurations, and how it stands before and after.
+//!
+//! `args` are the flags, `change` makes the changes, `summary` measures, `render` tells.
+
+mod args;
+mod change;
+mod render;
+mod summary;
+
+pub(in crate::cli) use args::means_kind;
+pub use args::{AddNodes, ChangeArgs, Scale};
+use summary::{Elsewhere, Moved, State, Summary};
+
+use super::args::{Detail, Output, SimulateArgs};
+use super::decide::{Decided, Decider, Rules};
+use super::progress::Progress;
+use super::report::Reporter;
+use super::{NOT_PLACED, profiles};
+use crate::cli::census::Owner;
+use crate::cli::cluster::{Cluster, Refused, SourceArgs, complain};
+use crate::explain::{Place, why};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use summary::{Constraint, constraints, state};
+use supercargo_core::cache::Snapshot;
+use supercargo_core::cycle::Framework;
+use supercargo_core::intern::{Labels, Symbol, Tables};
+use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_core::rng::Seed;
+use supercargo_core::signature::Signature;
+
+/// A cluster, changed, and the pods to decide about.
+pub(in crate::cli) struct WhatIf {
+    decider: Decider,
+    /// The pods, in the order they are decided about.
+    pub(in crate::cli) pods: Vec<Arc<PodInfo>>,
+    /// Pods without a node that nobody decides about.
+    waiting: usize,
+    from: BTreeMap<Uid, String>,
+    before: State,
+    constraints: Vec<(Constraint, Option<i64>)>,
+    compared: Option<Vec<(String, Framework)>>,
+    /// Whether all pods of the cluster are placed anew.
+    is_anew: bool,
+    /// What people should know of what was read.
+    pub(in crate::cli) notices: Vec<String>,
+    /// All pods after the changes, and who made them.
+    population: Vec<(Arc<PodInfo>, Option<Owner>)>,
+    /// Why pods wait, of those that were asked about.
+    reasons: HashMap<Signature, Vec<(String, String)>>,
+}
+
+/// A pod, and where it is in the end.
+pub(in crate::cli) struct Resident {
+    pub(in crate::cli) pod: Arc<PodInfo>,
+    pub(in crate::cli) owner: Option<Owner>,
+    pub(in crate::cli) node: Option<Symbol>,
+}
+
+/// What decisions about all pods came to.
+pub(in crate::cli) struct Round {
+    /// Where each went; by the pods' places in [`WhatIf::pods`].
+    pub(in crate::cli) nodes: Vec<Option<Symbol>>,
+    /// Pods of the cluster that went for them.
+    pub(in crate::cli) evicted: usize,
+}
+
+impl Round {
+    pub(in crate::cli) fn placed(&self) -> usize {
+        self.nodes.iter().flatten().count()
+    }
+}
+
+/// What is asked.
+pub(in crate::cli) struct Question<'a> {
+    pub(in crate::cli) source: &'a SourceArgs,
+    pub(in crate::cli) pods: &'a [PathBuf],
+    pub(in crate::cli) changes: &'a ChangeArgs,
+    pub(in crate::cli) rules: Rules,
+    pub(in crate::cli) compared: Option<&'a Path>,
+}
+
+impl WhatIf {
+    /// Reads the cluster and changes it.
+    pub(in crate::cli) fn load(question: &Question<'_>) -> Result<Self, Refused> {
+        let mut cluster = Cluster::load_with_census(question.source, question.pods)?;
+        let tables = &mut cluster.world.tables;
+        let own = profiles(question.source.config.as_deref(), tables)?;
+        let compared = question.compared.map(|path| profiles(Some(path), tables)).transpose()?;
+        let is_anew = compared.is_some() && question.changes.is_empty() && question.pods.is_empty();
+        cluster.world.cache.refresh();
+        let (before, skews) = Self::measure(&cluster);
+        let changed = change::make(&mut cluster, question.changes)?;
+        let to_come = std::mem::take(&mut cluster.templates);
+        let waiting = cluster.pending.len();
+        let (pods, waiting, from) = if is_anew {
+            let (pods, from) = take_off_all(&mut cluster);
+            (pods, 0, from)
+        } else if question.changes.is_empty() {
+            (to_come, waiting, changed.from)
+        } else {
+            let mut all = std::mem::take(&mut cluster.pending);
+            all.retain(|pod| !pod.deleting);
+            let waiting = waiting.saturating_sub(all.len());
+            all.extend(changed.pods);
+            all.sort_by_key(|pod| Reverse(pod.priority));
+            all.extend(to_come);
+            (all, waiting, changed.from)
+        };
+        let notices = std::mem::take(&mut cluster.notices);
+        let census = cluster.census.take().unwrap_or_default();
+        let population = census.pods.into_iter().chain(census.to_come);
+        let population = population.map(|noted| (noted.pod, noted.owner)).collect();
+        let decider = Decider::new(std::mem::take(&mut cluster.world), own, question.rules);
+        let (constraints, reasons) = (skews, HashMap::new());
+        Ok(Self {
+            decider,
+            pods,
+            waiting,
+            from,
+            before,
+            constraints,
+            compared,
+            is_anew,
+            notices,
+            population,
+            reasons,
+        })
+    }
+
+    fn measure(cluster: &Cluster) -> (State, Vec<(Constraint, Option<i64>)>) {
+        let world = &cluster.world;
+        let snapshot = world.cache.snapshot(&world.tables);
+        let pods = cluster.census.iter().flat_map(|census| &census.pods).map(|noted| &noted.pod);
+        let all = constraints(pods.chain(&cluster.templates), &world.tables);
+        let all = all.into_iter().map(|of| {
+            let skew = of.skew(snapshot);
+            (of, skew)
+        });
+        (state(snapshot, cluster.pending.len()), all.collect())
+    }
+
+    /// Decides about every pod, in order.
+    pub(in crate::cli) fn decide(
+        &mut self,
+        mut each: impl FnMut(&PodInfo, &Decided) -> io::Result<()>,
+    ) -> io::Result<Round> {
+        let mut nodes = vec![None; self.pods.len()];
+        let mut at_of: BTreeMap<Uid, usize> = BTreeMap::new();
+        let mut evicted = 0;
+        for (at, pod) in self.pods.iter().enumerate() {
+            let decided = self.decider.decide(pod, false);
+            let node = decided.decision.node.as_deref();
+            nodes[at] = node.and_then(|node| self.decider.world().tables.find(node));
+            at_of.insert(Arc::clone(&pod.uid), at);
+            for victim in &decided.evicted {
+                match at_of.get(victim) {
+                    Some(&at) => nodes[at] = None,
+                    None => evicted += 1,
+                }
+            }
+            each(pod, &decided)?;
+        }
+        self.decider.world_mut().refreshed();
+        Ok(Round { nodes, evicted })
+    }
+
+    /// How the cluster stands after these decisions, and the skews.
+    fn stands(&mut self, round: &Round) -> (State, Vec<Option<i64>>) {
+        let pending = self.waiting + round.evicted + round.nodes.len() - round.placed();
+        let snapshot = self.decider.world_mut().refreshed();
+        let skews = self.constraints.iter().map(|(of, _)| of.skew(snapshot)).collect();
+        (state(snapshot, pending), skews)
+    }
+
+    /// What was different, once all is decided; decides once more where a configuration is compared.
+    pub(in crate::cli) fn summarize(&mut self, round: &Round) -> (Summary, Option<Round>) {
+        let (after, skews) = self.stands(round);
+        let moved = self.moved(round);
+        let compared = self.compared.take().map(|profiles| {
+            self.decider.begin_again(&self.pods, profiles);
+            let round = self.decide(|_, _| Ok(())).expect("nothing is written");
+            let (state, skews) = self.stands(&round);
+            (round, state, skews)
+        });
+        let tables = &self.decider.world().tables;
+        let told = self.constraints.iter().enumerate().map(|(at, (of, before))| {
+            let by_other = compared.as_ref().and_then(|(_, _, skews)| skews[at]);
+            of.told(tables, [*before, skews[at], by_other])
+        });
+        let skews = told.collect();
+        let elsewhere = compared.as_ref().map(|(other, ..)| self.elsewhere(round, other));
+        let (compared, other) = match compared {
+            Some((round, state, _)) => (Some(state), Some(round)),
+            None => (None, None),
+        };
+        (Summary { before: self.before.clone(), after, compared, skews, moved, elsewhere }, other)
+    }
+
+    /// The texts.
+    pub(in crate::cli) fn tables(&self) -> &Tables {
+        &self.decider.world().tables
+    }
+
+    fn snapshot(&self) -> Snapshot<'_> {
+        let world = self.decider.world();
+        world.cache.snapshot(&world.tables)
+    }
+
+    /// The names of the nodes there are after the changes.
+    pub(in crate::cli) fn node_names(&self) -> impl Iterator<Item = Symbol> + '_ {
+        let snapshot = self.snapshot();
+        snapshot.nodes().iter().map(move |node| snapshot.node_info(node).name)
+    }
+
+    /// The labels of a node; `None` where it is none.
+    pub(in crate::cli) fn node_labels(&self, name: Symbol) -> Option<Labels<'_>> {
+        let snapshot = self.snapshot();
+        snapshot.find_node(name).map(|node| snapshot.node_labels(node))
+    }
+
+    /// All pods, where they are now.
+    pub(in crate::cli) fn residents(&self) -> Vec<Resident> {
+        let of = |(pod, owner): &(Arc<PodInfo>, Option<Owner>)| Resident {
+            node: self.decider.world().cache.placed(&pod.uid).map(|(_, node, _)| node),
+            pod: Arc::clone(pod),
+            owner: owner.clone(),
+        };
+        self.population.iter().map(of).collect()
+    }
+
+    /// Why a pod waits, once all is decided: reason codes, and what is behind each.
+    pub(in crate::cli) fn reasons(&mut self, pod: &Arc<PodInfo>) -> Vec<(String, String)> {
+        let signature = Signature::of(pod);
+        if let Some(known) = self.reasons.get(&signature) {
+            return known.clone();
+        }
+        let scheduler = self.tables().text(pod.scheduler_name).to_owned();
+        let (world, framework) = self.decider.asked(&scheduler);
+        world.cache.refresh();
+        let place = Place { tables: &mut world.tables, cache: &mut world.cache, framework, pending: &[] };
+        let reasons = why(&place, pod).into_iter();
+        let reasons: Vec<_> = reasons.map(|(code, text)| (format!("{code:?}"), text)).collect();
+        self.reasons.insert(signature, reasons.clone());
+        reasons
+    }
+
+    fn name(&self, node: Option<Symbol>) -> Option<String> {
+        node.map(|node| self.decider.world().tables.text(node).to_owned())
+    }
+
+    fn key(&self, pod: &PodInfo) -> String {
+        format!("{}/{}", self.decider.world().tables.text(pod.namespace), pod.name)
+    }
+
+    fn moved(&self, round: &Round) -> Vec<Moved> {
+        let mut moved: Vec<Moved> = Vec::new();
+        for (pod, &node) in self.pods.iter().zip(&round.nodes) {
+            let (from, to) = (self.from.get(&pod.uid), self.name(node));
+            if let Some(from) = from.filter(|&from| to.as_ref() != Some(from)).cloned() {
+                moved.push(Moved { pod: self.key(pod), from, to });
+            }
+        }
+        moved.sort_by(|a, b| a.pod.cmp(&b.pod));
+        moved
+    }
+
+    fn elsewhere(&self, round: &Round, other: &Round) -> Vec<Elsewhere> {
+        let pairs = self.pods.iter().zip(round.nodes.iter().zip(&other.nodes));
+        let differ = pairs.filter(|(_, (node, compared))| node != compared);
+        let mut all: Vec<Elsewhere> = differ
+            .map(|(pod, (&node, &compared))| Elsewhere {
+                pod: self.key(pod),
+                node: self.name(node),
+                compared: self.name(compared),
+            })
+            .collect();
+        all.sort_by(|a, b| a.pod.cmp(&b.pod));
+        all
+    }
+
+    fn widths(&self) -> (usize, usize) {
+        let pods = self.pods.iter().map(|pod| self.key(pod).len()).max();
+        let world = self.decider.world();
+        let nodes = world.cache.node_names().map(|name| world.tables.text(name).len()).max();
+        (pods.unwrap_or(0), nodes.unwrap_or(0))
+    }
+}
+
+/// All pods but those that belong to their nodes, off their nodes, the most important first, and of these the oldest; and where they were.
+fn take_off_all(cluster: &mut Cluster) -> (Vec<Arc<PodInfo>>, BTreeMap<Uid, String>) {
+    let Some(census) = &cluster.census else { return Default::default() };
+    let movable = census.pods.iter().filter(|noted| !noted.is_of_its_node() && !noted.pod.deleting);
+    let mut all: Vec<_> = movable.cloned().collect();
+    let world = &mut cluster.world;
+    all.sort_by_cached_key(|noted| {
+        let namespace = world.tables.text(noted.pod.namespace).to_owned();
+        (Reverse(noted.pod.priority), noted.created.clone(), namespace, noted.pod.name.clone())
+    });
+    let mut from = BTreeMap::new();
+    for noted in &all {
+        if let Some((pod, node, _)) = world.cache.remove_pod(&noted.pod.uid) {
+            from.insert(Arc::clone(&pod.uid), world.tables.text(node).to_owned());
+        }
+    }
+    (all.iter().map(|noted| Arc::new(change::afresh(&noted.pod))).collect(), from)
+}
+
+/// Runs the command on the process's own streams.
+pub(super) fn main(args: &SimulateArgs) -> ExitCode {
+    let source = SourceArgs {
+        cluster: args.cluster.clone(),
+        live: args.connection.clone(),
+        config: args.config.clone(),
+        as_written: args.as_written,
+    };
+    // A line a pod tells nothing of nodes.
+    let detail = if args.output == Output::Table { Detail::None } else { args.detail };
+    let rules =
+        Rules { tie_break: args.tie_break, seed: Seed(args.seed), preemption: args.preemption, detail };
+    let question = Question {
+        source: &source,
+        pods: &args.pods,
+        changes: &args.changes,
+        rules,
+        compared: args.compare_config.as_deref(),
+    };
+    let what_if = match WhatIf::load(&question) {
+        Ok(what_if) => what_if,
+        Err(refused) => return refused.tell(),
+    };
+    what_if.notices.iter().for_each(|notice| complain(notice));
+    match run(what_if, args.output, BufWriter::new(io::stdout().lock())) {
+        Ok((placed, pods, is_well)) => {
+            complain(&super::Summary { pods, placed }.to_string());
+            ExitCode::from(if is_well { 0 } else { NOT_PLACED })
+        }
+        Err(error) => {
+            // Whoever read the report may have seen enough.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                complain(&format!("error: the report cannot be written: {error}"));
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Decides and tells: how many of how many pods were placed, and whether all were, by every configuration.
+fn run(mut what_if: WhatIf, form: Output, out: impl Write) -> io::Result<(usize, usize, bool)> {
+    let (pods, nodes) = what_if.widths();
+    // Where each of so many pods went is told on demand.
+    let is_told = !(what_if.is_anew && form == Output::Table);
+    let mut reporter = Reporter::new(out, form, pods, nodes);
+    let mut progress = Progress::new(what_if.pods.len());
+    if is_told {
+        reporter.begin()?;
+    }
+    let round = what_if.decide(|_, decided| {
+        progress.make_way();
+        if is_told {
+            reporter.add(&decided.decision, decided.counts)?;
+        }
+        progress.step();
+        Ok(())
+    })?;
+    progress.clear();
+    let (summary, other) = what_if.summarize(&round);
+    let text = match form {
+        Output::Table | Output::Wide => {
+            let text = render::text(&summary, form == Output::Wide);
+            if is_told { format!("\n{text}") } else { text }
+        }
+        Output::Json => serde_json::to_string(&summary)?,
+        Output::Yaml => {
+            let value = serde_json::to_value(&summary)?;
+            serde_saphyr::to_string(&value).map_err(io::Error::other)?
+        }
+    };
+    reporter.end_with(&text)?;
+    let pods = what_if.pods.len();
+    let is_well = round.placed() == pods && other.is_none_or(|other| other.placed() == pods);
+    Ok((round.placed(), pods, is_well))
+}
+
+/// Whether the flags ask for more than decisions from files.
+pub(super) fn is_asked(args: &SimulateArgs) -> bool {
+    args.live || args.compare_config.is_some() || !args.changes.is_empty()
+}

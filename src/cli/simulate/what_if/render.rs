@@ -1,0 +1,109 @@
+//! The summary on a screen.
+
+use super::summary::{Balance, State, Summary};
+use crate::cli::screen::Screen;
+
+/// Names that the short form shows.
+const SHOWN: usize = 20;
+
+/// The summary for people; `wide` with all names.
+pub(super) fn text(of: &Summary, wide: bool) -> String {
+    let mut screen = Screen::of_stdout();
+    let mut states = vec![("before", &of.before), ("after", &of.after)];
+    states.extend(of.compared.as_ref().map(|state| ("compared", state)));
+    screen.heading("Pods and nodes");
+    let mut rows = vec![cells(&["WHEN", "NODES", "PODS PLACED", "PODS PENDING"])];
+    for (when, state) in &states {
+        let numbers = [state.nodes, state.placed, state.pending].map(|number| number.to_string());
+        rows.push([(*when).to_owned()].into_iter().chain(numbers).collect());
+    }
+    screen.table(&[1, 2, 3], &rows);
+    balances(&mut screen, &states);
+    skews(&mut screen, of);
+    let shown = |all: usize| if wide { all } else { SHOWN.min(all) };
+    let dash = |node: &Option<String>| node.clone().unwrap_or_else(|| "<none>".to_owned());
+    if !of.moved.is_empty() {
+        screen.heading(&format!("Pods that were elsewhere: {}", of.moved.len()));
+        let head = cells(&["POD", "WAS ON", "IS ON"]);
+        let rows = of.moved.iter().map(|it| vec![it.pod.clone(), it.from.clone(), dash(&it.to)]);
+        names(&mut screen, head, rows, shown(of.moved.len()));
+    }
+    if let Some(elsewhere) = &of.elsewhere {
+        screen.heading(&format!("Pods that the compared configuration puts elsewhere: {}", elsewhere.len()));
+        let head = cells(&["POD", "NODE", "COMPARED"]);
+        let rows = elsewhere.iter().map(|it| vec![it.pod.clone(), dash(&it.node), dash(&it.compared)]);
+        names(&mut screen, head, rows, shown(elsewhere.len()));
+    }
+    screen.into_text()
+}
+
+fn cells(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn names(
+    screen: &mut Screen,
+    head: Vec<String>,
+    rows: impl ExactSizeIterator<Item = Vec<String>>,
+    shown: usize,
+) {
+    let more = rows.len() - shown;
+    let rows: Vec<Vec<String>> = [head].into_iter().chain(rows.take(shown)).collect();
+    if rows.len() > 1 {
+        screen.table(&[], &rows);
+    }
+    if more > 0 {
+        screen.line(&format!("  and {more} more (-o wide shows all)"));
+    }
+}
+
+fn balances(screen: &mut Screen, states: &[(&str, &State)]) {
+    screen.heading("How full nodes are, as parts of what they have that is asked for");
+    let mut rows = vec![cells(&["RESOURCE", "WHEN", "ALL", "MEAN", "DEVIATION", "LOWEST", "HIGHEST"])];
+    let mut resources: Vec<&str> = Vec::new();
+    for it in states.iter().flat_map(|(_, state)| &state.resources) {
+        if !resources.contains(&it.resource.as_str()) {
+            resources.push(&it.resource);
+        }
+    }
+    for resource in resources {
+        for (when, state) in states {
+            if let Some(it) = state.resources.iter().find(|it| it.resource == resource) {
+                rows.push(balance(it, when));
+            }
+        }
+    }
+    screen.table(&[2, 3, 4, 5, 6], &rows);
+}
+
+fn balance(of: &Balance, when: &str) -> Vec<String> {
+    let percent = |part: f64| format!("{:.1}%", part * 100.0);
+    let all = of.requested as f64 / of.allocatable as f64;
+    let parts = [all, of.mean, of.deviation, of.lowest, of.highest].map(percent);
+    [of.resource.clone(), when.to_owned()].into_iter().chain(parts).collect()
+}
+
+fn skews(screen: &mut Screen, of: &Summary) {
+    if of.skews.is_empty() {
+        return;
+    }
+    screen.heading("Skew of spread constraints");
+    let mut head = cells(&["NAMESPACE", "PODS", "TOPOLOGY KEY", "ALLOWED", "BEFORE", "AFTER"]);
+    head.extend(of.compared.is_some().then(|| "COMPARED".to_owned()));
+    let mut rows = vec![head];
+    let text = |skew: Option<i64>| skew.map_or_else(|| "-".to_owned(), |skew| skew.to_string());
+    for it in &of.skews {
+        let soft = if it.is_required { "" } else { " (soft)" };
+        let mut row = vec![
+            it.namespace.clone(),
+            it.selector.clone(),
+            it.topology_key.clone(),
+            format!("{}{soft}", it.max_skew),
+            text(it.before),
+            text(it.after),
+        ];
+        row.extend(of.compared.is_some().then(|| text(it.compared)));
+        rows.push(row);
+    }
+    screen.table(&[4, 5, 6], &rows);
+}

@@ -1,0 +1,248 @@
+//! How a cluster stands, before and after: how evenly it is loaded, how far pods are spread, how many wait.
+
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use supercargo_core::cache::Snapshot;
+use supercargo_core::framework::Measure;
+use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::node::NodeIdx;
+use supercargo_core::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
+
+use crate::explain::words::{resource, selector};
+
+/// What was different between before and after, and in another configuration.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Summary {
+    /// The cluster as it is.
+    pub(in crate::cli) before: State,
+    /// After the changes and decisions.
+    pub(in crate::cli) after: State,
+    /// The same, decided by the configuration that is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) compared: Option<State>,
+    /// How far each spread constraint is from even.
+    pub(in crate::cli) skews: Vec<Skew>,
+    /// Pods that were on a node and are on another now, or on none.
+    pub(in crate::cli) moved: Vec<Moved>,
+    /// Pods that the configuration that is compared puts elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) elsewhere: Option<Vec<Elsewhere>>,
+}
+
+/// How a cluster stands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct State {
+    /// How many nodes there are.
+    pub(in crate::cli) nodes: usize,
+    /// Pods on nodes.
+    pub(in crate::cli) placed: usize,
+    /// Pods that wait for one.
+    pub(in crate::cli) pending: usize,
+    /// How evenly each resource is asked for.
+    pub(in crate::cli) resources: Vec<Balance>,
+}
+
+/// How a resource is asked for, over the nodes that have it. Parts are between 0 and 1, or more where more is asked for than there is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Balance {
+    /// By its name in requests; `pods` for the number of pods.
+    pub(in crate::cli) resource: String,
+    /// The sum of what is asked for: thousandths of a cpu, bytes, numbers.
+    pub(in crate::cli) requested: i64,
+    /// The sum of what there is.
+    pub(in crate::cli) allocatable: i64,
+    /// Of all nodes' parts that are asked for, the mean.
+    pub(in crate::cli) mean: f64,
+    /// Their standard deviation: 0 where all nodes are equally full.
+    pub(in crate::cli) deviation: f64,
+    /// The least part.
+    pub(in crate::cli) lowest: f64,
+    /// The greatest.
+    pub(in crate::cli) highest: f64,
+}
+
+/// How far the pods that a constraint counts are from even: by how many pods the fullest domain is ahead of the emptiest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Skew {
+    /// The namespace of the pods.
+    pub(in crate::cli) namespace: String,
+    /// Which pods are counted.
+    pub(in crate::cli) selector: String,
+    /// The node label whose values are the domains.
+    pub(in crate::cli) topology_key: String,
+    /// How far they may be from even.
+    pub(in crate::cli) max_skew: i32,
+    /// Whether that is required.
+    pub(in crate::cli) is_required: bool,
+    /// In the cluster as it is; null where there is no domain.
+    pub(in crate::cli) before: Option<i64>,
+    /// After the changes and decisions.
+    pub(in crate::cli) after: Option<i64>,
+    /// The same, decided by the configuration that is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) compared: Option<i64>,
+}
+
+/// A pod that was on a node before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Moved {
+    /// `namespace/name`.
+    pub(in crate::cli) pod: String,
+    /// Where it was.
+    pub(in crate::cli) from: String,
+    /// Where it is; null where it waits.
+    pub(in crate::cli) to: Option<String>,
+}
+
+/// A pod that two configurations put on different nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Elsewhere {
+    /// `namespace/name`.
+    pub(in crate::cli) pod: String,
+    /// Where it goes; null where it waits.
+    pub(in crate::cli) node: Option<String>,
+    /// Where it goes by the configuration that is compared.
+    pub(in crate::cli) compared: Option<String>,
+}
+
+/// How the cluster stands, with so many pods that wait.
+pub(super) fn state(snapshot: Snapshot<'_>, pending: usize) -> State {
+    let mut measures = vec![Measure::Cpu, Measure::Memory, Measure::EphemeralStorage, Measure::Pods];
+    let scalars = snapshot.nodes().iter().flat_map(|node| &snapshot.node_info(node).allocatable.scalar);
+    let scalars: BTreeSet<Symbol> =
+        scalars.filter(|&&(_, amount)| amount > 0).map(|&(name, _)| name).collect();
+    let mut scalars: Vec<Symbol> = scalars.into_iter().collect();
+    scalars.sort_by_key(|&name| snapshot.text(name));
+    measures.extend(scalars.into_iter().map(Measure::Scalar));
+    let pods_on = |node: NodeIdx| snapshot.pods_on(node).count();
+    let resources = measures.into_iter().filter_map(|of| balance(snapshot, of)).collect();
+    let placed = snapshot.nodes().iter().map(pods_on).sum();
+    State { nodes: snapshot.nodes().len(), placed, pending, resources }
+}
+
+/// What a node has of something, and how much of it is asked for.
+fn of_node(snapshot: Snapshot<'_>, node: NodeIdx, of: Measure) -> (i64, i64) {
+    let (info, requested) = (snapshot.node_info(node), snapshot.requested(node));
+    match of {
+        Measure::Pods => {
+            let pods = snapshot.pods_on(node).count();
+            (info.allocatable_pods, i64::try_from(pods).unwrap_or(i64::MAX))
+        }
+        Measure::Cpu => (info.allocatable.cpu_milli, requested.cpu_milli),
+        Measure::Memory => (info.allocatable.memory, requested.memory),
+        Measure::EphemeralStorage => (info.allocatable.ephemeral_storage, requested.ephemeral_storage),
+        Measure::Scalar(name) => {
+            (info.allocatable.scalar(name).unwrap_or_default(), requested.scalar(name).unwrap_or_default())
+        }
+    }
+}
+
+/// `None` where no node has any of it.
+fn balance(snapshot: Snapshot<'_>, of: Measure) -> Option<Balance> {
+    let each = snapshot.nodes().iter().map(|node| of_node(snapshot, node, of)).filter(|&(all, _)| all > 0);
+    let each: Vec<(i64, i64)> = each.collect();
+    let parts: Vec<f64> = each.iter().map(|&(all, taken)| taken as f64 / all as f64).collect();
+    let number = parts.len() as f64;
+    let mean = parts.iter().sum::<f64>() / number;
+    let variance = parts.iter().map(|part| (part - mean).powi(2)).sum::<f64>() / number;
+    let sum = |values: &mut dyn Iterator<Item = i64>| values.fold(0_i64, i64::saturating_add);
+    (!parts.is_empty()).then(|| Balance {
+        resource: resource(snapshot.tables(), of).to_owned(),
+        requested: sum(&mut each.iter().map(|&(_, taken)| taken)),
+        allocatable: sum(&mut each.iter().map(|&(all, _)| all)),
+        mean: rounded(mean),
+        deviation: rounded(variance.sqrt()),
+        lowest: rounded(parts.iter().copied().fold(f64::INFINITY, f64::min)),
+        highest: rounded(parts.iter().copied().fold(0.0, f64::max)),
+    })
+}
+
+/// Four decimals: what is told does not depend on the order of sums.
+fn rounded(part: f64) -> f64 {
+    (part * 10_000.0).round() / 10_000.0
+}
+
+/// A spread constraint as pods of a namespace have it.
+pub(super) struct Constraint {
+    pod: Arc<PodInfo>,
+    of: SpreadConstraint,
+}
+
+/// The constraints that pods have, each once, in the order of their texts.
+pub(super) fn constraints<'p>(
+    pods: impl Iterator<Item = &'p Arc<PodInfo>>,
+    tables: &Tables,
+) -> Vec<Constraint> {
+    let mut seen = HashSet::new();
+    let mut all = Vec::new();
+    for pod in pods.filter(|pod| !pod.spread.is_empty()) {
+        for of in pod.spread.iter().filter(|of| of.when_unsatisfiable != WhenUnsatisfiable::Unknown) {
+            if of.selector.is_ok() && seen.insert((pod.namespace, of.clone(), pod.node_affinity.clone())) {
+                all.push(Constraint { pod: Arc::clone(pod), of: of.clone() });
+            }
+        }
+    }
+    all.sort_by_cached_key(|it| {
+        (tables.text(it.pod.namespace).to_owned(), it.selector(tables), it.key(tables))
+    });
+    all
+}
+
+impl Constraint {
+    fn selector(&self, tables: &Tables) -> String {
+        self.of.selector.as_ref().map(|of| selector(tables, of)).unwrap_or_default()
+    }
+
+    fn key(&self, tables: &Tables) -> String {
+        tables.text(self.of.topology_key).to_owned()
+    }
+
+    /// As it is told, with what is known of before and after.
+    pub(super) fn told(&self, tables: &Tables, [before, after, compared]: [Option<i64>; 3]) -> Skew {
+        Skew {
+            namespace: tables.text(self.pod.namespace).to_owned(),
+            selector: self.selector(tables),
+            topology_key: self.key(tables),
+            max_skew: self.of.max_skew,
+            is_required: self.of.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule,
+            before,
+            after,
+            compared,
+        }
+    }
+
+    /// By how many pods the fullest domain is ahead of the emptiest; `None` where there is no domain. Which nodes count is what
+    /// upstream asks of them (`podtopologyspread/filtering.go`).
+    pub(super) fn skew(&self, snapshot: Snapshot<'_>) -> Option<i64> {
+        let (of, pod, tables) = (&self.of, &*self.pod, snapshot.tables());
+        let selector = of.selector.as_ref().ok()?;
+        let counts = |&node: &NodeIdx| {
+            let info = snapshot.node_info(node);
+            let taints = tables.taints(info.taints);
+            let is_tolerated =
+                || taints.iter().all(|it| !it.repels() || it.is_tolerated_by(&pod.tolerations));
+            let is_allowed = || pod.node_affinity.matches(tables, info.name, snapshot.node_labels(node));
+            (!of.honor_node_affinity || is_allowed()) && (!of.honor_node_taints || is_tolerated())
+        };
+        let value = |node: NodeIdx| snapshot.node_labels(node).get(of.topology_key);
+        let domains = snapshot.nodes().iter().filter(counts).filter_map(|node| Some((node, value(node)?)));
+        let domain_of: BTreeMap<NodeIdx, Symbol> = domains.collect();
+        let mut pods: BTreeMap<Symbol, i64> = domain_of.values().map(|&value| (value, 0)).collect();
+        let kinds = snapshot.kinds_in(pod.namespace).filter(|kind| {
+            !kind.pod().deleting && selector.matches(tables, snapshot.labels(kind.pod().labels))
+        });
+        for (node, number) in kinds.flat_map(|kind| kind.nodes()) {
+            if let Some(of) = domain_of.get(&node).and_then(|value| pods.get_mut(value)) {
+                *of += number;
+            }
+        }
+        Some(pods.values().max()? - pods.values().min()?)
+    }
+}

@@ -1,0 +1,280 @@
+//! A cluster that is changed first, or decided by two configurations.
+
+use crate::support::{Files, Ran, list, node, pod};
+use serde_json::{Value, json};
+
+fn ask(files: &Files, flags: &[&str]) -> Ran {
+    let mut args = vec!["--cluster", "cluster", "-o", "json", "--detail", "none"];
+    args.extend(flags);
+    files.run(&args, "")
+}
+
+fn summary(ran: &Ran) -> Value {
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    report["summary"].clone()
+}
+
+/// A pod of an owner, on a node or on none.
+fn owned(name: &str, kind: &str, owner: &str, node: &str, cpu: u32) -> Value {
+    let spec = if node.is_empty() { json!({}) } else { json!({ "nodeName": node }) };
+    let mut pod = pod(name, cpu, &spec);
+    pod["metadata"]["labels"] = json!({ "app": owner });
+    pod["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": true }]);
+    pod
+}
+
+fn web(name: &str, node: &str) -> Value {
+    owned(name, "ReplicaSet", "web", node, 1)
+}
+
+fn files(objects: &[Value]) -> Files {
+    Files::with(&list(objects), "")
+}
+
+fn refused(files: &Files, flags: &[&str]) -> String {
+    let ran = ask(files, flags);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+    ran.stderr.strip_prefix("error: ").expect("an error").trim_end().to_owned()
+}
+
+#[test]
+fn a_new_node_takes_what_waits_and_runs_its_daemons_first() {
+    let daemon = owned("agent-x", "DaemonSet", "agent", "a", 1);
+    let objects =
+        [node("a", 2), daemon, owned("busy", "ReplicaSet", "busy", "a", 1), pod("waits", 2, &json!({}))];
+    let files = files(&objects);
+    let ran = ask(&files, &["--add-nodes", "2:template=a"]);
+    // The new ones have one cpu left beside the agent.
+    assert_eq!((ran.placed(), ran.code), (vec![("default/waits".to_owned(), None)], Some(3)));
+    let told = summary(&ran);
+    assert_eq!((&told["before"]["nodes"], &told["after"]["nodes"]), (&json!(1), &json!(3)));
+    assert_eq!((&told["before"]["placed"], &told["after"]["placed"]), (&json!(2), &json!(4)));
+    assert_eq!((&told["before"]["pending"], &told["after"]["pending"]), (&json!(1), &json!(1)));
+    let objects = [node("a", 2), owned("busy", "ReplicaSet", "busy", "a", 1), pod("waits", 2, &json!({}))];
+    let ran = ask(&self::files(&objects), &["--add-nodes", "1:template=a"]);
+    assert_eq!(
+        (ran.placed(), ran.code),
+        (vec![("default/waits".to_owned(), Some("a-new-1".to_owned()))], Some(0))
+    );
+    assert_eq!(summary(&ran)["after"]["pending"], 0);
+}
+
+#[test]
+fn a_node_that_goes_sends_its_pods_elsewhere_and_takes_its_daemons_along() {
+    let mut mirror = pod("proxy-a", 1, &json!({ "nodeName": "a" }));
+    mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "x" });
+    let mut important = web("important", "a");
+    important["spec"]["priority"] = json!(5);
+    let daemon = owned("agent-a", "DaemonSet", "agent", "a", 1);
+    let objects = [node("a", 9), node("b", 1), web("plain", "a"), important, daemon, mirror];
+    let ran = ask(&files(&objects), &["--remove-node", "a"]);
+    let placed =
+        vec![("default/important".to_owned(), Some("b".to_owned())), ("default/plain".to_owned(), None)];
+    assert_eq!((ran.placed(), ran.code), (placed, Some(3)));
+    let told = summary(&ran);
+    let moved = json!([
+        { "pod": "default/important", "from": "a", "to": "b" }, { "pod": "default/plain", "from": "a", "to": null },
+    ]);
+    assert_eq!((&told["moved"], &told["after"]["placed"]), (&moved, &json!(1)));
+}
+
+#[test]
+fn a_workload_grows_by_pods_like_its_own() {
+    let files = files(&[node("a", 3), web("web-1", "a")]);
+    let ran = ask(&files, &["--scale", "rs/web=4"]);
+    let on = |name: &str, node: Option<&str>| (format!("default/{name}"), node.map(str::to_owned));
+    let expected = vec![on("web-new-2", Some("a")), on("web-new-3", Some("a")), on("web-new-4", None)];
+    assert_eq!((ran.placed(), ran.code), (expected, Some(3)));
+    let same = ask(&files, &["--scale", "web=1"]);
+    assert_eq!((same.placed(), same.code), (vec![], Some(0)));
+}
+
+#[test]
+fn a_workload_without_pods_grows_by_its_template() {
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
+        "spec": { "replicas": 0, "selector": {}, "template": { "metadata": { "labels": { "app": "web" } }, "spec": pod("x", 2, &json!({}))["spec"] } },
+    });
+    let ran = ask(&files(&[node("a", 3), deployment]), &["--scale", "deploy/web=1"]);
+    assert_eq!(ran.placed(), [("default/web-new-1".to_owned(), Some("a".to_owned()))]);
+}
+
+#[test]
+fn a_workload_that_shrinks_loses_the_pods_its_controller_would_take() {
+    // On a there are two, so one of those goes; of the two the newer.
+    let mut old = web("old", "a");
+    old["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut new = web("new", "a");
+    new["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
+    let objects = [node("a", 2), node("b", 1), old, new, web("alone", "b"), pod("waits", 1, &json!({}))];
+    let ran = ask(&files(&objects), &["--scale", "web=2"]);
+    assert_eq!(ran.placed(), [("default/waits".to_owned(), Some("a".to_owned()))]);
+    // What waits goes first.
+    let waits = [node("a", 1), web("there", "a"), web("waits", "")];
+    let ran = ask(&files(&waits), &["--scale", "web=1"]);
+    assert_eq!((ran.placed(), &summary(&ran)["after"]["placed"]), (vec![], &json!(1)));
+    // A StatefulSet loses its last.
+    let db = |at: u32, node: &str| owned(&format!("db-{at}"), "StatefulSet", "db", node, 1);
+    let objects = [node("a", 1), node("b", 1), db(9, "a"), db(10, "b"), pod("waits", 1, &json!({}))];
+    let ran = ask(&files(&objects), &["--scale", "sts/db=1"]);
+    assert_eq!(ran.placed(), [("default/waits".to_owned(), Some("b".to_owned()))]);
+}
+
+#[test]
+fn changes_that_cannot_be_made_are_told_with_what_was_meant() {
+    let elsewhere = {
+        let mut pod = owned("q", "StatefulSet", "queue", "", 1);
+        pod["metadata"]["namespace"] = json!("prod");
+        pod
+    };
+    let objects = [
+        node("worker-1", 1),
+        web("w", "worker-1"),
+        owned("s", "StatefulSet", "web", "worker-1", 1),
+        elsewhere,
+        owned("agent-x", "DaemonSet", "agent", "worker-1", 1),
+    ];
+    let files = files(&objects);
+    let told = |flags: &[&str]| refused(&files, flags);
+    assert_eq!(told(&["--remove-node", "worker-2"]), "there is no node worker-2; did you mean worker-1?");
+    assert_eq!(
+        told(&["--add-nodes", "1:template=woker-1"]),
+        "there is no node woker-1; did you mean worker-1?"
+    );
+    assert_eq!(
+        told(&["--scale", "wbe=1"]),
+        "there is no workload wbe in the namespace default; did you mean web?"
+    );
+    assert_eq!(
+        told(&["--scale", "queue=1"]),
+        "there is no workload queue in the namespace default; there is one with -n prod"
+    );
+    assert_eq!(
+        told(&["--scale", "web=1"]),
+        "--scale: ReplicaSet and StatefulSet are all named web; write for example replicaset/web"
+    );
+    assert!(told(&["--scale", "agent=3"]).starts_with("--scale agent: a DaemonSet has a pod for each node"));
+    assert_eq!(ask(&files, &["--remove-node", "worker-1", "--remove-node", "worker-1"]).code, Some(2));
+    for wrong in [
+        &["--add-nodes", "x:template=worker-1"][..],
+        &["--add-nodes", "100001:template=worker-1"],
+        &["--scale", "web"],
+    ] {
+        assert_eq!(ask(&files, wrong).code, Some(2), "{wrong:?}");
+    }
+    // Neither pods nor changes: there is nothing to ask.
+    assert_eq!(ask(&files, &[]).code, Some(2));
+    let both = files.run(&["--cluster", "cluster", "--live", "--scale", "web=1"], "");
+    assert_eq!(both.code, Some(2));
+}
+
+#[test]
+fn two_configurations_are_compared_and_neither_sees_what_the_other_placed() {
+    let objects = [node("a", 4), node("b", 4), web("there", "a")];
+    let files = Files::with(&list(&objects), &list(&[pod("p", 1, &json!({})), pod("q", 1, &json!({}))]));
+    let strategy = json!({ "scoringStrategy": { "type": "MostAllocated" } });
+    let profile = json!({ "pluginConfig": [{ "name": "NodeResourcesFit", "args": strategy }] });
+    let config = json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile] });
+    files.write("packing", &config.to_string());
+    let compared = ask(&files, &["--pods", "pods", "--compare-config", "packing"]);
+    let packed = ask(&files, &["--pods", "pods", "--config", "packing", "--compare-config", "packing"]);
+    assert_eq!(summary(&packed)["elsewhere"], json!([]));
+    // What the second round places is what it places when asked alone.
+    let alone: Vec<_> = packed.placed();
+    let told = summary(&compared);
+    let elsewhere = told["elsewhere"].as_array().expect("a list");
+    assert!(!elsewhere.is_empty(), "{told:#}");
+    for it in elsewhere {
+        let of = |all: &[(String, Option<String>)]| {
+            all.iter().find(|(pod, _)| it["pod"] == *pod.as_str()).cloned().expect("it is there").1
+        };
+        assert_eq!((&json!(of(&compared.placed())), &json!(of(&alone))), (&it["node"], &it["compared"]));
+    }
+    assert_eq!((&told["after"]["placed"], &told["compared"]["placed"]), (&json!(3), &json!(3)));
+    // Without pods and changes everything is placed anew, by both.
+    let ran = ask(&files, &["--compare-config", "packing"]);
+    assert_eq!((ran.placed().len(), ran.code), (1, Some(0)));
+}
+
+#[test]
+fn balance_and_skew_are_what_one_works_out_by_hand() {
+    let zoned = |name: &str, zone: &str, cpu: u32| {
+        let mut node = node(name, cpu);
+        node["metadata"]["labels"]["zone"] = json!(zone);
+        node
+    };
+    let spread = json!([{ "maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": { "matchLabels": { "app": "web" } } }]);
+    let on = |name: &str, node: &str| {
+        let mut pod = web(name, node);
+        pod["spec"]["topologySpreadConstraints"] = spread.clone();
+        pod
+    };
+    let objects = [zoned("a", "x", 4), zoned("b", "y", 2), on("1", "a"), on("2", "a"), on("3", "b")];
+    let ran = ask(&files(&objects), &["--remove-node", "b"]);
+    let told = summary(&ran);
+    let cpu = |when: &str| told[when]["resources"].as_array().expect("a list")[0].clone();
+    // Half of 4 and half of 2.
+    let before = json!({
+        "resource": "cpu", "requested": 3000, "allocatable": 6000,
+        "mean": 0.5, "deviation": 0.0, "lowest": 0.5, "highest": 0.5,
+    });
+    assert_eq!(cpu("before"), before);
+    let after = json!({
+        "resource": "cpu", "requested": 3000, "allocatable": 4000,
+        "mean": 0.75, "deviation": 0.0, "lowest": 0.75, "highest": 0.75,
+    });
+    assert_eq!(cpu("after"), after);
+    let skew = json!([{
+        "namespace": "default", "selector": "app=web", "topologyKey": "zone", "maxSkew": 2, "isRequired": true,
+        "before": 1, "after": 0,
+    }]);
+    assert_eq!(told["skews"], skew);
+    // One of four cpus and two of two: 0.25 and 1, so 0.375 from the mean each.
+    let uneven = [node("a", 4), node("b", 2), web("1", "a"), web("2", "b"), web("3", "b")];
+    let told = summary(&ask(&files(&uneven), &["--scale", "web=3"]));
+    let cpu = &told["before"]["resources"][0];
+    assert_eq!(
+        (&cpu["mean"], &cpu["deviation"], &cpu["lowest"], &cpu["highest"]),
+        (&json!(0.625), &json!(0.375), &json!(0.25), &json!(1.0))
+    );
+}
+
+#[test]
+fn preemption_is_applied_and_taken_back_for_the_configuration_that_is_compared() {
+    let important = pod("important", 2, &json!({ "priority": 10 }));
+    let files = Files::with(&list(&[node("a", 2), web("victim", "a")]), &list(&[important]));
+    let config =
+        json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration" });
+    files.write("same", &config.to_string());
+    let ran = ask(&files, &["--pods", "pods", "--preemption", "apply", "--compare-config", "same"]);
+    let told = summary(&ran);
+    assert_eq!((&told["after"], ran.code), (&told["compared"], Some(0)), "{told:#}");
+    assert_eq!((&told["after"]["placed"], &told["after"]["pending"]), (&json!(1), &json!(1)));
+}
+
+#[test]
+fn the_quick_way_of_a_table_says_what_the_full_report_says() {
+    let mut objects: Vec<Value> = (0..12).map(|at| node(&format!("n{at}"), 4)).collect();
+    objects.extend((0..20).map(|at| web(&format!("web-{at}"), &format!("n{}", at % 5))));
+    let files = files(&objects);
+    let flags = ["--remove-node", "n0", "--scale", "web=40", "--seed", "7"];
+    let full = {
+        let mut args = vec!["--cluster", "cluster", "-o", "json"];
+        args.extend(flags);
+        files.run(&args, "")
+    };
+    let mut quick = vec!["--cluster", "cluster"];
+    quick.extend(flags);
+    let table = files.run(&quick, "").stdout;
+    let rows = table.lines().skip(1).take_while(|line| !line.is_empty());
+    let rows: Vec<(String, Option<String>)> = rows
+        .map(|line| {
+            let mut words = line.split_whitespace().map(str::to_owned);
+            (words.next().expect("a pod"), words.next().filter(|node| node != "<none>"))
+        })
+        .collect();
+    assert_eq!(rows, full.placed());
+    assert_eq!(rows.len(), 24);
+    assert_eq!(ask(&files, &flags).placed(), rows);
+}
