@@ -5,9 +5,10 @@ use crate::cli::config::ConfigArgs;
 use crate::cli::drain_check::DrainCheckArgs;
 use crate::cli::explain::ExplainArgs;
 use crate::cli::fit::FitArgs;
+use crate::cli::lint::LintArgs;
+use crate::cli::placement::TestArgs;
 use crate::cli::record::RecordArgs;
 use crate::cli::replay::ReplayArgs;
-use crate::cli::lint::LintArgs;
 use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
@@ -281,6 +282,13 @@ pub enum Command {
     ///
     /// Exit code: 0 nothing as grave as --fail-on was found, 3 something was, 2 the flags or files are wrong, 1 anything else.
     Lint(LintArgs),
+
+    /// Run tests of where pods go: a file names a cluster, pods, changes, and what is expected. For pipelines.
+    ///
+    /// From files alone: no API server is asked and nothing is changed.
+    ///
+    /// Exit code: 0 all tests passed, 3 at least one failed, 2 a file is wrong, 1 anything else.
+    Test(TestArgs),
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),

@@ -7,7 +7,9 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
-use supercargo::cli::{completion, config, drain_check, explain, fit, lint, record, replay, shadow, simulate};
+use supercargo::cli::{
+    completion, config, drain_check, explain, fit, lint, placement, record, replay, shadow, simulate,
+};
 use supercargo::{flags, run, telemetry};
 
 fn main() -> ExitCode {
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => return record::main(&args),
         Some(Command::Replay(args)) => return replay::main(&args),
         Some(Command::Lint(args)) => return lint::main(&args),
+        Some(Command::Test(args)) => return placement::main(&args),
         Some(Command::Config(args)) => return config::main(&args),
         Some(Command::Shadow(args)) => return shadow::main(&args),
         Some(Command::Completion(args)) => return completion::main(args),

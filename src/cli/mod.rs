@@ -9,6 +9,7 @@ pub mod explain;
 pub mod fit;
 pub mod lint;
 mod live;
+pub mod placement;
 pub mod record;
 pub mod replay;
 mod screen;

@@ -1,0 +1,201 @@
+//! `supercargo test`: what is expected of where pods go, held against where they would go. For pipelines. Changes nothing.
+//!
+//! `spec` reads a file, `simulate::what_if` decides, `judge` compares, `report` tells.
+
+mod judge;
+mod report;
+mod spec;
+
+use super::cluster::{Refused, SourceArgs, complain, say};
+use super::config::check::show;
+use super::live::LiveArgs;
+use super::simulate::decide::Rules;
+use super::simulate::what_if::{ChangeArgs, Question, WhatIf};
+use super::simulate::{AddNodes, Detail, PreemptionMode, Scale, TieBreak};
+use crate::config::Problem;
+use clap::{Args, ValueEnum};
+use report::{OfCase, OfFile, Report};
+use spec::{NodeChoice, Read, Spec};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use supercargo_core::rng::Seed;
+
+/// Exit code when a test failed.
+const FAILED: u8 = 3;
+/// Exit code for files that cannot be taken.
+const BAD_INPUT: u8 = 2;
+/// The most bytes of a file of tests. What it names may be larger.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Which tests are run.
+#[derive(Clone, Debug, Args)]
+pub struct TestArgs {
+    /// Files with a PlacementTest (docs/placement-test.md). What a file names is looked for beside it.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Form of the report.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: TestOutput,
+}
+
+/// Form of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TestOutput {
+    /// A line a test, and what does not hold.
+    Table,
+    /// A PlacementTestReport, for programs.
+    Json,
+    /// JUnit's XML, for pipelines.
+    Junit,
+}
+
+/// Why a file has no result.
+enum NoResult {
+    /// It is wrong, in these words.
+    Wrong(String),
+    /// What it names is.
+    Refused(Refused),
+}
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &TestArgs) -> ExitCode {
+    let mut files = Vec::new();
+    for file in &args.files {
+        match run(file) {
+            Ok(of_file) => files.push(of_file),
+            Err(NoResult::Wrong(text)) => {
+                eprint(&text);
+                return ExitCode::from(BAD_INPUT);
+            }
+            Err(NoResult::Refused(refused)) => {
+                complain(&format!("{}: cannot be run", file.display()));
+                return refused.tell();
+            }
+        }
+    }
+    let report = Report::new(files);
+    let text = match args.output {
+        TestOutput::Table => report.table(),
+        TestOutput::Json => {
+            let text = serde_json::to_string_pretty(&report);
+            format!("{}\n", text.expect("a report has texts, numbers and lists only"))
+        }
+        TestOutput::Junit => report.junit(),
+    };
+    say(&text, if report.failed == 0 { 0 } else { FAILED })
+}
+
+/// What was shown with carets keeps its lines.
+fn eprint(text: &str) {
+    text.lines().for_each(complain);
+}
+
+fn run(file: &Path) -> Result<OfFile, NoResult> {
+    let text =
+        text_of(file).map_err(|error| NoResult::Wrong(format!("error: {}: {error}", file.display())))?;
+    let wrong = |problems: Vec<Problem>| {
+        let mut told = String::new();
+        problems.iter().for_each(|problem| show(file, &text, problem, &mut told));
+        let noun = if problems.len() == 1 { "problem" } else { "problems" };
+        let _ = writeln!(told, "{}: {} {noun}", file.display(), problems.len());
+        NoResult::Wrong(told)
+    };
+    let read = Read::new(&text).map_err(wrong)?;
+    let (source, pods) = source(file, &read.spec);
+    let changes = changes(&read.spec);
+    let question = Question {
+        source: &source,
+        pods: &pods,
+        changes: &changes,
+        rules: rules(&read.spec),
+        compared: None,
+    };
+    let mut what_if = WhatIf::load(&question).map_err(NoResult::Refused)?;
+    what_if.notices.iter().for_each(|notice| complain(notice));
+    let unknown = unknown_nodes(&read, &what_if, &changes.remove_node);
+    if !unknown.is_empty() {
+        return Err(wrong(unknown));
+    }
+    let round = what_if.decide(|_, _| Ok(())).expect("nothing is written");
+    drop(round);
+    let residents = what_if.residents();
+    let cases = read.spec.tests.iter().map(|case| {
+        let judged = judge::judge(&mut what_if, &residents, case);
+        OfCase {
+            name: case.name.clone(),
+            passed: judged.failures.is_empty(),
+            pods: judged.pods,
+            failures: judged.failures,
+        }
+    });
+    let tests = cases.collect();
+    Ok(OfFile { file: file.display().to_string(), name: read.spec.metadata.name.clone(), tests })
+}
+
+fn text_of(file: &Path) -> std::io::Result<String> {
+    use std::io::{Error, ErrorKind, Read as _};
+    let mut text = String::new();
+    let read = std::fs::File::open(file)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    if read as u64 > BYTES_MAX {
+        return Err(Error::new(ErrorKind::FileTooLarge, "a file of tests has 16 MiB at most"));
+    }
+    Ok(text)
+}
+
+/// What the file names, which stands beside it.
+fn source(file: &Path, spec: &Spec) -> (SourceArgs, Vec<PathBuf>) {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let beside = |names: &[String]| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    let live = LiveArgs { kubeconfig: None, context: None, request_timeout: Duration::ZERO };
+    let config = spec.config.as_ref().map(|name| folder.join(name));
+    let source = SourceArgs { cluster: beside(&spec.cluster), live, config, as_written: spec.as_written };
+    (source, beside(&spec.pods))
+}
+
+/// The changes, which were found good.
+fn changes(spec: &Spec) -> ChangeArgs {
+    let of = &spec.changes;
+    ChangeArgs {
+        add_nodes: of.add_nodes.iter().filter_map(|text| AddNodes::parse(text).ok()).collect(),
+        remove_node: of.remove_nodes.clone(),
+        scale: of.scale.iter().filter_map(|text| Scale::parse(text).ok()).collect(),
+        namespace: of.namespace.clone(),
+    }
+}
+
+fn rules(spec: &Spec) -> Rules {
+    let preemption = match spec.preemption.as_deref() {
+        Some("apply") => PreemptionMode::Apply,
+        Some("off") => PreemptionMode::Off,
+        _ => PreemptionMode::Report,
+    };
+    let seed = Seed(spec.seed.unsigned_abs());
+    Rules { tie_break: TieBreak::Seeded, seed, preemption, detail: Detail::None }
+}
+
+/// Names of nodes that are none: an expectation of them would hold for nothing.
+fn unknown_nodes(read: &Read, what_if: &WhatIf, removed: &[String]) -> Vec<Problem> {
+    let tables = what_if.tables();
+    let mut known: BTreeSet<&str> = what_if.node_names().map(|node| tables.text(node)).collect();
+    known.extend(removed.iter().map(String::as_str));
+    let mut problems = Vec::new();
+    let mut look = |path: String, nodes: &NodeChoice| {
+        for (at, name) in nodes.names.iter().enumerate().filter(|(_, name)| !known.contains(name.as_str())) {
+            let problem = read.problem(&format!("{path}.names[{at}]"), format!("there is no node {name}"));
+            let meant = crate::config::nearest(name, known.iter().copied()).map(str::to_owned);
+            problems.push(Problem { meant, ..problem });
+        }
+    };
+    for (at, case) in read.spec.tests.iter().enumerate() {
+        let path = |field: &str| format!("tests[{at}].expect.{field}");
+        let of = &case.expect;
+        of.on_nodes.iter().for_each(|nodes| look(path("onNodes"), nodes));
+        of.not_on_nodes.iter().for_each(|nodes| look(path("notOnNodes"), nodes));
+        of.spread.iter().for_each(|spread| look(path("spread.nodes"), &spread.nodes));
+    }
+    problems
+}

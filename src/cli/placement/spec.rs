@@ -1,0 +1,255 @@
+//! A PlacementTest as it is written, read strictly: what is not known, or says nothing, is a problem with its place.
+
+use crate::cli::simulate::{AddNodes, Scale};
+use crate::config::{Document, Problem, decode, nearest};
+use crate::explain::ReasonCode;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// `apiVersion` of the file.
+pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
+/// `kind` of the file.
+pub(super) const KIND: &str = "PlacementTest";
+/// The most cases of a file.
+const CASES_MAX: usize = 10_000;
+
+/// The file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Spec {
+    /// Passed over; `name` is told.
+    pub(super) metadata: Metadata,
+    /// Files with the cluster, beside this one.
+    pub(super) cluster: Vec<String>,
+    /// Files with the pods to come.
+    pub(super) pods: Vec<String>,
+    /// File with a KubeSchedulerConfiguration.
+    pub(super) config: Option<String>,
+    pub(super) seed: i64,
+    /// `report`, `apply` or `off`.
+    pub(super) preemption: Option<String>,
+    pub(super) as_written: bool,
+    pub(super) changes: Changes,
+    pub(super) tests: Vec<Case>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Metadata {
+    pub(super) name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Changes {
+    /// `N:template=NODE`.
+    pub(super) add_nodes: Vec<String>,
+    pub(super) remove_nodes: Vec<String>,
+    /// `[KIND/]NAME=N`.
+    pub(super) scale: Vec<String>,
+    /// The namespace of what is scaled.
+    pub(super) namespace: Option<String>,
+}
+
+/// One test: which pods, and what is expected of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) pods: PodChoice,
+    pub(super) expect: Expectation,
+}
+
+/// Which pods: all that is given must hold.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodChoice {
+    pub(super) namespace: Option<String>,
+    pub(super) name: Option<String>,
+    /// `[KIND/]NAME`.
+    pub(super) workload: Option<String>,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// What is expected: all that is given must hold.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Expectation {
+    /// So many pods are chosen.
+    pub(super) count: Option<i32>,
+    /// All have a node, or none has.
+    pub(super) scheduled: Option<bool>,
+    /// So many have a node at least.
+    pub(super) scheduled_at_least: Option<i32>,
+    /// Those that have a node are on one of these.
+    pub(super) on_nodes: Option<NodeChoice>,
+    /// None is on one of these.
+    pub(super) not_on_nodes: Option<NodeChoice>,
+    pub(super) spread: Option<Spread>,
+    /// Those that have none wait for this reason, among others, on some node at least.
+    pub(super) pending_for: Option<String>,
+}
+
+/// Which nodes: all that is given must hold.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct NodeChoice {
+    pub(super) names: Vec<String>,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// How evenly the pods are over the values of a label of nodes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Spread {
+    pub(super) topology_key: String,
+    /// The fullest value is ahead of the emptiest by so many at most.
+    pub(super) max_skew: Option<i32>,
+    /// Each value has so many at least.
+    pub(super) at_least: Option<i32>,
+    /// The nodes that count; all that have the label where nothing is given.
+    pub(super) nodes: NodeChoice,
+}
+
+/// A file that was read.
+pub(super) struct Read {
+    pub(super) spec: Spec,
+    document: Document,
+}
+
+impl Read {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// With everything that is wrong.
+    pub(super) fn new(text: &str) -> Result<Self, Vec<Problem>> {
+        let document = Document::read(text)?;
+        let mut problems = Vec::new();
+        for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            let found = document.text(field);
+            if found != Some(expected) {
+                let shown = found.map_or_else(|| "nothing".to_owned(), |found| format!("{found:?}"));
+                let problem = Problem::new(field, format!("expected {expected:?}, found {shown}"));
+                let problem = problem.meaning(found.unwrap_or_default(), [expected]);
+                problems.push(Problem { place: document.find(field), ..problem });
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let spec: Spec = decode(&document, document.root(), "")?;
+        let read = Self { spec, document };
+        let problems = read.judge();
+        if problems.is_empty() { Ok(read) } else { Err(problems) }
+    }
+
+    /// A problem of a field, where it stands.
+    pub(super) fn problem(&self, path: &str, text: impl Into<String>) -> Problem {
+        Problem { place: self.document.find(path), ..Problem::new(path, text) }
+    }
+
+    fn judge(&self) -> Vec<Problem> {
+        let spec = &self.spec;
+        let mut problems = Vec::new();
+        if spec.cluster.is_empty() {
+            problems.push(self.problem("cluster", "expected the files of a cluster"));
+        }
+        if spec.seed < 0 {
+            problems.push(self.problem("seed", "expected a number that is not negative"));
+        }
+        if let Some(written) = &spec.preemption {
+            let known = ["report", "apply", "off"];
+            if !known.contains(&written.as_str()) {
+                let problem =
+                    self.problem("preemption", format!("expected report, apply or off, found {written:?}"));
+                problems.push(problem.meaning(written, known));
+            }
+        }
+        for (at, written) in spec.changes.add_nodes.iter().enumerate() {
+            let wrong = AddNodes::parse(written).err();
+            problems.extend(wrong.map(|wrong| self.problem(&format!("changes.addNodes[{at}]"), wrong)));
+        }
+        for (at, written) in spec.changes.scale.iter().enumerate() {
+            let wrong = Scale::parse(written).err();
+            problems.extend(wrong.map(|wrong| self.problem(&format!("changes.scale[{at}]"), wrong)));
+        }
+        if spec.tests.is_empty() || spec.tests.len() > CASES_MAX {
+            problems.push(
+                self.problem("tests", format!("expected 1 to {CASES_MAX} tests, found {}", spec.tests.len())),
+            );
+        }
+        for (at, case) in spec.tests.iter().enumerate() {
+            self.judge_case(&format!("tests[{at}]"), case, &mut problems);
+        }
+        problems
+    }
+
+    fn judge_case(&self, path: &str, case: &Case, problems: &mut Vec<Problem>) {
+        let mut wrong =
+            |field: &str, text: &str| problems.push(self.problem(&format!("{path}{field}"), text));
+        if case.name.is_empty() {
+            wrong("", "expected a name");
+        }
+        let pods = &case.pods;
+        if pods.name.is_none()
+            && pods.workload.is_none()
+            && pods.namespace.is_none()
+            && pods.labels.is_empty()
+        {
+            wrong(".pods", "expected which pods: namespace, name, workload or labels");
+        }
+        let of = &case.expect;
+        let numbers = [
+            (".expect.count", of.count),
+            (".expect.scheduledAtLeast", of.scheduled_at_least),
+            (".expect.spread.maxSkew", of.spread.as_ref().and_then(|of| of.max_skew)),
+            (".expect.spread.atLeast", of.spread.as_ref().and_then(|of| of.at_least)),
+        ];
+        for (field, _) in numbers.into_iter().filter(|(_, number)| number.is_some_and(|number| number < 0)) {
+            wrong(field, "expected a number that is not negative");
+        }
+        for (field, nodes) in [(".expect.onNodes", &of.on_nodes), (".expect.notOnNodes", &of.not_on_nodes)] {
+            if nodes.as_ref().is_some_and(NodeChoice::is_empty) {
+                wrong(field, "expected which nodes: names or labels");
+            }
+        }
+        if let Some(spread) = &of.spread {
+            if spread.topology_key.is_empty() {
+                wrong(".expect.spread", "expected a topologyKey");
+            }
+            if spread.max_skew.is_none() && spread.at_least.is_none() {
+                wrong(".expect.spread", "expected maxSkew or atLeast");
+            }
+        }
+        if of.is_empty() {
+            let all = "count, scheduled, scheduledAtLeast, onNodes, notOnNodes, spread or pendingFor";
+            wrong(".expect", &format!("expected what is to hold: {all}"));
+        }
+        if let Some(code) = &of.pending_for {
+            let known: Vec<String> = ReasonCode::ALL.iter().map(|code| format!("{code:?}")).collect();
+            if !known.contains(code) {
+                let text = format!("{code:?} is none of the reasons in docs/explain.md");
+                let meant = nearest(code, known.iter().map(String::as_str)).map(str::to_owned);
+                problems.push(Problem { meant, ..self.problem(&format!("{path}.expect.pendingFor"), text) });
+            }
+        }
+    }
+}
+
+impl NodeChoice {
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.labels.is_empty()
+    }
+}
+
+impl Expectation {
+    fn is_empty(&self) -> bool {
+        self.count.is_none()
+            && self.scheduled.is_none()
+            && self.scheduled_at_least.is_none()
+            && self.on_nodes.is_none()
+            && self.not_on_nodes.is_none()
+            && self.spread.is_none()
+            && self.pending_for.is_none()
+    }
+}

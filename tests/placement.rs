@@ -1,0 +1,355 @@
+//! `supercargo test`: every expectation holds and fails where it must, files that are wrong are shown where, and every form is what is
+//! written down in `placement/shown` and docs/placement-test.md; `UPDATE_EXPECT=1` writes them anew.
+
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn run(folder: &Path, args: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+    let out = command.arg("test").args(args).current_dir(folder).output().expect("the program is built");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
+    Ran { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
+}
+
+fn node(name: &str, zone: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name, "zone": zone } },
+        "status": { "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "10" } },
+    })
+}
+
+/// A pod labelled by its first letter, on a node or on none.
+fn pod(name: &str, node: Option<&str>, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "labels": { "app": &name[..1] } },
+        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "cpu": cpu } } }] },
+    })
+}
+
+/// Three nodes in two zones: two pods `w` in one zone and one in the other, and one to come that is too large.
+fn folder(head: &str, tests: &Value) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let cluster = [
+        node("a", "x"),
+        node("b", "x"),
+        node("c", "y"),
+        pod("w1", Some("a"), "1"),
+        pod("w2", Some("b"), "1"),
+        pod("w3", Some("c"), "1"),
+    ];
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("a file can be written");
+    };
+    write("cluster", &json!({ "apiVersion": "v1", "kind": "List", "items": cluster }).to_string());
+    write("pods", &pod("large", None, "9").to_string());
+    let text = format!(
+        "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\ncluster: [cluster]\npods: [pods]\n{head}tests: {tests}\n"
+    );
+    // YAML has no such sign but spelled out.
+    write("test.yaml", &text.replace('\u{fffe}', "\\ufffe"));
+    folder
+}
+
+/// What does not hold of these pods, with changes.
+fn failures_with(head: &str, pods: &Value, expect: &Value) -> Vec<String> {
+    let folder = folder(head, &json!([{ "name": "it", "pods": pods, "expect": expect }]));
+    let ran = run(folder.path(), &["test.yaml", "-o", "json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let failures = report["files"][0]["tests"][0]["failures"].as_array().expect("a list");
+    let all: Vec<String> = failures.iter().map(|it| it.as_str().expect("a text").to_owned()).collect();
+    assert_eq!(ran.code, Some(if all.is_empty() { 0 } else { 3 }));
+    assert_eq!(
+        (&report["passed"], &report["failed"]),
+        (&json!(usize::from(all.is_empty())), &json!(usize::from(!all.is_empty())))
+    );
+    all
+}
+
+fn failures(pods: &Value, expect: &Value) -> Vec<String> {
+    failures_with("", pods, expect)
+}
+
+fn web() -> Value {
+    json!({ "labels": { "app": "w" } })
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn pods_are_counted() {
+    assert_eq!(failures(&web(), &json!({ "count": 3 })), NONE);
+    assert_eq!(failures(&web(), &json!({ "count": 2 })), ["expected 2 pods, found 3"]);
+    assert_eq!(failures(&json!({ "name": "absent" }), &json!({ "count": 0 })), NONE);
+    let nobody = "no pod is chosen, so nothing is known of any";
+    assert_eq!(failures(&json!({ "name": "absent" }), &json!({ "scheduled": false })), [nobody]);
+    assert_eq!(
+        failures(&json!({ "namespace": "other", "name": "w1" }), &json!({ "scheduled": true })),
+        [nobody]
+    );
+}
+
+#[test]
+fn pods_have_a_node_or_none() {
+    let all = json!({ "namespace": "default" });
+    assert_eq!(failures(&web(), &json!({ "scheduled": true })), NONE);
+    let because = "InsufficientCpu (wants 9 cpu; none of these has so much even when empty, the largest 4)";
+    let one = format!(
+        "expected all 4 pods to have a node, 1 has none: default/large; the first of them: {because}"
+    );
+    assert_eq!(failures(&all, &json!({ "scheduled": true })), [one]);
+    assert_eq!(failures(&all, &json!({ "scheduledAtLeast": 3 })), NONE);
+    let short = format!(
+        "expected 4 of 4 pods to have a node at least, 1 has none: default/large; the first of them: {because}"
+    );
+    assert_eq!(failures(&all, &json!({ "scheduledAtLeast": 4 })), [short]);
+    assert_eq!(failures(&json!({ "name": "large" }), &json!({ "scheduled": false })), NONE);
+    let none = "expected none of 1 pod to have a node, 1 have: default/w1 on a";
+    assert_eq!(failures(&json!({ "name": "w1" }), &json!({ "scheduled": false })), [none]);
+}
+
+#[test]
+fn pods_are_on_nodes_or_are_not() {
+    let on = |choice: Value| failures(&web(), &json!({ "onNodes": choice }));
+    let not_on = |choice: Value| failures(&web(), &json!({ "notOnNodes": choice }));
+    assert_eq!(on(json!({ "names": ["a", "b", "c"] })), NONE);
+    assert_eq!(
+        on(json!({ "labels": { "zone": "x" } })),
+        ["1 is outside the nodes with zone=x: default/w3 on c"]
+    );
+    assert_eq!(on(json!({ "names": ["a", "c"], "labels": { "zone": "y" } })).len(), 1);
+    assert_eq!(not_on(json!({ "names": ["b"] })), ["1 is on one of the nodes b: default/w2 on b"]);
+    assert_eq!(
+        failures(&json!({ "name": "w1" }), &json!({ "notOnNodes": { "labels": { "zone": "y" } } })),
+        NONE
+    );
+    // What means nothing does not pass.
+    assert_eq!(
+        not_on(json!({ "labels": { "zone": "z" } })),
+        ["no node is one of the nodes with zone=z, so nothing is known"]
+    );
+}
+
+#[test]
+fn pods_are_spread() {
+    let spread = |of: Value| failures(&web(), &json!({ "spread": of }));
+    assert_eq!(spread(json!({ "topologyKey": "zone", "maxSkew": 1, "atLeast": 1 })), NONE);
+    let told = spread(json!({ "topologyKey": "zone", "maxSkew": 0, "atLeast": 2 }));
+    let expected = [
+        "expected a skew of 0 over zone at most, found 1: 2 in x, 1 in y",
+        "expected 2 pods in each zone at least: y has 1",
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(
+        spread(json!({ "topologyKey": "zone", "maxSkew": 0, "nodes": { "names": ["a", "c"] } })),
+        NONE
+    );
+    assert_eq!(
+        spread(json!({ "topologyKey": "rack", "maxSkew": 0 })),
+        ["no node that counts has a label rack"]
+    );
+}
+
+#[test]
+fn pods_wait_for_a_reason() {
+    let waits = |code: &str| failures(&json!({ "name": "large" }), &json!({ "pendingFor": code }));
+    assert_eq!(waits("InsufficientCpu"), NONE);
+    assert_eq!(
+        waits("UntoleratedTaint"),
+        ["1 pod waits for something else than UntoleratedTaint (InsufficientCpu): default/large"]
+    );
+    let placed = failures(&web(), &json!({ "pendingFor": "InsufficientCpu" }));
+    assert_eq!(placed, ["expected pods that wait for InsufficientCpu, and all have a node"]);
+}
+
+#[test]
+fn changes_are_made_first() {
+    let gone = "changes: {removeNodes: [b, c]}\n";
+    let expect =
+        json!({ "scheduled": true, "onNodes": { "names": ["a"] }, "notOnNodes": { "names": ["b"] } });
+    assert_eq!(failures_with(gone, &web(), &expect), NONE);
+    let grown = "changes: {addNodes: ['2:template=c']}\n";
+    let expect = json!({ "spread": { "topologyKey": "kubernetes.io/hostname", "atLeast": 1 } });
+    let told = failures_with(grown, &web(), &expect);
+    assert_eq!(
+        told,
+        ["expected 1 pod in each kubernetes.io/hostname at least: c-new-1 has 0, c-new-2 has 0"]
+    );
+}
+
+/// What is told of a text that is no test.
+fn wrong(text: &str) -> String {
+    let folder = folder("", &json!([]));
+    std::fs::write(folder.path().join("t"), text).expect("a file can be written");
+    let ran = run(folder.path(), &["t"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+    ran.stderr
+}
+
+const HEAD: &str = "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\ncluster: [cluster]\n";
+
+#[test]
+fn what_is_wrong_with_a_file_is_shown_where_it_stands() {
+    let told =
+        wrong(&format!("{HEAD}tests:\n- name: it\n  pods: {{name: w1}}\n  expect: {{schedulled: true}}\n"));
+    let expected = "\
+t:7:12: tests[0].expect.schedulled: strict decoding error: unknown field \"tests[0].expect.schedulled\"
+  |
+7 |   expect: {schedulled: true}
+  |            ^ did you mean \"scheduled\"?
+t: 1 problem
+";
+    assert_eq!(told, expected);
+    let told = wrong(&format!(
+        "{HEAD}preemption: aply\ntests:\n- pods: {{name: w1}}\n  expect: {{pendingFor: InsuficientCpu}}\n"
+    ));
+    for part in [
+        "t:4:1: preemption: expected report, apply or off, found \"aply\"\n",
+        "^ did you mean \"apply\"?\n",
+        "t:6:3: tests[0]: expected a name\n",
+        "t:7:12: tests[0].expect.pendingFor: \"InsuficientCpu\" is none of the reasons in docs/explain.md\n",
+        "^ did you mean \"InsufficientCpu\"?\n",
+        "t: 3 problems\n",
+    ] {
+        assert!(told.contains(part), "{part:?} is not in {told}");
+    }
+    let told = wrong(&format!(
+        "{HEAD}tests:\n- name: it\n  pods: {{name: w1}}\n  expect: {{notOnNodes: {{names: [aa]}}}}\n"
+    ));
+    assert!(told.contains("tests[0].expect.notOnNodes.names[0]: there is no node aa\n"), "{told}");
+}
+
+#[test]
+fn a_test_that_says_nothing_is_wrong() {
+    for (rest, part) in [
+        ("", "tests: expected 1 to 10000 tests, found 0"),
+        ("tests: [{name: it, pods: {name: a}}]\n", "tests[0].expect: expected what is to hold: count, "),
+        (
+            "tests: [{name: it, expect: {count: 1}}]\n",
+            "tests[0].pods: expected which pods: namespace, name, workload or labels",
+        ),
+        (
+            "tests: [{name: it, pods: {name: a}, expect: {count: -1}}]\n",
+            "tests[0].expect.count: expected a number that is not negative",
+        ),
+        (
+            "tests: [{name: it, pods: {name: a}, expect: {onNodes: {}}}]\n",
+            "tests[0].expect.onNodes: expected which nodes: names or labels",
+        ),
+        (
+            "tests: [{name: it, pods: {name: a}, expect: {spread: {maxSkew: 1}}}]\n",
+            "tests[0].expect.spread: expected a topologyKey",
+        ),
+        (
+            "tests: [{name: it, pods: {name: a}, expect: {spread: {topologyKey: z}}}]\n",
+            "tests[0].expect.spread: expected maxSkew or atLeast",
+        ),
+        ("tests: 3\n", "tests: expected a list, found the number 3"),
+        (
+            "changes: {scale: [web]}\ntests: []\n",
+            "changes.scale[0]: write the workload and how many pods, for example web=5",
+        ),
+        (
+            "changes: {addNodes: [two]}\ntests: []\n",
+            "changes.addNodes[0]: write how many and which node they are like",
+        ),
+    ] {
+        let told = wrong(&format!("{HEAD}{rest}"));
+        assert!(told.contains(part), "{part:?} is not in {told}");
+    }
+}
+
+#[test]
+fn files_that_are_none_are_told() {
+    assert!(
+        wrong("kind: PlacementTests\n")
+            .contains("kind: expected \"PlacementTest\", found \"PlacementTests\"")
+    );
+    assert!(wrong("[").starts_with("t:"));
+    assert!(wrong(&format!("{HEAD}tests: [&a [*a]]\n")).contains("t:4:"), "an alias inside itself");
+    let deep = format!("{HEAD}tests: {}", "[".repeat(100_000));
+    assert!(wrong(&deep).starts_with("t:"));
+    let folder = folder("", &json!([{ "name": "it", "pods": { "name": "a" }, "expect": { "count": 1 } }]));
+    let missing = run(folder.path(), &["absent"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.starts_with("error: absent: "), "{}", missing.stderr);
+    std::fs::remove_file(folder.path().join("cluster")).expect("it is there");
+    let missing = run(folder.path(), &["test.yaml"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.contains("error: cluster: cannot be read: "), "{}", missing.stderr);
+    assert_eq!(run(folder.path(), &[]).code, Some(2));
+}
+
+#[test]
+fn junits_report_is_well_formed_whatever_is_in_it() {
+    let evil = "<it> & \"that\" 'so' \u{1}\u{202e} \u{fffe} ]]>";
+    let case =
+        |expect: Value| json!({ "name": evil, "pods": { "labels": { "app": "w" } }, "expect": expect });
+    let tests = json!([
+        case(json!({ "count": 3 })),
+        case(json!({ "count": 2, "spread": { "topologyKey": "<&>", "maxSkew": 1 } }))
+    ]);
+    let folder = folder("", &tests);
+    let ran = run(folder.path(), &["test.yaml", "-o", "junit"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let document =
+        roxmltree::Document::parse(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stdout));
+    let suites = document.root_element();
+    assert_eq!(
+        (suites.tag_name().name(), suites.attribute("tests"), suites.attribute("failures")),
+        ("testsuites", Some("2"), Some("1"))
+    );
+    let cases: Vec<_> = document.descendants().filter(|it| it.has_tag_name("testcase")).collect();
+    assert_eq!(cases.len(), 2);
+    assert!(cases[0].attribute("name").is_some_and(|name| name.starts_with("<it> & \"that\" 'so' ")));
+    let failure = cases[1].children().find(|it| it.has_tag_name("failure")).expect("it failed");
+    assert_eq!(failure.attribute("message"), Some("expected 2 pods, found 3"));
+    assert_eq!(failure.text(), Some("expected 2 pods, found 3; no node that counts has a label <&>"));
+    assert!(!cases[0].children().any(|it| it.has_tag_name("failure")));
+}
+
+#[test]
+fn every_form_is_as_it_is_written_down() {
+    for form in ["table", "json", "junit"] {
+        let ran = run(root(), &["docs/placement-test/shop.yaml", "-o", form]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{form}");
+        let path = root().join("tests/placement/shown").join(format!("{form}.txt"));
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&path, ran.stdout).expect("it can be written");
+            continue;
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(ran.stdout, expected, "{form} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+    }
+}
+
+#[test]
+fn the_page_shows_what_comes_out() {
+    let path = root().join("docs/placement-test.md");
+    let page = std::fs::read_to_string(&path).expect("the page is there");
+    let command = "docs/placement-test/shop.yaml";
+    let (before, block) =
+        page.split_once(&format!("```console\n$ supercargo test {command}\n")).expect("an example");
+    let (_, after) = block.split_once("```").expect("its end");
+    let told = run(root(), &[command]).stdout;
+    let written = format!("{before}```console\n$ supercargo test {command}\n{told}```{after}");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, written).expect("it can be written");
+        return;
+    }
+    assert_eq!(written, page, "the page shows something else; UPDATE_EXPECT=1 writes it anew");
+}
