@@ -241,8 +241,24 @@ fn template_pod(item: &Item, workload: &Workload) -> Result<Item, Wrong> {
     let mut made = expand::expand(&Item { value: like, origin }, &[])?;
     let mut pod = made.pods.pop().ok_or_else(|| Wrong::new("spec", "expected a pod template"))?;
     pod.origin = origin.within(workload.prefix);
+    for (key, value) in controllers_labels(workload) {
+        set(&mut pod.value, &["metadata", "labels", key], value.into());
+    }
     set(&mut pod.value, &["metadata", "name"], format!("{}/{}", workload.kind, workload.name).into());
     let uid = format!("{}/{}/{}", workload.kind, workload.namespace, workload.name);
     set(&mut pod.value, &["metadata", "uid"], uid.into());
     Ok(pod)
+}
+
+/// What a controller adds to its pods' labels, by which others may select them: of the first of them.
+fn controllers_labels(workload: &Workload) -> Vec<(&'static str, String)> {
+    let name = || workload.name.clone();
+    match workload.kind.as_str() {
+        "Job" => vec![("batch.kubernetes.io/job-name", name()), ("job-name", name())],
+        "StatefulSet" => vec![
+            ("statefulset.kubernetes.io/pod-name", format!("{}-0", workload.name)),
+            ("apps.kubernetes.io/pod-index", "0".to_owned()),
+        ],
+        _ => Vec::new(),
+    }
 }

@@ -165,6 +165,27 @@ fn affinity_to_nobody_is_found_and_to_oneself_or_to_pods_to_come_is_not() {
 }
 
 #[test]
+fn labels_that_controllers_add_are_there_before_the_pods_are() {
+    let by = |key: &str, value: &str| {
+        let term = json!({ "labelSelector": { "matchLabels": { key: value } }, "topologyKey": "kubernetes.io/hostname" });
+        pod("p", "1", &required("podAffinity", &term))
+    };
+    let of = |kind: &str| {
+        let mut of = deployment("db", 1, &json!({}));
+        (of["kind"], of["apiVersion"]) =
+            (json!(kind), json!(if kind == "Job" { "batch/v1" } else { "apps/v1" }));
+        of
+    };
+    assert_eq!(found(&[plain_node("a"), by("job-name", "db"), of("Job")]), []);
+    assert_eq!(
+        found(&[plain_node("a"), by("statefulset.kubernetes.io/pod-name", "db-0"), of("StatefulSet")]),
+        []
+    );
+    let hit = found(&[plain_node("a"), by("job-name", "db"), of("Deployment")]);
+    assert_eq!(hit[0].0, "AffinityMatchesNoPod");
+}
+
+#[test]
 fn anti_affinity_to_nobody_is_found() {
     let away = |app: &str| [ssd("a"), pod("p", "1", &required("podAntiAffinity", &term(app, "zone")))];
     finds("AntiAffinityMatchesNoPod", "warning", Some("app=p"), &away("pp"), &away("p"));

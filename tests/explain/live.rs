@@ -208,3 +208,37 @@ fn the_workloads_of_a_running_cluster_are_judged() {
     assert_eq!((&finding["rule"], &finding["name"]), (&json!("NodeSelectorMatchesNothing"), &json!("web")));
     assert!(ran.stderr.starts_with("what rests on /apis/apps/v1/daemonsets is left out: "), "{}", ran.stderr);
 }
+
+#[test]
+fn a_running_cluster_is_changed_in_mind() {
+    let folder = kubeconfig(cluster);
+    let flags = [
+        "simulate",
+        "--live",
+        "--kubeconfig",
+        "kubeconfig",
+        "--add-nodes",
+        "1:template=a",
+        "-o",
+        "json",
+        "--detail",
+        "none",
+    ];
+    let ran = run(folder.path(), &flags);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let decision = &report["decisions"][0];
+    assert_eq!(
+        (&decision["pod"], &decision["node"], ran.code),
+        (&json!("prod/p"), &json!("a-new-1"), Some(0)),
+        "{report:#}"
+    );
+    assert_eq!(
+        (&report["summary"]["before"]["pending"], &report["summary"]["after"]["pending"]),
+        (&json!(1), &json!(0))
+    );
+    // Names without a namespace are the context's.
+    let unknown =
+        run(folder.path(), &["simulate", "--live", "--kubeconfig", "kubeconfig", "--scale", "web=3"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("there is no workload web in the namespace prod"), "{}", unknown.stderr);
+}

@@ -9,8 +9,8 @@ mod spread;
 
 pub use rule::{Rule, Severity};
 
-use super::answer::API_VERSION;
-use super::near::Vocabulary;
+use super::answer::{API_VERSION, Hint};
+use super::near::{Vocabulary, of_requirement};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,7 +21,7 @@ use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::node::{NodeIdx, Taint};
 use supercargo_core::pod::{PodAffinityTerm, PodInfo, Toleration};
 use supercargo_core::resources::Resources;
-use supercargo_core::selector::{RequiredNodeAffinity, Selector};
+use supercargo_core::selector::{RequiredNodeAffinity, Requirement, Selector};
 
 /// `kind` of the answer.
 const KIND: &str = "LintReport";
@@ -205,6 +205,7 @@ struct House<'s> {
     open: Known<Demands, Rc<[NodeIdx]>>,
     homes: Known<(Demands, Resources), Rc<[NodeIdx]>>,
     matched: Known<(Symbol, PodAffinityTerm), bool>,
+    hints: Known<(bool, Requirement), Option<Hint>>,
 }
 
 /// Answers that were worked out already.
@@ -233,7 +234,29 @@ impl<'s> House<'s> {
             open: RefCell::default(),
             homes: RefCell::default(),
             matched: RefCell::default(),
+            hints: RefCell::default(),
         }
+    }
+
+    /// What of a requirement on labels no node has.
+    fn node_hint(&self, of: &Requirement) -> Option<Hint> {
+        self.hint(true, of)
+    }
+
+    /// What of a requirement on labels no pod has.
+    fn pod_hint(&self, of: &Requirement) -> Option<Hint> {
+        self.hint(false, of)
+    }
+
+    fn hint(&self, is_of_nodes: bool, of: &Requirement) -> Option<Hint> {
+        let key = (is_of_nodes, of.clone());
+        if let Some(known) = self.hints.borrow().get(&key) {
+            return known.clone();
+        }
+        let (whose, known) = if is_of_nodes { ("node", &self.nodes) } else { ("pod", &self.pods) };
+        let hint = of_requirement("", whose, of, self.snapshot.tables(), known);
+        self.hints.borrow_mut().insert(key, hint.clone());
+        hint
     }
 
     /// The nodes that a selector allows.

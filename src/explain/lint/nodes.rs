@@ -1,6 +1,6 @@
 //! What pods ask of nodes: labels, taints, room.
 
-use super::super::near::{of_requirement, of_tolerations};
+use super::super::near::of_tolerations;
 use super::super::words::{amount, count, pair, requirement, resource, taint};
 use super::{PASSING_TAINTS, Rule, Told};
 use crate::config::nearest;
@@ -88,8 +88,7 @@ fn unmatched(told: &mut Told<'_, '_>, rule: Rule, field: &str, wanted: &[Require
     let tables = told.tables();
     let consequence =
         if rule == Rule::NodeSelectorMatchesNothing { format!(", {COMES_OF_IT}") } else { String::new() };
-    let hints: Vec<_> =
-        wanted.iter().filter_map(|of| of_requirement(field, "node", of, tables, &told.house.nodes)).collect();
+    let hints: Vec<_> = wanted.iter().filter_map(|of| told.house.node_hint(of)).collect();
     if hints.is_empty() {
         let each = wanted.iter().map(|of| {
             let nodes = told.snapshot().nodes().iter();

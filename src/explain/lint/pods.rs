@@ -1,6 +1,6 @@
 //! What pods ask of other pods: affinity and anti-affinity, and how many fit apart.
 
-use super::super::near::{of_key, of_requirement};
+use super::super::near::of_key;
 use super::super::words::{count, selector as in_words};
 use super::{House, Rule, Severity, Told};
 use std::collections::BTreeSet;
@@ -137,6 +137,5 @@ pub(super) fn meant(house: &House<'_>, selector: &Selector) -> Option<String> {
 
 fn hints(house: &House<'_>, selector: &Selector) -> Vec<super::super::answer::Hint> {
     let Selector::All(list) = selector else { return Vec::new() };
-    let tables = house.snapshot.tables();
-    list.iter().filter_map(|of| of_requirement("", "pod", of, tables, &house.pods)).collect()
+    list.iter().filter_map(|of| house.pod_hint(of)).collect()
 }
