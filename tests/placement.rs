@@ -283,6 +283,16 @@ fn files_that_are_none_are_told() {
     assert!(wrong(&format!("{HEAD}tests: [&a [*a]]\n")).contains("t:4:"), "an alias inside itself");
     let deep = format!("{HEAD}tests: {}", "[".repeat(100_000));
     assert!(wrong(&deep).starts_with("t:"));
+    // Small as a text, and 40 million names if each alias were read.
+    let names = format!("x: &n [{}]\n", ["a"; 20_000].join(","));
+    let case = "{name: it, pods: {name: a}, expect: {onNodes: {names: *n}}}";
+    let bomb = format!(
+        "{HEAD}seed: 0\nmetadata: {{{}}}\ntests: [&c {case}, {}]\n",
+        names.trim_end(),
+        ["*c"; 2_000].join(",")
+    );
+    let told = wrong(&bomb);
+    assert!(told.starts_with("t: the file comes to more than 2000000 parts"), "{told}");
     let folder = folder("", &json!([{ "name": "it", "pods": { "name": "a" }, "expect": { "count": 1 } }]));
     let missing = run(folder.path(), &["absent"]);
     assert_eq!(missing.code, Some(2));

@@ -82,6 +82,22 @@ impl Document {
         }
     }
 
+    /// How many parts there are where each alias is counted as what it stands for.
+    pub(crate) fn weight(&self) -> u64 {
+        // Whatever a part holds was read before it.
+        let mut weights: Vec<u64> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let of = |&id: &NodeId| weights.get(id).copied().unwrap_or(1);
+            let held = match &node.value {
+                Value::List(items) => items.iter().map(of).fold(0, u64::saturating_add),
+                Value::Map(entries) => entries.iter().map(|it| of(&it.value)).fold(0, u64::saturating_add),
+                _ => 0,
+            };
+            weights.push(held.saturating_add(1));
+        }
+        weights.get(self.root).copied().unwrap_or_default()
+    }
+
     /// The text of a field of the whole; `None` where it is none.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         match &self.get(self.root, key)?.value {
@@ -222,6 +238,8 @@ impl<'t> Reader<'t> {
             let text = format!("strict decoding error: key {:?} already set in map", entry.key);
             let problem = self.problem(entry.place, &text);
             self.problems.push(problem);
+            // What merges repeat would grow with each of them.
+            return;
         }
         entries.push(entry);
     }
@@ -338,6 +356,26 @@ mod tests {
         assert_eq!(value("use", "w"), Some(Value::Int(2)));
         assert_eq!(value("use", "z"), Some(Value::Int(3)));
         assert_eq!(value("again", "x"), Some(Value::Int(1)));
+    }
+
+    #[test]
+    fn aliases_and_merges_that_multiply_are_weighed_and_not_copied() {
+        let bomb = |first: &str, of: &dyn Fn(usize) -> String| {
+            let levels: Vec<String> = (1..20).map(of).collect();
+            format!("a0: &a0 {first}\n{}", levels.concat())
+        };
+        let lists = bomb("[x]", &|at| {
+            let before = format!("*a{}", at - 1);
+            format!("a{at}: &a{at} [{}]\n", [before.as_str(); 10].join(", "))
+        });
+        let document = Document::read(&lists).expect("it is YAML");
+        assert!(document.weight() > 10_u64.pow(18) && document.nodes.len() < 1_000);
+        let merges = bomb("{x: 1}", &|at| {
+            let before = format!("*a{}", at - 1);
+            format!("a{at}: &a{at} {{<<: [{}]}}\n", [before.as_str(); 10].join(", "))
+        });
+        let problems = Document::read(&merges).expect_err("keys stand twice");
+        assert!(problems.len() < 1_000, "{}", problems.len());
     }
 
     #[test]

@@ -68,6 +68,30 @@ fn names_with_control_characters_do_nothing_to_a_terminal() {
 }
 
 #[test]
+fn nor_do_they_in_what_lint_and_simulate_tell() {
+    let evil = "p\u{1b}[2J\u{7}\u{202e}";
+    let mut asked = pod("p", "9", &json!({ "nodeSelector": { "disk\u{1b}[31": "x" } }));
+    asked["metadata"]["name"] = json!(evil);
+    let cluster = Cluster::of(&[plain_node("n"), asked]);
+    let test = "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\ncluster: [cluster]\n\
+                tests: [{name: \"\\e[2J\", pods: {namespace: default}, expect: {scheduled: true}}]\n";
+    cluster.write("test", test);
+    let forbidden = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    for command in [
+        &["lint", "--cluster", "cluster"][..],
+        &["lint", "--cluster", "cluster", "-o", "wide"],
+        &["simulate", "--cluster", "cluster", "--add-nodes", "1:template=n"],
+        &["simulate", "--cluster", "cluster", "--add-nodes", "1:template=n", "-o", "wide"],
+        &["test", "test"],
+        &["test", "test", "-o", "junit"],
+    ] {
+        let ran = run(cluster.folder(), command);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        assert!(!ran.stdout.contains(forbidden) && !ran.stdout.is_empty(), "{command:?}: {:?}", ran.stdout);
+    }
+}
+
+#[test]
 fn a_yaml_bomb_is_refused() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
@@ -77,6 +101,11 @@ fn a_yaml_bomb_is_refused() {
     let cluster = Cluster::written(&format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n{text}"));
     let ran = cluster.ask("p", &[]);
     assert!(refused(&ran).starts_with("cluster:"), "{ran:?}");
+    for command in
+        [&["lint", "--cluster", "cluster"][..], &["simulate", "--cluster", "cluster", "--remove-node", "n"]]
+    {
+        assert!(refused(&run(cluster.folder(), command)).starts_with("cluster:"), "{command:?}");
+    }
 }
 
 #[test]

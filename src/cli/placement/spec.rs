@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
 /// `kind` of the file.
 pub(super) const KIND: &str = "PlacementTest";
+/// The most parts of a file, aliases counted as what they stand for.
+const PARTS_MAX: u64 = 2_000_000;
 /// The most cases of a file.
 const CASES_MAX: usize = 10_000;
 
@@ -136,6 +138,12 @@ impl Read {
         }
         if !problems.is_empty() {
             return Err(problems);
+        }
+        if document.weight() > PARTS_MAX {
+            let text = format!(
+                "the file comes to more than {PARTS_MAX} parts where aliases stand for what they name"
+            );
+            return Err(vec![Problem::new("", text)]);
         }
         let spec: Spec = decode(&document, document.root(), "")?;
         let read = Self { spec, document };

@@ -1,6 +1,7 @@
 //! What is told of each decision, in each form. Everything is written as soon as it is known.
 
 use super::args::Output;
+use crate::cli::screen::plain;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -189,7 +190,7 @@ impl<W: Write> Reporter<W> {
         let (pod, node) = self.widths;
         let (name, why) = (decision.node.as_deref().unwrap_or("<none>"), why(decision));
         let line = format!("{:pod$}  {name:node$}  {why}", decision.pod);
-        writeln!(self.out, "{}", line.trim_end())
+        writeln!(self.out, "{}", plain(line.trim_end()))
     }
 
     fn add_wide_line(&mut self, decision: &Decision, counts: Counts) -> io::Result<()> {
@@ -207,7 +208,7 @@ impl<W: Write> Reporter<W> {
             "{:pod$}  {name:node$}  {score:>5}  {feasible:>13}  {on:node$}  {victims:>7}  {why}",
             decision.pod
         );
-        writeln!(self.out, "{}", line.trim_end())
+        writeln!(self.out, "{}", plain(line.trim_end()))
     }
 }
 
