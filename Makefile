@@ -137,9 +137,11 @@ soak: oracle ## What takes long: many simulated and random clusters, and the API
 	for round in 1 2 3 4 5; do echo "round $$round" >&2; cargo test --locked --quiet --test apiserver; done
 
 .PHONY: release-check
-release-check: release-binary sbom rules ## What a release must pass beside `make test` and `make reproducible`: the static binary on a real API server, a real Prometheus, arm64.
+release-check: release-binary sbom rules ## What a release must pass beside `make test` and `make reproducible`: the static binary on a real API server, a real Prometheus, the report in a browser, arm64.
 	$(TARGET)/dist/supercargo --version
 	cargo test --locked --quiet --test release -- --nocapture
 	tests/packaging/build.sh prometheus
 	cargo test --locked --quiet --test live -- --nocapture
+	tests/release/chromium.sh
+	cargo test --locked --quiet --test page
 	tests/release/arm64.sh

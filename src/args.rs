@@ -9,6 +9,7 @@ use crate::cli::lint::LintArgs;
 use crate::cli::placement::TestArgs;
 use crate::cli::record::RecordArgs;
 use crate::cli::replay::ReplayArgs;
+use crate::cli::report::ReportArgs;
 use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
 use crate::config::{Flags, GoDuration};
@@ -289,6 +290,14 @@ pub enum Command {
     ///
     /// Exit code: 0 all tests passed, 3 at least one failed, 2 a file is wrong, 1 anything else.
     Test(TestArgs),
+
+    /// Show a cluster on one HTML page: nodes, pods, spreading, what waits and why, scores of decisions; before and after where pods are
+    /// placed (`--pods`) or the cluster is changed.
+    ///
+    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing. The page needs no other file and no network.
+    ///
+    /// Exit code: 0 the report is written, 2 the flags or files are wrong, 1 anything else, for example a cluster that does not answer.
+    Report(ReportArgs),
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),

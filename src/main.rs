@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
 use supercargo::cli::{
-    completion, config, drain_check, explain, fit, lint, placement, record, replay, shadow, simulate,
+    completion, config, drain_check, explain, fit, lint, placement, record, replay, report, shadow, simulate,
 };
 use supercargo::{flags, run, telemetry};
 
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Some(Command::Replay(args)) => return replay::main(&args),
         Some(Command::Lint(args)) => return lint::main(&args),
         Some(Command::Test(args)) => return placement::main(&args),
+        Some(Command::Report(args)) => return report::main(&args),
         Some(Command::Config(args)) => return config::main(&args),
         Some(Command::Shadow(args)) => return shadow::main(&args),
         Some(Command::Completion(args)) => return completion::main(args),

@@ -20,7 +20,7 @@ part "mistakes are noticed" make --no-print-directory mutations
 part "shell" cargo test --locked --quiet --lib --bins --examples
 part "golden vectors" cargo test --locked --quiet --test golden
 part "workloads, allocations" cargo test --locked --quiet --test workloads --test allocations
-part "packaging, habits, serving" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate --test explain --test replay --test placement
+part "packaging, habits, serving" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate --test explain --test replay --test placement --test report
 part "spans" cargo test --locked --quiet --features otlp --test otlp
 part "API server" cargo test --locked --quiet --test apiserver
 

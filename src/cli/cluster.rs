@@ -10,7 +10,7 @@ use super::simulate::files::{Files, Item, Wrong};
 use super::simulate::inventory::{self, Inventory};
 use super::simulate::world::World;
 use super::simulate::{InputError, Output};
-use crate::config::nearest;
+use crate::config::{DEFAULT_NAME, OWN_NAME, nearest};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use supercargo_core::cache::PodState;
+use supercargo_core::cycle::Framework;
 use supercargo_core::pod::PodInfo;
 
 /// Names that are offered where one does not exist.
@@ -230,8 +231,12 @@ impl Cluster {
         }
         for item in pods {
             let (origin, note) = (item.origin, Noted::of(&item));
-            let (pod, _) = self.world.pod(item).map_err(|wrong| files.error(origin, &wrong))?;
+            let (pod, has_ended) = self.world.pod(item).map_err(|wrong| files.error(origin, &wrong))?;
             if let Some(census) = &mut self.census {
+                if has_ended {
+                    self.world.cache.forget_nomination(&pod.uid);
+                    continue;
+                }
                 census.to_come.push(note(Arc::clone(&pod)));
             }
             self.templates.push(pod);
@@ -415,6 +420,13 @@ fn read_all(
 ) -> Result<Vec<Item>, InputError> {
     let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path.as_ref(), stdin)).collect();
     Ok(read?.into_iter().flatten().collect())
+}
+
+/// Whether a scheduler of this name is among those that are asked. Without a configuration the default plugins are, which are
+/// default-scheduler's as well.
+pub(super) fn is_ours(source: &SourceArgs, profiles: &[(String, Framework)], scheduler: &str) -> bool {
+    let is_default = source.config.is_none() && [OWN_NAME, DEFAULT_NAME, ""].contains(&scheduler);
+    is_default || profiles.iter().any(|(own, _)| own == scheduler)
 }
 
 /// The kind of an object's controller.

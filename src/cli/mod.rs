@@ -12,6 +12,7 @@ mod live;
 pub mod placement;
 pub mod record;
 pub mod replay;
+pub mod report;
 mod screen;
 pub mod shadow;
 pub mod simulate;

@@ -242,3 +242,36 @@ fn a_running_cluster_is_changed_in_mind() {
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.stderr.contains("there is no workload web in the namespace prod"), "{}", unknown.stderr);
 }
+
+#[test]
+fn a_report_of_a_running_cluster_places_the_pods_of_a_file_in_it() {
+    let folder = kubeconfig(cluster);
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
+        "spec": { "replicas": 2, "selector": { "matchLabels": { "app": "web" } }, "template": {
+            "metadata": { "labels": { "app": "web" } },
+            "spec": { "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "memory": "1Gi" } } }] },
+        } },
+    });
+    std::fs::write(folder.path().join("web.json"), deployment.to_string()).expect("it can be written");
+    let ran = run(folder.path(), &["report", "--kubeconfig", "kubeconfig", "-f", "web.json", "-o", "json"]);
+    let model: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(model["source"], "the cluster of the kubeconfig, with the pods of web.json");
+    assert_eq!(model["owners"], json!([{ "namespace": 0, "kind": "Deployment", "name": "web" }]));
+    assert_eq!(model["pods"]["node"], json!([[-2, -2, 0, -1], [0, 0, 0, -1]]));
+    assert_eq!(model["pending"][0]["explanation"]["pod"], "prod/p");
+    let left_out = "what rests on /apis/storage.k8s.io/v1/csinodes is left out: no, you";
+    assert_eq!(model["notices"], json!([left_out]));
+    assert_eq!(ran.stderr, format!("{left_out}\n"));
+}
+
+#[test]
+fn no_report_is_written_of_a_cluster_that_does_not_answer() {
+    let folder = kubeconfig(|_| None);
+    let args = ["report", "--kubeconfig", "kubeconfig", "--request-timeout", "300ms", "--to", "page.html"];
+    let ran = run(folder.path(), &args);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("does not answer"), "{}", ran.stderr);
+    assert!(!folder.path().join("page.html").exists());
+}

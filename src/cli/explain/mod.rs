@@ -7,10 +7,9 @@ mod render;
 
 pub use args::{ExplainArgs, Kind};
 
-use super::cluster::{Cluster, Refused, Wanted, complain, in_form, say};
+use super::cluster::{Cluster, Refused, Wanted, complain, in_form, is_ours, say};
 use super::simulate::decide::profile_of;
 use super::simulate::{Output, profiles};
-use crate::config::{DEFAULT_NAME, OWN_NAME};
 use crate::explain::{Explanation, Place, Question, explain};
 use std::process::ExitCode;
 
@@ -35,13 +34,9 @@ fn answer(args: &ExplainArgs) -> Result<Explanation, Refused> {
     let (pod, has_ended) = cluster.asked()?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     let scheduler = cluster.world.tables.text(pod.scheduler_name).to_owned();
-    let is_named = |name: &str| profiles.iter().any(|(own, _)| own == name);
-    // Without a configuration the default plugins are asked, which are default-scheduler's as well.
-    let is_default =
-        args.source.config.is_none() && [OWN_NAME, DEFAULT_NAME, ""].contains(&scheduler.as_str());
     let question = Question {
         has_ended,
-        is_ours: is_default || is_named(&scheduler),
+        is_ours: is_ours(&args.source, &profiles, &scheduler),
         scores: args.scores,
         by_node: args.output != Output::Table,
     };

@@ -75,6 +75,11 @@ impl Decider {
         &mut self.world
     }
 
+    /// The profiles by name.
+    pub(in crate::cli) fn profiles(&self) -> &[(String, Framework)] {
+        &self.profiles
+    }
+
     /// The world and the profile of this name, to ask about what was decided.
     pub(in crate::cli) fn asked(&mut self, scheduler: &str) -> (&mut World, &Framework) {
         (&mut self.world, profile_of(&self.profiles, scheduler))

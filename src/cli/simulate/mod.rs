@@ -11,7 +11,7 @@ pub(in crate::cli) mod files;
 pub(in crate::cli) mod identity;
 pub(in crate::cli) mod inventory;
 mod place;
-mod progress;
+pub(in crate::cli) mod progress;
 mod report;
 pub(in crate::cli) mod what_if;
 pub(in crate::cli) mod world;

@@ -8,7 +8,7 @@ const WIDTH: usize = 30;
 const EVERY: Duration = Duration::from_millis(100);
 
 /// The bar; nothing where standard error is no terminal.
-pub(super) struct Progress {
+pub(in crate::cli) struct Progress {
     total: usize,
     done: usize,
     drawn: Option<Instant>,
@@ -20,13 +20,13 @@ pub(super) struct Progress {
 
 impl Progress {
     /// A bar of so many steps.
-    pub(super) fn new(total: usize) -> Self {
+    pub(in crate::cli) fn new(total: usize) -> Self {
         let (is_seen, is_shared) = (std::io::stderr().is_terminal(), std::io::stdout().is_terminal());
         Self { total, done: 0, drawn: None, is_there: false, is_seen, is_shared }
     }
 
     /// One step is done.
-    pub(super) fn step(&mut self) {
+    pub(in crate::cli) fn step(&mut self) {
         self.done += 1;
         if self.is_seen && self.drawn.is_none_or(|at| at.elapsed() >= EVERY) {
             let filled = WIDTH * self.done / self.total.max(1);
@@ -38,14 +38,14 @@ impl Progress {
     }
 
     /// Takes the bar away where a line of the report is to stand.
-    pub(super) fn make_way(&mut self) {
+    pub(in crate::cli) fn make_way(&mut self) {
         if self.is_shared {
             self.clear();
         }
     }
 
     /// Takes the bar away, so that other lines can be written.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::cli) fn clear(&mut self) {
         if std::mem::take(&mut self.is_there) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }

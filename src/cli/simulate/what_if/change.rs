@@ -17,11 +17,11 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// What the changes left to be decided.
 #[derive(Default)]
-pub(super) struct Changed {
+pub(in crate::cli) struct Changed {
     /// Pods that lost their nodes, and pods that are new.
-    pub(super) pods: Vec<Arc<PodInfo>>,
+    pub(in crate::cli) pods: Vec<Arc<PodInfo>>,
     /// Where pods were that lost their nodes, by uid.
-    pub(super) from: BTreeMap<Uid, String>,
+    pub(in crate::cli) from: BTreeMap<Uid, String>,
 }
 
 /// Makes the changes: nodes come before others go, and workloads change last.

@@ -9,13 +9,14 @@ mod summary;
 
 pub(in crate::cli) use args::means_kind;
 pub use args::{AddNodes, ChangeArgs, Scale};
+pub(in crate::cli) use change::Changed;
 use summary::{Elsewhere, Moved, State, Summary};
 
 use super::args::{Detail, Output, SimulateArgs};
 use super::decide::{Decided, Decider, Rules};
 use super::progress::Progress;
 use super::report::Reporter;
-use super::{NOT_PLACED, profiles};
+use super::{InputError, NOT_PLACED, profiles};
 use crate::cli::census::Owner;
 use crate::cli::cluster::{Cluster, Refused, SourceArgs, complain};
 use crate::explain::{Place, why};
@@ -75,6 +76,22 @@ impl Round {
     }
 }
 
+/// Makes changes, and takes the pods that are to be decided about then out of a cluster, in order: where something changes, those that wait have
+/// another chance.
+pub(in crate::cli) fn change(cluster: &mut Cluster, changes: &ChangeArgs) -> Result<Changed, InputError> {
+    let Changed { mut pods, from } = change::make(cluster, changes)?;
+    if !changes.is_empty() {
+        let waiting = std::mem::take(&mut cluster.pending).into_iter();
+        let (going, mut all): (Vec<_>, Vec<_>) = waiting.partition(|pod| pod.deleting);
+        cluster.pending = going;
+        all.append(&mut pods);
+        pods = all;
+        pods.sort_by_key(|pod| Reverse(pod.priority));
+    }
+    pods.append(&mut cluster.templates);
+    Ok(Changed { pods, from })
+}
+
 /// What is asked.
 pub(in crate::cli) struct Question<'a> {
     pub(in crate::cli) source: &'a SourceArgs,
@@ -94,22 +111,12 @@ impl WhatIf {
         let is_anew = compared.is_some() && question.changes.is_empty() && question.pods.is_empty();
         cluster.world.cache.refresh();
         let (before, skews) = Self::measure(&cluster);
-        let changed = change::make(&mut cluster, question.changes)?;
-        let to_come = std::mem::take(&mut cluster.templates);
-        let waiting = cluster.pending.len();
         let (pods, waiting, from) = if is_anew {
             let (pods, from) = take_off_all(&mut cluster);
             (pods, 0, from)
-        } else if question.changes.is_empty() {
-            (to_come, waiting, changed.from)
         } else {
-            let mut all = std::mem::take(&mut cluster.pending);
-            all.retain(|pod| !pod.deleting);
-            let waiting = waiting.saturating_sub(all.len());
-            all.extend(changed.pods);
-            all.sort_by_key(|pod| Reverse(pod.priority));
-            all.extend(to_come);
-            (all, waiting, changed.from)
+            let Changed { pods, from } = change(&mut cluster, question.changes)?;
+            (pods, cluster.pending.len(), from)
         };
         let notices = std::mem::take(&mut cluster.notices);
         let census = cluster.census.take().unwrap_or_default();

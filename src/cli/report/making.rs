@@ -1,0 +1,322 @@
+//! From a cluster to its report: the states are noted one after the other, pods placed in between, and what waits or was decided
+//! is asked about in the end.
+
+use super::args::ReportArgs;
+use super::gather::{Census, Counted, Makers, Numbers, Order, People, Register, census, nodes};
+use super::model::{API_VERSION, KIND, Report, Rest, Row, Scored, Simulated, Skew, Waiting};
+use super::skew::{self, Found};
+use crate::cli::cluster::{Cluster, is_ours};
+use crate::cli::simulate::decide::{Decider, Rules};
+use crate::cli::simulate::progress::Progress;
+use crate::cli::simulate::world::World;
+use crate::cli::simulate::{Detail, TieBreak};
+use crate::explain::{Explanation, NodeScores, Place, Question, Scores, explain};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use supercargo_core::cycle::Framework;
+use supercargo_core::hash::FixedMap;
+use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_core::rng::Seed;
+use supercargo_core::signature::Signature;
+
+/// The states of a cluster, each as it was when it was noted.
+pub(super) struct States {
+    counted: Counted,
+    order: Order,
+    found: Vec<Found>,
+    makers: Makers,
+    censuses: Vec<Census>,
+    registers: Vec<Register>,
+    skews: Vec<Vec<Skew>>,
+}
+
+impl States {
+    /// A cluster as it is.
+    pub(super) fn of(cluster: &mut Cluster) -> Self {
+        let snapshot = cluster.world.refreshed();
+        let counted = Counted::of(snapshot);
+        let pods = cluster.census.iter().flat_map(|census| census.pods.iter().chain(&census.to_come));
+        let found =
+            skew::find(pods.map(|noted| &noted.pod), cluster.world.cache.snapshot(&cluster.world.tables));
+        let mut states = Self {
+            counted,
+            order: Order::default(),
+            found,
+            makers: Makers::new(),
+            censuses: Vec::new(),
+            registers: Vec::new(),
+            skews: Vec::new(),
+        };
+        states.note_owners(cluster);
+        states.note(&mut cluster.world, &cluster.pending);
+        states
+    }
+
+    /// Notes who made the pods there are, and those to come.
+    pub(super) fn note_owners(&mut self, cluster: &Cluster) {
+        let pods = cluster.census.iter().flat_map(|census| census.pods.iter().chain(&census.to_come));
+        let owned = pods.filter_map(|noted| Some((Arc::clone(&noted.pod.uid), noted.owner.clone()?)));
+        self.makers.extend(owned);
+    }
+
+    /// Notes how things are.
+    fn note(&mut self, world: &mut World, waiting: &[Arc<PodInfo>]) {
+        world.cache.refresh();
+        self.censuses.push(census(world, waiting));
+        let snapshot = world.cache.snapshot(&world.tables);
+        self.registers.push(self.counted.nodes(snapshot));
+        self.order = Order::of(self.registers.iter().flat_map(BTreeMap::keys));
+        self.skews.push(self.found.iter().map(|found| skew::skew(found, snapshot)).collect());
+    }
+
+    fn last(&self) -> &Census {
+        self.censuses.last().expect("a state was noted")
+    }
+}
+
+/// A report in the making.
+pub(super) struct Making<'a> {
+    args: &'a ReportArgs,
+    decider: Decider,
+    states: States,
+    notices: Vec<String>,
+    /// The pods without a node.
+    waiting: Vec<Arc<PodInfo>>,
+    plugins: Numbers<&'static str>,
+    /// Decisions by pod, with what is told by a node's name.
+    decisions: Vec<(Uid, Explanation, Scores, bool)>,
+    pending: Vec<(Vec<Arc<PodInfo>>, Explanation)>,
+    unexplained: Vec<Arc<PodInfo>>,
+    simulated: Option<Simulated>,
+}
+
+impl<'a> Making<'a> {
+    /// A report of a cluster whose state was noted.
+    pub(super) fn new(
+        args: &'a ReportArgs,
+        cluster: Cluster,
+        profiles: Vec<(String, Framework)>,
+        states: States,
+    ) -> Self {
+        let Cluster { world, pending, notices, .. } = cluster;
+        // The score tables are made apart, of some decisions; the decisions themselves need not be told at length.
+        let rules = Rules {
+            tie_break: TieBreak::Seeded,
+            seed: Seed(args.seed),
+            preemption: args.preemption,
+            detail: Detail::None,
+        };
+        Self {
+            args,
+            decider: Decider::new(world, profiles, rules),
+            states,
+            notices,
+            waiting: pending,
+            plugins: Numbers::default(),
+            decisions: Vec::new(),
+            pending: Vec::new(),
+            unexplained: Vec::new(),
+            simulated: None,
+        }
+    }
+
+    /// Places pods, one after the other, and notes how things are then.
+    pub(super) fn place(&mut self, pods: &[Arc<PodInfo>]) {
+        let shown = self.chosen(pods);
+        let mut progress = Progress::new(pods.len());
+        let mut placed: BTreeMap<Uid, Arc<PodInfo>> = BTreeMap::new();
+        let mut evicted = 0;
+        for pod in pods {
+            let decided = self.decider.decide(pod, false);
+            for victim in &decided.evicted {
+                match placed.remove(victim) {
+                    // Whoever owns it makes it anew, and then it waits.
+                    Some(pod) => self.waiting.push(pod),
+                    None => evicted += 1,
+                }
+            }
+            match decided.decision.node {
+                Some(node) => {
+                    placed.insert(Arc::clone(&pod.uid), Arc::clone(pod));
+                    if shown.contains(&pod.uid) {
+                        self.score(pod, &node, pod.node_name.is_none());
+                    }
+                }
+                None => self.waiting.push(Arc::clone(pod)),
+            }
+            progress.step();
+        }
+        progress.clear();
+        self.states.note(self.decider.world_mut(), &self.waiting);
+        let after = self.states.last();
+        let nodes: BTreeSet<_> = placed.keys().filter_map(|uid| after.get(uid)?.1).collect();
+        let (pods, placed, nodes) = (pods.len(), placed.len(), nodes.len());
+        self.simulated = Some(Simulated { pods, placed, evicted, nodes });
+    }
+
+    /// Explains the pods that wait, once for all that are alike.
+    pub(super) fn explain_waiting(&mut self) {
+        let mut groups: FixedMap<Signature, Vec<Arc<PodInfo>>> = FixedMap::default();
+        for pod in &self.waiting {
+            groups.entry(Signature::of(pod)).or_default().push(Arc::clone(pod));
+        }
+        let mut groups: Vec<Vec<Arc<PodInfo>>> = groups.into_values().collect();
+        groups.iter_mut().for_each(|group| group.sort_by(|a, b| a.name.cmp(&b.name)));
+        let tables = &self.decider.world_mut().tables;
+        let key = |group: &Vec<Arc<PodInfo>>| {
+            (Reverse(group.len()), tables.text(group[0].namespace).to_owned(), group[0].name.clone())
+        };
+        groups.sort_by_cached_key(key);
+        let rest = groups.split_off(groups.len().min(self.args.explanations));
+        self.unexplained = rest.into_iter().flatten().collect();
+        let mut progress = Progress::new(groups.len());
+        for group in groups {
+            let mut told = self.ask(&group[0]);
+            if let Some(scores) = told.scores.take() {
+                self.decisions.push((Arc::clone(&group[0].uid), told.clone(), scores, false));
+            }
+            self.pending.push((group, told));
+            progress.step();
+        }
+        progress.clear();
+    }
+
+    /// Asks for the scores of some pods that were on nodes all along.
+    pub(super) fn score_placed(&mut self) {
+        let done: BTreeSet<&str> = self.decisions.iter().map(|(uid, ..)| &**uid).collect();
+        let placed = self.states.last().values();
+        let placed = placed.filter(|(pod, node)| node.is_some() && !done.contains(&*pod.uid));
+        let placed: Vec<Arc<PodInfo>> = placed.map(|(pod, _)| Arc::clone(pod)).collect();
+        let shown = self.chosen(&placed);
+        let mut progress = Progress::new(shown.len());
+        for pod in placed.iter().filter(|pod| shown.contains(&pod.uid)) {
+            let world = self.decider.world_mut();
+            let node = world.cache.placed(&pod.uid).map(|(_, node, _)| world.tables.text(node).to_owned());
+            self.score(pod, &node.unwrap_or_default(), false);
+            progress.step();
+        }
+        progress.clear();
+    }
+
+    /// Which of the pods are shown with their scores: one of each owner, those of most pods first, then whoever comes.
+    fn chosen(&self, pods: &[Arc<PodInfo>]) -> BTreeSet<Uid> {
+        let room = self.args.score_tables.saturating_sub(self.decisions.len());
+        let mut by_owner: BTreeMap<_, Vec<&Arc<PodInfo>>> = BTreeMap::new();
+        for pod in pods {
+            // Who has no owner is one of a kind.
+            let owner = self.states.makers.get(&pod.uid).ok_or(&pod.uid);
+            by_owner.entry((pod.namespace, owner)).or_default().push(pod);
+        }
+        let mut owners: Vec<Vec<&Arc<PodInfo>>> = by_owner.into_values().collect();
+        owners.sort_by_key(|pods| Reverse(pods.len()));
+        let firsts = owners.iter().map(|pods| pods[0]);
+        let others = owners.iter().flat_map(|pods| &pods[1..]).copied();
+        firsts.chain(others).take(room).map(|pod| Arc::clone(&pod.uid)).collect()
+    }
+
+    /// Explains a pod as things are.
+    fn ask(&mut self, pod: &Arc<PodInfo>) -> Explanation {
+        let scheduler = self.decider.world_mut().tables.text(pod.scheduler_name).to_owned();
+        let is_ours = is_ours(&self.args.source, self.decider.profiles(), &scheduler);
+        let question = Question { is_ours, scores: true, ..Question::default() };
+        let (world, framework) = self.decider.asked(&scheduler);
+        let (tables, cache) = (&mut world.tables, &mut world.cache);
+        let mut place = Place { tables, cache, framework, pending: &self.waiting };
+        explain(&mut place, pod, question)
+    }
+
+    /// Shows the scores of a pod that is on this node.
+    fn score(&mut self, pod: &Arc<PodInfo>, node: &str, is_made: bool) {
+        let node_name = Some(self.decider.world_mut().tables.symbol(node));
+        let mut told = self.ask(&Arc::new(PodInfo { node_name, ..PodInfo::clone(pod) }));
+        if let Some(scores) = told.scores.take() {
+            self.decisions.push((Arc::clone(&pod.uid), told, scores, is_made));
+        }
+    }
+
+    /// The report.
+    pub(super) fn finish(mut self, source: String, made_at: String) -> Report {
+        let States { counted, order, mut found, makers, censuses, registers, skews } = self.states;
+        let world = self.decider.world_mut();
+        let people = People::of(&counted, &order, world, &censuses, &makers);
+        let (nodes, zones) = nodes(&counted, &order, &registers);
+        let snapshot = world.cache.snapshot(&world.tables);
+        let (mut spread, spread_left_out) = skew::tell(&mut found, &people, snapshot);
+        for (at, spread) in spread.iter_mut().enumerate() {
+            spread.states = skews.iter().map(|skews| skews[at].clone()).collect();
+        }
+        let numbers = |pods: &[Arc<PodInfo>]| pods.iter().filter_map(|pod| people.number(&pod.uid)).collect();
+        let pending = self.pending.into_iter();
+        let pending =
+            pending.map(|(pods, explanation)| Waiting { pods: numbers(&pods), explanation }).collect();
+        let mut plugins = self.plugins;
+        let mut decisions: Vec<Scored> = Vec::with_capacity(self.decisions.len());
+        for (uid, told, scores, is_made) in self.decisions {
+            let pod = people.number(&uid);
+            decisions.extend(pod.map(|pod| scored(pod, &told, scores, is_made, &order, &mut plugins)));
+        }
+        decisions.sort_by_key(|scored| scored.pod);
+        Report {
+            api_version: API_VERSION,
+            kind: KIND,
+            made_by: format!("supercargo {}", env!("CARGO_PKG_VERSION")),
+            made_at,
+            source,
+            notices: self.notices,
+            states: if censuses.len() == 1 { vec!["now"] } else { vec!["before", "after"] },
+            resources: counted.resources,
+            zones,
+            nodes,
+            unexplained: numbers(&self.unexplained),
+            namespaces: people.namespaces,
+            owners: people.owners,
+            requests: people.requests,
+            pods: people.pods,
+            spread,
+            spread_left_out,
+            pending,
+            simulated: self.simulated,
+            plugins: plugins.into_list(),
+            decisions,
+        }
+    }
+}
+
+/// A decision as the report tells it.
+fn scored(
+    pod: u32,
+    told: &Explanation,
+    scores: Scores,
+    is_made: bool,
+    order: &Order,
+    known: &mut Numbers<&'static str>,
+) -> Scored {
+    let Scores { nodes, left_out, winners, margin, decided_by } = scores;
+    let plugins = nodes.first().map_or(&[][..], |node| &node.plugins);
+    let row = |node: &NodeScores| {
+        Some(Row {
+            node: order.number(&node.node)?,
+            total: node.total,
+            raw: node.plugins.iter().map(|of| of.raw).collect(),
+            normalized: node.plugins.iter().map(|of| of.normalized).collect(),
+        })
+    };
+    let reasons = told.reasons.iter();
+    Scored {
+        pod,
+        node: told.node.as_ref().and_then(|node| order.number(node)),
+        is_made,
+        fits_on: told.fits_on,
+        winners: winners.len(),
+        margin,
+        decided_by,
+        left_out,
+        plugins: plugins.iter().map(|of| known.of(of.plugin)).collect(),
+        weights: plugins.iter().map(|of| of.weight).collect(),
+        nodes: nodes.iter().filter_map(row).collect(),
+        reasons: reasons
+            .map(|group| Rest { code: group.code, nodes: group.nodes, text: group.text.clone() })
+            .collect(),
+    }
+}

@@ -1,0 +1,147 @@
+//! `supercargo report`: a cluster on one page that needs nothing else, before and after where pods are placed. Changes nothing.
+//!
+//! `making` reads the states of a cluster into the `model`, `page` makes a page of the model and of nothing else.
+
+mod args;
+mod gather;
+mod making;
+mod model;
+mod page;
+mod skew;
+
+pub use args::{Form, ReportArgs};
+
+use super::cluster::{Cluster, Refused, complain, say};
+use super::simulate::what_if::change;
+use super::simulate::{InputError, profiles};
+use making::{Making, States};
+use model::Report;
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Exit code for anything but flags, files and names.
+const FAILED: u8 = 1;
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &ReportArgs) -> ExitCode {
+    match is_welcome(args, io::stdout().is_terminal())
+        .and_then(|()| make(args))
+        .and_then(|report| formed(&report, args.output))
+    {
+        Ok(text) => write(&text, args),
+        Err(refused) => refused.tell(),
+    }
+}
+
+/// A page is nothing for a terminal.
+fn is_welcome(args: &ReportArgs, is_terminal: bool) -> Result<(), Refused> {
+    if args.to.is_none() && args.output == Form::Html && is_terminal {
+        let text = "a report is a page for a browser: name its file with --to report.html, or redirect standard output";
+        return Err(InputError(text.to_owned()).into());
+    }
+    Ok(())
+}
+
+fn make(args: &ReportArgs) -> Result<Report, Refused> {
+    let mut cluster = Cluster::load_with_census(&args.source, &args.pods)?;
+    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    if !args.pods.is_empty() && cluster.templates.is_empty() {
+        let files = named(&args.pods);
+        return Err(InputError(format!("{files}: expected pods, or workloads that make some")).into());
+    }
+    let mut states = States::of(&mut cluster);
+    let pods = change(&mut cluster, &args.changes)?.pods;
+    states.note_owners(&cluster);
+    let mut making = Making::new(args, cluster, profiles, states);
+    if args.is_what_if() {
+        making.place(&pods);
+    }
+    making.explain_waiting();
+    making.score_placed();
+    Ok(making.finish(source(args), made_at()?))
+}
+
+/// What the cluster is read from, in words.
+fn source(args: &ReportArgs) -> String {
+    let cluster = match (args.source.cluster.as_slice(), &args.source.live.context) {
+        ([], Some(context)) => format!("the cluster of the context {context}"),
+        ([], None) => "the cluster of the kubeconfig".to_owned(),
+        (files, _) => named(files),
+    };
+    let changes = &args.changes;
+    let mut parts = vec![cluster];
+    parts
+        .extend(changes.add_nodes.iter().map(|add| format!("with {} more like {}", add.count, add.template)));
+    parts.extend(changes.remove_node.iter().map(|node| format!("without {node}")));
+    parts.extend(changes.scale.iter().map(|scale| format!("with {} pods of {}", scale.replicas, scale.name)));
+    if !args.pods.is_empty() {
+        parts.push(format!("with the pods of {}", named(&args.pods)));
+    }
+    parts.join(", ")
+}
+
+fn named(files: &[impl AsRef<Path>]) -> String {
+    let names = files.iter().map(|file| match file.as_ref().display().to_string().as_str() {
+        "-" => "standard input".to_owned(),
+        name => name.to_owned(),
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Now; or what `SOURCE_DATE_EPOCH` has for it, so that the same cluster makes the same report
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+fn made_at() -> Result<String, InputError> {
+    let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text
+            .parse()
+            .map_err(|_| InputError(format!("SOURCE_DATE_EPOCH is {text:?}; expected seconds since 1970")))?,
+        Err(_) => jiff::Timestamp::now().as_second(),
+    };
+    let at = jiff::Timestamp::from_second(seconds);
+    at.map(|at| at.to_string()).map_err(|error| InputError(format!("SOURCE_DATE_EPOCH: {error}")))
+}
+
+fn formed(report: &Report, form: Form) -> Result<String, Refused> {
+    match form {
+        Form::Html => Ok(page::page(report)?),
+        Form::Json => {
+            let text = serde_json::to_string(report).expect("a report has texts, numbers and lists only");
+            Ok(text + "\n")
+        }
+    }
+}
+
+fn write(text: &str, args: &ReportArgs) -> ExitCode {
+    let Some(path) = &args.to else { return say(text, 0) };
+    match std::fs::write(path, text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("error: {}: the report cannot be written: {error}", path.display()));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser as _;
+
+    fn is_welcome_on_a_terminal(flags: &[&str]) -> bool {
+        let line = ["supercargo", "report"].iter().chain(flags);
+        let args = Args::try_parse_from(line).expect("they are flags");
+        let Some(Command::Report(args)) = args.command else { panic!("it is a report") };
+        assert!(is_welcome(&args, false).is_ok(), "what is no terminal takes all");
+        is_welcome(&args, true).is_ok()
+    }
+
+    #[test]
+    fn a_page_does_not_go_to_a_terminal() {
+        assert!(!is_welcome_on_a_terminal(&[]));
+        assert!(is_welcome_on_a_terminal(&["--to", "report.html"]));
+        assert!(is_welcome_on_a_terminal(&["-o", "json"]));
+    }
+}

@@ -1,0 +1,236 @@
+//! A browser without a screen, told what to do over WebDriver (<https://www.w3.org/TR/webdriver2/>).
+
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that the browser does.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What an element is called in WebDriver's JSON.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// Keys by the code points WebDriver has for them.
+pub(crate) mod keys {
+    pub(crate) const ENTER: &str = "\u{e007}";
+    pub(crate) const ESCAPE: &str = "\u{e00c}";
+    pub(crate) const LEFT: &str = "\u{e012}";
+    pub(crate) const RIGHT: &str = "\u{e014}";
+    pub(crate) const DOWN: &str = "\u{e015}";
+    pub(crate) const UP: &str = "\u{e013}";
+    pub(crate) const TAB: &str = "\u{e004}";
+    pub(crate) const END: &str = "\u{e010}";
+}
+
+/// chromedriver.
+pub(crate) struct Driver {
+    process: Child,
+    port: u16,
+}
+
+impl Driver {
+    /// Starts it on a port of its own choice.
+    pub(crate) fn start() -> Self {
+        let mut process =
+            Command::new(std::env::var_os("CHROMEDRIVER").unwrap_or_else(|| "chromedriver".into()))
+                .arg("--port=0")
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("chromedriver can be started: tests/release/chromium.sh installs it");
+        let out = process.stdout.take().expect("it was asked for");
+        let mut lines = BufReader::new(out).lines();
+        let port = loop {
+            let line = lines.next().expect("it says on which port it listens").expect("it speaks UTF-8");
+            if let Some((_, port)) = line.rsplit_once("started successfully on port ") {
+                break port.trim_end_matches('.').parse().expect("a port is a number");
+            }
+        };
+        // What it says later is read, so that it is never kept waiting.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { process, port }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).map_err(|error| error.to_string())?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        let body = if method == "POST" { body.to_string() } else { String::new() };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
+        let mut answer = Vec::new();
+        let mut reader = BufReader::new(stream);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).map_err(|error| error.to_string())?;
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some((_, value)) =
+                line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+            {
+                length = value.trim().parse().map_err(|_| format!("{line} is no length"))?;
+            }
+        }
+        reader.take(length).read_to_end(&mut answer).map_err(|error| error.to_string())?;
+        let mut answer: Value = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
+        let value = answer["value"].take();
+        if value["error"].is_string() {
+            return Err(format!("{method} {path}: {}: {}", value["error"], value["message"]));
+        }
+        Ok(value)
+    }
+
+    /// Opens a browser with a window of this size.
+    pub(crate) fn open(&self, width: u32, height: u32, is_dark: bool) -> Browser<'_> {
+        let mut args = vec![
+            "--headless=new".to_owned(),
+            "--no-sandbox".to_owned(),
+            "--disable-gpu".to_owned(),
+            "--hide-scrollbars".to_owned(),
+            "--force-device-scale-factor=1".to_owned(),
+            // Nothing is to be reached; what tries to is to be noticed.
+            "--disable-background-networking".to_owned(),
+            format!("--window-size={width},{height}"),
+        ];
+        if is_dark {
+            args.push("--force-dark-mode".to_owned());
+        }
+        let mut options = json!({ "args": args });
+        if let Some(binary) = std::env::var_os("CHROMIUM") {
+            options["binary"] = json!(binary.to_string_lossy());
+        }
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome", "goog:chromeOptions": options,
+            "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+        } } });
+        let session =
+            self.ask("POST", "/session", &wanted).unwrap_or_else(|error| panic!("no browser: {error}"));
+        let id = session["sessionId"].as_str().expect("a session has an id").to_owned();
+        let browser = Browser { driver: self, id };
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        browser.command("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = json!({ "features": [
+            { "name": "prefers-color-scheme", "value": if is_dark { "dark" } else { "light" } },
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ] });
+        browser.command("Emulation.setEmulatedMedia", &scheme);
+        browser
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A browser with one page.
+pub(crate) struct Browser<'a> {
+    driver: &'a Driver,
+    id: String,
+}
+
+impl Browser<'_> {
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let path = format!("/session/{}{path}", self.id);
+        self.driver.ask("POST", &path, body).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A command of the DevTools protocol.
+    pub(crate) fn command(&self, name: &str, params: &Value) -> Value {
+        self.post("/goog/cdp/execute", &json!({ "cmd": name, "params": params }))
+    }
+
+    /// Opens a file.
+    pub(crate) fn go(&self, file: &Path) {
+        self.post("/url", &json!({ "url": format!("file://{}", file.display()) }));
+    }
+
+    /// What an expression comes to in the page.
+    pub(crate) fn eval(&self, expression: &str) -> Value {
+        self.post("/execute/sync", &json!({ "script": format!("return {expression}"), "args": [] }))
+    }
+
+    /// The same as a text.
+    pub(crate) fn text(&self, expression: &str) -> String {
+        self.eval(expression).as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until an expression is true.
+    pub(crate) fn wait_for(&self, expression: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.eval(expression) != Value::Bool(true) {
+            assert!(Instant::now() < until, "never true: {expression}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn element(&self, css: &str) -> String {
+        let found = self.post("/element", &json!({ "using": "css selector", "value": css }));
+        found[ELEMENT].as_str().unwrap_or_else(|| panic!("{css} is nowhere")).to_owned()
+    }
+
+    /// Clicks, as a person does: the element has to be where a pointer reaches it.
+    pub(crate) fn click(&self, css: &str) {
+        let element = self.element(css);
+        self.post(&format!("/element/{element}/click"), &json!({}));
+    }
+
+    /// Types into an element.
+    pub(crate) fn write(&self, css: &str, text: &str) {
+        let element = self.element(css);
+        self.post(&format!("/element/{element}/value"), &json!({ "text": text }));
+    }
+
+    /// Presses keys, wherever the focus is.
+    pub(crate) fn press(&self, keys: &[&str]) {
+        let actions: Vec<Value> = keys
+            .iter()
+            .flat_map(|key| {
+                [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })]
+            })
+            .collect();
+        self.post(
+            "/actions",
+            &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }),
+        );
+    }
+
+    /// What the console had to say, and every address that was asked for, since the last time.
+    pub(crate) fn heard(&self) -> (Vec<String>, Vec<String>) {
+        let log = |kind: &str| self.post("/se/log", &json!({ "type": kind }));
+        let said = log("browser").as_array().cloned().unwrap_or_default();
+        let said =
+            said.iter().map(|entry| entry["message"].as_str().unwrap_or_default().to_owned()).collect();
+        let events = log("performance").as_array().cloned().unwrap_or_default();
+        let asked = events.iter().filter_map(|entry| {
+            let event: Value = serde_json::from_str(entry["message"].as_str()?).ok()?;
+            let event = &event["message"];
+            let is_request = event["method"] == "Network.requestWillBeSent";
+            is_request.then(|| event["params"]["request"]["url"].as_str().unwrap_or_default().to_owned())
+        });
+        (said, asked.collect())
+    }
+
+    /// What is on the screen, as PNG in base64.
+    pub(crate) fn screenshot(&self) -> String {
+        let path = format!("/session/{}/screenshot", self.id);
+        let shot = self.driver.ask("GET", &path, &Value::Null).unwrap_or_else(|error| panic!("{error}"));
+        shot.as_str().expect("a picture is a text").to_owned()
+    }
+}
+
+impl Drop for Browser<'_> {
+    fn drop(&mut self) {
+        let _ = self.driver.ask("DELETE", &format!("/session/{}", self.id), &Value::Null);
+    }
+}

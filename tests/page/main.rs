@@ -1,0 +1,261 @@
+//! The page of `supercargo report` in a real browser: nothing is asked of any network, nothing is refused or goes wrong, keys and clicks
+//! lead where they should, and what it looks like is kept under docs/screenshots.
+//!
+//! Part of `make release-check`. Needs chromium and chromedriver, which `tests/release/chromium.sh` installs where it can.
+
+mod driver;
+#[path = "../report/town.rs"]
+mod town;
+
+use driver::{Browser, Driver, keys};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Bytes a picture of the documentation may have.
+const PICTURE_MAX: usize = 300_000;
+
+/// A folder with reports in it.
+struct Reports(TempDir);
+
+impl Reports {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder can be made"))
+    }
+
+    fn write(&self, name: &str, objects: &[Value]) {
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+        std::fs::write(self.0.path().join(name), list.to_string()).expect("a file can be written");
+    }
+
+    /// A report of these files, with more flags.
+    fn make(&self, name: &str, args: &[&str]) -> PathBuf {
+        let page = self.0.path().join(name);
+        let out = Command::new(env!("CARGO_BIN_EXE_supercargo"))
+            .arg("report")
+            .args(args)
+            .args(["--to", name])
+            .current_dir(self.0.path())
+            .env("SOURCE_DATE_EPOCH", "1790000000")
+            .output()
+            .expect("the program is built");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        page
+    }
+}
+
+/// Keeps a picture where `SCREENSHOTS` says, or looks only that it can be taken.
+fn picture(browser: &Browser<'_>, name: &str) {
+    let base64 = browser.screenshot();
+    let bytes: k8s_openapi::ByteString = serde_json::from_value(json!(base64)).expect("it is base64");
+    assert!(
+        bytes.0.starts_with(b"\x89PNG") && bytes.0.len() < PICTURE_MAX,
+        "{name}: {} bytes",
+        bytes.0.len()
+    );
+    if std::env::var_os("SCREENSHOTS").is_some() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/screenshots");
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        std::fs::write(folder.join(name), bytes.0).expect("a picture can be written");
+    }
+}
+
+/// That the page was all that was read, and that nobody complained.
+fn is_quiet(browser: &Browser<'_>) {
+    let (said, asked) = browser.heard();
+    assert_eq!(said, Vec::<String>::new(), "the console is silent");
+    let foreign: Vec<&String> =
+        asked.iter().filter(|url| !url.starts_with("file://") && *url != "data:,").collect();
+    assert!(foreign.is_empty(), "asked for {foreign:?}");
+    assert_eq!(
+        asked.iter().filter(|url| url.starts_with("file://")).count(),
+        1,
+        "one file is all there is: {asked:?}"
+    );
+}
+
+fn small(reports: &Reports) -> PathBuf {
+    reports.write("cluster.json", &town::town(48, 420));
+    reports.write("checkout.json", &[town::checkout(60)]);
+    reports.make("small.html", &["--cluster", "cluster.json", "-f", "checkout.json"])
+}
+
+#[test]
+fn clicks_lead_from_a_node_to_a_pod_to_its_scores_and_to_why_one_waits() {
+    let (driver, reports) = (Driver::start(), Reports::new());
+    let page = small(&reports);
+    let browser = driver.open(1400, 900, false);
+    browser.go(&page);
+    assert_eq!(browser.eval("document.querySelectorAll('.cell[data-node]').length"), 48);
+    picture(&browser, "report.png");
+
+    browser.click(".cell[data-node='10']");
+    let name = browser.text("document.querySelector('#panel-heading').textContent");
+    assert_eq!(browser.text("document.activeElement.id"), "panel");
+    assert_eq!(name, browser.text("model.nodes.name[10]"));
+    let requests = browser.text("document.querySelector('#panel table').textContent");
+    assert!(requests.contains("cpu") && requests.contains("15890m"), "{requests}");
+
+    browser.write("#pod-list input", "checkout worker-b");
+    browser.wait_for("document.querySelector('#status').textContent.includes('of Pods')");
+    browser.press(&[keys::ESCAPE]);
+    assert_eq!(browser.eval("document.querySelector('#panel').hidden"), true);
+    browser.click("#pod-list tbody .link");
+    let heading = browser.text("document.querySelector('#panel-heading').textContent");
+    assert!(heading.starts_with("shop/checkout-"), "{heading}");
+    let best = browser.eval("document.querySelectorAll('#panel .scores tbody tr').length");
+    assert!(best.as_u64().is_some_and(|rows| (1..=21).contains(&rows)), "{best}");
+    let panel = browser.text("document.querySelector('#panel').textContent");
+    assert!(panel.contains("Decided by:") && panel.contains("why not the other nodes"), "{panel}");
+    picture(&browser, "report-scores.png");
+    browser.press(&[keys::ESCAPE]);
+
+    browser.eval("document.querySelector('#waiting-0 summary').click()");
+    assert_eq!(browser.eval("document.querySelector('#waiting-0').open"), true);
+    let told = browser.text("document.querySelector('#waiting-0').textContent");
+    assert!(told.contains("What would help"), "{told}");
+    is_quiet(&browser);
+}
+
+#[test]
+fn keys_alone_go_from_node_to_node_open_one_and_come_back() {
+    let (driver, reports) = (Driver::start(), Reports::new());
+    let page = small(&reports);
+    let browser = driver.open(1400, 900, false);
+    browser.go(&page);
+    browser.press(&[keys::TAB]);
+    assert_eq!(browser.text("document.activeElement.className"), "skip");
+    browser.eval("document.querySelector('.cell[tabindex=\"0\"]').focus()");
+    let here = || browser.text("document.activeElement.dataset.node");
+    let first = here();
+    browser.press(&[keys::RIGHT]);
+    let second = here();
+    assert_ne!(first, second);
+    browser.press(&[keys::DOWN, keys::UP, keys::LEFT]);
+    assert_eq!(here(), first);
+    browser.press(&[keys::END]);
+    assert_ne!(here(), first);
+    let outline = browser.text("getComputedStyle(document.activeElement).outlineStyle");
+    assert_eq!(outline, "solid", "the focus is seen");
+    let last = here();
+    browser.press(&[keys::ENTER]);
+    assert_eq!(browser.text("document.activeElement.id"), "panel");
+    browser.press(&[keys::ESCAPE]);
+    assert_eq!(here(), last, "the focus is where it was");
+    let label = browser.text("document.activeElement.getAttribute('aria-label')");
+    assert!(label.contains("cpu") && label.contains(" % ("), "{label}");
+    is_quiet(&browser);
+}
+
+#[test]
+fn the_map_shows_another_resource_another_state_and_says_so() {
+    let (driver, reports) = (Driver::start(), Reports::new());
+    let page = small(&reports);
+    let browser = driver.open(1400, 900, true);
+    browser.go(&page);
+    let all = || {
+        browser.text("[...document.querySelectorAll('.cell .share')].map((it) => it.textContent).join(' ')")
+    };
+    let after = all();
+    browser.click("input[name='state']");
+    let before = all();
+    assert_ne!(after, before);
+    assert!(browser.text("document.querySelector('#status').textContent").contains("cpu, before"));
+    browser.eval("(document.querySelector('#map-resource').selectedIndex = 1, document.querySelector('#map-resource').dispatchEvent(new Event('change')))");
+    assert_ne!(all(), before);
+    browser.eval("document.querySelector('#nodes').scrollIntoView()");
+    picture(&browser, "report-dark.png");
+    is_quiet(&browser);
+}
+
+#[test]
+fn a_node_that_goes_and_one_that_comes_are_not_there_in_the_other_state() {
+    let (driver, reports) = (Driver::start(), Reports::new());
+    reports.write("cluster.json", &town::town(12, 60));
+    let flags = ["--remove-node", "worker-a-0000", "--add-nodes", "1:template=worker-b-0000"];
+    let page = reports.make("changed.html", &[&["--cluster", "cluster.json"][..], &flags].concat());
+    let browser = driver.open(1400, 900, false);
+    browser.go(&page);
+    let of = |name: &str| {
+        let node = format!("model.nodes.name.indexOf('{name}')");
+        browser.text(&format!("document.querySelector(`.cell[data-node='${{{node}}}']`).textContent"))
+    };
+    assert!(of("worker-a-0000").contains("not there"), "{}", of("worker-a-0000"));
+    assert!(!of("worker-b-0000-new-1").contains("not there"));
+    browser.click("input[name='state']");
+    assert!(!of("worker-a-0000").contains("not there"));
+    assert!(of("worker-b-0000-new-1").contains("not there"));
+    is_quiet(&browser);
+}
+
+#[test]
+fn a_narrow_screen_scrolls_one_way_only() {
+    let (driver, reports) = (Driver::start(), Reports::new());
+    let page = small(&reports);
+    let browser = driver.open(360, 740, false);
+    browser.go(&page);
+    assert_eq!(browser.eval("document.documentElement.scrollWidth"), 360);
+    browser.eval("document.querySelector('#nodes').scrollIntoView()");
+    picture(&browser, "report-narrow.png");
+    browser.click(".cell[data-node='3']");
+    assert_eq!(browser.eval("document.querySelector('#panel').getBoundingClientRect().width"), 360);
+    is_quiet(&browser);
+}
+
+#[test]
+fn five_thousand_nodes_are_all_on_the_page() {
+    let (driver, reports) = (Driver::start(), Reports::new());
+    reports.write("cluster.json", &town::town(5_000, 50_000));
+    let page = reports
+        .make("large.html", &["--cluster", "cluster.json", "--score-tables", "20", "--explanations", "5"]);
+    let browser = driver.open(1400, 1000, false);
+    browser.go(&page);
+    assert_eq!(browser.eval("document.querySelectorAll('.cell[data-node]').length"), 5_000);
+    let elements = browser.eval("document.querySelectorAll('*').length");
+    assert!(elements.as_u64().is_some_and(|count| count < 20_000), "{elements}");
+    browser.eval("document.querySelector('#nodes').scrollIntoView()");
+    picture(&browser, "report-5000.png");
+    browser.write("#pod-list input", "api-6d4cf56db9-00123");
+    browser.wait_for("document.querySelectorAll('#pod-list tbody tr').length === 1");
+    browser.eval("document.querySelector('.cell[tabindex=\"0\"]').focus()");
+    browser.press(&[keys::DOWN, keys::ENTER]);
+    assert_eq!(browser.text("document.activeElement.id"), "panel");
+    is_quiet(&browser);
+}
+
+#[test]
+fn names_that_are_markup_or_control_characters_stay_names() {
+    let (driver, reports) = (Driver::start(), Reports::new());
+    let evil = "</script><script>document.title='x'</script><img src=x onerror=\"document.title='y'\">\u{1b}[2J\u{202e}";
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "status": { "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "9" } },
+        "metadata": { "name": evil, "labels": { "topology.kubernetes.io/zone": evil } },
+    });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": evil, "namespace": evil },
+        "spec": { "nodeSelector": { "a": evil }, "containers": [{ "name": "c", "image": "i" }] },
+    });
+    reports.write("cluster.json", &[node, pod]);
+    let page = reports.make("evil.html", &["--cluster", "cluster.json", "--as-written"]);
+    let browser = driver.open(1000, 800, false);
+    browser.go(&page);
+    assert_eq!(browser.eval("document.querySelectorAll('img').length"), 0);
+    assert_eq!(browser.eval("document.querySelectorAll('script').length"), 2);
+    assert_eq!(browser.text("document.title"), "cluster.json - supercargo report");
+    browser.click(".cell[data-node]");
+    let heading = browser.text("document.querySelector('#panel-heading').textContent");
+    assert!(
+        heading.starts_with("</script><script>") && heading.ends_with("\\u{1b}[2J\\u{202e}"),
+        "{heading}"
+    );
+    assert_eq!(browser.eval("document.querySelectorAll('img').length"), 0);
+    is_quiet(&browser);
+    // Even markup that got in would do nothing; and the test above hears what goes wrong.
+    browser.eval("document.body.insertAdjacentHTML('beforeend', '<img src=\"http://127.0.0.1:9/\" onerror=\"document.title=1\">')");
+    let refused = "Content Security Policy";
+    browser.wait_for("document.images.length === 1 && document.images[0].complete");
+    let (said, _) = browser.heard();
+    assert!(said.iter().any(|line| line.contains(refused)), "{said:?}");
+    assert_eq!(browser.text("document.title"), "cluster.json - supercargo report");
+}

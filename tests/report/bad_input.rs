@@ -1,0 +1,48 @@
+//! What cannot be taken: a clear message, the right exit code, and no file that is not a report.
+
+use crate::support::{Folder, node, pod, report};
+use serde_json::json;
+
+#[test]
+fn files_that_cannot_be_read_are_named_and_nothing_is_written() {
+    let folder = Folder::of(&[node("n", "z")]);
+    let ran = report(folder.path(), &["--cluster", "nowhere", "--to", "page.html"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("nowhere: cannot be read"), "{}", ran.stderr);
+    assert!(!folder.path().join("page.html").exists());
+}
+
+#[test]
+fn files_without_a_pod_place_nothing_and_that_is_told() {
+    let folder = Folder::of(&[node("n", "z")]);
+    folder.write("none", &[node("m", "z")]);
+    let ran = folder.run(&["-f", "none"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("none: expected pods, or workloads that make some"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told() {
+    let folder = Folder::of(&[node("n", "z")]);
+    let ran = folder.run(&["--to", "no/such/folder.html"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no/such/folder.html: the report cannot be written"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_pod_of_the_files_that_has_ended_is_not_placed() {
+    let folder = Folder::of(&[node("n", "z")]);
+    let mut ended = pod("done", "1", &json!({}));
+    ended["status"] = json!({ "phase": "Succeeded" });
+    folder.write("new", &[ended, pod("p", "1", &json!({}))]);
+    let model = folder.model(&["-f", "new"]);
+    assert_eq!(model["pods"]["name"], json!(["p"]));
+    assert_eq!(model["simulated"]["pods"], 1);
+}
+
+#[test]
+fn a_change_of_what_is_not_there_is_refused_as_simulate_refuses_it() {
+    let ran = Folder::of(&[node("worker-1", "z")]).run(&["--remove-node", "worker1"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("there is no node worker1; did you mean worker-1?"), "{}", ran.stderr);
+}

@@ -1,0 +1,191 @@
+//! What the model says: columns that agree with each other, states, skew, what waits, and whose scores are shown.
+
+use crate::support::{Folder, node, pod, report, root};
+use crate::town;
+use serde_json::{Value, json};
+
+fn list(value: &Value) -> &Vec<Value> {
+    value.as_array().expect("a list")
+}
+
+#[test]
+fn a_small_cluster_is_told_as_it_is_written_down() {
+    let path = root().join("tests/report/shown/model.json");
+    let ran = report(
+        root(),
+        &["--cluster", "docs/simulate/cluster.yaml", "-f", "docs/simulate/pods.yaml", "-o", "json"],
+    );
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let model: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
+    let told = format!("{model:#}\n").replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, told).expect("it can be written");
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(told, expected, "the model is told otherwise; UPDATE_EXPECT=1 writes it anew");
+}
+
+#[test]
+fn what_nodes_are_asked_for_is_the_sum_of_what_their_pods_ask_for() {
+    let folder = Folder::of(&town::town(40, 300));
+    folder.write("new", &[town::checkout(30)]);
+    let model = folder.model(&["-f", "new", "--score-tables", "0", "--explanations", "0"]);
+    let pods = &model["pods"];
+    assert_eq!(model["states"], json!(["before", "after"]));
+    for (state, at) in list(&pods["node"]).iter().enumerate() {
+        for (resource, requested) in list(&model["nodes"]["requested"][state]).iter().enumerate() {
+            let mut sums = vec![0; list(requested).len()];
+            for (pod, node) in list(at).iter().enumerate() {
+                let request = pods["request"][pod].as_u64().expect("a number") as usize;
+                if let Some(node) = node.as_u64() {
+                    sums[node as usize] += model["requests"][request][resource].as_i64().expect("a number");
+                }
+            }
+            assert_eq!(*requested, json!(sums), "state {state}, resource {resource}");
+        }
+    }
+    let placed = |state: usize| list(&pods["node"][state]).iter().filter(|at| at.as_i64() >= Some(0)).count();
+    assert_eq!((placed(0), placed(1)), (300, 330));
+    assert_eq!(
+        model["simulated"],
+        json!({ "pods": 30, "placed": 30, "evicted": 0, "nodes": model["simulated"]["nodes"] })
+    );
+}
+
+#[test]
+fn a_pod_of_a_deployment_is_the_deployments() {
+    let folder = Folder::of(&town::town(4, 8));
+    let model = folder.model(&[]);
+    let kinds: Vec<&Value> = list(&model["owners"]).iter().map(|owner| &owner["kind"]).collect();
+    assert!(!kinds.is_empty() && kinds.iter().all(|kind| **kind == "Deployment"), "{kinds:?}");
+}
+
+#[test]
+fn skew_is_counted_as_the_scheduler_counts_it() {
+    let constraint = json!({ "topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": { "matchLabels": { "app": "a" } }, "minDomains": 3,
+    }] });
+    let on = |node: &str| {
+        let mut spec = constraint.clone();
+        spec["nodeName"] = json!(node);
+        spec
+    };
+    let mut going = pod("going", "1", &on("n1"));
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let objects = [
+        node("n1", "east"),
+        node("n2", "west"),
+        pod("p1", "1", &on("n1")),
+        pod("p2", "1", &on("n1")),
+        pod("p3", "1", &on("n2")),
+        going,
+    ];
+    let model = Folder::of(&objects).model(&[]);
+    let told = &model["spread"][0];
+    assert_eq!((&told["maxSkew"], &told["isHard"], &told["pods"]), (&json!(1), &json!(true), &json!(4)));
+    // Two zones are fewer than minDomains, so the emptiest counts as empty; a pod that is going does not count.
+    let expected = json!([{ "skew": 2, "domainCount": 2, "domains": [["east", 2], ["west", 1]] }]);
+    assert_eq!(told["states"], expected);
+}
+
+#[test]
+fn pods_that_are_alike_share_an_explanation_and_there_are_no_more_than_asked_for() {
+    let folder = Folder::of(&town::town(20, 10));
+    let all = folder.model(&[]);
+    let of = |model: &Value, at: usize| {
+        (list(&model["pending"][at]["pods"]).len(), model["pending"][at]["explanation"]["verdict"].clone())
+    };
+    assert_eq!(list(&all["pending"]).len(), 3);
+    assert_eq!(of(&all, 0), (3, json!("neverFits")));
+    assert_eq!(all["pending"][0]["explanation"]["hints"][0]["didYouMean"], "disk=ssd");
+    let one = folder.model(&["--explanations", "1"]);
+    assert_eq!((list(&one["pending"]).len(), list(&one["unexplained"]).len()), (1, 2));
+}
+
+#[test]
+fn scores_are_shown_of_one_pod_of_each_owner_first() {
+    let folder = Folder::of(&town::town(20, 100));
+    let model = folder.model(&["--score-tables", "8"]);
+    let owners: Vec<&Value> = list(&model["decisions"])
+        .iter()
+        .map(|decision| &model["pods"]["owner"][decision["pod"].as_u64().expect("a number") as usize])
+        .collect();
+    let mut different = owners.clone();
+    different.sort_by_key(|owner| owner.as_i64());
+    different.dedup();
+    assert_eq!((owners.len(), different.len()), (8, 8), "{owners:?}");
+    for decision in list(&model["decisions"]) {
+        for row in list(&decision["nodes"]) {
+            let sum: i64 = list(&row["normalized"])
+                .iter()
+                .zip(list(&decision["weights"]))
+                .map(|(score, weight)| score.as_i64().expect("a score") * weight.as_i64().expect("a weight"))
+                .sum();
+            assert_eq!(row["total"], json!(sum));
+        }
+    }
+}
+
+#[test]
+fn a_decision_of_a_simulation_is_told_as_it_was_made() {
+    let folder = Folder::of(&[node("n1", "z"), node("n2", "z")]);
+    folder.write(
+        "new",
+        &[pod("first", "3", &json!({})), pod("second", "3", &json!({})), pod("third", "3", &json!({}))],
+    );
+    let model = folder.model(&["-f", "new"]);
+    let fits: Vec<&Value> = list(&model["decisions"]).iter().map(|decision| &decision["fitsOn"]).collect();
+    assert_eq!(fits, [&json!(2), &json!(1)], "each winner counts for the next");
+    assert!(list(&model["decisions"]).iter().all(|decision| decision["isMade"] == true));
+    assert_eq!(model["simulated"], json!({ "pods": 3, "placed": 2, "evicted": 0, "nodes": 2 }));
+    assert_eq!(model["pending"][0]["explanation"]["pod"], "default/third");
+}
+
+#[test]
+fn a_pod_that_goes_to_make_room_is_not_there_after() {
+    let placed = json!({ "nodeName": "n1", "priority": 0 });
+    let folder = Folder::of(&[node("n1", "z"), pod("old", "3", &placed)]);
+    folder.write("new", &[pod("vip", "3", &json!({ "priority": 1000 }))]);
+    let model = folder.model(&["-f", "new", "--preemption", "apply"]);
+    assert_eq!(model["pods"]["name"], json!(["old", "vip"]));
+    assert_eq!(model["pods"]["node"], json!([[0, -2], [-2, 0]]));
+    assert_eq!(model["simulated"]["evicted"], 1);
+    let kept = folder.model(&["-f", "new"]);
+    assert_eq!(kept["pods"]["node"], json!([[0, -2], [0, -1]]));
+}
+
+#[test]
+fn a_changed_cluster_is_told_as_it_is_and_as_it_would_be() {
+    let on = |node: &str| json!({ "nodeName": node });
+    let objects = [
+        node("n1", "east"),
+        node("n2", "west"),
+        pod("moves", "3", &on("n1")),
+        pod("stays", "3", &on("n2")),
+        pod("waits", "3", &json!({})),
+    ];
+    let folder = Folder::of(&objects);
+    let flags = ["--remove-node", "n1", "--add-nodes", "2:template=n2"];
+    let model = folder.model(&flags);
+    assert_eq!(model["source"], "cluster, with 2 more like n2, without n1");
+    assert_eq!(model["nodes"]["name"], json!(["n1", "n2", "n2-new-1", "n2-new-2"]));
+    assert_eq!(model["nodes"]["absent"], json!([[2, 3], [0]]));
+    assert_eq!(model["nodes"]["requested"][0][0], json!([3_000, 3_000, 0, 0]));
+    assert_eq!(model["nodes"]["requested"][1][0], json!([0, 3_000, 3_000, 3_000]));
+    let (before, after) = (&model["pods"]["node"][0], &model["pods"]["node"][1]);
+    assert_eq!(*before, json!([0, 1, -1]), "moves, stays, waits");
+    let mut new: Vec<Option<i64>> = [0, 2].map(|pod: usize| after[pod].as_i64()).to_vec();
+    new.sort_unstable();
+    assert_eq!((new, &after[1]), (vec![Some(2), Some(3)], &json!(1)));
+    assert_eq!(model["simulated"], json!({ "pods": 2, "placed": 2, "evicted": 0, "nodes": 2 }));
+    assert!(folder.page(&flags).contains("<b>2 → 3</b>"), "the number of nodes");
+}
+
+#[test]
+fn the_same_cluster_makes_the_same_report() {
+    let folder = Folder::of(&town::town(30, 200));
+    folder.write("new", &[town::checkout(10)]);
+    assert_eq!(folder.page(&["-f", "new"]), folder.page(&["-f", "new"]));
+}

@@ -1,0 +1,20 @@
+//! A large cluster: everything is on the page, and the page stays small enough to be sent around.
+
+use crate::support::Folder;
+use crate::town;
+
+/// Bytes a page may have.
+const PAGE_MAX: usize = 25_000_000;
+
+#[test]
+fn five_thousand_nodes_and_fifty_thousand_pods_are_a_page_of_a_few_megabytes() {
+    let folder = Folder::of(&town::town(5_000, 50_000));
+    let few = folder.page(&["--score-tables", "10", "--explanations", "1"]);
+    assert!(few.contains("api-6d4cf56db9-0c34") && few.contains("worker-b-1666"));
+    // Each further score table and explanation adds its own bytes, of which there are no more for more nodes.
+    let none = folder.page(&["--score-tables", "0", "--explanations", "0"]);
+    let each = few.len().saturating_sub(none.len()) / 10;
+    assert!(each > 500, "score tables are there: {each} bytes each");
+    let by_default = none.len() + 250 * each;
+    assert!(by_default < PAGE_MAX, "{by_default} bytes, of which {} without tables", none.len());
+}
