@@ -134,6 +134,8 @@ impl CoreStats {
         ];
         let total = |family, value: u64| plain_family(family, Plain::Counter, [([], value as f64)]);
         let number = |family, value: u64| plain_family(family, Plain::Gauge, [([], value as f64)]);
+        let [same, different] = self.verified_decisions.map(|count| count as f64);
+        let verified = [(["same"], same), (["different"], different)];
         let rescued = self.pods_rescued_by_flush as f64;
         vec![
             plain_family(
@@ -154,24 +156,13 @@ impl CoreStats {
             ),
             plain_family(&families::POD_SCHEDULED_AFTER_FLUSH, Plain::Counter, [([], rescued)]),
             plain_family(&families::PODS_RESCUED_BY_FLUSH, Plain::Counter, [([], rescued)]),
-            plain_family(&families::POISON_OBJECTS, Plain::Counter, [([], self.poison_objects as f64)]),
-            plain_family(&families::PANICS, Plain::Counter, [([], self.panics as f64)]),
+            total(&families::POISON_OBJECTS, self.poison_objects),
+            total(&families::PANICS, self.panics),
             number(&families::WAITING_FOR_VOLUMES, self.waiting_for_volumes),
             number(&families::WAITING_FOR_EXTENDERS, self.waiting_for_extenders),
             number(&families::UNSCHEDULABLE_GROUPS, self.unschedulable_groups),
-            plain_family(
-                &families::RECALLED_DECISIONS,
-                Plain::Counter,
-                [([], self.recalled_decisions as f64)],
-            ),
-            plain_family(
-                &families::VERIFIED_DECISIONS,
-                Plain::Counter,
-                ["same", "different"]
-                    .into_iter()
-                    .zip(self.verified_decisions)
-                    .map(|(result, n)| ([result], n as f64)),
-            ),
+            total(&families::RECALLED_DECISIONS, self.recalled_decisions),
+            plain_family(&families::VERIFIED_DECISIONS, Plain::Counter, verified),
             plain_family(
                 &families::OLDEST_PENDING,
                 Plain::Gauge,
