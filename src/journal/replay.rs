@@ -196,3 +196,6 @@ pub(super) fn event_of(what: What, tables: &mut Tables) -> Result<Event, String>
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

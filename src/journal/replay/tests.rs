@@ -1,0 +1,214 @@
+//! What the driver's runs do not have: a lease that is waited for, another configuration while it runs, bindings that somebody else made.
+
+use super::*;
+use crate::api::{Node, Pod};
+use crate::config::{Effective, Flags};
+use crate::driver::{Tape as _, Told};
+use crate::journal::watched::{Seen, judge};
+use crate::journal::{
+    Journal, Mode, Sink, SinkOptions, WhenFull, applied, configured, list_began, list_ended,
+};
+use crate::metrics::{Metrics, Record};
+use crate::reload::decisive;
+use serde_json::json;
+use std::path::Path;
+use supercargo_core::effect::Lane;
+use supercargo_core::event::Kind;
+use supercargo_core::rng::Seed;
+use supercargo_core::shadow::Agreement;
+
+fn effective(rest: &str, flags: &Flags) -> Effective {
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    Effective::parse(Path::new("f.yaml"), &format!("{head}{rest}"), flags).unwrap()
+}
+
+/// A scheduler that is told things and recorded by hand.
+struct Hand {
+    engine: Scheduler,
+    journal: Journal,
+    now: Time,
+    writer: std::thread::JoinHandle<()>,
+    folder: tempfile::TempDir,
+}
+
+impl Hand {
+    fn new(effective: &Effective, mode: Mode) -> Self {
+        let settings = Settings::of(effective).unwrap();
+        let (now, wait) = (Time::from_secs(1_000), Duration::from_secs(300));
+        let beginning = Beginning::new(mode, now, Seed(3), (effective, &settings), wait);
+        let folder = tempfile::tempdir().unwrap();
+        let options = SinkOptions {
+            path: folder.path().join("recording.jsonl"),
+            bytes_max: u64::MAX,
+            when_full: WhenFull::Ends,
+            header: Some(beginning.to_line()),
+        };
+        let (sink, writer) = Sink::open(options, Metrics::new().record_lines(Record::Input)).unwrap();
+        let journal = Journal::default().with_recording(sink, now);
+        let engine = beginning.engine(&settings, |_| Vec::new());
+        Self { engine, journal, now, writer, folder }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.now = self.now + Duration::from_millis(1);
+        self.journal.told(self.now, Told::Event(&event));
+        self.engine.handle(self.now, event);
+    }
+
+    fn object(&mut self, object: Value) {
+        self.now = self.now + Duration::from_millis(1);
+        let is_pod = object["kind"] == "Pod";
+        let (text, event) = if is_pod {
+            let pod: Pod = serde_json::from_value(object).unwrap();
+            (applied(&pod), pod.applied(self.engine.tables()).unwrap())
+        } else {
+            let node: Node = serde_json::from_value(object).unwrap();
+            (applied(&node), node.applied(self.engine.tables()).unwrap())
+        };
+        self.journal.told(self.now, Told::Written(Some(text)));
+        self.engine.handle(self.now, event);
+    }
+
+    fn lists(&mut self) {
+        for lane in Lane::ALL {
+            self.event(Event::Credits { lane, count: 100 });
+        }
+        for kind in Kind::ALL {
+            self.journal.told(self.now, Told::Written(Some(list_began(kind))));
+            self.engine.handle(self.now, Event::ListBegan(kind));
+            self.journal.told(self.now, Told::Written(Some(list_ended(kind))));
+            self.engine.handle(self.now, Event::ListEnded(kind));
+        }
+    }
+
+    fn reconfigure(&mut self, effective: &Effective) {
+        let settings = Settings::of(effective).unwrap();
+        self.journal.told(self.now, Told::Written(Some(configured(&decisive(effective)))));
+        let to = reconfiguration(&settings, Vec::new(), &mut self.engine);
+        self.engine.reconfigure(self.now, to);
+    }
+
+    /// Works until there is nothing to do; the nodes that were chosen.
+    fn work(&mut self) -> Vec<String> {
+        let mut nodes = Vec::new();
+        loop {
+            let step = self.engine.step(self.now, &mut NoProbe);
+            self.journal.stepped(self.now, matches!(step, Step::Idle { .. }));
+            match step {
+                Step::Idle { .. } => return nodes,
+                Step::Report(report) => {
+                    if let Outcome::Placed { node, .. } = &report.outcome {
+                        nodes.push(node.clone());
+                    }
+                    self.journal.reported(report);
+                }
+                Step::Effect(_) | Step::Notice(_) => {}
+            }
+        }
+    }
+
+    fn recording(self) -> String {
+        let Self { journal, writer, folder, .. } = self;
+        drop(journal);
+        writer.join().unwrap();
+        std::fs::read_to_string(folder.path().join("recording.jsonl")).unwrap()
+    }
+}
+
+fn node(name: &str, cpu: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}}})
+}
+
+fn pod(name: &str, scheduler: &str, node: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"schedulerName": scheduler, "nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}})
+}
+
+#[test]
+fn a_lease_and_another_configuration_are_replayed_where_they_came() {
+    let flags = Flags::default();
+    let start = effective("leaderElection: {resourceName: a}\nprofiles: [{schedulerName: a}]\n", &flags);
+    let most = "  pluginConfig:\n  - name: NodeResourcesFit\n    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}\n";
+    let later = effective(
+        &format!(
+            "leaderElection: {{resourceName: a}}\nprofiles:\n- schedulerName: a\n{most}- schedulerName: b\n"
+        ),
+        &flags,
+    );
+    let mut hand = Hand::new(&start, Mode::Scheduler);
+    hand.lists();
+    hand.object(node("large", "16"));
+    hand.object(node("small", "2"));
+    hand.object(pod("p1", "a", ""));
+    assert_eq!(hand.work(), [""; 0], "it does not lead");
+    hand.event(Event::Leading(true));
+    assert_eq!(hand.work(), ["large"]);
+    hand.reconfigure(&later);
+    hand.object(pod("p2", "a", ""));
+    hand.object(pod("p3", "b", ""));
+    assert_eq!(hand.work(), ["small", "large"]);
+    let recording = hand.recording();
+
+    let summary = Replay::open(recording.as_bytes()).unwrap().run(|_, _| {}).unwrap();
+    assert_eq!((summary.divergence, summary.placed), (None, 3), "{recording}");
+    // Without the other configuration p2 goes elsewhere, and that is where they part.
+    let line = recording.lines().position(|line| line.contains("\"node\":\"small\"")).unwrap();
+    let without: Vec<&str> = recording.lines().filter(|line| !line.contains("\"configured\"")).collect();
+    let summary = Replay::open(without.join("\n").as_bytes()).unwrap().run(|_, _| {}).unwrap();
+    assert_eq!(summary.divergence.map(|it| it.line), Some(line), "one line less");
+    // Nothing is decided where nobody says that it leads.
+    let without: Vec<&str> = recording.lines().filter(|line| !line.contains("\"leading\"")).collect();
+    let divergence = Replay::open(without.join("\n").as_bytes()).unwrap().run(|_, _| {}).unwrap().divergence;
+    assert_eq!(divergence.map(|it| it.now), Some(None));
+}
+
+#[test]
+fn bindings_that_were_seen_are_judged_by_the_recorded_rules_or_others() {
+    let flags = Flags::without_election();
+    let rules = effective("profiles: [{schedulerName: other}]\n", &flags);
+    let mut hand = Hand::new(&rules, Mode::Watcher { of: "other".to_owned() });
+    hand.engine = Scheduler::new(
+        supercargo_core::scheduler::Config {
+            seed: Seed(3),
+            profiles: Vec::new(),
+            queue: supercargo_core::queue::QueueConfig::default(),
+        },
+        hand.now,
+    );
+    hand.lists();
+    hand.object(node("large", "16"));
+    hand.object(node("small", "2"));
+    hand.object(node("full", "500m"));
+    for (name, bound_to) in [("p1", "large"), ("p2", "small"), ("p3", "full")] {
+        hand.object(pod(name, "other", ""));
+        hand.object(pod(name, "other", bound_to));
+        // What came long ago explains nothing.
+        hand.now = hand.now + Duration::from_secs(60);
+    }
+    let recording = hand.recording();
+    let judged = |other: Option<&Settings>| {
+        let (beginning, entries) = Entries::open(recording.as_bytes()).unwrap();
+        let mut agreements = Vec::new();
+        let summary = judge(&beginning, entries, "other", other, |_, seen| match seen {
+            Seen::Judged(it) => agreements.push(it.agreement),
+            Seen::Unjudged(why) => panic!("{why:?}"),
+        });
+        assert_eq!(summary.unwrap().ends.as_deref(), Some("stopped"));
+        agreements
+    };
+    assert_eq!(judged(None), [Agreement::Same, Agreement::Different, Agreement::TheyFitWeNot]);
+    let most = "pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 9}]}}}]";
+    let packing = effective(&format!("profiles: [{{schedulerName: other, {most}}}]\n"), &flags);
+    let packing = judged(Some(&Settings::of(&packing).unwrap()));
+    assert_eq!(packing, [Agreement::Different, Agreement::Same, Agreement::TheyFitWeNot]);
+    // A profile of another name will not do where there are several.
+    let two = effective("profiles: [{schedulerName: a}, {schedulerName: b}]\n", &flags);
+    let (beginning, entries) = Entries::open(recording.as_bytes()).unwrap();
+    let refused = judge(&beginning, entries, "other", Some(&Settings::of(&two).unwrap()), |_, _| {});
+    let told = refused.err().map(|bad| bad.to_string());
+    assert_eq!(
+        told.as_deref(),
+        Some("line 1: the configuration has several profiles, and none of the name other")
+    );
+}
