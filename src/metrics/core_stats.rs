@@ -111,6 +111,7 @@ pub struct CacheSizes {
 
 impl CoreStats {
     /// The families of these numbers, in no order.
+    // long because: a family a line, and each but once
     pub(super) fn families(&self) -> Vec<MetricFamily> {
         let pending = [
             ("active", self.pending.active),

@@ -72,6 +72,7 @@ const VALUES: [(&str, u64); 25] = [
     // One a profile: the configuration's, which is not for users to write.
     ("profile", 1),
     ("queue", 4),
+    ("record", 2),
     // Of kubelets' rejections; what comes after sixty-four is `Other`.
     ("reason", 65),
     ("result", 10),
