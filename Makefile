@@ -44,6 +44,10 @@ upstream: ## Build the pinned control plane where it is missing.
 build: ## Build the program, with the features its tests use, so that nothing is built twice.
 	cargo build --locked --quiet --bins --examples
 
+.PHONY: man
+man: ## Write the manual pages to target/dist/man.
+	cargo run --locked --quiet --bin supercargo -- man --dir $(TARGET)/dist/man
+
 .PHONY: release-binary
 release-binary: ## Build the program as it is shipped, static; the Dockerfile runs the same command.
 	RUSTFLAGS="$(RELEASE_FLAGS)" cargo build --locked --release --target $(TRIPLE) --bin supercargo

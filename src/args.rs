@@ -2,11 +2,14 @@
 
 use crate::cli::completion::CompletionArgs;
 use crate::cli::config::ConfigArgs;
+use crate::cli::doctor::DoctorArgs;
 use crate::cli::drain_check::DrainCheckArgs;
 use crate::cli::explain::ExplainArgs;
 use crate::cli::fit::FitArgs;
 use crate::cli::lint::LintArgs;
+use crate::cli::man::ManArgs;
 use crate::cli::placement::TestArgs;
+use crate::cli::queue::QueueArgs;
 use crate::cli::record::RecordArgs;
 use crate::cli::replay::ReplayArgs;
 use crate::cli::report::ReportArgs;
@@ -18,7 +21,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A Kubernetes scheduler that decides as kube-scheduler does.
@@ -121,9 +124,19 @@ pub struct Args {
 }
 
 impl Args {
+    /// The command line, called as it was: linked as `kubectl-supercargo` it is kubectl's plugin, and says so in its help.
+    pub fn command_as(program: Option<&OsString>) -> clap::Command {
+        let file = program.map(Path::new).and_then(Path::file_name).and_then(std::ffi::OsStr::to_str);
+        match file.and_then(|file| file.strip_prefix("kubectl-")) {
+            Some(plugin) => Self::command().bin_name(format!("kubectl {plugin}")),
+            None => Self::command(),
+        }
+    }
+
     /// Reads a command line; ends the program where it is wrong, or asks for help.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Self {
-        let matches = Self::command().get_matches_from(line);
+        let line: Vec<OsString> = line.into_iter().collect();
+        let matches = Self::command_as(line.first()).get_matches_from(line);
         let mut args = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         args.values = values(&matches);
         args
@@ -299,11 +312,29 @@ pub enum Command {
     /// Exit code: 0 the report is written, 2 the flags or files are wrong, 1 anything else, for example a cluster that does not answer.
     Report(ReportArgs),
 
+    /// Tell where each pending pod waits, for what, since when, and when it is tried next.
+    ///
+    /// Asks the running scheduler: its leader, through the API server's proxy, or the port at a URL (--server). Who may not read the pods of a
+    /// namespace is told nothing of them.
+    ///
+    /// Exit code: 0 told, 2 the flags or the file are wrong, 1 anything else, for example a scheduler that does not answer.
+    Queue(QueueArgs),
+
+    /// Tell whether an installation has what it needs: rights, leader, versions, other schedulers, drift of the cache.
+    ///
+    /// Asks the API server of the kubeconfig, and the leader through it. Has access reviews made, and changes nothing.
+    ///
+    /// Exit code: 0 no problem was found, 3 at least one was, 2 the flags are wrong, 1 anything else, for example a cluster that does not answer.
+    Doctor(DoctorArgs),
+
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
     Config(ConfigArgs),
 
     /// Print what a shell needs to complete command lines of this program.
     Completion(CompletionArgs),
+
+    /// Write manual pages of this program and its commands.
+    Man(ManArgs),
 }
 
 /// The formats of the log.
@@ -412,6 +443,22 @@ mod tests {
         assert_eq!(value("allow-second-default-scheduler"), Some("false"));
         assert_eq!(value("config"), Some(""));
         assert_eq!(value("help"), None);
+    }
+
+    #[test]
+    fn linked_as_a_plugin_of_kubectl_its_help_says_so() {
+        for (program, usage) in [
+            ("/usr/bin/supercargo", "Usage: supercargo queue"),
+            ("/opt/bin/kubectl-supercargo", "Usage: kubectl supercargo queue"),
+            ("kubectl-sc", "Usage: kubectl sc queue"),
+        ] {
+            let command = Args::command_as(Some(&program.into()));
+            let told = command
+                .try_get_matches_from([program, "queue", "--help"])
+                .expect_err("it is help")
+                .to_string();
+            assert!(told.contains(usage), "{program}: {told}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use crate::args::Args;
 use crate::config::Settings;
 use crate::names::Resolver;
+use crate::serve::HANDED_ON;
 use anyhow::{Context as _, Result, bail};
+use http::header::AUTHORIZATION;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -13,7 +15,7 @@ use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::time::Duration;
 use tower::timeout::TimeoutLayer;
-use tower::util::{BoxCloneService, BoxCloneSyncService};
+use tower::util::{BoxCloneService, BoxCloneSyncService, MapRequestLayer};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 /// How long a connection to the API server may take to come about.
@@ -57,6 +59,29 @@ pub type Carrier = BoxCloneService<Request<Body>, Response<Incoming>, BoxError>;
 /// # Errors
 /// When certificates or credentials cannot be used, or a proxy is asked for.
 pub fn builder(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
+    carrier(config, false)
+}
+
+/// The same, for requests that the API server is to pass on to a pod: it takes the header with the token away as it does, so that goes a second time
+/// under a name that the API server does not look at.
+///
+/// # Errors
+/// As [`builder`].
+pub fn builder_that_hands_on(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
+    carrier(config, true)
+}
+
+fn hand_on(mut request: Request<Body>) -> Request<Body> {
+    let token = request.headers().get(AUTHORIZATION).cloned();
+    let is_passed_on = request.uri().path().contains("/proxy/");
+    if let Some(token) = token.filter(|_| is_passed_on) {
+        // One that was given for this goes before the one for the API server.
+        request.headers_mut().entry(HANDED_ON).or_insert(token);
+    }
+    request
+}
+
+fn carrier(config: &kube::Config, hands_on: bool) -> Result<ClientBuilder<Carrier>> {
     if let Some(proxy) = &config.proxy_url {
         bail!("the API server is to be reached through the proxy {proxy}, which this program does not do");
     }
@@ -76,6 +101,7 @@ pub fn builder(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
+        .option_layer(hands_on.then(|| MapRequestLayer::new(hand_on)))
         .layer(config.extra_headers_layer()?)
         .map_err(|error: hyper_util::client::legacy::Error| BoxError::from(error))
         .service(client);

@@ -16,6 +16,7 @@ pub mod journal;
 pub mod lease;
 pub mod metrics;
 pub mod names;
+pub mod pending;
 pub mod reload;
 pub mod run;
 pub mod serve;

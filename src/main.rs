@@ -8,7 +8,8 @@ use clap::error::ErrorKind;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
 use supercargo::cli::{
-    completion, config, drain_check, explain, fit, lint, placement, record, replay, report, shadow, simulate,
+    completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, record, replay,
+    report, shadow, simulate,
 };
 use supercargo::{flags, run, telemetry};
 
@@ -27,9 +28,12 @@ fn main() -> ExitCode {
         Some(Command::Lint(args)) => return lint::main(&args),
         Some(Command::Test(args)) => return placement::main(&args),
         Some(Command::Report(args)) => return report::main(&args),
+        Some(Command::Queue(args)) => return queue::main(&args),
+        Some(Command::Doctor(args)) => return doctor::main(&args),
         Some(Command::Config(args)) => return config::main(&args),
         Some(Command::Shadow(args)) => return shadow::main(&args),
         Some(Command::Completion(args)) => return completion::main(args),
+        Some(Command::Man(args)) => return man::main(&args),
         None => {}
     }
     let verbosity = telemetry::start(args.logging_format, args.verbosity);

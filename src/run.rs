@@ -162,7 +162,8 @@ async fn serve_and_schedule(
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let relist = watches.relist_pods();
-    let pages = pages::Sources { census, relist, in_force, inbox: inbox.clone(), ring: keeping.ring.clone() };
+    let ring = keeping.ring.clone();
+    let pages = pages::Sources { census, relist, in_force, inbox: inbox.clone(), ring, clock };
     let pages = pages.pages(&args, &election, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = serve(&args, routes, certificates).await?;

@@ -12,10 +12,14 @@ mod changes;
 mod drain;
 #[path = "explain/fit.rs"]
 mod fit;
+#[path = "explain/habits.rs"]
+mod habits;
 #[path = "explain/lint.rs"]
 mod lint;
 #[path = "explain/live.rs"]
 mod live;
+#[path = "explain/queue.rs"]
+mod queue;
 #[path = "explain/scale.rs"]
 mod scale;
 #[path = "explain/shown.rs"]

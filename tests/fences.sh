@@ -122,8 +122,8 @@ never "convert turns objects into core types and does nothing else: no client, n
 never "watch and dispatch do not look inside the engine" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle)\b|\bcore::(queue|plugins|cycle)::' \
   src/watch src/watch.rs src/dispatch src/dispatch.rs
 never "metrics and serving do not schedule" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle|cache)\b' src/serve src/serve.rs
-never "of the commands only live makes a client of the API server, which record watches with, and shadow one of a running shadow" '\b(kube|tokio|hyper|reqwest)::|\bcrate::client\b' \
-  $(find src/cli -mindepth 1 -maxdepth 1 -not -name live -not -name shadow -not -name record.rs)
+never "of the commands only live makes a client of the API server, which record watches with, or of a running scheduler" '\b(kube|tokio|hyper|reqwest)::|\bcrate::client\b' \
+  $(find src/cli -mindepth 1 -maxdepth 1 -not -name live -not -name record.rs)
 never "an explanation is made of a cluster in the engine's form: no client, no files, no channels, no cache but the one it is lent" \
   '\b(kube|tokio|hyper|k8s_openapi)::|std::(fs|net|env|process|io)\b|\b(Cache|Scheduler)::(default|new)\(' src/explain
 never "the simulation knows the engine's public face alone, not the shell" '\bsupercargo::|\b(tokio|kube|k8s_openapi)::' crates/sim/src

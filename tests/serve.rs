@@ -19,8 +19,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use supercargo::metrics::{Exposition, Metrics};
 use supercargo::serve::{
-    Access, Certificate, Check, Checks, Decision, Gate, Limits, ReviewError, Reviewer, Routes, ServeOptions,
-    Server, Token, User,
+    Access, Certificate, Check, Checks, Decision, Gate, Limits, PodAccess, ReviewError, Reviewer, Routes,
+    ServeOptions, Server, Token, User,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -69,6 +69,11 @@ impl Reviewer for Fake {
             Decision::Denied { reason: String::new() }
         };
         std::future::ready(Ok(decision)).boxed()
+    }
+
+    fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+        self.asked.lock().unwrap().push(format!("may {} get pods of {}", access.user.name, access.namespace));
+        std::future::ready(Ok(Decision::Denied { reason: String::new() })).boxed()
     }
 }
 

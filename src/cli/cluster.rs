@@ -9,7 +9,7 @@ use super::screen::plain;
 use super::simulate::files::{Files, Item, Wrong};
 use super::simulate::inventory::{self, Inventory};
 use super::simulate::world::World;
-use super::simulate::{InputError, Output};
+use super::simulate::{InputError, InputLimit, Output};
 use crate::config::{DEFAULT_NAME, OWN_NAME, nearest};
 use clap::Args;
 use serde::Serialize;
@@ -49,6 +49,10 @@ pub struct SourceArgs {
     /// Take objects of files as they are written, without what an API server would fill in.
     #[arg(long, requires = "cluster")]
     pub as_written: bool,
+
+    /// How large a file may be, for example 2Gi.
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
+    pub input_limit: InputLimit,
 }
 
 /// Why there is no answer.
@@ -185,7 +189,7 @@ impl Cluster {
         let cluster = &mut self;
         "default".clone_into(&mut cluster.namespace);
         let stdin = &mut io::stdin().lock();
-        let mut files = Files::default();
+        let mut files = Files::within(source.input_limit);
         if source.cluster.is_empty() {
             let wanted = Listing { admission: !templates.is_empty(), workloads: cluster.census.is_some() };
             let listed = live::list(&source.live, wanted).map_err(Refused::Live)?;

@@ -77,8 +77,8 @@ impl Effective {
     /// # Errors
     /// When the file cannot be read, is no KubeSchedulerConfiguration, or is not valid.
     pub fn load(path: &Path, flags: &Flags) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text =
+            super::file::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text, flags)
     }
 

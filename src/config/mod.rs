@@ -12,6 +12,7 @@ mod document;
 mod duration;
 mod effective;
 mod field;
+pub(crate) mod file;
 mod flat;
 mod framework;
 mod nearest;

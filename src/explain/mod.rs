@@ -5,6 +5,7 @@
 
 mod answer;
 mod changes;
+mod counted;
 mod drain;
 mod edit;
 mod fit;
@@ -22,6 +23,7 @@ pub use answer::{
     API_VERSION, ByNode, Change, Explanation, Group, Hint, KIND, NearMiss, NodeScores, OfNode, PluginScore,
     Preemption, Said, Scores, Verdict,
 };
+pub use counted::{Counted, counted};
 pub use drain::{Budget, DrainCheck, Leaving, Moved, drain_check};
 pub use fit::{FitCheck, OnNode, fit};
 pub use place::Place;
@@ -35,10 +37,10 @@ use reason::{Found, of_objection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Failed, Nomination};
-use supercargo_core::explain::Findings;
+use supercargo_core::explain::{Findings, NodeFindings};
 use supercargo_core::framework::Fact;
 use supercargo_core::framework::post_filter::Draws;
-use supercargo_core::intern::{Symbol, known};
+use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::pod::PodInfo;
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
@@ -330,8 +332,18 @@ fn tell(place: &Place<'_>, findings: &Findings, question: Question, answer: &mut
     cases
 }
 
-fn case(place: &Place<'_>, of: &supercargo_core::explain::NodeFindings) -> Case {
-    let tables = &*place.tables;
+fn case(place: &Place<'_>, of: &NodeFindings) -> Case {
+    let found = found_on(of, place.tables);
+    Case { node: of.node, name: place.name(of.node), checks: obstacles(&found), found }
+}
+
+/// How many plugins have something against it.
+fn obstacles(found: &[Found]) -> usize {
+    found.iter().map(|found| found.plugin).collect::<BTreeSet<_>>().len()
+}
+
+/// What a node has against a pod, each thing once.
+fn found_on(of: &NodeFindings, tables: &Tables) -> Vec<Found> {
     let mut found: Vec<Found> = of.objections.iter().flat_map(|no| of_objection(no, tables)).collect();
     // The cordon and its taint are one thing to whoever has to do something about it.
     if found.iter().any(|found| found.code == ReasonCode::NodeCordoned) {
@@ -348,8 +360,7 @@ fn case(place: &Place<'_>, of: &supercargo_core::explain::NodeFindings) -> Case 
         })
         .collect();
     found.retain(|found| !matches!(found.fact, Some(Fact::FoeOf { key, .. }) if avoided.contains(&key)));
-    let checks = found.iter().map(|found| found.plugin).collect::<BTreeSet<_>>().len();
-    Case { node: of.node, name: place.name(of.node), checks, found }
+    found
 }
 
 fn by_node(place: &Place<'_>, case: &Case) -> ByNode {

@@ -6,13 +6,13 @@
 use super::drift;
 use crate::driver::Inbox;
 use crate::metrics::Metrics;
+use crate::pending::moment;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::queue::{Place, QueuedPod};
 use supercargo_core::scheduler::Scheduler;
-use supercargo_core::time::Time;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -152,12 +152,6 @@ fn write_pending(text: &mut String, engine: &Scheduler, place: Place, queued: &Q
     let _ = writeln!(text, ", queue: {place}, waits for: {waits_for}, since: {since}, attempts: {attempts}");
 }
 
-/// A time as the API writes it.
-fn moment(time: Time) -> String {
-    let nanos = i128::from(time.as_nanos());
-    jiff::Timestamp::from_nanosecond(nanos).map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +161,7 @@ mod tests {
     use supercargo_core::queue::QueueConfig;
     use supercargo_core::rng::Seed;
     use supercargo_core::scheduler::{Config, Profile, Step};
+    use supercargo_core::time::Time;
 
     fn applied<K: crate::convert::Watched>(engine: &mut Scheduler, object: &K) {
         let event = object.applied(engine.tables()).expect("the object is well formed");

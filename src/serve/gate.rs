@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderName};
 use tokio::time::Instant;
 
 use super::answers::Answers;
@@ -31,6 +31,9 @@ const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const MASTERS: &str = "system:masters";
+
+/// Where a token is that came through the API server's proxy, which takes the header `Authorization` away. Written as that is.
+pub const HANDED_ON: HeaderName = HeaderName::from_static("x-supercargo-authorization");
 
 /// A bearer token, which never shows in a log.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -50,7 +53,7 @@ impl Token {
     /// The token of a request, as upstream finds it: `Bearer`, in any case, and one word. Another scheme,
     /// or a scheme alone, is no token.
     fn of(headers: &HeaderMap) -> Option<Self> {
-        let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+        let value = headers.get(AUTHORIZATION).or_else(|| headers.get(HANDED_ON))?.to_str().ok()?;
         let (scheme, rest) = value.trim().split_once(' ')?;
         let token = rest.split(' ').next().filter(|token| !token.is_empty())?;
         scheme.eq_ignore_ascii_case("bearer").then(|| Self(token.to_owned()))
@@ -85,6 +88,15 @@ pub struct Access {
     pub verb: String,
     /// The path, without the query.
     pub path: String,
+}
+
+/// Somebody who wants to read the pods of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodAccess {
+    /// Who.
+    pub user: User,
+    /// Which; empty for all.
+    pub namespace: String,
 }
 
 /// What a SubjectAccessReview says.
@@ -133,6 +145,9 @@ pub trait Reviewer: Send + Sync + 'static {
 
     /// Whether somebody may do something.
     fn authorize(&self, access: Access) -> BoxFuture<'static, Result<Decision, ReviewError>>;
+
+    /// Whether somebody may get the pods of a namespace.
+    fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>>;
 }
 
 /// Why a request is not answered.
@@ -151,6 +166,7 @@ pub struct Gate {
     reviewer: Arc<dyn Reviewer>,
     users: Arc<Answers<Token, Option<User>>>,
     decisions: Arc<Answers<Access, Decision>>,
+    pods: Arc<Answers<PodAccess, Decision>>,
     always_allowed: Vec<String>,
 }
 
@@ -161,6 +177,7 @@ impl Gate {
             reviewer: Arc::new(reviewer),
             users: Answers::new(ANSWER_LIFETIME, ANSWERS),
             decisions: Answers::new(ANSWER_LIFETIME, ANSWERS),
+            pods: Answers::new(ANSWER_LIFETIME, ANSWERS),
             always_allowed: ALWAYS_ALLOWED.map(String::from).to_vec(),
         }
     }
@@ -207,6 +224,40 @@ impl Gate {
                     message.push_str(&reason);
                 }
                 Err(Refusal::Forbidden(message))
+            }
+        }
+    }
+
+    /// Who sent these headers, if that is somebody.
+    pub(super) async fn known_user(&self, now: Instant, headers: &HeaderMap) -> Result<User, Refusal> {
+        let user = self.user(now, headers).await?;
+        if user.name == ANONYMOUS { Err(Refusal::Unauthorized) } else { Ok(user) }
+    }
+
+    /// Whether somebody may get the pods of a namespace, or of all where that is empty; the message is the API server's.
+    pub(super) async fn may_get_pods(
+        &self,
+        now: Instant,
+        user: &User,
+        namespace: &str,
+    ) -> Result<(), Refusal> {
+        if user.groups.iter().any(|group| group == MASTERS) {
+            return Ok(());
+        }
+        let access = PodAccess { user: user.clone(), namespace: namespace.to_owned() };
+        let ask = |access| self.reviewer.authorize_pods(access);
+        match self.pods.get(now, access, ask).await.map_err(unknown)? {
+            Decision::Allowed => Ok(()),
+            Decision::Denied { .. } => {
+                let scope = if namespace.is_empty() {
+                    "at the cluster scope".to_owned()
+                } else {
+                    format!("in the namespace {namespace:?}")
+                };
+                let name = &user.name;
+                Err(Refusal::Forbidden(format!(
+                    "pods is forbidden: User {name:?} cannot get resource \"pods\" in API group \"\" {scope}"
+                )))
             }
         }
     }
@@ -275,6 +326,14 @@ mod tests {
                 && access.path == "/metrics";
             let reason = if access.path == "/told" { "told so" } else { "" }.to_owned();
             let decision = if allowed { Decision::Allowed } else { Decision::Denied { reason } };
+            std::future::ready(Ok(decision)).boxed()
+        }
+
+        fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+            self.note(format!("may {} get pods of {:?}", access.user.name, access.namespace));
+            let allowed = access.user.name == "prometheus" && access.namespace == "monitoring";
+            let decision =
+                if allowed { Decision::Allowed } else { Decision::Denied { reason: String::new() } };
             std::future::ready(Ok(decision)).boxed()
         }
     }
@@ -378,6 +437,33 @@ mod tests {
             assert!(matches!(door.at(0, "Bearer broken", "/metrics").await, Err(Refusal::Unknown(_))));
         }
         assert_eq!(door.fake.asked(), ["who broken", "who broken"]);
+    }
+
+    #[tokio::test]
+    async fn pods_are_for_those_who_may_get_them_and_a_stranger_is_not_asked_about() {
+        let door = Door::new();
+        let mut headers = HeaderMap::new();
+        assert_eq!(door.gate.known_user(door.start, &headers).await, Err(Refusal::Unauthorized));
+        headers.insert(HANDED_ON, "Bearer reader".parse().unwrap());
+        let user = door.gate.known_user(door.start, &headers).await.unwrap();
+        assert_eq!(user.name, "prometheus");
+        headers.insert(AUTHORIZATION, "Bearer plain".parse().unwrap());
+        assert_eq!(door.gate.known_user(door.start, &headers).await.unwrap().name, "<b>", "it goes first");
+        for _ in 0..2 {
+            assert_eq!(door.gate.may_get_pods(door.start, &user, "monitoring").await, Ok(()));
+            for (namespace, scope) in [("", "at the cluster scope"), ("x", "in the namespace \"x\"")] {
+                let told = format!(
+                    "pods is forbidden: User \"prometheus\" cannot get resource \"pods\" in API group \"\" {scope}"
+                );
+                let refused = door.gate.may_get_pods(door.start, &user, namespace).await;
+                assert_eq!(refused, Err(Refusal::Forbidden(told)));
+            }
+        }
+        let asked = door.fake.asked();
+        assert_eq!(asked.iter().filter(|asked| asked.contains("get pods")).count(), 3, "{asked:?}");
+        let root = User { groups: vec![MASTERS.to_owned()], ..User::default() };
+        assert_eq!(door.gate.may_get_pods(door.start, &root, "x").await, Ok(()));
+        assert!(door.fake.asked().is_empty());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod gate;
 mod health;
 mod negotiate;
 mod pages;
+mod pods;
 mod review;
 mod routes;
 
@@ -31,9 +32,10 @@ use tokio_rustls::TlsAcceptor;
 use certificate::Refresher;
 
 pub use certificate::Certificate;
-pub use gate::{Access, Decision, Gate, Refusal, ReviewError, Reviewer, Token, User};
+pub use gate::{Access, Decision, Gate, HANDED_ON, PodAccess, Refusal, ReviewError, Reviewer, Token, User};
 pub use health::{Check, Checks};
 pub use pages::Pages;
+pub use pods::PodSources;
 pub use review::KubeReviewer;
 pub use routes::Routes;
 

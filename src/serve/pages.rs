@@ -5,6 +5,7 @@
 //! it when it is asked for; nothing is kept here, and who may ask is the gate's business.
 
 use super::negotiate::{Form, form};
+use super::pods::PodSources;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -33,6 +34,7 @@ pub struct Pages {
     /// By path, below `/debug/`.
     debug: Vec<(&'static str, Source)>,
     set_verbosity: Option<SetVerbosity>,
+    pods: Option<PodSources>,
 }
 
 fn source<F>(text: impl Fn() -> F + Send + Sync + 'static) -> Source
@@ -78,6 +80,18 @@ impl Pages {
     {
         self.debug.push((path, source(text)));
         self
+    }
+
+    /// What is told of pods to those who may read them.
+    #[must_use]
+    pub fn with_pods(mut self, pods: PodSources) -> Self {
+        self.pods = Some(pods);
+        self
+    }
+
+    /// What is told of pods to those who may read them, if anything is.
+    pub(super) fn pods(&self) -> Option<&PodSources> {
+        self.pods.as_ref()
     }
 
     /// `PUT /debug/flags/v`.

@@ -10,12 +10,12 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::{Api, PostParams};
 use tokio::sync::Semaphore;
 
-use super::gate::{Access, Decision, ReviewError, Reviewer, Token, User};
+use super::gate::{Access, Decision, PodAccess, ReviewError, Reviewer, Token, User};
 
 /// Upstream's timeout of delegated requests.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,16 +75,7 @@ impl KubeReviewer {
         Ok(status.user.filter(|_| status.authenticated == Some(true)).map(user))
     }
 
-    async fn subject_access_review(self, access: Access) -> Result<Decision, ReviewError> {
-        let Access { user, verb, path } = access;
-        let spec = SubjectAccessReviewSpec {
-            user: Some(user.name),
-            uid: (!user.uid.is_empty()).then_some(user.uid),
-            groups: Some(user.groups),
-            extra: (!user.extra.is_empty()).then_some(user.extra),
-            non_resource_attributes: Some(NonResourceAttributes { path: Some(path), verb: Some(verb) }),
-            resource_attributes: None,
-        };
+    async fn subject_access_review(self, spec: SubjectAccessReviewSpec) -> Result<Decision, ReviewError> {
         let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let params = PostParams::default();
@@ -107,7 +98,34 @@ impl Reviewer for KubeReviewer {
     }
 
     fn authorize(&self, access: Access) -> BoxFuture<'static, Result<Decision, ReviewError>> {
-        self.clone().subject_access_review(access).boxed()
+        let Access { user, verb, path } = access;
+        let attributes = NonResourceAttributes { path: Some(path), verb: Some(verb) };
+        let spec = SubjectAccessReviewSpec { non_resource_attributes: Some(attributes), ..whose(user) };
+        self.clone().subject_access_review(spec).boxed()
+    }
+
+    fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+        let PodAccess { user, namespace } = access;
+        let attributes = ResourceAttributes {
+            // An empty one is all.
+            namespace: (!namespace.is_empty()).then_some(namespace),
+            resource: Some("pods".to_owned()),
+            verb: Some("get".to_owned()),
+            version: Some("v1".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..whose(user) };
+        self.clone().subject_access_review(spec).boxed()
+    }
+}
+
+fn whose(user: User) -> SubjectAccessReviewSpec {
+    SubjectAccessReviewSpec {
+        user: Some(user.name),
+        uid: (!user.uid.is_empty()).then_some(user.uid),
+        groups: Some(user.groups),
+        extra: (!user.extra.is_empty()).then_some(user.extra),
+        ..SubjectAccessReviewSpec::default()
     }
 }
 
@@ -262,6 +280,30 @@ mod tests {
             "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
         });
         assert_eq!(body["spec"], spec);
+    }
+
+    #[tokio::test]
+    async fn access_to_the_pods_of_a_namespace_or_of_all_is_reviewed() {
+        let (api, reviewer) = Api::start(|question| {
+            let one = question["spec"]["resourceAttributes"]["namespace"] == "team";
+            Some(with_status(question, json!({"allowed": one})))
+        })
+        .await;
+        let access = |namespace: &str| PodAccess {
+            user: User { name: "u".to_owned(), groups: vec!["g".to_owned()], ..User::default() },
+            namespace: namespace.to_owned(),
+        };
+        assert_eq!(reviewer.authorize_pods(access("team")).await, Ok(Decision::Allowed));
+        let denied = Decision::Denied { reason: String::new() };
+        assert_eq!(reviewer.authorize_pods(access("")).await, Ok(denied));
+        let attributes = |mut more: Value| {
+            more["resource"] = json!("pods");
+            more["verb"] = json!("get");
+            more["version"] = json!("v1");
+            json!({"user": "u", "groups": ["g"], "resourceAttributes": more})
+        };
+        let asked: Vec<Value> = api.asked().into_iter().map(|(_, body)| body["spec"].clone()).collect();
+        assert_eq!(asked, [attributes(json!({"namespace": "team"})), attributes(json!({}))]);
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ use super::gate::{Gate, Refusal};
 use super::health::Checks;
 use super::negotiate::is_refused_as_yaml;
 use super::pages::{Pages, Zpage};
+use super::pods::{self, Outcome};
 use crate::metrics::{self, Exposition};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -66,6 +67,21 @@ impl Routes {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
+        }
+        if let Some(sources) = self.pages.pods().filter(|_| pods::is_about_pods(path)) {
+            let (query, at) = (request.uri().query().unwrap_or_default(), (&self.gate, Instant::now()));
+            let response = match sources.answer(at, request.headers(), path, query).await {
+                Outcome::Told(json) => text(StatusCode::OK, "application/json", json),
+                Outcome::Later => given(PLAIN, None),
+                Outcome::Wrong(why) => {
+                    status(StatusCode::BAD_REQUEST, "BadRequest", &without_markup(&why), false)
+                }
+                Outcome::NoSuchPod(why) => {
+                    status(StatusCode::NOT_FOUND, "NotFound", &without_markup(&why), false)
+                }
+                Outcome::Refused(refusal) => refused(&request, &refusal),
+            };
+            return if is_head { headers_only(response) } else { response };
         }
         let verb = match (is_head, writes) {
             (true, _) => "head",

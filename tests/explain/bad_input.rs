@@ -130,3 +130,49 @@ fn files_and_flags_that_are_none_are_told() {
         assert_eq!(run(cluster.folder(), wrong).code, Some(2), "{wrong:?}");
     }
 }
+
+/// Runs a command with so much memory to its name, in KiB.
+fn run_within(kib: u32, cluster: &Cluster, args: &[&str]) -> Ran {
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", &format!("ulimit -v {kib} && exec \"$0\" \"$@\"")])
+        .arg(env!("CARGO_BIN_EXE_supercargo"));
+    let out = command.args(args).current_dir(cluster.folder()).output().expect("there is a shell");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
+    Ran { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
+}
+
+/// A pod on a node, as an API server shows it, with what nobody here reads.
+fn chatty(at: usize) -> serde_json::Value {
+    let mut chatty = pod(&format!("p{at}"), "1m", &json!({ "nodeName": format!("n{}", at / 10) }));
+    let fields: serde_json::Map<_, _> =
+        (0..60).map(|field| (format!("f:{field}"), json!({ "f:x": {} }))).collect();
+    chatty["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "fieldsV1": fields }]);
+    let env: Vec<_> =
+        (0..20).map(|at| json!({ "name": format!("E{at}"), "value": "v".repeat(40) })).collect();
+    chatty["spec"]["containers"][0]["env"] = json!(env);
+    chatty
+}
+
+#[test]
+fn a_large_dump_is_read_in_little_more_memory_than_what_is_kept_of_it() {
+    let mut objects: Vec<_> = (0..600).map(|at| plain_node(&format!("n{at}"))).collect();
+    objects.extend((0..6_000).map(chatty));
+    objects.push(pod("waits", "99", &json!({})));
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+    let json = serde_json::to_string_pretty(&list).expect("it is JSON");
+    let yaml = serde_saphyr::to_string(&list).expect("it is YAML");
+    for text in [json, yaml] {
+        assert!(text.len() > 16 << 20, "{}", text.len());
+        let cluster = Cluster::written(&text);
+        // At once, the YAML takes sixteen times its size.
+        let ran = run_within(220_000, &cluster, &["explain", "pod", "waits", "--cluster", "cluster"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{}", ran.stdout);
+        let limit = ["explain", "pod", "waits", "--cluster", "cluster", "--input-limit", "16Mi"];
+        let told = refused(&run(cluster.folder(), &limit)).to_owned();
+        assert_eq!(
+            told,
+            "cluster: is larger than 16 MiB, which is what is taken at most; --input-limit takes more"
+        );
+    }
+}

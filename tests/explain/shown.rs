@@ -4,7 +4,7 @@ use crate::support::{Cluster, node, plain_node, pod, root, run};
 use serde_json::json;
 
 /// Compares with `explain/shown/NAME`, or writes it.
-fn is_shown(name: &str, told: &str) {
+pub(crate) fn is_shown(name: &str, told: &str) {
     let path = root().join("tests/explain/shown").join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, told).expect("it can be written");
@@ -79,6 +79,7 @@ fn what_the_pages_show_is_what_comes_out() {
     is_what_comes_out("docs/what-if.md", 2);
     is_what_comes_out("docs/record.md", 2);
     is_what_comes_out("docs/lint.md", 1);
+    is_what_comes_out("docs/queue.md", 2);
 }
 
 fn is_what_comes_out(name: &str, examples: usize) {

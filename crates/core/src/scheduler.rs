@@ -16,6 +16,7 @@ mod nominate;
 mod objects;
 mod opinion;
 mod outbox;
+mod pending;
 mod pre_bind;
 mod preempt;
 mod quarantine;
@@ -26,6 +27,7 @@ mod verify;
 mod wake;
 
 pub use opinion::{Opinion, Otherwise};
+pub use pending::{Pending, Whereabouts};
 pub use reconfigure::Reconfiguration;
 
 use crate::cache::{Cache, CacheSize, Snapshot, Trial};

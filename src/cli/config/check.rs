@@ -9,7 +9,7 @@ use std::path::Path;
 const WIDTH: usize = 120;
 
 pub(super) fn answer(file: &Path) -> Answer {
-    let text = match std::fs::read_to_string(file) {
+    let text = match crate::config::file::read(file) {
         Ok(text) => text,
         Err(source) => {
             let error = ConfigError::Read { path: file.to_owned(), source };

@@ -3,6 +3,7 @@
 pub(in crate::cli) mod check;
 mod diff;
 
+use super::screen::plain;
 use clap::{Args, Subcommand};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -59,6 +60,11 @@ impl Answer {
     }
 }
 
+/// Lines without what a terminal would obey.
+fn plain_lines(text: &str) -> String {
+    text.lines().map(|line| plain(line) + "\n").collect()
+}
+
 /// Runs the command on the process's own streams.
 pub fn main(args: &ConfigArgs) -> ExitCode {
     let answer = match &args.question {
@@ -66,7 +72,7 @@ pub fn main(args: &ConfigArgs) -> ExitCode {
         Question::Diff { before, after } => diff::answer(before, after),
     };
     // Whoever reads this may have seen enough.
-    let _ = io::stdout().write_all(answer.out.as_bytes());
-    let _ = io::stderr().write_all(answer.err.as_bytes());
+    let _ = io::stdout().write_all(plain_lines(&answer.out).as_bytes());
+    let _ = io::stderr().write_all(plain_lines(&answer.err).as_bytes());
     ExitCode::from(answer.code)
 }

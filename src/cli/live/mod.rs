@@ -2,6 +2,10 @@
 //!
 //! The only module of the commands with a client. Every request has a deadline, and so has all of them together.
 
+pub(super) mod ask;
+pub(super) mod port;
+
+use self::port::encoded;
 use super::cluster::Cluster;
 use super::simulate::files::{Item, Origin, items, leave_out_what_nobody_reads};
 use crate::args::parse_duration;
@@ -11,7 +15,7 @@ use clap::Args;
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -93,6 +97,15 @@ pub(super) enum LiveError {
     Cluster(String),
 }
 
+impl LiveError {
+    /// What it says.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Settings(text) | Self::Cluster(text) => text,
+        }
+    }
+}
+
 /// What a cluster holds.
 pub(super) struct Listed {
     /// The namespace of the context.
@@ -135,7 +148,7 @@ pub(super) fn list(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError
 }
 
 async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
-    let config = connection(args).await.map_err(|error| match error {
+    let config = connected(args).await.map_err(|error| match error {
         LiveError::Settings(text) => {
             LiveError::Settings(format!("{text}; or give the cluster as files with --cluster"))
         }
@@ -165,7 +178,7 @@ async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError>
 
 /// A client for whoever watches a cluster, which answers.
 pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
-    let config = connection(args).await?;
+    let config = connected(args).await?;
     let server = config.cluster_url.to_string();
     let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
     let deadline = Instant::now() + ALL_TIMEOUT;
@@ -182,16 +195,25 @@ pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
     }
 }
 
-async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
+async fn connected(args: &LiveArgs) -> Result<kube::Config, LiveError> {
+    connection(args.kubeconfig.as_deref(), args.context.as_deref(), args.request_timeout).await
+}
+
+/// How the API server is reached.
+async fn connection(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    request_timeout: Duration,
+) -> Result<kube::Config, LiveError> {
     let wrong =
         |what: &str, error: &dyn std::error::Error| LiveError::Settings(format!("{what}: {}", told(error)));
-    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    let file = match &args.kubeconfig {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let file = match kubeconfig {
         Some(path) => Some(
             Kubeconfig::read_from(path)
                 .map_err(|error| wrong(&format!("cannot read the kubeconfig {}", path.display()), &error))?,
         ),
-        None if args.context.is_some() => {
+        None if context.is_some() => {
             Some(Kubeconfig::read().map_err(|error| wrong("cannot read a kubeconfig", &error))?)
         }
         None => None,
@@ -202,7 +224,7 @@ async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
             .map_err(|error| wrong("the kubeconfig is not usable", &error))?,
         None => kube::Config::infer().await.map_err(|error| wrong("there is no cluster to ask", &error))?,
     };
-    config.connect_timeout = Some(CONNECT_TIMEOUT.min(args.request_timeout));
+    config.connect_timeout = Some(CONNECT_TIMEOUT.min(request_timeout));
     Ok(config)
 }
 
@@ -287,13 +309,4 @@ enum Refusal {
     Status(u16, String),
     /// It says nothing that can be read.
     Silence(String),
-}
-
-/// A token of the server's, for a query.
-fn encoded(token: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let each = token
-        .bytes()
-        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
-    each.collect()
 }

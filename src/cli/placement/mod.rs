@@ -11,7 +11,7 @@ use super::config::check::show;
 use super::live::LiveArgs;
 use super::simulate::decide::Rules;
 use super::simulate::what_if::{ChangeArgs, Question, WhatIf};
-use super::simulate::{AddNodes, Detail, PreemptionMode, Scale, TieBreak};
+use super::simulate::{AddNodes, Detail, InputLimit, PreemptionMode, Scale, TieBreak};
 use crate::config::Problem;
 use clap::{Args, ValueEnum};
 use report::{OfCase, OfFile, Report};
@@ -152,7 +152,13 @@ fn source(file: &Path, spec: &Spec) -> (SourceArgs, Vec<PathBuf>) {
     let beside = |names: &[String]| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
     let live = LiveArgs { kubeconfig: None, context: None, request_timeout: Duration::ZERO };
     let config = spec.config.as_ref().map(|name| folder.join(name));
-    let source = SourceArgs { cluster: beside(&spec.cluster), live, config, as_written: spec.as_written };
+    let source = SourceArgs {
+        cluster: beside(&spec.cluster),
+        live,
+        config,
+        as_written: spec.as_written,
+        input_limit: InputLimit::default(),
+    };
     (source, beside(&spec.pods))
 }
 

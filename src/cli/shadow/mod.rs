@@ -2,17 +2,17 @@
 
 mod table;
 
+use super::cluster::{complain, in_form};
+use super::live::port::{PortArgs, get};
+use super::simulate::Output;
 use crate::shadow::{PAGE, ShadowReport};
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-/// How long the shadow has to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// No report is as large as this: a shadow keeps four megabytes of disagreements.
 const BYTES_MAX: u64 = 16 << 20;
 
@@ -38,38 +38,17 @@ pub enum Question {
 /// Where a report comes from, and how it is told.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
-    /// URL of the shadow's port, for example https://127.0.0.1:10259 behind `kubectl port-forward`.
-    #[arg(long, value_name = "URL", required_unless_present = "file", conflicts_with = "file")]
-    pub server: Option<http::Uri>,
+    /// Where the port is.
+    #[command(flatten)]
+    pub port: PortArgs,
 
     /// File with what /debug/shadow has answered; `-` is standard input.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", required_unless_present = "server")]
     pub file: Option<PathBuf>,
-
-    /// File with the token to ask with.
-    #[arg(long, value_name = "FILE", conflicts_with = "file")]
-    pub token_file: Option<PathBuf>,
-
-    /// Certificates (PEM) to trust the shadow's port by.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "insecure_skip_tls_verify"])]
-    pub certificate_authority: Option<PathBuf>,
-
-    /// Do not ask whose port it is. The token goes there all the same.
-    #[arg(long, conflicts_with = "file")]
-    pub insecure_skip_tls_verify: bool,
 
     /// Form of the report.
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub output: Output,
-}
-
-/// Form of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people.
-    Table,
-    /// A ShadowReport, for programs.
-    Json,
 }
 
 /// Why there is no report.
@@ -88,27 +67,20 @@ pub fn main(args: &ShadowArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(Failed { cause, code }) => {
-            let _ = writeln!(io::stderr(), "error: {cause:#}");
+            complain(&format!("error: {cause:#}"));
             ExitCode::from(code)
         }
     }
 }
 
 fn told(args: &ReportArgs) -> Result<String, Failed> {
-    let (text, code) = match (&args.server, &args.file) {
+    let (text, code) = match (&args.port.server, &args.file) {
         (Some(server), _) => (fetched(server, args), 1),
         (None, Some(file)) => (read(file), 2),
         (None, None) => (Err(anyhow!("there is nothing to read")), 2),
     };
     let report = text.and_then(|text| parsed(&text)).map_err(|cause| Failed { cause, code })?;
-    Ok(match args.output {
-        Output::Table => table::render(&report),
-        Output::Json => {
-            let mut json = serde_json::to_string_pretty(&report).expect("texts and numbers are JSON");
-            json.push('\n');
-            json
-        }
-    })
+    Ok(in_form(args.output, &report, |_| table::render(&report)))
 }
 
 fn parsed(text: &str) -> Result<ShadowReport> {
@@ -135,42 +107,19 @@ fn read(file: &Path) -> Result<String> {
 }
 
 fn fetched(server: &http::Uri, args: &ReportArgs) -> Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("cannot start the runtime")?;
-    let answer = async { tokio::time::timeout(ANSWER_WITHIN, asked(server, args)).await };
-    let answer = runtime.block_on(answer).map_err(|_| anyhow!("it did not answer for {ANSWER_WITHIN:?}"));
-    answer.flatten().with_context(|| format!("cannot ask {server}"))
-}
-
-async fn asked(server: &http::Uri, args: &ReportArgs) -> Result<String> {
-    let mut config = kube::Config::new(server.clone());
-    config.default_retry = false;
-    config.accept_invalid_certs = args.insecure_skip_tls_verify;
-    config.auth_info.token_file = args.token_file.as_ref().map(|file| file.display().to_string());
-    if let Some(file) = &args.certificate_authority {
-        config.root_cert = Some(certificates(file)?);
-    }
-    let client = crate::client::builder(&config)?.build();
-    let request = http::Request::get(PAGE).body(Vec::new()).context("the path is one")?;
-    client.request_text(request).await.map_err(|error| match error {
-        kube::Error::Api(status) if status.code == 401 => anyhow!("401: it does not know whose token this is"),
-        kube::Error::Api(status) if status.code == 403 => {
-            anyhow!("403: whose token this is may not get {PAGE}; a ClusterRole with that nonResourceURL lets them")
+    let page = get(server, &args.port, PAGE).map_err(|error| anyhow!(error.into_text()))?;
+    let why = match page.status {
+        200 => return Ok(page.body),
+        401 => "401: it does not know whose token this is".to_owned(),
+        403 => {
+            format!(
+                "403: whose token this is may not get {PAGE}; a ClusterRole with that nonResourceURL lets them"
+            )
         }
-        kube::Error::Api(status) if status.code == 404 => {
-            anyhow!("404: it is no shadow, or enableProfiling is false")
-        }
-        error => error.into(),
-    })
-}
-
-fn certificates(file: &Path) -> Result<Vec<Vec<u8>>> {
-    use rustls::pki_types::CertificateDer;
-    use rustls::pki_types::pem::PemObject as _;
-    let found =
-        CertificateDer::pem_file_iter(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let found = found.map(|it| it.map(|it| it.to_vec())).collect::<Result<Vec<_>, _>>();
-    found.with_context(|| format!("{} holds no certificates", file.display()))
+        404 => "404: it is no shadow, or enableProfiling is false".to_owned(),
+        code => format!("{code}: {}", page.message()),
+    };
+    Err(anyhow!("cannot ask {server}: {why}"))
 }
 
 #[cfg(test)]

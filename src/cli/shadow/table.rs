@@ -1,5 +1,6 @@
 //! The report of a shadow as text: what agreed, and node by node and plugin by plugin what did not.
 
+use crate::cli::screen::plain;
 use crate::shadow::{Disagreement, Node, ShadowReport, Side};
 use std::fmt::Write as _;
 
@@ -99,9 +100,4 @@ fn scores(out: &mut String, tables: &[(&str, &Node)]) {
             "TOTAL", "", "", "", it.total
         );
     }
-}
-
-/// Without what would move a terminal's cursor.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -82,7 +82,7 @@ not judged, unordered: 2
   theirs  node-b  NodeResourcesFit            125         125       1       125
   theirs  node-b  TOTAL                                                     225
 
-2026-01-01T00:00:08Z  shop/web\u{fffd}[2J  they_fit_we_not, 0 nodes fit
+2026-01-01T00:00:08Z  shop/web\\u{1b}[2J  they_fit_we_not, 0 nodes fit
   theirs node-c: Insufficient cpu (NodeResourcesFit)
   ours   none
 ";
@@ -124,11 +124,8 @@ fn a_report_has_one_source() {
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let args = ReportArgs {
-        server: None,
+        port: PortArgs::default(),
         file: Some(PathBuf::from("no-such-report.json")),
-        token_file: None,
-        certificate_authority: None,
-        insecure_skip_tls_verify: false,
         output: Output::Table,
     };
     let Err(Failed { cause, code }) = told(&args) else { panic!("there is no such file") };

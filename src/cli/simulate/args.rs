@@ -1,5 +1,6 @@
 //! The flags of `supercargo simulate`. Others script against them: they are added to, not changed.
 
+use super::input::InputLimit;
 use super::what_if::ChangeArgs;
 use crate::cli::live::LiveArgs;
 use clap::{Args, ValueEnum};
@@ -61,6 +62,10 @@ pub struct SimulateArgs {
     /// Take objects as they are written, without what an API server would fill in.
     #[arg(long)]
     pub as_written: bool,
+
+    /// How large a file may be, for example 2Gi.
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
+    pub input_limit: InputLimit,
 
     /// Form of the report.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]

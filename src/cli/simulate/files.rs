@@ -2,6 +2,7 @@
 //!
 //! Judges no object beyond its having a kind. Texts are kept, so that an error found later can name its line.
 
+use super::input::{InputLimit, Opened};
 use super::place;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -81,10 +82,17 @@ pub(in crate::cli) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
 /// The files read so far.
 #[derive(Default)]
 pub(in crate::cli) struct Files {
+    /// Names and texts; of large files no text, so that of an object that is wrong only its number can be told.
     files: Vec<(String, String)>,
+    limit: InputLimit,
 }
 
 impl Files {
+    /// Takes no file that is larger.
+    pub(in crate::cli) fn within(limit: InputLimit) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
     /// Reads a file, or what `stdin` gives for `-`, and takes its objects apart.
     pub(in crate::cli) fn read(
         &mut self,
@@ -96,25 +104,29 @@ impl Files {
         if is_stdin && self.files.iter().any(|(other, _)| *other == name) {
             return Err(InputError("-: standard input can be read once only; name it once".to_owned()));
         }
-        let mut bytes = Vec::new();
-        let read = if is_stdin {
-            stdin.read_to_end(&mut bytes).map(drop)
-        } else {
-            std::fs::read(path).map(|read| bytes = read)
+        let opened =
+            Opened::of(path, stdin, self.limit).map_err(|why| InputError(format!("{name}: {why}")))?;
+        let bytes = match opened {
+            Opened::Small(bytes) => bytes,
+            Opened::Large(values) => return self.keep(name, String::new(), values),
         };
-        read.map_err(|error| InputError(format!("{name}: cannot be read: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
             let column = 1 + good.iter().rev().take_while(|&&byte| byte != b'\n').count();
             InputError(format!("{name}:{line}:{column}: expected YAML or JSON in UTF-8"))
         })?;
-        let file = self.files.len();
         let values = values(&text).map_err(|(line, column, what)| {
             InputError(format!("{name}:{line}:{column}: expected YAML or JSON: {what}"))
-        });
+        })?;
+        self.keep(name, text, values)
+    }
+
+    /// Keeps the text, which is empty where the file was too large for that, and gives each object its origin.
+    fn keep(&mut self, name: String, text: String, values: Vec<Value>) -> Result<Vec<Item>, InputError> {
+        let file = self.files.len();
         self.files.push((name, text));
-        let items = values?.into_iter().enumerate().map(|(at, value)| {
+        let items = values.into_iter().enumerate().map(|(at, value)| {
             let item = Item { value, origin: Origin { file, at, prefix: "" } };
             self.has_kind(&item)?;
             Ok(item)
@@ -180,7 +192,7 @@ impl Skipped {
 }
 
 /// The objects of a text, items of lists for themselves; or line, column and what is wrong there.
-fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
+pub(super) fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
     if let Some(listed) = json_list(text) {
         return Ok(listed);
     }
@@ -262,6 +274,14 @@ const OF_CONTAINERS: [&str; 10] = [
     "securityContext",
 ];
 
+/// Sorts of volumes that a kubelet mounts and no decision asks for; that a pod has one may be of interest, what is in it is not.
+const MOUNTED: [&str; 6] = ["projected", "configMap", "secret", "downwardAPI", "emptyDir", "hostPath"];
+/// Fields of the status of containers that are read: what a container has while it is resized.
+const OF_STATUSES: [&str; 3] = ["name", "resources", "allocatedResources"];
+
+/// Conditions that are read, all of them of pods.
+const CONDITIONS: [&str; 3] = ["DisruptionTarget", "PodScheduled", "PodResizePending"];
+
 /// Drops what is large, and read neither by the scheduler nor by admission.
 pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {
     let mut without = |place: &str, unread: &[&str]| {
@@ -270,6 +290,27 @@ pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {
     };
     without("/metadata", &["managedFields"]);
     without("/status", &["addresses", "nodeInfo", "volumesInUse", "volumesAttached", "hostIPs", "podIPs"]);
+    // Of others, some ask whether they have ended.
+    let is_pod_or_node =
+        ["/spec/containers", "/status/allocatable"].iter().any(|part| object.pointer(part).is_some());
+    let conditions = object.pointer_mut("/status/conditions").filter(|_| is_pod_or_node);
+    if let Some(conditions) = conditions.and_then(Value::as_array_mut) {
+        conditions.retain(|condition| CONDITIONS.contains(&text_at(condition, "/type")));
+    }
+    for list in ["/status/containerStatuses", "/status/initContainerStatuses"] {
+        let statuses = object.pointer_mut(list).and_then(Value::as_array_mut);
+        for status in statuses.into_iter().flatten().filter_map(Value::as_object_mut) {
+            status.retain(|field, _| OF_STATUSES.contains(&field.as_str()));
+        }
+    }
+    let volumes = object.pointer_mut("/spec/volumes").and_then(Value::as_array_mut);
+    for volume in volumes.into_iter().flatten().filter_map(Value::as_object_mut) {
+        for (_, content) in volume.iter_mut().filter(|(sort, _)| MOUNTED.contains(&sort.as_str())) {
+            if content.is_object() {
+                *content = Value::Object(Map::new());
+            }
+        }
+    }
     for list in ["/spec/containers", "/spec/initContainers"] {
         let containers = object.pointer_mut(list).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {

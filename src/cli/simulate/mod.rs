@@ -9,18 +9,22 @@ pub(in crate::cli) mod decide;
 pub(in crate::cli) mod expand;
 pub(in crate::cli) mod files;
 pub(in crate::cli) mod identity;
+mod input;
 pub(in crate::cli) mod inventory;
 mod place;
 pub(in crate::cli) mod progress;
 mod report;
+mod stream;
 pub(in crate::cli) mod what_if;
 pub(in crate::cli) mod world;
 
 pub use args::{Detail, Output, PreemptionMode, SimulateArgs, TieBreak};
 pub use files::InputError;
+pub use input::InputLimit;
 pub use report::{Counts, Decision, Nodes, Preemption, Rejected, to_value};
 pub use what_if::{AddNodes, ChangeArgs, Scale};
 
+use crate::cli::screen::plain;
 use crate::config::{Effective, Flags, Settings};
 use decide::{Decider, Rules};
 use files::Files;
@@ -50,7 +54,7 @@ pub fn main(args: &SimulateArgs) -> ExitCode {
     }
     let complain = |text: &dyn std::fmt::Display| {
         // There is nobody left to tell.
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "{}", plain(&text.to_string()));
     };
     let simulation = match Simulation::load(args, &mut io::stdin().lock()) {
         Ok(simulation) => simulation,
@@ -113,7 +117,7 @@ impl Simulation {
     pub fn load(args: &SimulateArgs, stdin: &mut dyn Read) -> Result<Self, InputError> {
         let mut world = World::default();
         let profiles = profiles(args.config.as_deref(), &mut world.tables)?;
-        let mut files = Files::default();
+        let mut files = Files::within(args.input_limit);
         let mut read = |paths: &[PathBuf]| -> Result<Vec<files::Item>, InputError> {
             let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path, stdin)).collect();
             Ok(read?.into_iter().flatten().collect())

@@ -41,6 +41,11 @@ impl BackoffPolicy {
     }
 }
 
+/// When a backoff that expires in this second is over.
+pub(super) fn end(expiry: Time) -> Time {
+    expiry + WINDOW
+}
+
 fn is_over(expiry: Time, now: Time) -> bool {
     expiry < now.truncate_to_second()
 }

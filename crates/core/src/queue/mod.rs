@@ -387,6 +387,22 @@ impl SchedulingQueue {
         active.chain(backoff).chain(unschedulable).chain(gated)
     }
 
+    /// When a pod that waits at this place is tried at the latest: when its backoff is over, or when it has waited too long for an event. `None` where no time
+    /// brings that about.
+    pub fn next_try(&self, place: Place, pod: &QueuedPod) -> Option<Time> {
+        match place {
+            Place::Active | Place::Gated => None,
+            Place::Backoff => self.backoff_policy.expiry(pod).map(backoff::end),
+            Place::Unschedulable => {
+                let overdue = pod.timestamp + self.max_in_unschedulable;
+                let looks = overdue.since(self.next_flush).as_nanos() / FLUSH_PERIOD.as_nanos();
+                // It is looked for now and then, and has to have waited longer.
+                let looks = if overdue < self.next_flush { 0 } else { looks + 1 };
+                Some(self.next_flush + FLUSH_PERIOD * u32::try_from(looks).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
     /// How many pods wait.
     pub fn len(&self) -> usize {
         self.slots.len()

@@ -4,6 +4,7 @@
 //! to another node, until a watch or a question settles it: forgetting it early would free room that may be taken.
 
 mod delegate;
+mod pending;
 
 use super::Scheduler;
 use super::failure::Failure;
@@ -27,9 +28,8 @@ use std::time::Duration;
 /// Pauses between questions about one binding: the first is asked at once, then they double from one to the other.
 const QUESTION_PAUSE_MIN: Duration = Duration::from_millis(250);
 const QUESTION_PAUSE_MAX: Duration = Duration::from_secs(8);
-/// How long a binding that the API server does not show is sent again, and how long after the last copy without an
-/// answer it is given up: longer than an API server works on a request (`--request-timeout`, 60 s), so that a lost one
-/// cannot be carried out afterwards.
+/// How long a binding that the API server does not show is sent again, and how long after the last copy without an answer it is given up:
+/// longer than an API server works on a request (`--request-timeout`, 60 s), so that a lost one cannot be carried out afterwards.
 pub(super) const UNKNOWN_MAX: Duration = Duration::from_secs(75);
 
 /// Where a binding stands.

@@ -320,6 +320,7 @@ fn take_off_all(cluster: &mut Cluster) -> (Vec<Arc<PodInfo>>, BTreeMap<Uid, Stri
 /// Runs the command on the process's own streams.
 pub(super) fn main(args: &SimulateArgs) -> ExitCode {
     let source = SourceArgs {
+        input_limit: args.input_limit,
         cluster: args.cluster.clone(),
         live: args.connection.clone(),
         config: args.config.clone(),

@@ -88,6 +88,11 @@ impl Extending {
         self.pods.values().map(|waiting| &*waiting.queued.pod)
     }
 
+    /// The same with what the queue knows of them, and since when they wait.
+    pub(in crate::scheduler) fn waiting(&self) -> impl Iterator<Item = (&QueuedPod, Time)> {
+        self.pods.values().map(|waiting| (&waiting.queued, waiting.began))
+    }
+
     /// Open questions how good nodes are.
     pub(in crate::scheduler) fn prioritizing(&self) -> usize {
         let asks = self.pods.values().flat_map(|waiting| waiting.open.values());

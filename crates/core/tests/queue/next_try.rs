@@ -1,0 +1,54 @@
+//! When a waiting pod is tried at the latest: what is said is when it comes.
+
+use super::*;
+
+fn said(queue: &SchedulingQueue, uid: &str) -> Option<Time> {
+    let (place, queued) = queue.waiting().find(|(_, queued)| &*queued.pod.uid == uid).expect("it waits");
+    queue.next_try(place, queued)
+}
+
+/// Ticks as a driver would, half a second at a time, until the pod is active.
+fn active_at(queue: &mut SchedulingQueue, from: f64, uid: &str) -> Time {
+    let mut half_seconds = (from * 2.0) as u32;
+    loop {
+        let now = at(f64::from(half_seconds) / 2.0);
+        queue.tick(now);
+        if place(queue, uid) == Some(Place::Active) {
+            return now;
+        }
+        half_seconds += 1;
+        assert!(half_seconds < 2_000, "it never comes");
+    }
+}
+
+#[test]
+fn a_backoff_ends_when_it_is_said_to() {
+    for failed_at in [10.0, 10.5] {
+        let mut queue = queue();
+        reject_new(&mut queue, at(failed_at), "p", 0, &[FIT]);
+        move_all(&mut queue, at(failed_at), &NODE_ADD, Hint::Queue);
+        assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+        let said = said(&queue, "p");
+        assert_eq!(Some(active_at(&mut queue, failed_at, "p")), said);
+    }
+}
+
+#[test]
+fn a_pod_that_no_event_helps_is_tried_when_it_is_said_to_be() {
+    for failed_at in [0.5, 15.0, 29.5, 30.0, 31.0] {
+        let mut queue = queue();
+        reject_new(&mut queue, at(0.0), "another", 0, &[FIT]);
+        (0..=(failed_at * 2.0) as u32).for_each(|half| queue.tick(at(f64::from(half) / 2.0)));
+        reject_new(&mut queue, at(failed_at), "p", 0, &[FIT]);
+        let said = said(&queue, "p");
+        assert_eq!(Some(active_at(&mut queue, failed_at, "p")), said, "failed at {failed_at}");
+    }
+}
+
+#[test]
+fn of_a_pod_whose_turn_it_is_and_of_one_behind_a_gate_no_time_is_said() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("turn", 0), None);
+    queue.add(at(0.0), pod("gated", 0), Some(GATES));
+    assert_eq!((said(&queue, "turn"), said(&queue, "gated")), (None, None));
+}

@@ -1,0 +1,88 @@
+//! Single questions to the API server, for a command that judges what it answers. Nothing is written: the only objects that are made are reviews, which
+//! no API server keeps.
+
+use super::port::page;
+use super::{LiveError, connection};
+use crate::client;
+use kube::client::Body;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// How long all questions together may take.
+const ALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// An API server that answers.
+pub(in crate::cli) struct Api {
+    client: kube::Client,
+    deadline: Instant,
+    one: Duration,
+    /// Where it is.
+    pub(in crate::cli) server: String,
+}
+
+/// A status, and what came with it: an object, or a text.
+pub(in crate::cli) struct Answer {
+    pub(in crate::cli) status: u16,
+    pub(in crate::cli) body: Value,
+}
+
+impl Answer {
+    /// The object, if it is one that was asked for.
+    pub(in crate::cli) fn object(self) -> Result<Value, String> {
+        if self.status < 300 { Ok(self.body) } else { Err(self.message()) }
+    }
+
+    fn message(&self) -> String {
+        let message = self.body["message"].as_str().or(self.body.as_str());
+        format!("{}: {}", self.status, message.unwrap_or_default())
+    }
+}
+
+impl Api {
+    /// Gets a path.
+    pub(in crate::cli) async fn get(&self, path: &str) -> Result<Answer, LiveError> {
+        self.ask(path, page(&self.client, http::Method::GET, path, None, Body::empty())).await
+    }
+
+    /// Has a review made.
+    pub(in crate::cli) async fn review(&self, path: &str, review: &Value) -> Result<Answer, LiveError> {
+        let body = Body::from(review.to_string().into_bytes());
+        self.ask(path, page(&self.client, http::Method::POST, path, None, body)).await
+    }
+
+    async fn ask(
+        &self,
+        path: &str,
+        asked: impl Future<Output = Result<super::port::Page, LiveError>>,
+    ) -> Result<Answer, LiveError> {
+        let by = self.deadline.min(Instant::now() + self.one);
+        let silent = |why: String| LiveError::Cluster(format!("{} does not answer: {why}", self.server));
+        let page = timeout_at(by, asked)
+            .await
+            .map_err(|_| silent(format!("nothing came of {path} within {:?}", self.one)))?;
+        let page = page.map_err(|error| silent(error.into_text()))?;
+        let body = serde_json::from_str(&page.body).unwrap_or(Value::String(page.body));
+        Ok(Answer { status: page.status, body })
+    }
+}
+
+/// Asks the API server of a kubeconfig.
+pub(in crate::cli) fn with_api<T>(
+    (kubeconfig, context, one): (Option<&Path>, Option<&str>, Duration),
+    talk: impl AsyncFnOnce(&Api) -> Result<T, LiveError>,
+) -> Result<T, LiveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
+    let talked = runtime.block_on(async {
+        let config = connection(kubeconfig, context, one).await?;
+        let builder = client::builder_that_hands_on(&config);
+        let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
+        let server = config.cluster_url.to_string();
+        talk(&Api { client, deadline: Instant::now() + ALL_TIMEOUT, one, server }).await
+    });
+    // A resolver that hangs is not waited for.
+    runtime.shutdown_background();
+    talked
+}

@@ -1,0 +1,232 @@
+//! The port of a running supercargo, asked for one of its pages: at its own address, or through the API server's proxy.
+//!
+//! What comes is read up to a bound, and judged by whoever asked for it.
+
+use super::{LiveError, connection, told};
+use crate::args::parse_duration;
+use crate::client;
+use crate::serve::HANDED_ON;
+use clap::Args;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long all of it may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// No page is as large as this.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Where the port is, and who asks.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PortArgs {
+    /// URL of the port, for example https://127.0.0.1:10259 behind `kubectl port-forward`.
+    #[arg(long, value_name = "URL", conflicts_with = "file")]
+    pub server: Option<http::Uri>,
+
+    /// File with the token to ask with.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub token_file: Option<PathBuf>,
+
+    /// Certificates (PEM) to trust the port by.
+    #[arg(long, value_name = "FILE", requires = "server", conflicts_with_all = ["file", "insecure_skip_tls_verify"])]
+    pub certificate_authority: Option<PathBuf>,
+
+    /// Do not ask whose port it is. The token goes there all the same.
+    #[arg(long, requires = "server", conflicts_with = "file")]
+    pub insecure_skip_tls_verify: bool,
+}
+
+/// Where the leader is found, where no URL is given.
+#[derive(Clone, Debug, Args)]
+pub struct LeaderArgs {
+    /// Kubeconfig with the cluster; without it what kubectl would use.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["server", "file"])]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The kubeconfig's context.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["server", "file"])]
+    pub context: Option<String>,
+
+    /// How long the API server may take for one answer.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    pub request_timeout: Duration,
+
+    /// The name of the Lease of the scheduler.
+    #[arg(long, value_name = "NAME", default_value = "supercargo", conflicts_with_all = ["server", "file"])]
+    pub lease: String,
+
+    /// The namespace of the Lease, and of the scheduler's pods.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", conflicts_with_all = ["server", "file"])]
+    pub lease_namespace: String,
+
+    /// The scheduler's pod, where it is not to be found by the Lease: without leader election, or on the network of its node.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["server", "file"])]
+    pub pod: Option<String>,
+
+    /// The port in that pod.
+    #[arg(long, value_name = "PORT", default_value_t = 10259, conflicts_with_all = ["server", "file"])]
+    pub port: u16,
+}
+
+/// What came of a request.
+pub(in crate::cli) struct Page {
+    pub(in crate::cli) status: u16,
+    pub(in crate::cli) body: String,
+}
+
+impl Page {
+    /// What an error says for itself: the message of a Status, or the text.
+    pub(in crate::cli) fn message(&self) -> String {
+        let status: Option<Value> = serde_json::from_str(&self.body).ok();
+        let message = status.as_ref().and_then(|status| status["message"].as_str());
+        message.unwrap_or_else(|| self.body.trim()).to_owned()
+    }
+}
+
+/// Gets a page from the URL.
+pub(in crate::cli) fn get(server: &http::Uri, args: &PortArgs, path: &str) -> Result<Page, LiveError> {
+    let asked = async {
+        let mut config = kube::Config::new(server.clone());
+        config.default_retry = false;
+        config.accept_invalid_certs = args.insecure_skip_tls_verify;
+        config.auth_info.token_file = args.token_file.as_ref().map(|file| file.display().to_string());
+        if let Some(file) = &args.certificate_authority {
+            config.root_cert = Some(certificates(file)?);
+        }
+        let client = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
+        page(&client.build(), Method::GET, path, None, Body::empty()).await
+    };
+    run(asked, &format!("cannot ask {server}"))
+}
+
+/// Gets a page from the leader, through the API server; and the namespace of the kubeconfig's context.
+pub(in crate::cli) fn get_of_leader(
+    args: &LeaderArgs,
+    token_file: Option<&Path>,
+    path: impl FnOnce(&str) -> String,
+) -> Result<(Page, String), LiveError> {
+    let token = token_file.map(token_of).transpose()?;
+    let asked = async {
+        let config =
+            connection(args.kubeconfig.as_deref(), args.context.as_deref(), args.request_timeout).await;
+        let config = config.map_err(|error| match error {
+            LiveError::Settings(text) => {
+                LiveError::Settings(format!("{text}; or give the scheduler's port with --server"))
+            }
+            other => other,
+        })?;
+        let builder = client::builder_that_hands_on(&config);
+        let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
+        let (namespace, port) = (&args.lease_namespace, args.port);
+        let pod = match &args.pod {
+            Some(pod) => pod.clone(),
+            None => leader(&client, args).await?,
+        };
+        let path = path(&config.default_namespace);
+        let path = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy{path}");
+        let page = in_time(args, page(&client, Method::GET, &path, token, Body::empty())).await?;
+        Ok((page, config.default_namespace.clone()))
+    };
+    run(asked, "cannot ask the leader")
+}
+
+/// What comes within the time that one answer may take.
+async fn in_time(
+    args: &LeaderArgs,
+    asked: impl Future<Output = Result<Page, LiveError>>,
+) -> Result<Page, LiveError> {
+    let late = || LiveError::Cluster(format!("the API server did not answer for {:?}", args.request_timeout));
+    timeout(args.request_timeout, asked).await.map_err(|_| late()).flatten()
+}
+
+/// The name of the leader's pod: of who holds the lease, `<host>_<uuid>`, the host.
+async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, LiveError> {
+    let (namespace, name) = (&args.lease_namespace, &args.lease);
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+    let lease = in_time(args, page(client, Method::GET, &path, None, Body::empty())).await?;
+    let help = "; name the scheduler's pod with --pod, or its port with --server";
+    if lease.status != 200 {
+        let told = lease.message();
+        return Err(LiveError::Cluster(format!("the lease {namespace}/{name} cannot be read: {told}{help}")));
+    }
+    let lease: Value = serde_json::from_str(&lease.body)
+        .map_err(|error| LiveError::Cluster(format!("the lease {namespace}/{name} is no JSON: {error}")))?;
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    let nobody = || LiveError::Cluster(format!("nobody holds the lease {namespace}/{name}{help}"));
+    host_of(holder).map(str::to_owned).ok_or_else(nobody)
+}
+
+/// Of who holds a lease, `<host>_<uuid>`, the host: the name of its pod.
+pub(in crate::cli) fn host_of(holder: &str) -> Option<&str> {
+    let host = holder.rsplit_once('_').map_or(holder, |(host, _)| host);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    (!host.is_empty() && host.chars().all(is_name)).then_some(host)
+}
+
+/// A text, for a query.
+pub(in crate::cli) fn encoded(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let each = text
+        .bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
+    each.collect()
+}
+
+pub(super) async fn page(
+    client: &kube::Client,
+    method: Method,
+    path: &str,
+    token: Option<HeaderValue>,
+    body: Body,
+) -> Result<Page, LiveError> {
+    let silent = |text: String| LiveError::Cluster(text);
+    let mut request = Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
+    request = request.header(CONTENT_TYPE, "application/json");
+    if let Some(token) = token {
+        request = request.header(HANDED_ON, token);
+    }
+    let request = request.body(body).map_err(|error| silent(error.to_string()))?;
+    let response = client.send(request).await.map_err(|error| silent(told(&error)))?;
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), BYTES_MAX).collect().await;
+    let body = body.map_err(|error| silent(format!("the answer breaks off, or is too large: {error}")))?;
+    Ok(Page { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+}
+
+fn run<T>(asked: impl Future<Output = Result<T, LiveError>>, what: &str) -> Result<T, LiveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
+    let answer = runtime.block_on(async { timeout(ANSWER_WITHIN, asked).await });
+    // A resolver that hangs is not waited for.
+    runtime.shutdown_background();
+    let late = || LiveError::Cluster(format!("it did not answer for {ANSWER_WITHIN:?}"));
+    answer.map_err(|_| late()).flatten().map_err(|error| match error {
+        LiveError::Cluster(text) => LiveError::Cluster(format!("{what}: {text}")),
+        settings @ LiveError::Settings(_) => settings,
+    })
+}
+
+/// The header that hands a token on.
+fn token_of(file: &Path) -> Result<HeaderValue, LiveError> {
+    let wrong = |text: String| LiveError::Settings(format!("{}: {text}", file.display()));
+    let token = std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+    let mut header = header.map_err(|_| wrong("holds no token".to_owned()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, LiveError> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+    let wrong = |text: String| LiveError::Settings(format!("{}: {text}", file.display()));
+    let found =
+        CertificateDer::pem_file_iter(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let found = found.map(|it| it.map(|it| it.to_vec())).collect::<Result<Vec<_>, _>>();
+    found.map_err(|error| wrong(format!("holds no certificates: {error}")))
+}

@@ -1,0 +1,124 @@
+//! `supercargo man`: manual pages, one for the program and one for each command, from what the flags say of themselves. Asks nobody; writes only where
+//! it is told to.
+
+use super::cluster::{complain, say};
+use crate::args::Args as Line;
+use clap::{Args, Command, CommandFactory as _};
+use clap_mangen::Man;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Exit code for a folder that cannot be written to.
+const BAD_INPUT: u8 = 2;
+
+/// Where pages go.
+#[derive(Clone, Debug, Args)]
+pub struct ManArgs {
+    /// Folder for the pages of the program and of all its commands, made if it is not there. Without it, the program's page is printed.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// The commands that have a page, under the names of their pages.
+fn pages() -> Vec<(String, Command)> {
+    fn add(name: String, command: Command, pages: &mut Vec<(String, Command)>) {
+        // It is called as it is typed, and the page as a page can be.
+        let command = command.bin_name(name.replace('-', " ")).display_name(name.clone());
+        for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+            add(format!("{name}-{}", inner.get_name()), inner.clone(), pages);
+        }
+        pages.push((name, command));
+    }
+    let mut pages = Vec::new();
+    let mut command = Line::command();
+    command.build();
+    add("supercargo".to_owned(), command, &mut pages);
+    pages.sort_by(|a, b| a.0.cmp(&b.0));
+    pages
+}
+
+/// A page, as `man` reads it.
+fn page(name: &str, command: Command) -> io::Result<Vec<u8>> {
+    let version = env!("CARGO_PKG_VERSION");
+    let man = Man::new(command)
+        .title(name.to_uppercase())
+        .source(format!("supercargo {version}"))
+        .manual("supercargo");
+    let mut text = Vec::new();
+    man.render(&mut text)?;
+    Ok(text)
+}
+
+fn write(dir: &Path) -> io::Result<usize> {
+    std::fs::create_dir_all(dir)?;
+    let pages = pages();
+    let count = pages.len();
+    for (name, command) in pages {
+        std::fs::write(dir.join(format!("{name}.1")), page(&name, command)?)?;
+    }
+    Ok(count)
+}
+
+/// Writes the pages; 2 where they cannot be written.
+pub fn main(args: &ManArgs) -> ExitCode {
+    let Some(dir) = &args.dir else {
+        let (name, command) =
+            pages().into_iter().next().expect("the program itself has one, and comes first");
+        let text = page(&name, command).expect("writing to memory cannot fail");
+        return say(&String::from_utf8_lossy(&text), 0);
+    };
+    match write(dir) {
+        Ok(count) => {
+            say(&format!("{count} pages in {}\n", super::screen::plain(&dir.display().to_string())), 0)
+        }
+        Err(error) => {
+            complain(&format!("error: {}: cannot be written: {error}", dir.display()));
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_with_its_flags_and_exit_codes() {
+        let pages = pages();
+        let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names[0], "supercargo");
+        for command in Line::command().get_subcommands() {
+            assert!(
+                names.contains(&format!("supercargo-{}", command.get_name()).as_str()),
+                "{}",
+                command.get_name()
+            );
+        }
+        assert!(names.contains(&"supercargo-shadow-report"), "{names:?}");
+        for (name, command) in pages {
+            let flags: Vec<String> =
+                command.get_arguments().filter_map(|flag| flag.get_long()).map(str::to_owned).collect();
+            let text =
+                String::from_utf8(page(&name, command).expect("memory takes it")).expect("a page is text");
+            let plain = text.replace("\\-", "-");
+            assert!(
+                plain.starts_with(".ie") && plain.contains(&format!(".TH {}", name.to_uppercase())),
+                "{plain}"
+            );
+            assert!(plain.contains(env!("CARGO_PKG_VERSION")), "{name}");
+            for flag in flags {
+                assert!(plain.contains(&format!("--{flag}")), "{name}: {flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_written_to_a_folder_that_is_made() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let dir = folder.path().join("share/man/man1");
+        let count = write(&dir).expect("it can be written to");
+        assert_eq!(std::fs::read_dir(&dir).expect("it is there").count(), count);
+        assert!(dir.join("supercargo-explain.1").is_file() && dir.join("supercargo-drain-check.1").is_file());
+    }
+}

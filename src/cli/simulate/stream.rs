@@ -1,0 +1,292 @@
+//! Large files, read piece by piece: of a list, in JSON or in YAML, one item at a time is in memory as it is written, and what nobody reads of it is
+//! dropped before the next.
+//!
+//! YAML is taken apart where kubectl's lists and streams of documents can be: by lines that begin an item or a document. What cannot be read so is
+//! left to whoever reads the whole text.
+
+use super::files::{items, leave_out_what_nobody_reads, yaml_options};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::fmt;
+use std::io::{self, BufRead};
+
+/// Why there are no objects.
+#[derive(Debug)]
+pub(super) enum Bad {
+    /// It cannot be read.
+    Io(io::Error),
+    /// Line, column, and what is wrong there.
+    Text(u64, u64, String),
+}
+
+/// The objects of a text, items of lists for themselves.
+pub(super) fn objects(mut reader: impl BufRead) -> Result<Vec<Value>, Bad> {
+    let begin = reader.fill_buf().map_err(Bad::Io)?;
+    let first = begin.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first == Some(&b'{') { json(reader) } else { Yaml::default().read(reader) }
+}
+
+fn json(reader: impl BufRead) -> Result<Vec<Value>, Bad> {
+    let mut stream = serde_json::Deserializer::from_reader(reader);
+    let mut all = Vec::new();
+    let bad = |error: serde_json::Error| {
+        if error.is_io() {
+            return Bad::Io(error.into());
+        }
+        let (line, column) = (error.line() as u64, error.column() as u64);
+        let text = error.to_string();
+        Bad::Text(
+            line,
+            column,
+            text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text).to_owned(),
+        )
+    };
+    while stream.end().is_err() {
+        all.extend(items(Document.deserialize(&mut stream).map_err(bad)?));
+    }
+    Ok(all)
+}
+
+/// An object whose `items` are read one by one.
+struct Document;
+
+impl<'de> DeserializeSeed<'de> for Document {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(field) = map.next_key::<String>()? {
+            let value = if field == "items" { map.next_value_seed(Items)? } else { map.next_value()? };
+            fields.insert(field, value);
+        }
+        let mut document = Value::Object(fields);
+        if document.get("items").is_none() {
+            leave_out_what_nobody_reads(&mut document);
+        }
+        Ok(document)
+    }
+}
+
+/// The items of a list.
+struct Items;
+
+impl<'de> DeserializeSeed<'de> for Items {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Items {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(mut item) = list.next_element::<Value>()? {
+            leave_out_what_nobody_reads(&mut item);
+            all.push(item);
+        }
+        Ok(Value::Array(all))
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
+        Err(A::Error::custom("expected a list of objects"))
+    }
+}
+
+/// A text in YAML, as far as it is read.
+#[derive(Default)]
+struct Yaml {
+    all: Vec<Value>,
+    /// The document without its items.
+    document: Piece,
+    /// The items of the document, where it is a list.
+    items: Option<Vec<Value>>,
+    /// The item that is being read; nothing between two lists.
+    item: Option<Piece>,
+}
+
+/// Lines that are read as one, and the number of each, from 1.
+#[derive(Default)]
+struct Piece {
+    text: String,
+    lines: Vec<u64>,
+}
+
+impl Piece {
+    fn add(&mut self, line: &str, number: u64) {
+        self.text.push_str(line);
+        self.lines.push(number);
+    }
+
+    fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<Vec<T>, Bad> {
+        serde_saphyr::from_multiple_with_options(&self.text, yaml_options()).map_err(|error| {
+            let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
+            let text = error.without_snippet().to_string();
+            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text).to_owned();
+            let line = usize::try_from(line).unwrap_or(1).clamp(1, self.lines.len().max(1));
+            Bad::Text(self.lines.get(line - 1).copied().unwrap_or(1), column, text)
+        })
+    }
+}
+
+impl Yaml {
+    fn read(mut self, mut reader: impl BufRead) -> Result<Vec<Value>, Bad> {
+        let (mut bytes, mut number) = (Vec::new(), 0);
+        loop {
+            bytes.clear();
+            number += 1;
+            if reader.read_until(b'\n', &mut bytes).map_err(Bad::Io)? == 0 {
+                self.end_document()?;
+                return Ok(self.all);
+            }
+            let line = std::str::from_utf8(&bytes).map_err(|error| {
+                Bad::Text(number, error.valid_up_to() as u64 + 1, "expected UTF-8".to_owned())
+            })?;
+            self.line(line, number)?;
+        }
+    }
+
+    fn line(&mut self, line: &str, number: u64) -> Result<(), Bad> {
+        let begins = |mark: &str| {
+            line.strip_prefix(mark).is_some_and(|rest| rest.trim_end().is_empty() || rest.starts_with(' '))
+        };
+        let is_inner = line.starts_with([' ', '#', '\n', '\r']);
+        if begins("---") || begins("...") {
+            self.end_document()?;
+            // What stands behind the mark belongs to the document.
+            self.document.add(line, number);
+        } else if self.items.is_none() && line.trim_end() == "items:" {
+            self.items = Some(Vec::new());
+            self.item = Some(Piece::default());
+        } else if self.item.is_some() && begins("-") {
+            self.end_item()?;
+            self.item.get_or_insert_default().add(line, number);
+        } else if let Some(item) = self.item.as_mut().filter(|_| is_inner) {
+            item.add(line, number);
+        } else {
+            self.end_item()?;
+            self.item = None;
+            self.document.add(line, number);
+        }
+        Ok(())
+    }
+
+    fn end_item(&mut self) -> Result<(), Bad> {
+        let Some(item) = &mut self.item else { return Ok(()) };
+        let item = std::mem::take(item);
+        for mut value in item.parse::<Option<Vec<Value>>>()?.into_iter().flatten().flatten() {
+            leave_out_what_nobody_reads(&mut value);
+            self.items.get_or_insert_default().push(value);
+        }
+        Ok(())
+    }
+
+    fn end_document(&mut self) -> Result<(), Bad> {
+        self.end_item()?;
+        self.item = None;
+        let piece = std::mem::take(&mut self.document);
+        // A list without any is none.
+        let listed =
+            self.items.take().map(|all| if all.is_empty() { Value::Null } else { Value::Array(all) });
+        let mut documents: Vec<Value> = piece.parse()?;
+        documents.retain(|document| !document.is_null());
+        match (listed, documents.as_mut_slice()) {
+            (None, _) => documents.iter_mut().for_each(leave_out_what_nobody_reads),
+            (Some(listed), []) => {
+                documents.push(Value::Object(Map::from_iter([("items".to_owned(), listed)])));
+            }
+            (Some(listed), [Value::Object(fields)]) if !fields.contains_key("items") => {
+                fields.insert("items".to_owned(), listed);
+            }
+            (Some(_), _) => return Err(Bad::Text(1, 1, "the items of a list stand in no list".to_owned())),
+        }
+        self.all.extend(documents.into_iter().flat_map(items));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::values;
+    use super::*;
+
+    fn streamed(text: &str) -> Vec<Value> {
+        objects(io::BufReader::with_capacity(64, text.as_bytes()))
+            .unwrap_or_else(|bad| panic!("{bad:?}: {text}"))
+    }
+
+    #[test]
+    fn what_is_read_piece_by_piece_is_what_is_read_at_once() {
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  labels: {a: \"- b\"}\nspec:\n  note: |\n    items:\n    - x\n    ---\n  containers:\n  - name: c\n    command: [a]\n";
+        let item = |name: &str| {
+            format!(
+                "- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: {name}\n    managedFields: []\n\n  # a remark\n  spec:\n    containers:\n    - name: c\n      env: []\n"
+            )
+        };
+        let list = format!(
+            "apiVersion: v1\nitems:\n{}{}kind: List\nmetadata:\n  resourceVersion: \"\"\n",
+            item("a"),
+            item("b")
+        );
+        let typed = "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n";
+        for text in [
+            pod.to_owned(),
+            list.clone(),
+            format!("{list}---\n{pod}---\n---\n{typed}...\n"),
+            format!("--- # here\n{pod}"),
+            "kind: List\napiVersion: v1\nitems: []\n".to_owned(),
+            "kind: List\napiVersion: v1\nitems:\n".to_owned(),
+            "kind: List\nitems:\n  - kind: Pod\n    apiVersion: v1\n  - kind: Node\n    apiVersion: v1\napiVersion: v1\n".to_owned(),
+            String::new(),
+            "# nothing\n".to_owned(),
+            r#" {"kind":"List","apiVersion":"v1","items":[{"kind":"Pod","metadata":{"name":"a","managedFields":[1]}},{"kind":"Node"}]}
+               {"kind":"Pod","spec":{"containers":[{"name":"c","env":[]}]}} {"kind":"PodList","apiVersion":"v1","items":[{}]} "#.to_owned(),
+            r#"{"kind":"List","items":null}"#.to_owned(),
+        ] {
+            let mut whole = values(&text).unwrap_or_else(|error| panic!("{error:?}: {text}"));
+            whole.iter_mut().for_each(leave_out_what_nobody_reads);
+            assert_eq!(streamed(&text), whole, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let place = |text: &str| match objects(text.as_bytes()) {
+            Err(Bad::Text(line, column, _)) => (line, column),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(place("{\"kind\": \"List\",\n \"items\": [{},\n {\"a\" 1}]}").0, 3);
+        assert_eq!(place("kind: List\nitems:\n- a: 1\n- b: [1\n  c: 2\n").0, 5);
+        assert_eq!(place("kind: List\nitems:\n- a: 1\nmore: [\n").0, 4);
+        assert_eq!(place("{\"items\": {}}").0, 1);
+        let broken = objects(&b"kind: List\nitems:\n- a: \xff\n"[..]);
+        assert!(matches!(broken, Err(Bad::Text(3, 6, _))), "{broken:?}");
+    }
+
+    #[test]
+    fn an_alias_to_another_item_is_left_to_whoever_reads_all() {
+        assert!(objects(&b"kind: List\nitems:\n- &a {x: 1}\n- *a\n"[..]).is_err());
+    }
+}

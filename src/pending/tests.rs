@@ -1,0 +1,138 @@
+//! What is told of pods at every place, and of whose pods.
+
+use super::*;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::effect::Lane;
+use supercargo_core::event::{Event, Kind};
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Step};
+
+const NOW: Time = Time::from_secs(1_800_000_000);
+
+fn applied<K: crate::convert::Watched + serde::de::DeserializeOwned>(engine: &mut Scheduler, object: &str) {
+    let object: K = serde_json::from_str(object).expect("it is JSON");
+    let event = object.applied(engine.tables()).expect("the object is well formed");
+    engine.handle(NOW, event);
+}
+
+fn pod(engine: &mut Scheduler, namespace: &str, name: &str, cpu: &str, more: &str) {
+    applied::<crate::api::Pod>(
+        engine,
+        &format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"u-{name}","labels":{{"app":"{name}"}}}},
+                "spec":{{"schedulerName":"supercargo","containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]{more}}}}}"#
+        ),
+    );
+}
+
+fn decide(engine: &mut Scheduler) {
+    while !matches!(engine.step(NOW, &mut NoProbe), Step::Idle { .. }) {}
+}
+
+/// One pod at each of many places, in two namespaces.
+fn engine() -> Scheduler {
+    let profile = Profile { name: "supercargo".to_owned(), framework: Framework::default() };
+    let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+    let mut engine = Scheduler::new(config, NOW);
+    for kind in Kind::ALL {
+        engine.handle(NOW, Event::ListBegan(kind));
+        engine.handle(NOW, Event::ListEnded(kind));
+    }
+    engine.handle(NOW, Event::Credits { lane: Lane::Bind, count: 8 });
+    for namespace in ["team", "other"] {
+        applied::<crate::api::Namespace>(&mut engine, &format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#));
+    }
+    let node =
+        r#"{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#;
+    applied::<crate::api::Node>(&mut engine, node);
+    pod(&mut engine, "team", "large", "9", "");
+    pod(&mut engine, "other", "theirs", "9", "");
+    pod(&mut engine, "team", "bound", "1", "");
+    decide(&mut engine);
+    pod(&mut engine, "team", "held", "1", r#","schedulingGates":[{"name":"g1"},{"name":"g2"}]"#);
+    let class =
+        r#"{"metadata":{"name":"fast"},"provisioner":"p","volumeBindingMode":"WaitForFirstConsumer"}"#;
+    applied::<crate::api::StorageClass>(&mut engine, class);
+    let claim =
+        r#"{"metadata":{"name":"c","namespace":"team","uid":"u-c"},"spec":{"storageClassName":"fast"}}"#;
+    applied::<crate::api::PersistentVolumeClaim>(&mut engine, claim);
+    let volumes = r#","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]"#;
+    pod(&mut engine, "team", "slow", "1", volumes);
+    decide(&mut engine);
+    engine
+}
+
+fn rows(report: &QueueReport) -> Vec<String> {
+    let each = report.pods.iter().map(|pod| {
+        let next = pod.next_try.as_deref().unwrap_or("-");
+        format!("{}/{} {}: {}; {} {next}", pod.namespace, pod.name, pod.place, pod.waits_for, pod.attempts)
+    });
+    each.collect()
+}
+
+#[test]
+fn each_pod_is_told_with_where_it_waits_for_what_and_until_when() {
+    let report = report(&engine(), NOW, &Question::default());
+    assert_eq!(
+        rows(&report),
+        [
+            "other/theirs unschedulable: a change that concerns NodeResourcesFit; 1 2027-01-15T08:05:30Z",
+            "team/bound binding: its binding to node n1; 1 -",
+            "team/held gated: its scheduling gates to be taken away: g1, g2; 0 -",
+            "team/large unschedulable: a change that concerns NodeResourcesFit; 1 2027-01-15T08:05:30Z",
+            "team/slow volumes: its volumes on node n1; 1 -",
+        ]
+    );
+    let counts: Vec<_> = report.counts.iter().map(|(place, pods)| format!("{place} {pods}")).collect();
+    assert_eq!(counts, ["binding 1", "gated 1", "unschedulable 2", "volumes 1"]);
+    assert!(report.leading && report.complete && report.is_of_this_version());
+    assert_eq!(report.time, "2027-01-15T08:00:00Z");
+}
+
+#[test]
+fn of_namespaces_that_are_not_asked_for_nothing_is_told_not_even_a_count() {
+    let engine = engine();
+    let question =
+        Question { namespaces: Some(["other".to_owned()].into()), is_part: true, ..Question::default() };
+    let report = report(&engine, NOW, &question);
+    assert_eq!(report.pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["theirs"]);
+    assert_eq!(report.counts, [("unschedulable".to_owned(), 1)].into());
+    assert!(!report.complete);
+    assert!(!serde_json::to_string(&report).expect("it is JSON").contains("team"));
+    assert_eq!(namespaces(&engine), ["other", "team"]);
+}
+
+#[test]
+fn pods_are_selected_by_their_labels() {
+    let labels = LabelQuery::parse("app in (held,theirs),!other").expect("it is a selector");
+    let report = report(&engine(), NOW, &Question { labels, ..Question::default() });
+    assert_eq!(report.pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["theirs", "held"]);
+}
+
+#[test]
+fn a_report_is_the_same_after_it_was_written_and_read() {
+    let report = report(&engine(), NOW, &Question::default());
+    let text = serde_json::to_string(&report).expect("it is JSON");
+    assert_eq!(serde_json::from_str::<QueueReport>(&text).expect("it is a report"), report);
+}
+
+#[test]
+fn a_pending_pod_is_explained_by_counts_alone() {
+    let engine = engine();
+    let explained = explain(&engine, NOW, "team", "large").expect("it waits");
+    let json = serde_json::to_value(&explained).expect("it is JSON");
+    assert_eq!(
+        (&json["kind"], &json["pod"]["place"]),
+        (&"PendingExplanation".into(), &"unschedulable".into())
+    );
+    assert_eq!(
+        json["reasons"],
+        serde_json::json!([{"code": "InsufficientCpu", "plugin": "NodeResourcesFit", "nodes": 1, "aloneOn": 1, "text": "Insufficient cpu"}])
+    );
+    let text = json.to_string();
+    assert!(!text.contains("n1") && !text.contains("bound"), "neither nodes nor others are named: {text}");
+    let slow = explain(&engine, NOW, "team", "slow").expect("it waits");
+    assert_eq!((slow.pod.place.as_str(), slow.reasons.len()), ("volumes", 0));
+    assert!(explain(&engine, NOW, "other", "large").is_none());
+}

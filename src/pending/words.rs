@@ -1,0 +1,97 @@
+//! A pending pod in words.
+
+use super::report::{PendingPod, moment};
+use supercargo_core::queue::Place;
+use supercargo_core::scheduler::{Pending, Scheduler, Whereabouts};
+
+/// The plugin that holds pods back whose `spec.schedulingGates` are not empty.
+const SCHEDULING_GATES: &str = "SchedulingGates";
+/// The plugin that holds pods back whose victims have yet to go.
+const PREEMPTION: &str = "DefaultPreemption";
+
+/// Where it is, in a word; of the queue's places the label `queue` of `scheduler_pending_pods`.
+pub(super) fn place(at: Whereabouts) -> &'static str {
+    match at {
+        Whereabouts::Queued(place) => place.as_str(),
+        Whereabouts::Extenders => "extenders",
+        Whereabouts::Volumes(_) => "volumes",
+        Whereabouts::Binding { .. } => "binding",
+    }
+}
+
+/// All that is told of a pod.
+pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
+    let (snapshot, pod, queued) = (engine.snapshot(), pending.pod(), pending.queued);
+    let text = |symbol| snapshot.text(symbol).to_owned();
+    let node = match pending.at {
+        Whereabouts::Volumes(node) | Whereabouts::Binding { node, .. } => Some(text(node)),
+        Whereabouts::Queued(_) | Whereabouts::Extenders => None,
+    };
+    let mut of = PendingPod {
+        namespace: text(pod.namespace),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
+        labels: snapshot.labels(pod.labels).iter().map(|(key, value)| (text(key), text(value))).collect(),
+        scheduler_name: text(pod.scheduler_name),
+        priority: pod.priority,
+        place: place(pending.at).to_owned(),
+        waits_for: String::new(),
+        plugins: queued.rejectors.iter().map(|&plugin| plugin.to_owned()).collect(),
+        hindered_by: queued.hindered_by.iter().map(|&plugin| plugin.to_owned()).collect(),
+        gates: pod.gates.iter().map(|&gate| text(gate)).collect(),
+        node,
+        nominated_node: pod.nominated_node.map(text),
+        since: moment(pending.since),
+        first_queued: queued.initial_attempt.map(moment),
+        attempts: queued.attempts,
+        errors: queued.consecutive_errors,
+        next_try: pending.next_try.map(moment),
+    };
+    of.waits_for = waits_for(pending, &of);
+    of
+}
+
+fn waits_for(pending: &Pending<'_>, of: &PendingPod) -> String {
+    let node = of.node.as_deref().unwrap_or_default();
+    match pending.at {
+        Whereabouts::Queued(Place::Active) => "its turn".to_owned(),
+        Whereabouts::Queued(Place::Backoff) if of.errors > 0 => {
+            "the end of its backoff, after an error".to_owned()
+        }
+        Whereabouts::Queued(Place::Backoff) => "the end of its backoff".to_owned(),
+        Whereabouts::Queued(Place::Unschedulable) => match concerned(of).as_slice() {
+            [] => "a change of the cluster".to_owned(),
+            plugins => format!("a change that concerns {}", plugins.join(" or ")),
+        },
+        Whereabouts::Queued(Place::Gated) => gated(pending.queued.gate, of),
+        Whereabouts::Extenders => "the answer of an extender".to_owned(),
+        Whereabouts::Volumes(_) => format!("its volumes on node {node}"),
+        Whereabouts::Binding { is_in_doubt: false, .. } => format!("its binding to node {node}"),
+        Whereabouts::Binding { is_in_doubt: true, .. } => {
+            format!("word of its binding to node {node}, whose answer was lost")
+        }
+    }
+}
+
+/// The plugins whose events wake it.
+fn concerned(of: &PendingPod) -> Vec<&str> {
+    let mut plugins: Vec<&str> = of.plugins.iter().chain(&of.hindered_by).map(String::as_str).collect();
+    plugins.sort_unstable();
+    plugins.dedup();
+    plugins
+}
+
+fn gated(gate: Option<&str>, of: &PendingPod) -> String {
+    match gate {
+        Some(SCHEDULING_GATES) if of.gates.len() == 1 => {
+            format!("its scheduling gate to be taken away: {}", of.gates.join(", "))
+        }
+        Some(SCHEDULING_GATES) => format!("its scheduling gates to be taken away: {}", of.gates.join(", ")),
+        Some(PREEMPTION) => match &of.nominated_node {
+            Some(node) => format!("the pods to go that make room for it on node {node}"),
+            None => "the pods to go that make room for it".to_owned(),
+        },
+        Some(plugin) => format!("{plugin} to let it in"),
+        None => "a plugin to let it in".to_owned(),
+    }
+}

@@ -1,0 +1,167 @@
+//! Pages about pods, for those who may read the pods themselves: namespace by namespace, as a SubjectAccessReview of `get pods` says.
+//!
+//! Who may not read the pods of a namespace learns nothing of them, not whether there are any. Strangers are turned away unheard, so that they
+//! cause no reviews beside that of their token.
+
+use super::gate::{Gate, Refusal, User};
+use crate::pending::{LabelQuery, PAGE, Question, parameters};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, try_join_all};
+use http::HeaderMap;
+use std::collections::BTreeSet;
+use std::future::Future;
+use tokio::time::Instant;
+
+/// Where the explanation of a pending pod is.
+pub(crate) const EXPLAIN: &str = "/debug/explain";
+/// Namespaces that are asked about for one request at most.
+const NAMESPACES_MAX: usize = 256;
+
+type Told = BoxFuture<'static, Option<String>>;
+type Explained = BoxFuture<'static, Option<Option<String>>>;
+
+/// Where what is told of pods comes from.
+pub struct PodSources {
+    namespaces: Box<dyn Fn() -> BoxFuture<'static, Option<Vec<String>>> + Send + Sync>,
+    pending: Box<dyn Fn(Question) -> Told + Send + Sync>,
+    explain: Box<dyn Fn(String, String) -> Explained + Send + Sync>,
+}
+
+impl PodSources {
+    /// The namespaces there are; a report of the pending pods that are asked for; and what is to be said of the pending pod of a namespace and a
+    /// name, if there is one. `None` where it cannot be told now.
+    pub fn new<N, P, E>(
+        namespaces: impl Fn() -> N + Send + Sync + 'static,
+        pending: impl Fn(Question) -> P + Send + Sync + 'static,
+        explain: impl Fn(String, String) -> E + Send + Sync + 'static,
+    ) -> Self
+    where
+        N: Future<Output = Option<Vec<String>>> + Send + 'static,
+        P: Future<Output = Option<String>> + Send + 'static,
+        E: Future<Output = Option<Option<String>>> + Send + 'static,
+    {
+        Self {
+            namespaces: Box::new(move || namespaces().boxed()),
+            pending: Box::new(move |question| pending(question).boxed()),
+            explain: Box::new(move |namespace, name| explain(namespace, name).boxed()),
+        }
+    }
+}
+
+/// What a request for a page about pods comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// JSON.
+    Told(String),
+    /// Not now.
+    Later,
+    /// The request is none.
+    Wrong(String),
+    /// There is no such pod among the pending ones.
+    NoSuchPod(String),
+    /// Whoever asks may not know.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Whether this is the path of a page about pods.
+pub(super) fn is_about_pods(path: &str) -> bool {
+    [PAGE, EXPLAIN].contains(&path)
+}
+
+impl PodSources {
+    /// The answer to a request for one of these pages.
+    pub(super) async fn answer(
+        &self,
+        (gate, now): (&Gate, Instant),
+        headers: &HeaderMap,
+        path: &str,
+        query: &str,
+    ) -> Outcome {
+        let user = match gate.known_user(now, headers).await {
+            Ok(user) => user,
+            Err(refusal) => return refusal.into(),
+        };
+        let answer = match path {
+            EXPLAIN => self.explained((gate, now), user, query).await,
+            _ => self.reported((gate, now), user, query).await,
+        };
+        answer.unwrap_or_else(|other| other)
+    }
+
+    async fn reported(&self, at: (&Gate, Instant), user: User, query: &str) -> Result<Outcome, Outcome> {
+        let (mut namespace, mut labels) = (String::new(), LabelQuery::default());
+        for (name, value) in parameters(query, &["namespace", "labelSelector"]).map_err(Outcome::Wrong)? {
+            match name {
+                "namespace" => namespace = value,
+                _ => labels = LabelQuery::parse(&value).map_err(Outcome::Wrong)?,
+            }
+        }
+        let (namespaces, is_part) = self.readable(at, user, namespace).await?;
+        let question = Question { namespaces, is_part, labels };
+        Ok((self.pending)(question).await.map_or(Outcome::Later, Outcome::Told))
+    }
+
+    /// Of the namespace that is asked for, or of all, those whose pods the user may read; `None` stands for all there are. And whether that is a part.
+    async fn readable(
+        &self,
+        (gate, now): (&Gate, Instant),
+        user: User,
+        namespace: String,
+    ) -> Result<(Option<BTreeSet<String>>, bool), Outcome> {
+        let refusal = match gate.may_get_pods(now, &user, &namespace).await {
+            Ok(()) if namespace.is_empty() => return Ok((None, false)),
+            Ok(()) => return Ok((Some([namespace].into()), false)),
+            Err(refusal @ Refusal::Forbidden(_)) if namespace.is_empty() => refusal,
+            Err(refusal) => return Err(refusal.into()),
+        };
+        let all = (self.namespaces)().await.ok_or(Outcome::Later)?;
+        if all.len() > NAMESPACES_MAX {
+            let text = format!(
+                "there are {} namespaces, and who may not read the pods of all of them has to name one: ?namespace=NAME",
+                all.len()
+            );
+            return Err(Outcome::Wrong(text));
+        }
+        let asked = all.into_iter().map(|name| async {
+            match gate.may_get_pods(now, &user, &name).await {
+                Ok(()) => Ok(Some(name)),
+                Err(Refusal::Forbidden(_)) => Ok(None),
+                Err(refusal) => Err(refusal),
+            }
+        });
+        let readable: BTreeSet<String> = try_join_all(asked).await?.into_iter().flatten().collect();
+        if readable.is_empty() { Err(refusal.into()) } else { Ok((Some(readable), true)) }
+    }
+
+    async fn explained(
+        &self,
+        (gate, now): (&Gate, Instant),
+        user: User,
+        query: &str,
+    ) -> Result<Outcome, Outcome> {
+        let (mut namespace, mut name) = (String::new(), String::new());
+        for (parameter, value) in parameters(query, &["namespace", "name"]).map_err(Outcome::Wrong)? {
+            *(if parameter == "namespace" { &mut namespace } else { &mut name }) = value;
+        }
+        if namespace.is_empty() || name.is_empty() {
+            return Err(Outcome::Wrong("it takes ?namespace=NAMESPACE&name=NAME".to_owned()));
+        }
+        gate.may_get_pods(now, &user, &namespace).await?;
+        Ok(match (self.explain)(namespace.clone(), name.clone()).await {
+            None => Outcome::Later,
+            Some(Some(told)) => Outcome::Told(told),
+            Some(None) => Outcome::NoSuchPod(format!(
+                "no pod {name:?} of the namespace {namespace:?} waits for a node here"
+            )),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

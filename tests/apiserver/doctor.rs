@@ -1,0 +1,128 @@
+//! `supercargo doctor` on a real API server: an installation that is well, and one that lacks a right, a leader, or is not alone.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::support::access::Access;
+use crate::support::objects::{pod, service_account_token};
+use crate::support::supercargo::{NAME, binary};
+use crate::support::wait::PATIENCE;
+use crate::support::wait_for;
+use crate::world::{World, play};
+
+/// Asks about the installation of this test; more flags go before its own.
+async fn doctor(world: &World<'_>, who: &Access, lease: &str) -> Result<(Option<i32>, Value)> {
+    let account = format!("{}:{NAME}", world.name);
+    let mut command = Command::new(binary()?);
+    command.args(["doctor", "-o", "json", "--service-account", &account, "--lease", lease]);
+    command.args(["--lease-namespace", &world.name]).arg("--kubeconfig").arg(who.kubeconfig());
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let report = serde_json::from_str(&told);
+    Ok((output.status.code(), report.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?))
+}
+
+/// A check's status and text.
+fn check<'r>(report: &'r Value, id: &str) -> Result<(&'r str, &'r str)> {
+    let checks = report["checks"].as_array().context("there are checks")?;
+    let check = checks.iter().find(|check| check["id"] == id).with_context(|| format!("no {id}"))?;
+    Ok((check["status"].as_str().unwrap_or_default(), check["text"].as_str().unwrap_or_default()))
+}
+
+#[tokio::test]
+async fn what_an_installation_has_and_lacks_is_told() -> Result<()> {
+    play("doctor", async |world| {
+        world.elect().await?;
+        let (admin, lease) = (world.plane.admin(), world.name.clone());
+        wait_for("somebody to lead", PATIENCE, || async {
+            let (_, report) = doctor(world, &admin, &lease).await?;
+            for well in ["ApiServerVersion", "ServiceAccount", "Rights", "Leader"] {
+                let (status, text) = check(&report, well)?;
+                ensure!(status == "ok", "{well}: {status}: {text}");
+            }
+            Ok(())
+        })
+        .await?;
+
+        let (code, report) = doctor(world, &admin, "no-such-lease").await?;
+        assert_eq!(code, Some(3));
+        let (status, text) = check(&report, "Leader")?;
+        ensure!(status == "problem" && text.contains("nobody has led yet"), "{text}");
+
+        let binding = format!("{lease}-supercargo-act");
+        admin.kubectl(&["delete", "clusterrolebinding", &binding]).await?;
+        wait_for("the right to be gone", PATIENCE, || async {
+            let (code, report) = doctor(world, &admin, &lease).await?;
+            let (status, text) = check(&report, "Rights")?;
+            ensure!(status == "problem" && code == Some(3), "{status}: {text}");
+            for lost in ["no pod is bound (without create pods/binding)", "preemption makes no room"] {
+                ensure!(text.contains(lost), "{lost}: {text}");
+            }
+            ensure!(!text.contains("decides nothing"), "it has all it reads by: {text}");
+            Ok(())
+        })
+        .await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn schedulers_beside_each_other_and_pods_of_none_are_told() -> Result<()> {
+    play("beside", async |world| {
+        let admin = world.plane.admin();
+        // Sorted before any that other tests have.
+        let nobody = format!("0-{}", world.name);
+        let spec = json!({"schedulerName": nobody, "containers": [{"name": "c", "image": "example.com/a"}]});
+        let pods: Api<Pod> = world.pods();
+        pods.create(&PostParams::default(), &pod("lost", &world.name, &spec)?).await?;
+        for name in ["one", "two"] {
+            let config = format!("leaderElection: {{resourceName: {name}}}\nprofiles: [{{schedulerName: {}}}]", world.name);
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": config}, "metadata": {
+                "name": name, "namespace": world.name, "labels": {"app.kubernetes.io/name": "supercargo"}}});
+            admin.apply(&map.to_string()).await?;
+        }
+        let (code, report) = doctor(world, &admin, &world.name).await?;
+        assert_eq!(code, Some(3));
+        let (status, text) = check(&report, "UnservedPods")?;
+        ensure!(status == "warning" && text.contains(&format!("1 for {nobody}")), "{text}");
+        let (status, text) = check(&report, "ServedOnce")?;
+        let twice = format!("{0} by {0}/one and {0}/two", world.name);
+        ensure!(status == "problem" && text.contains(&twice), "{text}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_may_look_at_nothing_is_told_which_rights_it_takes() -> Result<()> {
+    play("unknown", async |world| {
+        let token = service_account_token(&world.client, &world.name, "default").await?;
+        let plain = world.plane.token_bearer(&format!("{}-doctor", world.name), &token)?;
+        let (code, report) = doctor(world, &plain, &world.name).await?;
+        for id in [
+            "ServiceAccount",
+            "Rights",
+            "Leader",
+            "DefaultScheduler",
+            "ServedOnce",
+            "UnservedPods",
+            "CacheDrift",
+        ] {
+            let (status, text) = check(&report, id)?;
+            assert_eq!(status, "unknown", "{id}: {text}");
+        }
+        assert_eq!((code, check(&report, "ApiServerVersion")?.0), (Some(0), "ok"));
+        ensure!(
+            report["checks"][2]["toDo"]
+                == "ask somebody who may create subjectaccessreviews.authorization.k8s.io",
+            "{report}"
+        );
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,266 @@
+//! `supercargo queue` and the pages about pods, asked by users of different rights: each is told of the pods it may read, and of no others.
+
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::support::access::Access;
+use crate::support::objects::{create_namespace, pod, service_account_token};
+use crate::support::plane::ADMIN_TOKEN;
+use crate::support::supercargo::binary;
+use crate::support::wait::PATIENCE;
+use crate::support::wait_for;
+use crate::world::{World, play, requesting};
+
+/// A user of the test's: a ServiceAccount that may view its namespace, and perhaps all.
+async fn viewer(world: &World<'_>, name: &str, everywhere: bool) -> Result<String> {
+    let (admin, namespace) = (world.plane.admin(), world.name.as_str());
+    admin.kubectl(&["create", "serviceaccount", name, "-n", namespace]).await?;
+    let (binding, subject) = (format!("{namespace}-{name}"), format!("--serviceaccount={namespace}:{name}"));
+    let kind = if everywhere { "clusterrolebinding" } else { "rolebinding" };
+    let mut create = vec!["create", kind, &binding, "--clusterrole=view", &subject];
+    if !everywhere {
+        create.extend(["-n", namespace]);
+    }
+    admin.kubectl(&create).await?;
+    service_account_token(&world.client, namespace, name).await
+}
+
+/// What a run of the program came to: its exit code, and what it wrote.
+async fn ran(args: Vec<String>) -> Result<(Option<i32>, String, String)> {
+    let output = tokio::task::spawn_blocking(move || {
+        Command::new(binary()?).args(&args).output().context("supercargo does not start")
+    });
+    let output = output.await??;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok((output.status.code(), text(output.stdout), text(output.stderr)))
+}
+
+/// `supercargo queue` at the port, by the holder of a token.
+async fn queue(world: &World<'_>, token: &str, more: &[&str]) -> Result<(Option<i32>, String, String)> {
+    let file = world.plane.folder().join(format!("{}.asks", world.name));
+    std::fs::write(&file, token)?;
+    let server = format!("https://127.0.0.1:{}", world.supercargo.port());
+    let file = file.display().to_string();
+    let mut args = vec!["queue", "--server", &server, "--insecure-skip-tls-verify", "--token-file", &file];
+    args.extend(more);
+    ran(args.into_iter().map(str::to_owned).collect()).await
+}
+
+/// The names of the pods of a report, with their places.
+fn pods(report: &str) -> Result<Vec<String>> {
+    let report: Value = serde_json::from_str(report)?;
+    let pods = report["pods"].as_array().context("a report has pods")?;
+    let text = |pod: &Value, field: &str| pod[field].as_str().unwrap_or_default().to_owned();
+    Ok(pods.iter().map(|pod| format!("{} {}", text(pod, "name"), text(pod, "place"))).collect())
+}
+
+/// Two pods of the test's namespace that wait, one with a label, and one of another namespace.
+async fn waiting(world: &World<'_>) -> Result<String> {
+    world.node("a").allocatable("cpu", "1").create(&world.client).await?;
+    let other = create_namespace(&world.client, "secret").await?;
+    let mut secret = world.pod("secret", &requesting(&json!({"cpu": "5"})))?;
+    secret.metadata.namespace = Some(other.clone());
+    Api::<Pod>::namespaced(world.client.clone(), &other).create(&PostParams::default(), &secret).await?;
+    world.create("gated", &json!({"schedulingGates": [{"name": "example.com/budget"}]})).await?;
+    let mut large = world.pod("large", &requesting(&json!({"cpu": "5"})))?;
+    large.metadata.labels.get_or_insert_default().insert("app".into(), "large".into());
+    world.pods().create(&PostParams::default(), &large).await?;
+    world.waiting("large", "Insufficient cpu").await?;
+    wait_for("all three to be told of", PATIENCE, || async {
+        let (_, told, error) = queue(world, ADMIN_TOKEN, &["-A", "-o", "json"]).await?;
+        let pods = pods(&told).with_context(|| error)?;
+        ensure!(pods == ["gated gated", "large unschedulable", "secret unschedulable"], "{pods:?}");
+        Ok(())
+    })
+    .await?;
+    Ok(other)
+}
+
+#[tokio::test]
+async fn each_is_told_of_the_pods_it_may_read_and_learns_nothing_of_others() -> Result<()> {
+    play("queue", async |world| {
+        let other = waiting(world).await?;
+        let namespace = world.name.clone();
+        let (local, all) = (viewer(world, "local", false).await?, viewer(world, "all", true).await?);
+        let none = service_account_token(&world.client, &namespace, "default").await?;
+        let own = ["-n", namespace.as_str(), "-o", "json"];
+
+        let (code, told, error) = queue(world, &local, &["-A", "-o", "json"]).await?;
+        ensure!(code == Some(0), "{code:?}: {error}");
+        assert_eq!(pods(&told)?, ["gated gated", "large unschedulable"]);
+        ensure!(!told.contains("secret") && told.contains(r#""complete": false"#), "{told}");
+        ensure!(told.contains(r#""unschedulable": 1"#), "others are not counted: {told}");
+        assert_eq!(pods(&queue(world, &local, &own).await?.1)?.len(), 2);
+        let labelled = ["-n", &namespace, "-l", "app=large", "-o", "json"];
+        assert_eq!(pods(&queue(world, &local, &labelled).await?.1)?, ["large unschedulable"]);
+        assert_eq!(pods(&queue(world, &all, &["-n", &other, "-o", "json"]).await?.1)?, ["secret unschedulable"]);
+
+        // Where there is something and where there is nothing, the refusal is the same.
+        for hidden in [other.as_str(), "no-such-namespace"] {
+            let (code, told, error) = queue(world, &local, &["-n", hidden]).await?;
+            assert_eq!((code, told.as_str()), (Some(1), ""), "{error}");
+            let refusal = format!(
+                "403: pods is forbidden: User \"system:serviceaccount:{namespace}:local\" cannot get resource \"pods\" in API group \"\" in \
+                 the namespace \"{hidden}\"\n"
+            );
+            ensure!(error.ends_with(&refusal), "{error}");
+        }
+        let (code, _, error) = queue(world, &none, &["-A"]).await?;
+        ensure!(code == Some(1) && error.contains("403: pods is forbidden"), "{error}");
+        let (code, _, error) = queue(world, "made-up", &own).await?;
+        ensure!(code == Some(1) && error.contains("401: it does not know whose token this is"), "{error}");
+        let (status, body) = world.supercargo.get("/debug/pending", None).await?;
+        assert_eq!(status, 401, "{body}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_pending_pod_is_explained_to_those_who_may_read_it() -> Result<()> {
+    play("explained", async |world| {
+        let other = waiting(world).await?;
+        let token = viewer(world, "local", false).await?;
+        let page = |namespace: &str, name: &str| format!("/debug/explain?namespace={namespace}&name={name}");
+        let get = async |path: String| world.supercargo.get(&path, Some(&token)).await;
+        let (status, body) = get(page(&world.name, "large")).await?;
+        ensure!(status == 200, "{status}: {body}");
+        let told: Value = serde_json::from_str(&body)?;
+        assert_eq!(told["kind"], "PendingExplanation");
+        // The nodes of other tests do not tolerate it.
+        let waits_for = told["pod"]["waitsFor"].as_str().unwrap_or_default();
+        ensure!(
+            waits_for.starts_with("a change that concerns ") && waits_for.contains("NodeResourcesFit"),
+            "{body}"
+        );
+        let reasons = told["reasons"].as_array().context("there are reasons")?;
+        let short = reasons
+            .iter()
+            .find(|reason| reason["code"] == "InsufficientCpu")
+            .context("it is short of cpu")?;
+        ensure!(short["aloneOn"].as_u64() >= Some(1), "{short}");
+        ensure!(!body.contains(&format!("{}-a", world.name)), "no node is named: {body}");
+        assert_eq!(get(page(&world.name, "no-such-pod")).await?.0, 404);
+        for hidden in ["secret", "no-such-pod"] {
+            let (status, body) = get(page(&other, hidden)).await?;
+            ensure!(
+                status == 403 && !body.contains("no-such-pod") && !body.contains("Insufficient"),
+                "{body}"
+            );
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// An address of this machine other than loopback, which the API server does not proxy to.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: this asks the routing table.
+    socket.connect("192.0.2.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
+
+/// Passes connections on to a port of loopback, for as long as the test runs; its port.
+fn pass_on(from: IpAddr, to: u16) -> Result<u16> {
+    let listener = TcpListener::bind(SocketAddr::new(from, 0))?;
+    let port = listener.local_addr()?.port();
+    std::thread::spawn(move || {
+        for incoming in listener.incoming().flatten() {
+            let Ok(outgoing) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+            let (Ok(mut here), Ok(mut there)) = (incoming.try_clone(), outgoing.try_clone()) else {
+                continue;
+            };
+            let (mut incoming, mut outgoing) = (incoming, outgoing);
+            std::thread::spawn(move || std::io::copy(&mut incoming, &mut there));
+            std::thread::spawn(move || std::io::copy(&mut outgoing, &mut here));
+        }
+    });
+    Ok(port)
+}
+
+/// Makes the pod of the leader, at an address: who holds the lease is a process here.
+async fn leaders_pod(world: &World<'_>, address: &str) -> Result<String> {
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.name);
+    let holder = wait_for("somebody to lead", PATIENCE, || async {
+        let lease = leases.get(&world.name).await?;
+        lease
+            .spec
+            .and_then(|spec| spec.holder_identity)
+            .filter(|holder| !holder.is_empty())
+            .context("nobody leads")
+    })
+    .await?;
+    let name = holder.rsplit_once('_').map_or(holder.as_str(), |(host, _)| host).to_owned();
+    let spec = json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "example.com/a"}]});
+    world.pods().create(&PostParams::default(), &pod(&name, &world.name, &spec)?).await?;
+    let status = json!({"status": {"podIP": address, "podIPs": [{"ip": address}], "phase": "Running"}});
+    world.pods().patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await?;
+    Ok(name)
+}
+
+/// `supercargo queue` by a kubeconfig.
+async fn queue_by(
+    world: &World<'_>,
+    who: &Access,
+    port: u16,
+    more: &[&str],
+) -> Result<(Option<i32>, String, String)> {
+    let (kubeconfig, port) = (who.kubeconfig().display().to_string(), port.to_string());
+    let mut args =
+        vec!["queue", "--kubeconfig", &kubeconfig, "--lease", &world.name, "--lease-namespace", &world.name];
+    args.extend(["--port", &port, "-n", &world.name]);
+    args.extend(more);
+    ran(args.into_iter().map(str::to_owned).collect()).await
+}
+
+#[tokio::test]
+async fn the_leader_is_found_by_its_lease_and_asked_through_the_api_server() -> Result<()> {
+    play("proxied", async |world| {
+        world.elect().await?;
+        waiting(world).await?;
+        let admin = world.plane.token_bearer(&format!("{}-admin", world.name), ADMIN_TOKEN)?;
+        let Some(address) = own_address() else {
+            // A machine with loopback alone: the API server refuses to go there, which is told.
+            leaders_pod(world, "127.0.0.1").await?;
+            let (code, _, error) = queue_by(world, &admin, world.supercargo.port(), &[]).await?;
+            ensure!(code == Some(1) && error.contains("cannot ask the leader"), "{error}");
+            return Ok(());
+        };
+        let name = leaders_pod(world, &address.to_string()).await?;
+        let port = pass_on(address, world.supercargo.port())?;
+        let (code, told, error) = queue_by(world, &admin, port, &["-o", "json"]).await?;
+        ensure!(code == Some(0), "{code:?}: {error}");
+        assert_eq!(pods(&told)?, ["gated gated", "large unschedulable"]);
+        ensure!(told.contains(r#""leading": true"#), "{told}");
+        assert_eq!(queue_by(world, &admin, port, &["--pod", &name]).await?.0, Some(0));
+
+        // Who shows a certificate is known to the API server, and not beyond.
+        let certified = world.plane.user(&format!("{}-certified", world.name), Some("system:masters"))?;
+        let (code, _, error) = queue_by(world, &certified, port, &[]).await?;
+        ensure!(code == Some(1) && error.contains("and no client certificate"), "{error}");
+        let token: PathBuf = world.plane.folder().join(format!("{}.handed-on", world.name));
+        std::fs::write(&token, ADMIN_TOKEN)?;
+        let token = token.display().to_string();
+        assert_eq!(queue_by(world, &certified, port, &["--token-file", &token]).await?.0, Some(0));
+
+        // Who may neither read the lease nor reach the pod is told which.
+        let plain = service_account_token(&world.client, &world.name, "default").await?;
+        let plain = world.plane.token_bearer(&format!("{}-plain", world.name), &plain)?;
+        let (code, _, error) = queue_by(world, &plain, port, &[]).await?;
+        ensure!(code == Some(1) && error.contains("cannot be read: leases.coordination.k8s.io"), "{error}");
+        let (code, _, error) = queue_by(world, &plain, port, &["--pod", &name]).await?;
+        ensure!(code == Some(1) && error.contains("cannot get resource \"pods/proxy\""), "{error}");
+        Ok(())
+    })
+    .await
+}

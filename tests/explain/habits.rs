@@ -1,0 +1,169 @@
+//! Habits that all commands share: the same flags by the same names, the same forms, the same exit codes, nothing but text where nobody looks on.
+
+use crate::support::{Cluster, node, plain_node, pod, root, run};
+use clap::{Command, CommandFactory as _};
+use serde_json::json;
+use supercargo::args::Args;
+
+/// All commands that do something, by what is typed.
+fn commands() -> Vec<(String, Command)> {
+    fn add(path: &str, command: &Command, all: &mut Vec<(String, Command)>) {
+        for inner in command.get_subcommands() {
+            let path = format!("{path}{}", inner.get_name());
+            if inner.has_subcommands() {
+                add(&format!("{path} "), inner, all);
+            } else {
+                all.push((path, inner.clone()));
+            }
+        }
+    }
+    let mut all = Vec::new();
+    add("", &Args::command(), &mut all);
+    all
+}
+
+#[test]
+fn a_flag_means_the_same_in_every_command() {
+    let shorts = [
+        ('o', "output"),
+        ('n', "namespace"),
+        ('A', "all-namespaces"),
+        ('l', "selector"),
+        ('f', "file"),
+        ('f', "filename"),
+    ];
+    for (name, command) in commands() {
+        for flag in command.get_arguments() {
+            let (short, long) = (flag.get_short(), flag.get_long().unwrap_or_default());
+            if let Some((known, _)) = shorts.iter().find(|(_, known)| *known == long) {
+                assert_eq!(short, Some(*known), "{name} --{long}");
+            }
+            if let Some(short) = short.filter(|short| shorts.iter().any(|(known, _)| known == short)) {
+                assert!(shorts.contains(&(short, long)), "{name} -{short} is --{long}");
+            }
+        }
+        let has = |long: &str| command.get_arguments().any(|flag| flag.get_long() == Some(long));
+        if has("kubeconfig") {
+            assert!(has("context") && has("request-timeout"), "{name}");
+        }
+        if has("all-namespaces") {
+            assert!(has("namespace"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_answer_comes_in_the_four_forms_and_every_command_tells_its_exit_codes() {
+    // What they print is not an answer but a file for somebody else (a recording, a page, JUnit's report), or a text with carets.
+    let texts = ["config check", "config diff", "completion", "man", "record", "report", "test"];
+    for (name, command) in commands() {
+        let output = command.get_arguments().find(|flag| flag.get_long() == Some("output"));
+        if texts.contains(&name.as_str()) {
+            continue;
+        }
+        let Some(output) = output else { panic!("{name} has no --output") };
+        let forms: Vec<String> =
+            output.get_possible_values().iter().map(|form| form.get_name().to_owned()).collect();
+        assert!(
+            forms.starts_with(&["table", "wide", "json", "yaml"].map(str::to_owned)),
+            "{name}: {forms:?}"
+        );
+        assert_eq!(output.get_default_values(), ["table"], "{name}");
+        let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+        assert!(about.contains("Exit code: 0 "), "{name} does not tell its exit codes: {about}");
+    }
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_is_given_up_on_by_every_command_that_asks_one() {
+    let cluster = Cluster::of(&[plain_node("a")]);
+    // Connections come about, and that is all.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let server = format!("http://{}", silent.local_addr().expect("it has one"));
+    let config = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{ "name": "c", "cluster": { "server": server } }],
+        "users": [{ "name": "u", "user": {} }],
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }] });
+    cluster.write("kubeconfig", &config.to_string());
+    cluster.write("pod", &pod("p", "1", &json!({})).to_string());
+    let asking = commands()
+        .into_iter()
+        .filter(|(_, it)| it.get_arguments().any(|flag| flag.get_long() == Some("kubeconfig")));
+    let mut asked = 0;
+    for (name, _) in asking {
+        let mut args: Vec<&str> = name.split(' ').collect();
+        args.extend(match name.as_str() {
+            "explain" => &["pod", "p"][..],
+            "fit" => &["-f", "pod"],
+            "drain-check" => &["a"],
+            "queue" | "doctor" => &[],
+            // What else can ask one takes files in its own tests.
+            _ => continue,
+        });
+        args.extend(["--kubeconfig", "kubeconfig", "--request-timeout", "300ms"]);
+        let ran = run(cluster.folder(), &args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{name}: {ran:?}");
+        assert!(ran.stderr.contains("not answer") && ran.stderr.contains("300ms"), "{name}: {ran:?}");
+        asked += 1;
+    }
+    assert_eq!(asked, 5);
+}
+
+/// A name that would clear a screen, ring, and turn the direction of writing.
+const EVIL: &str = "p\u{1b}[2J\u{7}\u{202e}";
+
+/// A cluster whose names are of that kind, and pods to place in it.
+fn evil() -> Cluster {
+    let mut busy = pod("busy", "1", &json!({ "nodeName": "a" }));
+    busy["metadata"]["labels"] = json!({ "app\u{1b}[31m": EVIL });
+    let cluster = Cluster::of(&[
+        plain_node("a"),
+        node("n\u{1b}]0;x\u{7}", &json!({ "disk\u{1b}[31m": "a\nb" }), &json!({})),
+        busy,
+        pod(EVIL, "9", &json!({ "nodeSelector": { "disk\u{1b}[31": "x" } })),
+    ]);
+    cluster.write("pods", &pod(EVIL, "1", &json!({ "nodeSelector": { "x\u{1b}[31": EVIL } })).to_string());
+    let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("it is there");
+    cluster.write("queue", &report.replace("its turn", "its \\u001b[2J\\u202eturn"));
+    let shadow = json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "ShadowReport", "shadowOf": EVIL, "since": "x", "decisions": { EVIL: 1 },
+        "unjudged": {}, "dropped": 0, "disagreements": [] });
+    cluster.write("shadow", &shadow.to_string());
+    cluster
+}
+
+#[test]
+fn names_with_control_characters_are_spelled_out_by_every_command_and_bars_are_for_terminals() {
+    let cluster = evil();
+    for command in [
+        &["explain", "pod", EVIL, "--cluster", "cluster"][..],
+        &["explain", "pod", "busy", "--scores", "--cluster", "cluster"],
+        &["explain", "pod", "q\u{1b}[2J", "--cluster", "cluster"],
+        &["fit", "-f", "pods", "--cluster", "cluster"],
+        &["drain-check", "a", "--cluster", "cluster"],
+        &["drain-check", "a\u{1b}[2J", "--cluster", "cluster"],
+        &["simulate", "--cluster", "cluster", "--pods", "pods"],
+        &["simulate", "--cluster", "no\u{1b}[2J", "--pods", "pods"],
+        &["queue", "-A", "-f", "queue"],
+        &["queue", "-A", "-f", "no\u{1b}[2J"],
+        &["shadow", "report", "-f", "shadow"],
+        &["shadow", "report", "-f", "no\u{1b}[2J"],
+    ] {
+        for form in ["table", "wide", "json", "yaml"] {
+            let mut args = command.to_vec();
+            args.extend(["-o", form]);
+            let ran = run(cluster.folder(), &args);
+            assert!(matches!(ran.code, Some(0 | 2 | 3)), "{ran:?}");
+            let is_forbidden = |c: char| c.is_control() && c != '\n';
+            assert!(!ran.stdout.contains(is_forbidden), "{args:?}: {:?}", ran.stdout);
+            assert!(!ran.stderr.contains(is_forbidden), "{args:?}: {:?}", ran.stderr);
+            if form == "table" || form == "wide" {
+                assert!(!ran.stdout.contains('\u{202e}'), "{args:?}: {:?}", ran.stdout);
+            }
+        }
+    }
+    for command in [&["config", "check", "no\u{1b}[2J"][..], &["config", "diff", "a\u{7}", "b"]] {
+        let ran = run(cluster.folder(), command);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(!ran.stderr.contains(|c: char| c.is_control() && c != '\n'), "{ran:?}");
+    }
+}

@@ -1,0 +1,79 @@
+//! `supercargo queue`, of a file and of a port: whole answers, and what of bad input.
+
+use crate::shown::is_shown;
+use crate::support::{Ran, root, run};
+use serde_json::{Value, json};
+
+fn queue(args: &[&str]) -> Ran {
+    let mut all = vec!["queue", "-f", "docs/queue/report.json"];
+    all.extend(args);
+    run(root(), &all)
+}
+
+#[test]
+fn the_queue_is_told_in_every_form() {
+    for form in ["table", "wide", "json", "yaml"] {
+        let ran = queue(&["-A", "-o", form]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{form}");
+        is_shown(&format!("queue.{form}.txt"), &ran.stdout);
+    }
+}
+
+#[test]
+fn pods_are_chosen_by_namespace_and_labels_and_counted_as_chosen() {
+    let told = |args: &[&str]| {
+        let mut all = args.to_vec();
+        all.extend(["-o", "json"]);
+        let ran = queue(&all);
+        let report: Value =
+            serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        let pods: Vec<_> =
+            report["pods"].as_array().expect("a list").iter().map(|pod| pod["name"].clone()).collect();
+        (json!(pods), report["counts"].clone())
+    };
+    assert_eq!(told(&["-n", "ml"]), (json!(["trainer-7x2lp"]), json!({ "gated": 1 })));
+    assert_eq!(
+        told(&["-A", "-l", "app in (web,db)"]),
+        (json!(["db-0", "web-7d4f-x1"]), json!({ "backoff": 1, "volumes": 1 }))
+    );
+    assert_eq!(told(&["-n", "nowhere"]), (json!([]), json!({})));
+    assert_eq!(queue(&["-n", "nowhere"]).stdout, "no pods wait\n");
+}
+
+#[test]
+fn names_with_control_characters_do_nothing_to_a_terminal() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("it is there");
+    let evil =
+        report.replace("its turn", "its \\u001b[2J\\u202eturn").replace("import-1", "import\\u0007\\n");
+    std::fs::write(folder.path().join("report"), evil).expect("it can be written");
+    for form in ["table", "wide", "json", "yaml"] {
+        let ran = run(folder.path(), &["queue", "-A", "-f", "report", "-o", form]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let forbidden =
+            |c: char| (c.is_control() && c != '\n') || (form != "json" && form != "yaml" && c == '\u{202e}');
+        assert!(!ran.stdout.contains(forbidden), "{form}: {:?}", ran.stdout);
+    }
+}
+
+#[test]
+fn what_is_no_question_and_what_is_no_report_is_told() {
+    for (args, told) in [
+        (&["queue", "-f", "README.md"][..], "this is no QueueReport"),
+        (&["queue", "-f", "no-such-file"], "no-such-file: cannot be read"),
+        (&["queue", "-n", "a", "-A"], "cannot be used with"),
+        (&["queue", "-l", "a b"], "selects no labels"),
+        (&["queue", "-f", "a", "--server", "https://localhost:1"], "cannot be used with"),
+        (&["queue", "--insecure-skip-tls-verify"], "--server"),
+        (&["queue", "-o", "html"], "possible values"),
+        (&["queue", "--kubeconfig", "no-such-file"], "cannot read the kubeconfig no-such-file"),
+        (&["queue", "--server", "https://127.0.0.1:1", "--token-file", "no-such-file"], "no-such-file"),
+    ] {
+        let ran = run(root(), args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(told), "{args:?}: {ran:?}");
+    }
+    let ran = run(root(), &["queue", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: cannot ask http://127.0.0.1:1/: "), "{ran:?}");
+}
