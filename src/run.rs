@@ -161,8 +161,7 @@ async fn serve_and_schedule(
     let exposition = Exposition::new(metrics).with_core(core).with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
-    let relist = watches.relist_pods();
-    let ring = keeping.ring.clone();
+    let (relist, ring) = (watches.relist_pods(), keeping.ring.clone());
     let pages = pages::Sources { census, relist, in_force, inbox: inbox.clone(), ring, clock };
     let pages = pages.pages(&args, &election, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
