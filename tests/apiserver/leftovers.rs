@@ -175,7 +175,9 @@ async fn kill_a_victim(test: &str, signal: Signal, count: usize) -> Result<()> {
     let told = scratch.path().join("told");
     let guard = Guard::new(scratch.path())?;
     let itself = std::env::current_exe()?;
-    let program = Program::new("victim", itself)
+    // Whoever runs the tests in the background, or with nohup, has them ignore what this is about.
+    let program = Program::new("victim", "/usr/bin/env")
+        .args(["--default-signal=INT,TERM,HUP", &itself.display().to_string()])
         .args(["--exact", test, "--nocapture"])
         .env(VICTIM, told.display().to_string());
     let mut victim = Process::start(&program, scratch.path(), guard.group())?;
