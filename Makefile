@@ -11,6 +11,10 @@ CARGO_DENY_VERSION := 0.20.2
 TRIPLE ?= $(shell rustc -vV | sed -n 's/^host: //p')
 # No library is loaded at run time, and no folder of the machine that builds is in the result: the same source gives the same bytes anywhere.
 RELEASE_FLAGS := -C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=/source --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo --remap-path-prefix=$(TARGET)=/target
+# What comes out the same of several generics is there once. The linker that rustc brings for this triple can do so; others need not.
+ifeq ($(TRIPLE),x86_64-unknown-linux-gnu)
+RELEASE_FLAGS += -C link-arg=-Wl,--icf=all -C link-arg=-Wl,--strip-all
+endif
 SEED ?= 1
 STEPS ?= 1000
 SEEDS ?= 1
