@@ -324,6 +324,7 @@ fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
         law.meets(&format!("x {app} anti=host/app=a{number} spread=host/1/DoNotSchedule/app=a{number}"));
         largest = largest.max(law.shapes.bytes());
     }
+    assert_eq!(law.shapes.node_signatures(), 1, "nodes are the same to all of them");
     let each = law.shapes.bytes() / law.shapes.signatures();
     assert!(largest > ROOM / 2 && largest <= ROOM + 2 * each, "{largest} bytes, some {each} each");
     // The same ones again and again, fewer than there is room for, are not forgotten.
@@ -334,4 +335,26 @@ fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
     let before = law.shapes.signatures();
     (0..few).for_each(|number| law.meets(&format!("x label:number={number}")));
     assert_eq!(law.shapes.signatures(), before);
+}
+
+/// A cluster that grows makes what was remembered of a small one larger.
+#[test]
+fn what_is_remembered_is_weighed_again_when_nodes_come() {
+    let with = |nodes: std::ops::Range<usize>, law: &mut Law| {
+        for number in nodes {
+            let node = law.world.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
+            law.world.add_node(&node);
+        }
+        ["x", "x label:app=a", "x label:app=a spread=zone/1/DoNotSchedule/app=a"]
+            .iter()
+            .for_each(|pod| law.meets(pod));
+    };
+    let (mut grown, mut large) = (Law::new(), Law::new());
+    with(0..10, &mut grown);
+    let small = grown.shapes.bytes();
+    with(10..400, &mut grown);
+    with(0..400, &mut large);
+    assert_eq!(grown.shapes.bytes(), large.shapes.bytes());
+    assert!(large.shapes.bytes() > 5 * small, "{small} bytes before");
+    assert_eq!((grown.shapes.signatures(), grown.shapes.node_signatures()), (3, 1));
 }

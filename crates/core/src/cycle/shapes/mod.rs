@@ -145,6 +145,11 @@ impl Shapes {
         self.young.places.len() + self.old.places.len()
     }
 
+    /// How many of them differ in what nodes are to them by themselves.
+    pub fn node_signatures(&self) -> usize {
+        self.trunks.len()
+    }
+
     /// How many bytes they take.
     pub fn bytes(&self) -> usize {
         self.young.bytes + self.old.bytes
@@ -172,10 +177,12 @@ impl Shapes {
                 let place = young.known.len();
                 let before = old.places.remove(entry.key());
                 entry.insert(place);
-                let known =
-                    before.map_or(What::Nothing, |place| old.put(trunks, Age::Old, place, What::Nothing));
-                young.known.push(What::Nothing);
-                young.put(trunks, Age::Young, place, known);
+                let take = |place: usize| std::mem::replace(&mut old.known[place], What::Nothing);
+                let known = before.map_or(What::Nothing, take);
+                // Held before it is let go, so that its trunk stays.
+                young.bytes += known.held(trunks, Age::Young);
+                old.bytes -= known.released(trunks, Age::Old);
+                young.known.push(known);
                 place
             }
         }
@@ -203,21 +210,23 @@ impl Shapes {
             Ok(shape) => What::Shape(Box::new(shape)),
             Err(_) => What::Never { era: snapshot.era() },
         };
-        young.put(trunks, Age::Young, place, made);
+        young.bytes += made.held(trunks, Age::Young);
+        let before = std::mem::replace(&mut young.known[place], made);
+        young.bytes -= before.released(trunks, Age::Young);
     }
 }
 
-impl Generation {
-    /// Something else is known of the signature at a place; what was before.
-    fn put(&mut self, trunks: &mut Trunks, age: Age, place: usize, what: What) -> What {
-        if let What::Shape(shape) = &what {
-            self.bytes += shape.bytes() + trunks.hold(shape.trunk(), age);
-        }
-        let before = std::mem::replace(&mut self.known[place], what);
-        if let What::Shape(shape) = &before {
-            self.bytes -= shape.bytes() + trunks.release(shape.trunk(), age);
-        }
-        before
+impl What {
+    /// It is among those of an age; the bytes that this adds to them.
+    fn held(&self, trunks: &mut Trunks, age: Age) -> usize {
+        let Self::Shape(shape) = self else { return 0 };
+        shape.bytes() + trunks.hold(shape.trunk(), age)
+    }
+
+    /// It no longer is; the bytes that this takes from them.
+    fn released(&self, trunks: &mut Trunks, age: Age) -> usize {
+        let Self::Shape(shape) = self else { return 0 };
+        shape.bytes() + trunks.release(shape.trunk(), age)
     }
 }
 

@@ -19,9 +19,8 @@ use crate::pod::PodInfo;
 pub(super) const NEVER: i32 = i32::MIN / 2;
 /// One signature.
 pub(super) struct Shape {
-    /// Where its trunk stands, and which it was.
+    /// Where its trunk stands.
     trunk: usize,
-    birth: u64,
     /// The cache's clock when this was last brought up to date.
     seen: u64,
     era: u64,
@@ -73,7 +72,6 @@ impl Shape {
     ) -> Result<Self, Extraordinary> {
         let mut shape = Self {
             trunk: place,
-            birth: trunk.birth(),
             seen: snapshot.clock(),
             era: snapshot.era(),
             lookups: snapshot.lookups().changes(),
@@ -156,8 +154,7 @@ impl Shape {
     /// # Errors
     /// When it has to be made anew.
     pub(super) fn catch_up(&mut self, trunk: &Trunk, snapshot: Snapshot<'_>) -> Result<(), Extraordinary> {
-        let is_rooted = self.birth == trunk.birth() && self.era == snapshot.era();
-        if !is_rooted || self.lookups != snapshot.lookups().changes() {
+        if self.era != snapshot.era() || self.lookups != snapshot.lookups().changes() {
             return Err(Extraordinary);
         }
         if self.seen == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {

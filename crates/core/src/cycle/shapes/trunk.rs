@@ -13,8 +13,6 @@ use crate::pod::PodInfo;
 const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
 
 pub(super) struct Trunk {
-    /// Tells it from all that were made before.
-    birth: u64,
     /// The cache's clock when this was last brought up to date.
     seen: u64,
     era: u64,
@@ -42,10 +40,8 @@ impl Trunk {
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-        birth: u64,
     ) -> Result<Self, Extraordinary> {
         let mut trunk = Self {
-            birth,
             seen: snapshot.clock(),
             era: snapshot.era(),
             object_filters: Vec::new(),
@@ -62,10 +58,6 @@ impl Trunk {
         trunk.take_scores(framework, pod, snapshot)?;
         trunk.patch(snapshot, snapshot.nodes(), snapshot.nodes())?;
         Ok(trunk)
-    }
-
-    pub(super) fn birth(&self) -> u64 {
-        self.birth
     }
 
     /// The heap it takes.

@@ -21,7 +21,6 @@ pub(super) struct Trunks {
     places: FixedMap<NodeSignature, usize>,
     kept: Vec<Option<Kept>>,
     free: Vec<usize>,
-    births: u64,
 }
 
 struct Kept {
@@ -29,7 +28,6 @@ struct Kept {
     trunk: Trunk,
     /// Of each age, how many signatures grow from it.
     held: [usize; 2],
-    /// What it took when it was made.
     bytes: usize,
 }
 
@@ -57,17 +55,13 @@ impl Trunks {
         snapshot: Snapshot<'_>,
     ) -> Result<usize, Extraordinary> {
         let signature = NodeSignature::of(pod);
-        if let Some(&place) = self.places.get(&signature) {
-            let kept = self.kept[place].as_mut().expect("what has a place is kept");
-            if kept.trunk.catch_up(snapshot).is_err() {
-                self.births += 1;
-                // Signatures that grow from it see that it is another.
-                kept.trunk = Trunk::new(framework, pod, snapshot, self.births)?;
-            }
+        if let Some(&place) = self.places.get(&signature)
+            && self.fresh(place, snapshot).is_ok()
+        {
             return Ok(place);
         }
-        self.births += 1;
-        let trunk = Trunk::new(framework, pod, snapshot, self.births)?;
+        // One that cannot be brought up to date stays for the signatures that grow from it, which find that out one by one.
+        let trunk = Trunk::new(framework, pod, snapshot)?;
         let kept = Kept { signature: signature.clone(), bytes: trunk.bytes(), trunk, held: [0; 2] };
         let place = self.free.pop().unwrap_or(self.kept.len());
         if place == self.kept.len() {
@@ -85,11 +79,18 @@ impl Trunks {
         if kept.held[age as usize] == 1 { kept.bytes } else { 0 }
     }
 
-    /// One signature less does; the bytes that this takes from those of its age.
+    /// One signature less does; the bytes that this takes from those of its age. The last one takes the trunk with it.
     pub(super) fn release(&mut self, place: usize, age: Age) -> usize {
         let kept = self.kept[place].as_mut().expect("what is held is kept");
         kept.held[age as usize] -= 1;
-        if kept.held[age as usize] == 0 { kept.bytes } else { 0 }
+        let bytes = if kept.held[age as usize] == 0 { kept.bytes } else { 0 };
+        self.tidy(place);
+        bytes
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.kept.iter().flatten().count()
     }
 
     /// The young are the old from here on, and the old are gone.
@@ -103,7 +104,10 @@ impl Trunks {
     /// Forgets the trunk at a place if nothing grows from it.
     pub(super) fn tidy(&mut self, place: usize) {
         if let Some(gone) = self.kept[place].take_if(|kept| kept.held == [0; 2]) {
-            self.places.remove(&gone.signature);
+            // Another may be in its place by now.
+            if self.places.get(&gone.signature) == Some(&place) {
+                self.places.remove(&gone.signature);
+            }
             self.free.push(place);
         }
     }
