@@ -60,19 +60,21 @@ impl Sources {
     }
 }
 
-/// What is told of pending pods. The engine is looked at between two decisions; what is found is put into JSON beside it. Explanations are made one at
-/// a time: each takes the engine for as long as a decision or two.
+/// What is told of pending pods. The engine is looked at between two decisions; what is found is put into JSON beside it. One question at
+/// a time, for anybody whom the API server knows may ask: each takes the engine for as long as a decision or two, or a walk over all pods that wait.
 fn pods(inbox: &Inbox<Scheduler>, clock: Clock) -> PodSources {
     let (names, queue, pods) = (inbox.clone(), inbox.clone(), inbox.clone());
     let turn = Arc::new(Semaphore::new(1));
+    let one_at_a_time = Arc::clone(&turn);
     PodSources::new(
         move || {
             let inbox = names.clone();
             async move { inbox.ask(pending::namespaces).await.ok() }
         },
         move |question| {
-            let inbox = queue.clone();
+            let (inbox, turn) = (queue.clone(), Arc::clone(&one_at_a_time));
             async move {
+                let _turn = turn.acquire().await.ok()?;
                 let report =
                     inbox.ask(move |engine| pending::report(engine, clock.now(), &question)).await.ok()?;
                 serde_json::to_string(&report).ok()
