@@ -3,6 +3,8 @@
 use crate::node::NodeIdx;
 
 const BITS: usize = u64::BITS as usize;
+/// How many slots a block has.
+pub const BLOCK: usize = BITS;
 
 /// A set of nodes. Iteration is by slot, ascending.
 #[derive(Clone, Debug, Default)]
@@ -63,15 +65,22 @@ impl NodeSet {
 
     /// Keeps the nodes for which `keep` holds.
     pub fn retain(&mut self, mut keep: impl FnMut(NodeIdx) -> bool) {
-        for (at, word) in self.words.iter_mut().enumerate() {
-            let mut rest = *word;
-            while rest != 0 {
-                let bit = rest.trailing_zeros();
-                rest &= rest - 1;
-                if !keep(NodeIdx((at * BITS) as u32 + bit)) {
-                    *word &= !(1u64 << bit);
-                }
-            }
+        self.retain_blocks(|first, nodes| {
+            let kept = bits(nodes).filter(|&bit| keep(NodeIdx((first + bit) as u32)));
+            kept.fold(0, |kept, bit| kept | 1 << bit)
+        });
+    }
+
+    /// The nodes in blocks of 64 slots: the first slot, and a bit for each that is a node of the set, of which there is one at least.
+    pub fn blocks(&self) -> impl Iterator<Item = (usize, u64)> {
+        let blocks = self.words.iter().enumerate().filter(|&(_, &word)| word != 0);
+        blocks.map(|(at, &word)| (at * BITS, word))
+    }
+
+    /// Keeps those nodes of each block, as [`Self::blocks`] has it, of which `keep` leaves the bit.
+    pub fn retain_blocks(&mut self, mut keep: impl FnMut(usize, u64) -> u64) {
+        for (at, word) in self.words.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
+            *word &= keep(at * BITS, *word);
         }
     }
 
@@ -98,6 +107,15 @@ impl NodeSet {
             *word &= !gone;
         }
     }
+}
+
+/// The bits that are set, ascending.
+pub fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (word != 0).then(|| word.trailing_zeros() as usize);
+        word &= word.wrapping_sub(1);
+        bit
+    })
 }
 
 /// The nodes of a set, by slot.

@@ -103,8 +103,13 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+/// Beyond [`NAMES`], nodes that are mostly alike: blocks of 64 slots are judged at once where they are.
+const MANY: usize = 200;
+
 struct Law {
     world: World,
+    /// By the number that changes have.
+    names: Vec<String>,
     framework: Framework,
     shapes: Shapes,
     wanted: Vec<Arc<PodInfo>>,
@@ -114,22 +119,35 @@ impl Law {
     fn new() -> Self {
         let mut world = World::new();
         let wanted = WANTED.map(|words| world.pod_from(words)).to_vec();
-        Self { world, framework: Framework::default(), shapes: Shapes::default(), wanted }
+        let names = NAMES.map(str::to_owned).to_vec();
+        Self { world, names, framework: Framework::default(), shapes: Shapes::default(), wanted }
+    }
+
+    /// With many nodes, of which some, far from each other, are those that change.
+    fn with_many_nodes(odd: &[usize]) -> Self {
+        let mut law = Self::new();
+        for number in 0..MANY {
+            let words = if odd.contains(&number) { NODES[number % NODES.len()] } else { NODES[11] };
+            let node = law.world.node_from(&format!("n{number} {words}"));
+            law.world.add_node(&node);
+        }
+        law.names = (0..NAMES.len()).map(|at| format!("n{}", at * 39)).collect();
+        law
     }
 
     fn apply(&mut self, change: &Change) {
         let cache = &mut self.world.cache;
         match *change {
             Change::Node(name, what) => {
-                let node = self.world.node_from(&format!("{} {}", NAMES[name], NODES[what]));
+                let node = self.world.node_from(&format!("{} {}", self.names[name], NODES[what]));
                 self.world.add_node(&node);
             }
             Change::NodeGone(name) => {
-                let name = self.world.tables.symbol(NAMES[name]);
+                let name = self.world.tables.symbol(&self.names[name]);
                 cache.remove_node(name);
             }
             Change::Place { pod, node, what } => {
-                let words = format!("q{pod} on={} {}", NAMES[node], PLACED[what]);
+                let words = format!("q{pod} on={} {}", self.names[node], PLACED[what]);
                 let pod = self.world.pod_from(&words);
                 self.world.place(&pod);
             }
@@ -138,7 +156,7 @@ impl Law {
             }
             Change::Nominate { pod, node, what } => {
                 let pod = self.world.pod_from(&format!("n{pod} {}", PLACED[what]));
-                let node = node.map(|node| self.world.tables.symbol(NAMES[node]));
+                let node = node.map(|node| self.world.tables.symbol(&self.names[node]));
                 self.world.cache.nominate(&pod, node);
             }
             Change::Class(there) => {
@@ -219,6 +237,38 @@ proptest! {
         }
         for wanted in 0..WANTED.len() {
             law.ask(wanted);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn what_is_remembered_of_many_nodes_equals_a_fresh_decision(
+        odd in prop::collection::vec(0..MANY, 0..40),
+        changes in prop::collection::vec(change(), 1..80),
+    ) {
+        let mut law = Law::with_many_nodes(&odd);
+        for change in &changes {
+            law.apply(change);
+        }
+        for wanted in 0..WANTED.len() {
+            law.ask(wanted);
+        }
+    }
+
+    #[test]
+    fn what_is_explained_of_many_nodes_is_what_is_decided(
+        odd in prop::collection::vec(0..MANY, 0..40),
+        changes in prop::collection::vec(change(), 1..40),
+    ) {
+        let mut law = Law::with_many_nodes(&odd);
+        for change in changes.iter().filter(|change| !matches!(change, Change::Ask(_))) {
+            law.apply(change);
+        }
+        for wanted in 0..WANTED.len() {
+            law.explain(wanted);
         }
     }
 }

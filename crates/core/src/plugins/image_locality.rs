@@ -61,6 +61,10 @@ fn spread_size(image: ImageState, nodes: usize) -> i64 {
 
 impl ScoreRule for Rule {
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
+        if self.images.is_empty() {
+            raw.fill(0);
+            return Ok(());
+        }
         let nodes = snapshot.nodes().len();
         for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
             *cell = self.score_of(snapshot, node, nodes);

@@ -14,7 +14,7 @@ use crate::hash::IdMap;
 use crate::intern::TaintSetId;
 use crate::node::NodeIdx;
 use crate::node::{NodeInfo, Taint, TaintEffect};
-use crate::node_set::NodeSet;
+use crate::node_set::{NodeSet, bits};
 use crate::pod::{PodInfo, Toleration};
 
 const NAME: PluginName = "TaintToleration";
@@ -70,6 +70,13 @@ impl<T: Copy, F: Fn(TaintSetId) -> T> PerList<T, F> {
         Self { find, known: IdMap::default(), last: None }
     }
 
+    /// What follows for all of these nodes, where it is the same list for the whole block and the one before.
+    fn of_block(&self, snapshot: Snapshot<'_>, first: usize) -> Option<T> {
+        let (last, found) = self.last?;
+        let lists: &[_; 64] = snapshot.columns().taints[first..].first_chunk()?;
+        lists.iter().fold(true, |same, list| same & (*list == Some(last))).then_some(found)
+    }
+
     /// What follows for a node that exists.
     fn of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx) -> T {
         let set =
@@ -97,7 +104,14 @@ impl FilterRule for Filter {
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         let tables = snapshot.tables();
         let mut judged = PerList::new(|set| all_tolerated(tables.taints(set), &self.tolerations));
-        feasible.retain(|node| judged.of(snapshot, node));
+        feasible.retain_blocks(|first, nodes| match judged.of_block(snapshot, first) {
+            Some(true) => nodes,
+            Some(false) => 0,
+            None => {
+                let kept = bits(nodes).filter(|&bit| judged.of(snapshot, NodeIdx((first + bit) as u32)));
+                kept.fold(0, |kept, bit| kept | 1 << bit)
+            }
+        });
         Ok(())
     }
 
@@ -152,8 +166,15 @@ impl ScoreRule for Score {
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
         let tables = snapshot.tables();
         let mut counted = PerList::new(|set| self.count(tables.taints(set)));
-        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
-            *cell = counted.of(snapshot, node);
+        let mut cells = raw.iter_mut();
+        for (first, nodes) in feasible.blocks() {
+            let here = cells.by_ref().take(nodes.count_ones() as usize);
+            match counted.of_block(snapshot, first) {
+                Some(count) => here.for_each(|cell| *cell = count),
+                None => here.zip(bits(nodes)).for_each(|(cell, bit)| {
+                    *cell = counted.of(snapshot, NodeIdx((first + bit) as u32));
+                }),
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::hash::IdMap;
 use crate::node::NodeIdx;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The class of a node that takes no part.
@@ -72,25 +73,6 @@ impl Classes {
         self.by_slot.capacity() * size_of::<u16>() + views + self.views.capacity() * 64
     }
 
-    /// The same nodes in the same classes, of which each is its own number.
-    pub(super) fn mirrored(&self) -> Self {
-        let nothing = &self.views[usize::from(NONE)];
-        let view = |class: usize| match self.nodes[class] {
-            0 => Arc::clone(nothing),
-            _ => Arc::from([i64::try_from(class).expect("few classes")]),
-        };
-        let views: Vec<Arc<[i64]>> = (0..self.views.len()).map(view).collect();
-        let known = (0_u16..).zip(&views).filter(|(_, view)| !view.is_empty());
-        Self {
-            ids: known.map(|(class, view)| (Arc::clone(view), class)).collect(),
-            nodes: self.nodes.clone(),
-            free: self.free.clone(),
-            by_slot: self.by_slot.clone(),
-            recent: [NONE; RECENT],
-            views,
-        }
-    }
-
     /// There are so many slots.
     pub(super) fn resize(&mut self, slots: usize) {
         self.by_slot.resize(slots.max(self.by_slot.len()), NONE);
@@ -153,6 +135,26 @@ impl Classes {
         let before = std::mem::replace(&mut self.by_slot[node.index()], class);
         self.nodes[usize::from(class)] += 1;
         self.forget(before);
+    }
+
+    /// All nodes of a block are of the class of another, which has one; `false`, and nothing is done, if they are of several now.
+    pub(super) fn join_block(&mut self, slots: Range<usize>, other: NodeIdx) -> bool {
+        let class = self.by_slot[other.index()];
+        let block = &mut self.by_slot[slots];
+        let before = block[0];
+        if block.iter().fold(false, |several, &one| several | (one != before)) {
+            return false;
+        }
+        if before != class {
+            block.fill(class);
+            let nodes = block.len() as u32;
+            self.nodes[usize::from(class)] += nodes;
+            if before != NONE {
+                self.nodes[usize::from(before)] -= nodes - 1;
+                self.forget_one(before);
+            }
+        }
+        true
     }
 
     fn found(&mut self, views: &[i64]) -> Option<u16> {

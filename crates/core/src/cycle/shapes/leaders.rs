@@ -3,11 +3,9 @@
 
 use super::shape::NEVER;
 use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
+use crate::node_set::{BLOCK, NodeSet};
 use std::cmp::Ordering;
 
-/// So many slots are a block.
-const BLOCK: usize = 64;
 /// Classes from this number on are not kept here, and all nodes have to be looked at.
 const CLASSES: usize = 16;
 
@@ -31,7 +29,6 @@ impl Lead {
 const NOBODY: Lead = Lead { top: NEVER, nodes: 0 };
 
 /// What is known of the blocks, apart from those that changed since.
-#[derive(Default)]
 pub(super) struct Leaders {
     /// By block, then by class.
     leads: Vec<[Lead; CLASSES]>,
@@ -40,16 +37,30 @@ pub(super) struct Leaders {
     are_all_changed: bool,
 }
 
+impl Default for Leaders {
+    /// Nothing is known until somebody asks.
+    fn default() -> Self {
+        Self { leads: Vec::new(), changed: NodeSet::new(), are_all_changed: true }
+    }
+}
+
 impl Leaders {
     /// The heap it takes for so many slots.
     pub(super) fn bytes(slots: usize) -> usize {
         slots.div_ceil(BLOCK) * size_of::<[Lead; CLASSES]>()
     }
 
+    /// The nodes of the block that begins with this slot may have other classes and numbers than before.
+    pub(super) fn block_moved(&mut self, first: usize) {
+        if !self.are_all_changed {
+            self.changed.insert(NodeIdx((first / BLOCK) as u32));
+        }
+    }
+
     /// The node has another class and number than before.
     pub(super) fn moved(&mut self, node: NodeIdx, from: (u16, i32), to: (u16, i32)) {
         let block = NodeIdx(node.0 / BLOCK as u32);
-        if from == to || self.are_all_changed || self.changed.contains(block) {
+        if self.are_all_changed || from == to || self.changed.contains(block) {
             return;
         }
         let (Some(leads), true) =

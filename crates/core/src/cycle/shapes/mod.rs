@@ -1,7 +1,7 @@
 //! Decisions remembered by what the pods have in common: a pod of a signature that was decided about before costs what
 //! changed since, and one pass over dense numbers.
 //!
-//! A [`Trunk`](trunk::Trunk) keeps what each filter and score that judges nodes one by one says of each node; all pods share it that differ
+//! A [`Trunk`] keeps what each filter and score that judges nodes one by one says of each node; all pods share it that differ
 //! only in what ties them to other pods. A [`Shape`](shape::Shape) keeps, of one signature, the sums of pods by topology domain
 //! that affinity and spreading follow from. Both are patched for the nodes touched since. Scores that look at all feasible nodes are
 //! worked out once for all nodes that are the same to them. Wherever
@@ -10,6 +10,7 @@
 
 mod atlas;
 mod classes;
+mod field;
 mod leaders;
 mod shape;
 mod sums;
@@ -30,6 +31,7 @@ use shape::Shape;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
+use trunk::Trunk;
 use trunks::{Age, Trunks};
 
 /// Bytes that all signatures together take at most, but for the one made last.
@@ -77,6 +79,7 @@ enum What {
 /// What was found for a pod, equal to what [`Framework::decide`] finds.
 pub struct Quick<'a> {
     shape: &'a mut Shape,
+    trunk: &'a mut Trunk,
 }
 
 impl Quick<'_> {
@@ -92,22 +95,22 @@ impl Quick<'_> {
 
     /// The nodes that can take the pod.
     pub fn feasible(&self) -> NodeSet {
-        self.shape.scored().map(|(node, _)| node).collect()
+        self.shape.scored(self.trunk).map(|(node, _)| node).collect()
     }
 
     /// The total of each feasible node, in slot order; `None` where a single node made scoring needless.
     pub fn totals(&self) -> Option<Vec<i64>> {
-        (self.len() > 1).then(|| self.shape.scored().map(|(_, total)| total).collect())
+        (self.len() > 1).then(|| self.shape.scored(self.trunk).map(|(_, total)| total).collect())
     }
 
     /// The node chosen, as [`Feasible::choose`](super::Feasible::choose) would.
     pub fn choose(&mut self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
-        self.shape.best(|ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
+        self.shape.best(self.trunk, |ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
     }
 
     /// The total of a feasible node; `None` where a single node made scoring needless.
     pub fn total(&self, node: NodeIdx) -> Option<i64> {
-        (self.len() > 1).then(|| self.shape.total(node))
+        (self.len() > 1).then(|| self.shape.total(self.trunk, node))
     }
 
     /// Whether the plain path found the same, and chooses the same in any of three attempts.
@@ -253,8 +256,9 @@ impl Framework {
         }
         let Shapes { young, trunks, answers, .. } = shapes;
         let What::Shape(shape) = &mut young.known[place] else { return None };
-        shape.decide(self, trunks.at(shape.trunk()), pod, snapshot, probe).ok()?;
+        let trunk = trunks.at_mut(shape.trunk());
+        shape.decide(self, trunk, pod, snapshot, probe).ok()?;
         *answers += 1;
-        Some(Quick { shape })
+        Some(Quick { shape, trunk })
     }
 }

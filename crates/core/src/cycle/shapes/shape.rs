@@ -3,7 +3,7 @@
 
 use super::atlas::Atlas;
 use super::classes::Classes;
-use super::leaders::Leaders;
+use super::field::{Award, Field};
 use super::sums::Sums;
 use super::trunk::Trunk;
 use crate::cache::{Overlay, Snapshot, Touch};
@@ -30,26 +30,14 @@ pub(super) struct Shape {
     /// Seats of plugins that have nothing to say of the pod as long as they say so themselves.
     silent_filters: Vec<usize>,
     silent_scores: Vec<usize>,
-    /// As the trunk has it.
-    base: Vec<i32>,
-    /// By the trunk's class and what is summed for a node; where nothing is, the trunk's own.
-    classes: Classes,
-    leaders: Leaders,
-    verdict: Verdicts,
-    bytes: usize,
-}
-
-/// The last decision, by class.
-#[derive(Default)]
-struct Verdicts {
-    /// What the nodes of a class get beside their base; [`NEVER`] where they do not pass.
-    points: Vec<i32>,
-    /// How many nodes pass.
+    /// What nodes get as the trunk has it, in classes by the trunk's class and what is summed for a node; `None` where nothing is, and
+    /// the trunk's own is used.
+    own: Option<Field>,
+    /// By the last decision; barred are nodes that pass but for the pods that are nominated to them.
+    award: Award,
+    /// How many nodes passed in the last decision.
     feasible: usize,
-    /// Nodes that pass but for the pods that are nominated to them.
-    barred: Vec<NodeIdx>,
-    /// Room for the totals of all slots.
-    totals: Vec<i32>,
+    bytes: usize,
 }
 
 /// Whether a decision about the pod is out of the ordinary, and the plain path is to be asked.
@@ -78,19 +66,18 @@ impl Shape {
             sums: Sums::default(),
             silent_filters: Vec::new(),
             silent_scores: Vec::new(),
-            base: trunk.base().to_vec(),
-            classes: Classes::default(),
-            leaders: Leaders::default(),
-            verdict: Verdicts::default(),
+            own: None,
+            award: Award::default(),
+            feasible: 0,
             bytes: 0,
         };
         shape.take_tallies(framework, pod, snapshot)?;
         shape.sums.count(snapshot, atlas)?;
-        if shape.sums.len() == 0 {
-            shape.classes = trunk.classes().mirrored();
-        } else {
-            shape.classes.resize(shape.base.len());
-            shape.classify(trunk, snapshot.nodes())?;
+        if shape.sums.len() > 0 {
+            let mut own = Field::default();
+            own.resize(trunk.field().base().len());
+            shape.own = Some(own);
+            shape.patch(trunk, snapshot.nodes(), snapshot.nodes(), snapshot.nodes())?;
         }
         shape.bytes = shape.weighed();
         Ok(shape)
@@ -107,10 +94,8 @@ impl Shape {
     }
 
     fn weighed(&self) -> usize {
-        let Self { base, classes, sums, .. } = self;
-        // One number more for each slot, where totals have to be written down.
-        let numbers = 2 * base.capacity() * size_of::<i32>();
-        size_of::<Self>() + numbers + classes.bytes() + Leaders::bytes(base.len()) + sums.bytes()
+        let field = self.own.as_ref().map_or(0, Field::bytes);
+        size_of::<Self>() + field + self.sums.bytes()
     }
 
     fn take_tallies(
@@ -172,11 +157,11 @@ impl Shape {
         objects.intersect(snapshot.nodes());
         self.sums.recount(snapshot, touches()?, &objects, &mut changed)?;
         self.seen = snapshot.clock();
-        self.base.resize(trunk.base().len(), NEVER);
-        self.classes.resize(trunk.base().len());
+        let Some(own) = &mut self.own else { return Ok(()) };
+        own.resize(trunk.field().base().len());
         self.patch(trunk, &touched, &objects, &changed)?;
         changed.subtract(&touched);
-        self.classify(trunk, &changed)
+        self.patch(trunk, &changed, &NodeSet::new(), &changed)
     }
 
     /// Takes over what the trunk says of these nodes, which have been counted; of `objects`, which are among them, the object
@@ -188,46 +173,33 @@ impl Shape {
         objects: &NodeSet,
         changed: &NodeSet,
     ) -> Result<(), Extraordinary> {
-        let mut views = vec![0; self.sums.len() + 1];
+        let Self { own: Some(own), sums, .. } = self else { return Ok(()) };
+        let mut views = vec![0; sums.len() + 1];
         for node in nodes.iter() {
-            let (before, base) = (self.standing(node), trunk.base()[node.index()]);
-            self.base[node.index()] = base;
+            let (base, root) =
+                (trunk.field().base()[node.index()], trunk.field().classes().by_slot()[node.index()]);
             if base == NEVER {
-                self.classes.leave(node);
-            } else {
-                let root = i64::from(trunk.classes().by_slot()[node.index()]);
-                let is_known = self.classes.views(usize::from(before.0)).first() == Some(&root);
-                if !is_known || changed.contains(node) || objects.contains(node) {
-                    self.put(trunk, node, &mut views)?;
-                }
+                own.leave(node);
+                continue;
             }
-            self.leaders.moved(node, before, self.standing(node));
+            let (root, before) = (i64::from(root), usize::from(own.classes().by_slot()[node.index()]));
+            let is_known = own.classes().views(before).first() == Some(&root);
+            let is_same = is_known && !changed.contains(node) && !objects.contains(node);
+            if !is_same {
+                let (first, rest) = views.split_first_mut().expect("there is room for the class");
+                *first = root;
+                sums.views(node, rest);
+            }
+            if !own.put(node, base, (!is_same).then_some(&*views)) {
+                return Err(Extraordinary);
+            }
         }
         Ok(())
     }
 
-    /// Puts nodes that pass into their classes by what is summed by now.
-    fn classify(&mut self, trunk: &Trunk, nodes: &NodeSet) -> Result<(), Extraordinary> {
-        let mut views = vec![0; self.sums.len() + 1];
-        for node in nodes.iter().filter(|node| trunk.base()[node.index()] != NEVER) {
-            let before = self.standing(node);
-            self.put(trunk, node, &mut views)?;
-            self.leaders.moved(node, before, self.standing(node));
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, trunk: &Trunk, node: NodeIdx, views: &mut [i64]) -> Result<(), Extraordinary> {
-        let class = trunk.classes().by_slot()[node.index()];
-        let (first, rest) = views.split_first_mut().expect("there is room for the class");
-        *first = i64::from(class);
-        self.sums.views(node, rest);
-        if self.classes.put(node, views) { Ok(()) } else { Err(Extraordinary) }
-    }
-
-    /// A node's class and what it gets in it.
-    fn standing(&self, node: NodeIdx) -> (u16, i32) {
-        (self.classes.by_slot()[node.index()], self.base[node.index()])
+    /// What nodes get, and in which classes.
+    fn field<'a>(&'a self, trunk: &'a Trunk) -> &'a Field {
+        self.own.as_ref().unwrap_or(trunk.field())
     }
 
     /// Decides; afterwards nodes can be asked for.
@@ -247,7 +219,7 @@ impl Shape {
         let nodes = self.filter(trunk, pod, snapshot);
         probe.leave(Point::Filter, "Success");
         let nodes = nodes?;
-        if self.verdict.feasible == 1 {
+        if self.feasible == 1 {
             return Ok(());
         }
         // The preparation is part of it: what scores are made of is there already.
@@ -290,20 +262,28 @@ impl Shape {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<Vec<u32>, Extraordinary> {
-        let mut nodes = self.classes.nodes().to_vec();
-        self.sums.filter(|class| &self.classes.views(class)[1..], &mut nodes);
-        self.verdict.barred.clear();
+        let field = self.field(trunk);
+        let (classes, mut nodes) = (field.classes(), field.classes().nodes().to_vec());
+        self.sums.filter(|class| self.sums_of(classes, class), &mut nodes);
+        let mut barred = Vec::new();
         for node in snapshot.nodes_with_nominations() {
-            let class = usize::from(self.classes.by_slot()[node.index()]);
+            let class = usize::from(classes.by_slot()[node.index()]);
             if nodes[class] > 0 && !self.passes_with_nominated(trunk, pod, snapshot, node)? {
                 nodes[class] -= 1;
-                self.verdict.barred.push(node);
+                barred.push(node);
             }
         }
-        self.verdict.points.clear();
-        self.verdict.points.extend(nodes.iter().map(|&nodes| if nodes > 0 { 0 } else { NEVER }));
-        self.verdict.feasible = nodes.iter().map(|&nodes| nodes as usize).sum();
-        if self.verdict.feasible == 0 { Err(Extraordinary) } else { Ok(nodes) }
+        let Self { award, feasible, .. } = self;
+        award.barred = barred;
+        award.points.clear();
+        award.points.extend(nodes.iter().map(|&nodes| if nodes > 0 { 0 } else { NEVER }));
+        *feasible = nodes.iter().map(|&nodes| nodes as usize).sum();
+        if *feasible == 0 { Err(Extraordinary) } else { Ok(nodes) }
+    }
+
+    /// What is summed for the nodes of a class, as they see it.
+    fn sums_of<'a>(&self, classes: &'a Classes, class: usize) -> &'a [i64] {
+        if self.own.is_some() { &classes.views(class)[1..] } else { &[] }
     }
 
     /// Whether a node passes with the pods that are nominated to it and matter as much.
@@ -330,18 +310,22 @@ impl Shape {
 
     /// What the nodes of each class get beside their base.
     fn score(&mut self, trunk: &Trunk, snapshot: Snapshot<'_>, nodes: &[u32]) -> Result<(), Extraordinary> {
-        let Self { classes, sums, verdict: Verdicts { points, .. }, .. } = self;
+        let mut points = std::mem::take(&mut self.award.points);
         let mut are_scores = true;
         let mut give = |class: usize, weight: i64, score: i64| {
             are_scores &= (0..=MAX_NODE_SCORE).contains(&score);
             // The weights were looked at when the trunk was made.
             points[class] += (weight * score.clamp(0, MAX_NODE_SCORE)) as i32;
         };
-        sums.score(|class| &classes.views(class)[1..], nodes, &mut give);
+        let classes = self.field(trunk).classes();
+        self.sums.score(|class| self.sums_of(classes, class), nodes, &mut give);
         let passing: Vec<usize> = (0..nodes.len()).filter(|&class| nodes[class] > 0).collect();
         for (at, (weight, rule)) in trunk.relative().iter().enumerate() {
-            let root = |class: usize| usize::try_from(classes.views(class)[0]).expect("a class of the trunk");
-            let raw = |&class: &usize| trunk.classes().views(root(class))[at];
+            let root = |class: usize| match &self.own {
+                Some(own) => usize::try_from(own.classes().views(class)[0]).expect("a class of the trunk"),
+                None => class,
+            };
+            let raw = |&class: &usize| trunk.field().classes().views(root(class))[at];
             let mut cells: Vec<i64> = passing.iter().map(raw).collect();
             // It looks at scores alone, and what holds for all of them holds for one of each.
             rule.normalize(snapshot, &NodeSet::new(), &mut cells);
@@ -349,49 +333,27 @@ impl Shape {
                 give(class, *weight, score);
             }
         }
+        self.award.points = points;
         if are_scores { Ok(()) } else { Err(Extraordinary) }
     }
 
     /// How many nodes can take the pod, by the last decision.
     pub(super) fn feasible(&self) -> usize {
-        self.verdict.feasible
-    }
-
-    /// The total of each slot by the last decision; far below zero where the node cannot take the pod.
-    fn totals(&self) -> impl Iterator<Item = (NodeIdx, i32)> + '_ {
-        let points = &self.verdict.points;
-        let slots = self.base.iter().zip(self.classes.by_slot());
-        (0..).map(NodeIdx).zip(slots).map(|(node, (base, class))| {
-            let is_barred = !self.verdict.barred.is_empty() && self.verdict.barred.contains(&node);
-            (node, if is_barred { NEVER } else { base + points[usize::from(*class)] })
-        })
+        self.feasible
     }
 
     /// The feasible nodes with their totals by the last decision, in slot order.
-    pub(super) fn scored(&self) -> impl Iterator<Item = (NodeIdx, i64)> + '_ {
-        self.totals().filter(|&(_, total)| total > NEVER / 2).map(|(node, total)| (node, i64::from(total)))
+    pub(super) fn scored<'a>(&'a self, trunk: &'a Trunk) -> impl Iterator<Item = (NodeIdx, i64)> + 'a {
+        self.field(trunk).scored(&self.award)
     }
 
     /// The total of a feasible node by the last decision.
-    pub(super) fn total(&self, node: NodeIdx) -> i64 {
-        let class = self.classes.by_slot()[node.index()];
-        i64::from(self.base[node.index()] + self.verdict.points[usize::from(class)])
+    pub(super) fn total(&self, trunk: &Trunk, node: NodeIdx) -> i64 {
+        self.field(trunk).total(&self.award, node)
     }
 
     /// Of the nodes with the highest total, in slot order, the one that `draw` picks of so many.
-    pub(super) fn best(&mut self, draw: impl FnOnce(usize) -> usize) -> NodeIdx {
-        let Self { base, classes, leaders, verdict: Verdicts { points, barred, totals, .. }, .. } = self;
-        if leaders.catch_up(base, classes.by_slot(), classes.nodes()) && barred.is_empty() {
-            return leaders.best(base, classes.by_slot(), points, draw);
-        }
-        let slots = base.iter().zip(classes.by_slot());
-        totals.clear();
-        totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
-        barred.iter().for_each(|node| totals[node.index()] = NEVER);
-        let best = totals.iter().copied().max().unwrap_or(NEVER);
-        let ties = totals.iter().filter(|&&total| total == best).count();
-        let at = draw(ties);
-        let mut tied = (0..).zip(totals).filter(|&(_, &mut total)| total == best);
-        NodeIdx(tied.nth(at).expect("a draw is below the number it is drawn of").0)
+    pub(super) fn best(&mut self, trunk: &mut Trunk, draw: impl FnOnce(usize) -> usize) -> NodeIdx {
+        self.own.as_mut().unwrap_or(trunk.field_mut()).best(&self.award, draw)
     }
 }

@@ -1,11 +1,12 @@
 //! What nodes are, one by one, to all pods that differ only in what ties them to other pods: which pass the filters that judge nodes by
 //! themselves, and what the scores that do so give them. Signatures grow from it; it knows nothing of them.
 
-use super::classes::Classes;
-use super::shape::{Extraordinary, NEVER};
+use super::field::Field;
+use super::shape::Extraordinary;
 use crate::cache::{NodeView, Snapshot, Touch};
 use crate::cycle::Framework;
 use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule, Verdict};
+use crate::mutation::{self, Mutation};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
@@ -28,10 +29,8 @@ pub(super) struct Trunk {
     relative: Vec<(i64, Box<dyn ScoreRule>)>,
     /// Whether all of these look at nothing but the node's object.
     is_relative_to_objects: bool,
-    /// By slot: weight times score of all scores that count as they are; [`NEVER`] where a filter rejects.
-    base: Vec<i32>,
-    /// Of the nodes that pass, by what the scores that do not say before they look at other nodes.
-    classes: Classes,
+    /// Weight times score of all scores that count as they are; classes by what the others say before they look at other nodes.
+    field: Field,
 }
 
 impl Trunk {
@@ -51,8 +50,7 @@ impl Trunk {
             raw: Vec::new(),
             relative: Vec::new(),
             is_relative_to_objects: true,
-            base: Vec::new(),
-            classes: Classes::default(),
+            field: Field::default(),
         };
         trunk.take_filters(framework, pod, snapshot)?;
         trunk.take_scores(framework, pod, snapshot)?;
@@ -62,17 +60,18 @@ impl Trunk {
 
     /// The heap it takes.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.base.capacity() * size_of::<i32>() + self.classes.bytes()
+        size_of::<Self>() + self.field.bytes()
     }
 
-    /// By slot: the points of all scores that count as they are; [`NEVER`] where the node does not pass.
-    pub(super) fn base(&self) -> &[i32] {
-        &self.base
+    /// What nodes get by all scores that count as they are, and in classes by what [`Self::relative`] say of them before they look
+    /// at other nodes.
+    pub(super) fn field(&self) -> &Field {
+        &self.field
     }
 
-    /// The nodes that pass, by what [`Self::relative`] say of them before they look at other nodes.
-    pub(super) fn classes(&self) -> &Classes {
-        &self.classes
+    /// The same, to ask for the best.
+    pub(super) fn field_mut(&mut self) -> &mut Field {
+        &mut self.field
     }
 
     /// The scores that look at all feasible nodes, with their weights.
@@ -170,7 +169,7 @@ impl Trunk {
         if self.era != snapshot.era() {
             return Err(Extraordinary);
         }
-        if self.seen == snapshot.clock() {
+        if self.seen == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
             return Ok(());
         }
         let (mut touched, mut objects) = (NodeSet::new(), NodeSet::new());
@@ -194,9 +193,7 @@ impl Trunk {
         nodes: &NodeSet,
         objects: &NodeSet,
     ) -> Result<(), Extraordinary> {
-        let slots = snapshot.columns().pods.len();
-        self.base.resize(slots, NEVER);
-        self.classes.resize(slots);
+        self.field.resize(snapshot.columns().pods.len());
         self.judge_objects(snapshot, objects)?;
         let mut passing = nodes.clone();
         passing.intersect(&self.fitting);
@@ -205,34 +202,13 @@ impl Trunk {
         }
         let base = self.score_alone(snapshot, &passing)?;
         let (unknown, relative) = self.score_relative(snapshot, &passing, objects)?;
-        for (node, base) in passing.iter().zip(base) {
-            self.base[node.index()] = i32::try_from(base).map_err(|_| Extraordinary)?;
+        self.field.put_all(&passing, &base);
+        if !self.field.classify(&unknown, &relative) {
+            return Err(Extraordinary);
         }
-        self.classify(&unknown, &relative)?;
-        for node in nodes.iter().filter(|&node| !passing.contains(node)) {
-            self.base[node.index()] = NEVER;
-            self.classes.leave(node);
-        }
-        Ok(())
-    }
-
-    /// Puts nodes into their classes, of which `views` says by score what they are.
-    fn classify(&mut self, nodes: &NodeSet, views: &[Vec<i64>]) -> Result<(), Extraordinary> {
-        let (mut last, mut views_of_one) = (None, vec![0; views.len()]);
-        for (at, node) in nodes.iter().enumerate() {
-            // Most nodes are what the one before is.
-            if let Some(last) = last
-                && views.iter().all(|cells| cells[at] == cells[at - 1])
-            {
-                self.classes.join(node, last);
-                continue;
-            }
-            views_of_one.iter_mut().zip(views).for_each(|(view, cells)| *view = cells[at]);
-            if !self.classes.put(node, &views_of_one) {
-                return Err(Extraordinary);
-            }
-            last = Some(node);
-        }
+        let mut others = nodes.clone();
+        others.subtract(&passing);
+        others.iter().for_each(|node| self.field.leave(node));
         Ok(())
     }
 
@@ -254,18 +230,20 @@ impl Trunk {
     }
 
     /// What the scores that count as they are give each of these nodes together.
-    fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i64>, Extraordinary> {
-        let mut base = vec![0_i64; nodes.len()];
-        let mut cells = base.clone();
+    fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i32>, Extraordinary> {
+        let mut base = vec![0_i32; nodes.len()];
+        let mut cells = vec![0_i64; nodes.len()];
         for (weight, rule) in &self.raw {
             rule.score(snapshot, nodes, &mut cells).map_err(|_| Extraordinary)?;
-            for (base, score) in base.iter_mut().zip(&cells) {
-                if !(0..=MAX_NODE_SCORE).contains(score) {
-                    // The plain path says what is wrong with it.
-                    return Err(Extraordinary);
-                }
-                *base += weight * score;
+            // A sign says that one is below 0, or above the highest.
+            let signs = cells.iter().fold(0, |signs, &score| signs | score | (MAX_NODE_SCORE - score));
+            if signs < 0 {
+                // The plain path says what is wrong with it.
+                return Err(Extraordinary);
             }
+            // The weights were looked at when they were taken.
+            let weight = *weight as i32;
+            base.iter_mut().zip(&cells).for_each(|(base, &score)| *base += weight * score as i32);
         }
         Ok(base)
     }
@@ -279,7 +257,7 @@ impl Trunk {
     ) -> Result<(NodeSet, Vec<Vec<i64>>), Extraordinary> {
         let mut unknown = nodes.clone();
         if self.is_relative_to_objects {
-            unknown.retain(|node| changed.contains(node) || !self.classes.has(node));
+            unknown.retain(|node| changed.contains(node) || !self.field.classes().has(node));
         }
         let mut relative = Vec::with_capacity(self.relative.len());
         for (_, rule) in &self.relative {

@@ -37,12 +37,17 @@ impl Trunks {
         &self.kept[place].as_ref().expect("what is held is kept").trunk
     }
 
+    /// The same, to ask for the best.
+    pub(super) fn at_mut(&mut self, place: usize) -> &mut Trunk {
+        &mut self.kept[place].as_mut().expect("what is held is kept").trunk
+    }
+
     /// The same, up to date.
     ///
     /// # Errors
     /// When it has to be made anew.
     pub(super) fn fresh(&mut self, place: usize, snapshot: Snapshot<'_>) -> Result<&Trunk, Extraordinary> {
-        let trunk = &mut self.kept[place].as_mut().expect("what is held is kept").trunk;
+        let trunk = self.at_mut(place);
         trunk.catch_up(snapshot)?;
         Ok(trunk)
     }

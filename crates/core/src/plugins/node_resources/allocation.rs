@@ -4,11 +4,12 @@
 //! `pkg/scheduler/framework/plugins/noderesources`, and `plugins/helper/shape_score.go`.
 
 use super::super::normalize::percent;
+use super::lanes::{self, Lanes, Mean, Part};
 use crate::cache::{Columns, Snapshot};
 use crate::framework::MAX_NODE_SCORE;
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
+use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
 use crate::resources::Resources;
 
@@ -53,22 +54,44 @@ pub enum ScoringStrategy {
 }
 
 impl ScoringStrategy {
-    /// The score of a node with these shares.
-    #[inline]
-    pub(super) fn score(&self, shares: &[Share]) -> i64 {
+    /// What it makes of each node, with the pod there.
+    pub(super) fn score(
+        &self,
+        weighing: &Weighing,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        cells: &mut [i64],
+    ) {
+        let mean_of_two = weighing.mean_of_two();
         match self {
-            Self::LeastAllocated => mean(shares, |share| {
-                if share.requested > share.allocatable {
-                    return 0;
-                }
-                percent(share.allocatable - share.requested, share.allocatable)
-            }),
-            Self::MostAllocated => {
-                mean(shares, |share| percent(share.requested.min(share.allocatable), share.allocatable))
+            Self::LeastAllocated => {
+                let of_two = |a: &Part, b: &Part| mean_of_two.of(a, b, Part::free_percent);
+                weighing.score_in_lanes(snapshot, nodes, cells, least_allocated, of_two);
             }
-            Self::RequestedToCapacityRatio(shape) => shaped(shape, shares),
+            Self::MostAllocated => {
+                let of_two = |a: &Part, b: &Part| mean_of_two.of(a, b, Part::taken_percent);
+                weighing.score_in_lanes(snapshot, nodes, cells, most_allocated, of_two);
+            }
+            Self::RequestedToCapacityRatio(shape) => {
+                weighing.score(snapshot, nodes, cells, |shares| shaped(shape, shares));
+            }
         }
     }
+}
+
+#[inline]
+fn least_allocated(shares: &[Share]) -> i64 {
+    mean(shares, |share| {
+        if share.requested > share.allocatable {
+            return 0;
+        }
+        percent(share.allocatable - share.requested, share.allocatable)
+    })
+}
+
+#[inline]
+fn most_allocated(shares: &[Share]) -> i64 {
+    mean(shares, |share| percent(share.requested.min(share.allocatable), share.allocatable))
 }
 
 #[inline]
@@ -168,10 +191,69 @@ struct Column<'c> {
 }
 
 impl Column<'_> {
-    fn share(&self, node: NodeIdx) -> Share {
-        let used = self.used[node.index()];
+    fn share(&self, slot: usize) -> Share {
+        let used = self.used[slot];
         let requested = used.saturating_add(self.request);
-        Share { allocatable: self.allocatable[node.index()], used, requested, weight: self.weight }
+        Share { allocatable: self.allocatable[slot], used, requested, weight: self.weight }
+    }
+
+    /// The block of slots from `at` on; whether all can be reckoned with in floats.
+    fn fill(&self, at: usize, lanes: &mut Lanes) -> bool {
+        let blocks = (self.allocatable[at..].first_chunk(), self.used[at..].first_chunk());
+        let (Some(allocatable), Some(used)) = blocks else { return false };
+        lanes.fill(allocatable, used, self.request, self.weight)
+    }
+}
+
+/// Two resources of all nodes.
+struct Pair<'c> {
+    first: Column<'c>,
+    second: Column<'c>,
+}
+
+impl Pair<'_> {
+    /// What `score` makes of each node's shares; of two of them `of_two` makes the same.
+    fn score(
+        &self,
+        nodes: &NodeSet,
+        mut cells: &mut [i64],
+        score: impl Fn(&[Share]) -> i64,
+        of_two: impl Fn(&Part, &Part) -> f64,
+    ) {
+        let (mut both, mut scores) = ([Lanes::default(), Lanes::default()], [0; lanes::WIDTH]);
+        for (at, slots) in nodes.blocks() {
+            let (here, rest) = cells.split_at_mut(slots.count_ones() as usize);
+            cells = rest;
+            let pays = here.len() >= lanes::PAY_FROM;
+            let all_score = if pays && self.first.fill(at, &mut both[0]) && self.second.fill(at, &mut both[1])
+            {
+                lanes::score(&both, &of_two, &mut scores)
+            } else {
+                scores = [lanes::NONE; lanes::WIDTH];
+                false
+            };
+            if all_score && here.len() == lanes::WIDTH {
+                here.copy_from_slice(&scores);
+                continue;
+            }
+            for (cell, lane) in here.iter_mut().zip(bits(slots)) {
+                *cell = match scores[lane] {
+                    ..0 => self.score_of(at + lane, &score),
+                    score => score,
+                };
+            }
+        }
+    }
+
+    /// What `score` makes of a node's shares, of those of the two resources that it has.
+    fn score_of(&self, slot: usize, score: impl Fn(&[Share]) -> i64) -> i64 {
+        let (first, second) = (self.first.share(slot), self.second.share(slot));
+        match (first.allocatable, second.allocatable) {
+            (0, 0) => score(&[]),
+            (_, 0) => score(&[first]),
+            (0, _) => score(&[second]),
+            _ => score(&[first, second]),
+        }
     }
 }
 
@@ -197,6 +279,12 @@ impl Weighing {
         Self { basis, items: specs.iter().filter_map(item).collect() }
     }
 
+    /// The mean by the weights of the first two resources.
+    fn mean_of_two(&self) -> Mean {
+        let weight = |at: usize| self.items.get(at).map_or(0, |item| item.weight);
+        Mean::new(weight(0), weight(1))
+    }
+
     /// Whether the pod asks for none of the resources.
     pub(super) fn is_nothing(&self) -> bool {
         self.items.iter().all(|item| item.request == 0)
@@ -210,27 +298,26 @@ impl Weighing {
         cells: &mut [i64],
         score: impl Fn(&[Share]) -> i64,
     ) {
-        let cells = cells.iter_mut().zip(nodes.iter());
-        let [Some(first), Some(second)] = self.pair(snapshot.columns()) else {
-            let mut shares = Vec::new();
-            for (cell, node) in cells {
-                self.shares(snapshot, node, &mut shares);
-                *cell = score(&shares);
-            }
-            return;
-        };
+        let mut shares = Vec::new();
+        for (cell, node) in cells.iter_mut().zip(nodes.iter()) {
+            self.shares(snapshot, node, &mut shares);
+            *cell = score(&shares);
+        }
+    }
+
+    /// The same, where `of_two` is what `score` makes of two shares.
+    pub(super) fn score_in_lanes(
+        &self,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        cells: &mut [i64],
+        score: impl Fn(&[Share]) -> i64,
+        of_two: impl Fn(&Part, &Part) -> f64,
+    ) {
         // Nearly all configurations look at cpu and memory, and nearly all time of scoring is spent here.
-        for (cell, node) in cells {
-            let (first, second) = (first.share(node), second.share(node));
-            *cell = if first.allocatable != 0 && second.allocatable != 0 {
-                score(&[first, second])
-            } else if first.allocatable != 0 {
-                score(&[first])
-            } else if second.allocatable != 0 {
-                score(&[second])
-            } else {
-                score(&[])
-            };
+        match self.pair(snapshot.columns()) {
+            [Some(first), Some(second)] => Pair { first, second }.score(nodes, cells, score, of_two),
+            _ => self.score(snapshot, nodes, cells, score),
         }
     }
 
@@ -286,6 +373,50 @@ fn amount(resources: &Resources, kind: Kind) -> i64 {
     }
 }
 
+/// Checks, on made up nodes of all kinds, that two forms of a score give the same.
+#[cfg(test)]
+pub(super) fn check_lanes(
+    weights: [i64; 2],
+    score: impl Fn(&[Share]) -> i64,
+    of_two: impl Fn(&Part, &Part) -> f64,
+) {
+    const SLOTS: usize = 5 * lanes::WIDTH + 7;
+    let mut random = 1_u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as i64
+    };
+    let (mut in_lanes, mut asked) = (0, 0);
+    for turn in 0..2_000 {
+        // Of ten turns one has amounts that floats do not hold, and one resources that nodes lack.
+        let mut amount = |small: i64| match (turn % 10, next() % 50) {
+            (0, 0) => [i64::MAX, (1 << 46) - 1, 1 << 46, 1 << 53, i64::MAX / 200][next() as usize % 5],
+            (1, 0) => 0,
+            _ => (next() % small) << (next() % 14),
+        };
+        let mut column = |small: i64| -> Vec<i64> { (0..SLOTS).map(|_| amount(small)).collect() };
+        let (has, used) = ([column(64_000), column(1 << 31)], [column(30_000), column(1 << 30)]);
+        let request = [amount(30_000), amount(1 << 30)];
+        let of = |at: usize| Column {
+            allocatable: &has[at],
+            used: &used[at],
+            request: request[at],
+            weight: weights[at],
+        };
+        let pair = Pair { first: of(0), second: of(1) };
+        let share = [1, 2, 7, 64][next() as usize % 4];
+        let nodes: NodeSet = (0..SLOTS as u32).map(NodeIdx).filter(|_| next() % share == 0).collect();
+        let mut cells = vec![-7; nodes.len()];
+        pair.score(&nodes, &mut cells, &score, |a, b| of_two(a, b));
+        let expected: Vec<i64> = nodes.iter().map(|node| pair.score_of(node.index(), &score)).collect();
+        assert_eq!(cells, expected, "in turn {turn}");
+        asked += cells.len();
+        in_lanes +=
+            nodes.blocks().filter(|(_, slots)| slots.count_ones() as usize >= lanes::PAY_FROM).count();
+    }
+    assert!(asked > 100_000 && in_lanes > 2_000, "{asked} scores, {in_lanes} blocks");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,8 +442,17 @@ mod tests {
     }
 
     #[test]
+    fn many_nodes_at_once_get_what_each_gets_alone() {
+        for [a, b] in [[1, 1], [1, 3], [100, 7]] {
+            let mean_of_two = Mean::new(a, b);
+            check_lanes([a, b], least_allocated, |a, b| mean_of_two.of(a, b, Part::free_percent));
+            check_lanes([a, b], most_allocated, |a, b| mean_of_two.of(a, b, Part::taken_percent));
+        }
+    }
+
+    #[test]
     fn amounts_near_the_end_of_the_range_still_score() {
         let share = Share { allocatable: i64::MAX, used: 0, requested: i64::MAX / 4, weight: 100 };
-        assert_eq!(ScoringStrategy::LeastAllocated.score(&[share]), 75);
+        assert_eq!(least_allocated(&[share]), 75);
     }
 }

@@ -4,6 +4,7 @@
 //! Upstream: `pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`.
 
 use super::allocation::{Basis, ResourceSpec, Share, Weighing};
+use super::lanes::{Part, whole};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
 use crate::node_set::NodeSet;
@@ -60,13 +61,31 @@ struct Rule {
 
 impl ScoreRule for Rule {
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
-        self.weighing.score(snapshot, feasible, raw, |shares| {
-            let with_pod = balance(shares, |share| share.requested);
-            let without_pod = balance(shares, |share| share.used);
-            MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with_pod - without_pod) / 2
-        });
+        self.weighing.score_in_lanes(snapshot, feasible, raw, score, score_of_two);
         Ok(())
     }
+}
+
+#[inline]
+fn score(shares: &[Share]) -> i64 {
+    let with_pod = balance(shares, |share| share.requested);
+    let without_pod = balance(shares, |share| share.used);
+    MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with_pod - without_pod) / 2
+}
+
+/// The same of two resources.
+#[inline]
+fn score_of_two(a: &Part, b: &Part) -> f64 {
+    let half = (MAX_NODE_SCORE / 2) as f64;
+    let balance = |taken: fn(&Part) -> f64| {
+        let fraction = |part: &Part| {
+            let fraction = taken(part) / part.allocatable;
+            if fraction > 1.0 { 1.0 } else { fraction }
+        };
+        let deviation = ((fraction(a) - fraction(b)) / 2.0).abs();
+        whole((1.0 - deviation) * MAX_NODE_SCORE as f64)
+    };
+    half + whole((half + balance(|part| part.requested) - balance(|part| part.used)) / 2.0)
 }
 
 /// 100 less the standard deviation of the fractions in use. The order of operations is upstream's, to the last bit.
@@ -94,6 +113,7 @@ fn balance(shares: &[Share], taken: impl Fn(&Share) -> i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::allocation::check_lanes;
     use super::*;
 
     fn score(before: &[(i64, i64)], after: &[i64]) -> (i64, i64) {
@@ -116,6 +136,11 @@ mod tests {
         assert_eq!(score(&[(1, 1), (0, 1)], &[1, 1]), (50, 100));
         assert_eq!(score(&[(3000, 3500), (5000, 40_000), (3, 8)], &[3000, 5000, 4]), (69, 70));
         assert_eq!(score(&[(3000, 3500), (5000, 40_000), (0, 8)], &[3000, 5000, 1]), (62, 65));
+    }
+
+    #[test]
+    fn many_nodes_at_once_get_what_each_gets_alone() {
+        check_lanes([1, 1], super::score, score_of_two);
     }
 
     #[test]

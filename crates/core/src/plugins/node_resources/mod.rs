@@ -8,6 +8,7 @@ mod allocation;
 mod balanced_allocation;
 mod fit;
 mod hint;
+mod lanes;
 
 pub use allocation::{ResourceSpec, ScoringStrategy, ShapePoint};
 pub use balanced_allocation::{NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocationArgs};

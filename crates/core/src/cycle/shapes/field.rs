@@ -1,0 +1,173 @@
+//! What each node gets for itself, and which nodes are the same to all that looks at them together; of these, the best. Knows nothing of
+//! what the numbers mean.
+
+use super::classes::Classes;
+use super::leaders::Leaders;
+use super::shape::NEVER;
+use crate::node::NodeIdx;
+use crate::node_set::{BLOCK, NodeSet, bits};
+
+/// All nodes.
+#[derive(Default)]
+pub(super) struct Field {
+    /// By slot; [`NEVER`] where the node does not pass.
+    base: Vec<i32>,
+    /// Of the nodes that pass.
+    classes: Classes,
+    leaders: Leaders,
+    /// Room for the totals of all slots.
+    totals: Vec<i32>,
+}
+
+/// What the classes get by a decision.
+#[derive(Default)]
+pub(super) struct Award {
+    /// By class, beside what its nodes get for themselves; [`NEVER`] where they do not pass.
+    pub(super) points: Vec<i32>,
+    /// Nodes that do not pass all the same.
+    pub(super) barred: Vec<NodeIdx>,
+}
+
+impl Field {
+    /// By slot, what each node gets for itself; [`NEVER`] where it does not pass.
+    pub(super) fn base(&self) -> &[i32] {
+        &self.base
+    }
+
+    /// The classes of the nodes that pass.
+    pub(super) fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// Room for so many slots, of nodes that do not pass until they are put into a class.
+    pub(super) fn resize(&mut self, slots: usize) {
+        self.base.resize(slots, NEVER);
+        self.classes.resize(slots);
+    }
+
+    /// The heap it takes, and will take by decisions.
+    pub(super) fn bytes(&self) -> usize {
+        // One number more for each slot, where totals have to be written down.
+        let numbers = 2 * self.base.capacity() * size_of::<i32>();
+        numbers + self.classes.bytes() + Leaders::bytes(self.base.len())
+    }
+
+    /// A node's class and what it gets for itself.
+    fn standing(&self, node: NodeIdx) -> (u16, i32) {
+        (self.classes.by_slot()[node.index()], self.base[node.index()])
+    }
+
+    /// A node does not pass.
+    pub(super) fn leave(&mut self, node: NodeIdx) {
+        let before = self.standing(node);
+        self.base[node.index()] = NEVER;
+        self.classes.leave(node);
+        self.leaders.moved(node, before, self.standing(node));
+    }
+
+    /// A node gets this for itself, and is of the class with these views, if they are given; whether there is a class for it.
+    pub(super) fn put(&mut self, node: NodeIdx, base: i32, views: Option<&[i64]>) -> bool {
+        let before = self.standing(node);
+        self.base[node.index()] = base;
+        let is_put = views.is_none_or(|views| self.classes.put(node, views));
+        self.leaders.moved(node, before, self.standing(node));
+        is_put
+    }
+
+    /// These nodes get this for themselves, one after the other.
+    pub(super) fn put_all(&mut self, nodes: &NodeSet, mut base: &[i32]) {
+        for (first, slots) in nodes.blocks() {
+            let (here, rest) = base.split_at(slots.count_ones() as usize);
+            base = rest;
+            if here.len() == BLOCK {
+                self.leaders.block_moved(first);
+                self.base[first..first + BLOCK].copy_from_slice(here);
+                continue;
+            }
+            for (bit, &base) in bits(slots).zip(here) {
+                let node = NodeIdx((first + bit) as u32);
+                let before = self.standing(node);
+                self.base[node.index()] = base;
+                self.leaders.moved(node, before, self.standing(node));
+            }
+        }
+    }
+
+    /// Puts nodes into their classes, by views of which there is a column each; whether there is a class for all.
+    pub(super) fn classify(&mut self, nodes: &NodeSet, views: &[Vec<i64>]) -> bool {
+        let (mut last, mut views_of_one, mut at) = (None, vec![0; views.len()], 0);
+        for (first, slots) in nodes.blocks() {
+            let here = at..at + slots.count_ones() as usize;
+            at = here.end;
+            // Most nodes are what the one before is.
+            if let Some(last) = last
+                && here.len() == BLOCK
+                && views.iter().all(|cells| are_all(&cells[here.clone()], cells[here.start - 1]))
+                && self.classes.join_block(first..first + BLOCK, last)
+            {
+                self.leaders.block_moved(first);
+                continue;
+            }
+            for (bit, at) in bits(slots).zip(here) {
+                let node = NodeIdx((first + bit) as u32);
+                let before = self.standing(node);
+                match last {
+                    Some(last) if views.iter().all(|cells| cells[at] == cells[at - 1]) => {
+                        self.classes.join(node, last);
+                    }
+                    _ => {
+                        views_of_one.iter_mut().zip(views).for_each(|(view, cells)| *view = cells[at]);
+                        if !self.classes.put(node, &views_of_one) {
+                            return false;
+                        }
+                    }
+                }
+                self.leaders.moved(node, before, self.standing(node));
+                last = Some(node);
+            }
+        }
+        true
+    }
+
+    /// The nodes that pass with their totals, in slot order.
+    pub(super) fn scored<'a>(&'a self, award: &'a Award) -> impl Iterator<Item = (NodeIdx, i64)> + 'a {
+        let slots = self.base.iter().zip(self.classes.by_slot());
+        let totals = (0..).map(NodeIdx).zip(slots).map(|(node, (base, class))| {
+            let is_barred = !award.barred.is_empty() && award.barred.contains(&node);
+            (node, if is_barred { NEVER } else { base + award.points[usize::from(*class)] })
+        });
+        totals.filter(|&(_, total)| total > NEVER / 2).map(|(node, total)| (node, i64::from(total)))
+    }
+
+    /// The total of a node that passes.
+    pub(super) fn total(&self, award: &Award, node: NodeIdx) -> i64 {
+        let (class, base) = self.standing(node);
+        i64::from(base + award.points[usize::from(class)])
+    }
+
+    /// Of the nodes with the highest total, in slot order, the one that `draw` picks of so many.
+    pub(super) fn best(
+        &mut self,
+        Award { points, barred }: &Award,
+        draw: impl FnOnce(usize) -> usize,
+    ) -> NodeIdx {
+        let Self { base, classes, leaders, totals } = self;
+        if leaders.catch_up(base, classes.by_slot(), classes.nodes()) && barred.is_empty() {
+            return leaders.best(base, classes.by_slot(), points, draw);
+        }
+        let slots = base.iter().zip(classes.by_slot());
+        totals.clear();
+        totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
+        barred.iter().for_each(|node| totals[node.index()] = NEVER);
+        let best = totals.iter().copied().max().unwrap_or(NEVER);
+        let ties = totals.iter().filter(|&&total| total == best).count();
+        let at = draw(ties);
+        let mut tied = (0..).zip(totals).filter(|&(_, &mut total)| total == best);
+        NodeIdx(tied.nth(at).expect("a draw is below the number it is drawn of").0)
+    }
+}
+
+/// Whether all are the same as one.
+fn are_all(cells: &[i64], one: i64) -> bool {
+    cells.iter().fold(0, |different, cell| different | (cell ^ one)) == 0
+}
