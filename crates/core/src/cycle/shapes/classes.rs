@@ -10,6 +10,9 @@ const NONE: u16 = 0;
 /// More classes than this are not kept apart.
 const CLASSES_MAX: usize = 4_096;
 
+/// How many places the table by which parts are split has at most.
+const TABLE: usize = 1 << 16;
+
 /// Nodes that come one after the other are often of a few classes, which are found without a look into the map.
 const RECENT: usize = 32;
 
@@ -37,6 +40,44 @@ impl Default for Classes {
             by_slot: Vec::new(),
             recent: [NONE; RECENT],
         }
+    }
+}
+
+/// Slots in parts that are not told apart yet.
+struct Parts {
+    by_slot: Vec<u16>,
+    count: usize,
+}
+
+impl Parts {
+    /// Splits the parts by a number that each slot has; `false` where there are too many parts or numbers for a table.
+    ///
+    /// A table says which part a number goes to: the numbers are domains and sums, which are small.
+    fn split(&mut self, numbers: &[i64]) -> bool {
+        let (mut lowest, mut highest) = (0, 0);
+        // One stands for none, far below the others.
+        for &number in numbers.iter().filter(|&&number| number != i64::MIN) {
+            (lowest, highest) = (number.min(lowest), number.max(highest));
+        }
+        let width = highest.checked_sub(lowest).and_then(|most| usize::try_from(most).ok()?.checked_add(2));
+        let Some(width) = width.filter(|width| width.saturating_mul(self.count) <= TABLE) else {
+            return false;
+        };
+        let (mut table, mut count) = (vec![u16::MAX; width * self.count], 0);
+        for (part, &number) in self.by_slot.iter_mut().zip(numbers) {
+            let at = if number == i64::MIN { 0 } else { (number - lowest) as usize + 1 };
+            let to = &mut table[usize::from(*part) * width + at];
+            if *to == u16::MAX {
+                if usize::from(count) == CLASSES_MAX {
+                    return false;
+                }
+                *to = count;
+                count += 1;
+            }
+            *part = *to;
+        }
+        self.count = usize::from(count);
+        true
     }
 }
 
@@ -127,6 +168,34 @@ impl Classes {
         self.by_slot[node.index()] = class;
         self.forget(before);
         true
+    }
+
+    /// The classes that those of `roots` fall apart into by numbers, of which there is a column each by slot; `None` if they are too many.
+    ///
+    /// What the nodes of a class are is the class they were of, then the numbers.
+    pub(super) fn grown(roots: &Self, columns: &[Vec<i64>]) -> Option<Self> {
+        let mut parts = Parts { by_slot: roots.by_slot.clone(), count: roots.views.len() };
+        let is_split = columns.iter().all(|column| parts.split(column));
+        let mut grown = Self { by_slot: vec![NONE; roots.by_slot.len()], ..Self::default() };
+        let mut classes = vec![NONE; if is_split { parts.count } else { 0 }];
+        let mut views = vec![0; columns.len() + 1];
+        for (slot, &root) in roots.by_slot.iter().enumerate().filter(|&(_, &root)| root != NONE) {
+            let known = classes.get(usize::from(parts.by_slot[slot])).copied().unwrap_or(NONE);
+            if known != NONE {
+                grown.by_slot[slot] = known;
+                grown.nodes[usize::from(known)] += 1;
+                continue;
+            }
+            views[0] = i64::from(root);
+            views[1..].iter_mut().zip(columns).for_each(|(view, column)| *view = column[slot]);
+            if !grown.put(NodeIdx(slot as u32), &views) {
+                return None;
+            }
+            if let Some(class) = classes.get_mut(usize::from(parts.by_slot[slot])) {
+                *class = grown.by_slot[slot];
+            }
+        }
+        Some(grown)
     }
 
     /// The node is of the class of another, which has one.

@@ -29,6 +29,13 @@ pub(super) struct Award {
 }
 
 impl Field {
+    /// The same nodes get the same, in classes that those of the other fall apart into by numbers, of which there is a column each; `None`
+    /// where they are too many.
+    pub(super) fn grown(&self, columns: &[Vec<i64>]) -> Option<Self> {
+        let classes = Classes::grown(&self.classes, columns)?;
+        Some(Self { base: self.base.clone(), classes, ..Self::default() })
+    }
+
     /// By slot, what each node gets for itself; [`NEVER`] where it does not pass.
     pub(super) fn base(&self) -> &[i32] {
         &self.base

@@ -74,10 +74,7 @@ impl Shape {
         shape.take_tallies(framework, pod, snapshot)?;
         shape.sums.count(snapshot, atlas)?;
         if shape.sums.len() > 0 {
-            let mut own = Field::default();
-            own.resize(trunk.field().base().len());
-            shape.own = Some(own);
-            shape.patch(trunk, snapshot.nodes(), snapshot.nodes(), snapshot.nodes())?;
+            shape.own = Some(trunk.field().grown(&shape.sums.columns()).ok_or(Extraordinary)?);
         }
         shape.bytes = shape.weighed();
         Ok(shape)

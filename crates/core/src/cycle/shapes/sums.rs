@@ -401,6 +401,12 @@ impl Sums {
         Ok(())
     }
 
+    /// What tells nodes from others, by counter and slot.
+    pub(super) fn columns(&self) -> Vec<Vec<i64>> {
+        let column = |count: &Count| (0..count.by_slot.len()).map(|slot| count.view(slot)).collect();
+        self.counts.iter().map(column).collect()
+    }
+
     /// What tells a node from others.
     #[inline]
     pub(super) fn views(&self, node: NodeIdx, views: &mut [i64]) {

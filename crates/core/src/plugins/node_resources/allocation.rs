@@ -4,7 +4,7 @@
 //! `pkg/scheduler/framework/plugins/noderesources`, and `plugins/helper/shape_score.go`.
 
 use super::super::normalize::percent;
-use super::lanes::{self, Lanes, Mean, Part};
+use super::lanes::{self, Lanes, Mean, Part, Room};
 use crate::cache::{Columns, Snapshot};
 use crate::framework::MAX_NODE_SCORE;
 use crate::intern::Symbol;
@@ -220,29 +220,48 @@ impl Pair<'_> {
         score: impl Fn(&[Share]) -> i64,
         of_two: impl Fn(&Part, &Part) -> f64,
     ) {
-        let (mut both, mut scores) = ([Lanes::default(), Lanes::default()], [0; lanes::WIDTH]);
+        // Most calls are about a few nodes.
+        let mut room = None;
         for (at, slots) in nodes.blocks() {
             let (here, rest) = cells.split_at_mut(slots.count_ones() as usize);
             cells = rest;
-            let pays = here.len() >= lanes::PAY_FROM;
-            let all_score = if pays && self.first.fill(at, &mut both[0]) && self.second.fill(at, &mut both[1])
-            {
-                lanes::score(&both, &of_two, &mut scores)
-            } else {
-                scores = [lanes::NONE; lanes::WIDTH];
-                false
-            };
-            if all_score && here.len() == lanes::WIDTH {
-                here.copy_from_slice(&scores);
-                continue;
+            if here.len() >= lanes::PAY_FROM {
+                let room = room.get_or_insert_with(Room::default);
+                if self.score_block(at, slots, room, here, &score, &of_two) {
+                    continue;
+                }
             }
             for (cell, lane) in here.iter_mut().zip(bits(slots)) {
-                *cell = match scores[lane] {
-                    ..0 => self.score_of(at + lane, &score),
-                    score => score,
-                };
+                *cell = self.score_of(at + lane, &score);
             }
         }
+    }
+
+    /// The same of a block of slots at once, of which these are asked for; `false` where each has to be looked at.
+    fn score_block(
+        &self,
+        at: usize,
+        slots: u64,
+        Room { first, second, scores }: &mut Room,
+        cells: &mut [i64],
+        score: impl Fn(&[Share]) -> i64,
+        of_two: impl Fn(&Part, &Part) -> f64,
+    ) -> bool {
+        if !self.first.fill(at, first) || !self.second.fill(at, second) {
+            return false;
+        }
+        let all_score = lanes::score(first, second, of_two, scores);
+        if all_score && cells.len() == lanes::WIDTH {
+            cells.copy_from_slice(scores);
+            return true;
+        }
+        for (cell, lane) in cells.iter_mut().zip(bits(slots)) {
+            *cell = match scores[lane] {
+                lanes::NONE => self.score_of(at + lane, &score),
+                score => score,
+            };
+        }
+        true
     }
 
     /// What `score` makes of a node's shares, of those of the two resources that it has.

@@ -26,6 +26,19 @@ pub(super) struct Lanes {
     weight: f64,
 }
 
+/// Room for a block of two resources, and what is made of them.
+pub(super) struct Room {
+    pub(super) first: Lanes,
+    pub(super) second: Lanes,
+    pub(super) scores: [i64; WIDTH],
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { first: Lanes::default(), second: Lanes::default(), scores: [NONE; WIDTH] }
+    }
+}
+
 impl Default for Lanes {
     fn default() -> Self {
         Self { allocatable: [0.0; WIDTH], used: [0.0; WIDTH], request: 0.0, weight: 0.0 }
@@ -127,7 +140,8 @@ impl Mean {
 /// What `score`, which gives whole numbers from 0 on, makes of each node; [`NONE`] for those that lack a resource. Whether none does.
 #[inline]
 pub(super) fn score(
-    [first, second]: &[Lanes; 2],
+    first: &Lanes,
+    second: &Lanes,
     score: impl Fn(&Part, &Part) -> f64,
     scores: &mut [i64; WIDTH],
 ) -> bool {
