@@ -5,8 +5,8 @@ use crate::framework::MAX_NODE_SCORE;
 
 /// How many nodes.
 pub(super) const WIDTH: usize = 64;
-/// From so many nodes of a block on it is less work to take all of it.
-pub(super) const PAY_FROM: usize = 8;
+/// From so many nodes on it is less work to take as many as there are lanes.
+pub(super) const PAY_FROM: usize = 20;
 /// Stands for a node that is left out: one that lacks a resource.
 pub(super) const NONE: i64 = -2;
 /// Amounts below this stay whole numbers when they are taken a hundred times.
@@ -137,24 +137,21 @@ impl Mean {
     }
 }
 
-/// What `score`, which gives whole numbers from 0 on, makes of each node; [`NONE`] for those that lack a resource. Whether none does.
+/// What `score`, which gives whole numbers from 0 on, makes of each node; [`NONE`] for those that lack a resource.
 #[inline]
 pub(super) fn score(
     first: &Lanes,
     second: &Lanes,
     score: impl Fn(&Part, &Part) -> f64,
     scores: &mut [i64; WIDTH],
-) -> bool {
-    let mut signs = 0;
+) {
     for (lane, cell) in scores.iter_mut().enumerate() {
         let (a, b) = (first.part(lane), second.part(lane));
         let score = score(&a, &b);
         let has_both = (a.allocatable > 0.0) & (b.allocatable > 0.0);
         let score = if has_both { score } else { -1.0 };
         *cell = (score + ONLY_WHOLE).to_bits() as i64 - ONLY_WHOLE.to_bits() as i64;
-        signs |= *cell;
     }
-    signs >= 0
 }
 
 /// What is left of a resource on each node, as far as it is needed: below 0 where something is short.
