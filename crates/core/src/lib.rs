@@ -26,6 +26,8 @@ pub mod rng;
 pub mod scheduler;
 pub mod selector;
 pub mod shadow;
+pub mod shared;
 pub mod signature;
 pub mod time;
+pub mod version;
 pub mod volume;

@@ -9,6 +9,9 @@ pub(crate) use held::{HoldsIds, Marks, holds_ids};
 
 use crate::hash::FixedMap;
 use crate::node::Taint;
+use crate::pod::PodTemplate;
+use crate::selector::RequiredNodeAffinity;
+use crate::shared::{Pool, Shared};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -101,6 +104,8 @@ pub struct Tables {
     free: Vec<Symbol>,
     label_sets: Interner<(Symbol, Symbol)>,
     taint_sets: Interner<Taint>,
+    templates: Pool<PodTemplate>,
+    node_affinities: Pool<RequiredNodeAffinity>,
     /// What is kept though nobody in the engine may hold it.
     pinned: Marks,
     is_pinning: bool,
@@ -117,12 +122,14 @@ pub struct TableSizes {
     pub label_sets: usize,
     /// Lists of taints.
     pub taint_sets: usize,
+    /// Parts that pods share.
+    pub shared: usize,
 }
 
 impl TableSizes {
     /// All together.
     pub fn total(self) -> usize {
-        self.symbols + self.label_sets + self.taint_sets
+        self.symbols + self.label_sets + self.taint_sets + self.shared
     }
 }
 
@@ -141,6 +148,8 @@ impl Tables {
             free: Vec::new(),
             label_sets: Interner::default(),
             taint_sets: Interner::default(),
+            templates: Pool::default(),
+            node_affinities: Pool::default(),
             pinned: Marks::default(),
             is_pinning: false,
             held: 0,
@@ -239,12 +248,23 @@ impl Tables {
         self.taint_sets.get(id.0)
     }
 
+    /// The template, once for all pods that have an equal one.
+    pub fn template(&mut self, template: PodTemplate) -> Shared<PodTemplate> {
+        self.templates.share(template)
+    }
+
+    /// What a pod requires of its node, once for all pods that require the same.
+    pub fn node_affinity(&mut self, required: RequiredNodeAffinity) -> Shared<RequiredNodeAffinity> {
+        self.node_affinities.share(required)
+    }
+
     /// How much is held, or was since ids were given back last.
     pub fn sizes(&self) -> TableSizes {
         TableSizes {
             symbols: self.symbols.len(),
             label_sets: self.label_sets.len(),
             taint_sets: self.taint_sets.len(),
+            shared: self.templates.len() + self.node_affinities.len(),
         }
     }
 
@@ -256,6 +276,8 @@ impl Tables {
     /// Gives back all ids that are neither marked nor pinned, and says how many.
     pub(crate) fn keep(&mut self, mut marks: Marks) -> usize {
         let before = self.sizes().total();
+        self.templates.keep();
+        self.node_affinities.keep();
         marks.label_sets.unite(&self.pinned.label_sets);
         marks.taint_sets.unite(&self.pinned.taint_sets);
         marks.symbols.unite(&self.pinned.symbols);
