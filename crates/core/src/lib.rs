@@ -11,6 +11,7 @@ pub mod explain;
 pub mod extender;
 pub mod framework;
 pub mod hash;
+mod index;
 pub mod intern;
 pub mod ln;
 pub mod mutation;

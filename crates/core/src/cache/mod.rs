@@ -165,8 +165,8 @@ impl Cache {
     }
 
     /// Uids of all pods counted on nodes, in no meaningful order.
-    pub fn placed_uids(&self) -> impl Iterator<Item = &str> {
-        self.pods.iter().map(|entry| &*entry.info.uid)
+    pub fn placed_uids(&self) -> impl Iterator<Item = &Uid> {
+        self.pods.iter().map(|entry| &entry.info.uid)
     }
 
     /// Remembers that `pod` is to go to the node named `node`, or that it no longer is.
