@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::time::Time;
 use crate::version::Version;
 use crate::volume::PodVolume;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub struct PodInfo {
 }
 
 /// What the pods of a controller have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodTemplate {
     /// `metadata.namespace`.
     pub namespace: Symbol,
@@ -88,6 +89,19 @@ pub struct PodTemplate {
     pub extended_resources: Box<[Symbol]>,
     /// What the pod needs that no plugin of this version judges; it is not placed by guess.
     pub unjudged: Box<[Unjudged]>,
+}
+
+impl Hash for PodTemplate {
+    /// Reads what tells templates apart, since each pod that comes is looked up by it; equality has the last word.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let asked = &self.resources.request;
+        let amounts = [asked.cpu_milli, asked.memory, asked.ephemeral_storage, i64::from(self.priority)];
+        amounts.hash(state);
+        asked.scalar.hash(state);
+        (self.namespace, self.scheduler_name, self.owner).hash(state);
+        (&self.gates, &self.ports, &self.tolerations, &self.images).hash(state);
+        (&self.preferred_node_affinity, &self.pod_affinity, &self.spread, &self.unjudged).hash(state);
+    }
 }
 
 impl Deref for PodInfo {
