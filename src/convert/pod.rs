@@ -3,12 +3,12 @@
 use super::affinity::{pod_affinity, required_node_affinity, spread_constraint, toleration};
 use super::selectors::preferred_terms;
 use super::{given, label_set, requests, uid, unjudged, volumes};
-use crate::api::core::{Container, PodCondition, PodSpec, Requests};
+use crate::api::core::{Container, PodCondition, PodSpec, PodStatus, Requests};
 use crate::api::{Malformed, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
 use std::collections::BTreeMap;
 use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::pod::{Controller, ControllerKind, HostPort, PodInfo, ScheduledCondition};
+use supercargo_core::pod::{Controller, ControllerKind, HostPort, PodInfo, PodTemplate, ScheduledCondition};
 use supercargo_core::time::Time;
 
 /// A pod as the engine sees it.
@@ -18,44 +18,58 @@ use supercargo_core::time::Time;
 pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
     let content = pod.content()?;
     let (meta, spec, status) = (&pod.metadata, &content.spec, &content.status);
-    let resources = requests::pod_resources(tables, spec, status).map_err(|reason| pod.malformed(reason))?;
+    let template = template(tables, pod, spec, status).map_err(|reason| pod.malformed(reason))?;
+    let node_affinity = required_node_affinity(tables, spec);
+    Ok(PodInfo {
+        uid: uid(pod),
+        name: pod.name().into(),
+        resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
+        generation: meta.generation.unwrap_or(0),
+        labels: label_set(tables, meta),
+        deleting: meta.deletion_timestamp.is_some(),
+        preempted: preempted(&status.conditions),
+        node_name: given(tables, &spec.node_name),
+        nominated_node: given(tables, &status.nominated_node_name),
+        start_time: status.start_time.as_ref().map(time),
+        node_affinity: tables.node_affinity(node_affinity),
+        volumes: volumes::of_pod(tables, pod.name(), spec),
+        scheduled: scheduled(&status.conditions),
+        template: tables.template(template),
+    })
+}
+
+/// What the pod has in common with those that were made like it.
+fn template(
+    tables: &mut Tables,
+    pod: &Pod,
+    spec: &PodSpec,
+    status: &PodStatus,
+) -> Result<PodTemplate, String> {
+    let meta = &pod.metadata;
     let namespace = tables.symbol(pod.namespace());
     let preferred = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let preferred = preferred.and_then(|affinity| affinity.preferred.as_deref());
     let no_labels = BTreeMap::new();
     let labels = meta.labels.as_ref().unwrap_or(&no_labels);
     let spread = spec.topology_spread_constraints.iter();
-    Ok(PodInfo {
-        uid: uid(pod),
-        name: pod.name().into(),
+    Ok(PodTemplate {
         namespace,
-        resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
-        generation: meta.generation.unwrap_or(0),
-        labels: label_set(tables, meta),
         owner: meta.owner_references.iter().flatten().find_map(|owner| controller(tables, owner)),
-        deleting: meta.deletion_timestamp.is_some(),
         scheduler_name: tables.symbol(&spec.scheduler_name),
-        node_name: given(tables, &spec.node_name),
-        nominated_node: given(tables, &status.nominated_node_name),
         priority: spec.priority.unwrap_or(0),
         never_preempts: spec.preemption_policy == "Never",
-        start_time: status.start_time.as_ref().map(time),
-        preempted: preempted(&status.conditions),
         gates: spec.scheduling_gates.iter().map(|gate| tables.symbol(&gate.name)).collect(),
-        resources,
+        resources: requests::pod_resources(tables, spec, status)?,
         ports: host_ports(tables, spec),
         tolerations: spec.tolerations.iter().map(|t| toleration(tables, t)).collect(),
-        node_affinity: required_node_affinity(tables, spec),
         preferred_node_affinity: preferred.map(|terms| preferred_terms(tables, terms)),
         pod_affinity: pod_affinity(tables, spec.affinity.as_ref(), namespace),
         spread: spread.map(|constraint| spread_constraint(tables, constraint, labels)).collect(),
         images: images(tables, spec),
         containers: u32::try_from(spec.init_containers.len() + spec.containers.len()).unwrap_or(u32::MAX),
-        volumes: volumes::of_pod(tables, pod.name(), spec),
         required_features: required_features(tables, spec),
         extended_resources: extended_resources(tables, spec),
         unjudged: unjudged::needs(spec),
-        scheduled: scheduled(&status.conditions),
     })
 }
 
@@ -145,12 +159,12 @@ fn preempted(conditions: &[PodCondition]) -> bool {
     condition.is_some_and(|it| it.status == "True" && it.reason == "PreemptionByScheduler")
 }
 
-fn scheduled(conditions: &[PodCondition]) -> Option<ScheduledCondition> {
+fn scheduled(conditions: &[PodCondition]) -> Option<Box<ScheduledCondition>> {
     let condition = conditions.iter().find(|condition| condition.kind == "PodScheduled")?;
-    Some(ScheduledCondition {
+    Some(Box::new(ScheduledCondition {
         status: condition.status.as_str().into(),
         reason: condition.reason.as_str().into(),
         message: condition.message.as_str().into(),
         last_transition_time: condition.last_transition_time.as_str().into(),
-    })
+    }))
 }

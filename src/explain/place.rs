@@ -139,7 +139,7 @@ impl Place<'_> {
 
     /// Takes all pods off all nodes, does something, and puts them back.
     pub(super) fn when_empty<R>(&mut self, ask: impl FnOnce(&mut Self) -> R) -> R {
-        let uids: Vec<String> = self.cache.placed_uids().map(str::to_owned).collect();
+        let uids: Vec<String> = self.cache.placed_uids().map(|uid| uid.to_string()).collect();
         let pods = uids.iter().filter_map(|uid| self.cache.remove_pod(uid)).collect();
         self.cache.refresh();
         let answer = ask(self);

@@ -9,7 +9,7 @@
 )]
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
 /// A map with string or composite keys.
 pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
@@ -19,6 +19,11 @@ pub type FixedSet<K> = HashSet<K, BuildHasherDefault<DefaultHasher>>;
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 /// A set of interned ids.
 pub type IdSet<K> = HashSet<K, BuildHasherDefault<IdHasher>>;
+
+/// The hash of a key as a [`FixedMap`] has it.
+pub(crate) fn fixed_hash(key: &(impl Hash + ?Sized)) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(key)
+}
 
 /// Hashes interned ids: they are dense and not chosen by users, so one multiplication spreads them well enough.
 #[derive(Clone, Copy, Debug, Default)]

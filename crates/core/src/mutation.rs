@@ -62,6 +62,8 @@ pub enum Mutation {
     PodGoneLeaves,
     /// Gauges do not see pods that are deleted.
     GaugeDrifts,
+    /// Preemption overlooks that memory falls short.
+    ShortOfMemoryUnseen,
     /// What was found of a pod is remembered though the cluster changed.
     MemoryStays,
     /// What is remembered of a signature is not told what happened to nodes since.
@@ -86,7 +88,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -115,6 +117,7 @@ impl Mutation {
         Self::StampStands,
         Self::PodGoneLeaves,
         Self::GaugeDrifts,
+        Self::ShortOfMemoryUnseen,
         Self::MemoryStays,
         Self::ShapesStand,
         Self::NoNodesUnheardOf,

@@ -4,46 +4,66 @@ use crate::intern::{LabelSetId, Symbol};
 use crate::node::{Taint, TaintEffect};
 use crate::resources::PodResources;
 use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity, Selector};
+use crate::shared::Shared;
 use crate::time::Time;
+use crate::version::Version;
 use crate::volume::PodVolume;
+use std::hash::{Hash, Hasher};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// A pod's uid.
 pub type Uid = Arc<str>;
 
 /// A pod object, reduced to what a decision reads and what an answer about it must name.
+///
+/// Here is what pods have each for themselves; the rest is in their template, which the pods of a controller share. Its fields read,
+/// and are written, as the pod's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodInfo {
     /// `metadata.uid`.
     pub uid: Uid,
     /// `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.namespace`.
-    pub namespace: Symbol,
     /// `metadata.resourceVersion`, for the events about this pod.
-    pub resource_version: Box<str>,
+    pub resource_version: Version,
     /// `metadata.generation`, for `observedGeneration` of its condition.
     pub generation: i64,
-    /// `metadata.labels`.
+    /// `metadata.labels`. A StatefulSet gives each of its pods others.
     pub labels: LabelSetId,
-    /// The controlling owner, where it is of a kind that constrains default spreading.
-    pub owner: Option<Controller>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// `spec.schedulerName`.
-    pub scheduler_name: Symbol,
+    /// Whether the first condition DisruptionTarget is True for the reason PreemptionByScheduler.
+    pub preempted: bool,
     /// `spec.nodeName`.
     pub node_name: Option<Symbol>,
     /// `status.nominatedNodeName`.
     pub nominated_node: Option<Symbol>,
+    /// `status.startTime`; `None` until a kubelet has taken the pod in.
+    pub start_time: Option<Time>,
+    /// `spec.nodeSelector` and required node affinity. A DaemonSet gives each of its pods another, that of its node.
+    pub node_affinity: Shared<RequiredNodeAffinity>,
+    /// `spec.volumes`, those with a say in where the pod may go, in order. A StatefulSet gives each of its pods others.
+    pub volumes: Box<[PodVolume]>,
+    /// The PodScheduled condition as the API server has it.
+    pub scheduled: Option<Box<ScheduledCondition>>,
+    /// What pods that were made alike share.
+    pub template: Shared<PodTemplate>,
+}
+
+/// What the pods of a controller have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodTemplate {
+    /// `metadata.namespace`.
+    pub namespace: Symbol,
+    /// The controlling owner, where it is of a kind that constrains default spreading.
+    pub owner: Option<Controller>,
+    /// `spec.schedulerName`.
+    pub scheduler_name: Symbol,
     /// `spec.priority`; 0 when absent.
     pub priority: i32,
     /// Whether `spec.preemptionPolicy` is Never.
     pub never_preempts: bool,
-    /// `status.startTime`; `None` until a kubelet has taken the pod in.
-    pub start_time: Option<Time>,
-    /// Whether the first condition DisruptionTarget is True for the reason PreemptionByScheduler.
-    pub preempted: bool,
     /// Names of `spec.schedulingGates`, in order.
     pub gates: Box<[Symbol]>,
     /// What the pod asks for and takes.
@@ -52,8 +72,6 @@ pub struct PodInfo {
     pub ports: Box<[HostPort]>,
     /// `spec.tolerations`.
     pub tolerations: Box<[Toleration]>,
-    /// `spec.nodeSelector` and required node affinity.
-    pub node_affinity: RequiredNodeAffinity,
     /// Preferred node affinity; `None` when the field is absent.
     pub preferred_node_affinity: Option<Parsed<PreferredNodeTerm>>,
     /// Pod affinity and anti-affinity; `None` when both are absent.
@@ -64,8 +82,6 @@ pub struct PodInfo {
     pub images: Box<[Symbol]>,
     /// Number of init containers and containers.
     pub containers: u32,
-    /// `spec.volumes`, those with a say in where the pod may go, in order.
-    pub volumes: Box<[PodVolume]>,
     /// Features of the kubelet that the spec presumes (`component-helpers/nodedeclaredfeatures`), in a fixed order.
     pub required_features: Box<[Symbol]>,
     /// Names of the extended resources that containers and init containers request or limit, by which extenders know their
@@ -73,8 +89,34 @@ pub struct PodInfo {
     pub extended_resources: Box<[Symbol]>,
     /// What the pod needs that no plugin of this version judges; it is not placed by guess.
     pub unjudged: Box<[Unjudged]>,
-    /// The PodScheduled condition as the API server has it.
-    pub scheduled: Option<ScheduledCondition>,
+}
+
+impl Hash for PodTemplate {
+    /// Reads what tells templates apart, since each pod that comes is looked up by it; equality has the last word.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let asked = &self.resources.request;
+        let amounts = [asked.cpu_milli, asked.memory, asked.ephemeral_storage, i64::from(self.priority)];
+        amounts.hash(state);
+        asked.scalar.hash(state);
+        (self.namespace, self.scheduler_name, self.owner).hash(state);
+        (&self.gates, &self.ports, &self.tolerations, &self.images).hash(state);
+        (&self.preferred_node_affinity, &self.pod_affinity, &self.spread, &self.unjudged).hash(state);
+    }
+}
+
+impl Deref for PodInfo {
+    type Target = PodTemplate;
+
+    fn deref(&self) -> &PodTemplate {
+        &self.template
+    }
+}
+
+/// Who writes a field of the template gives the pod one of its own.
+impl DerefMut for PodInfo {
+    fn deref_mut(&mut self) -> &mut PodTemplate {
+        &mut self.template
+    }
 }
 
 impl PodInfo {
@@ -110,7 +152,7 @@ impl PodInfo {
 }
 
 /// Something a pod needs that no plugin of this version judges.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unjudged {
     /// The plugin of upstream's that judges it: `DynamicResources` for `spec.resourceClaims`.
     pub plugin: &'static str,

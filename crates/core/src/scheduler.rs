@@ -268,7 +268,7 @@ impl Scheduler {
     pub fn handle(&mut self, now: Time, event: Event) {
         self.event_label = None;
         match event {
-            Event::ListBegan(kind) => self.lists.begin(kind),
+            Event::ListBegan(kind) => self.list_began(kind),
             Event::ListEnded(kind) => {
                 for key in self.unlisted(kind) {
                     if !self.is_to_be_asked_about(now, &key) && !mutation::is_on(Mutation::RelistAdds) {

@@ -3,7 +3,8 @@
 //! Names the pod, and holds nothing of its own: the pod's fields are compared where they are. Upstream's nearest idea is
 //! the signature of opportunistic batching (`pkg/scheduler/framework/runtime/batch.go`), which leaves out most pods.
 
-use crate::pod::PodInfo;
+use crate::pod::{PodInfo, PodTemplate};
+use crate::shared::Shared;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -89,12 +90,13 @@ impl Hash for NodeSignature {
 
 /// Whether two pods differ in nothing a plugin reads.
 fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
-    pod.namespace == it.namespace
-        && pod.labels == it.labels
-        && pod.owner == it.owner
+    pod.labels == it.labels
         && alike_to_nodes(pod, it)
-        && pod.pod_affinity == it.pod_affinity
-        && pod.spread == it.spread
+        && (Shared::is_same(&pod.template, &it.template)
+            || (pod.namespace == it.namespace
+                && pod.owner == it.owner
+                && pod.pod_affinity == it.pod_affinity
+                && pod.spread == it.spread))
 }
 
 /// Whether two pods differ in nothing that is read but what [`alike`] adds.
@@ -108,45 +110,52 @@ fn alike_to_nodes(pod: &PodInfo, it: &PodInfo) -> bool {
         start_time: _,
         preempted: _,
         scheduled: _,
-        namespace: _,
         labels: _,
+        deleting,
+        node_name,
+        nominated_node,
+        node_affinity,
+        volumes,
+        template,
+    } = pod;
+    *deleting == it.deleting
+        && *node_name == it.node_name
+        && *nominated_node == it.nominated_node
+        && *node_affinity == it.node_affinity
+        && *volumes == it.volumes
+        && (Shared::is_same(template, &it.template) || are_templates_alike_to_nodes(template, &it.template))
+}
+
+fn are_templates_alike_to_nodes(template: &PodTemplate, it: &PodTemplate) -> bool {
+    let PodTemplate {
+        namespace: _,
         owner: _,
         pod_affinity: _,
         spread: _,
-        deleting,
         scheduler_name,
-        node_name,
-        nominated_node,
         priority,
         never_preempts,
         gates,
         resources,
         ports,
         tolerations,
-        node_affinity,
         preferred_node_affinity,
         images,
         containers,
-        volumes,
         required_features,
         extended_resources,
         unjudged,
-    } = pod;
-    *deleting == it.deleting
-        && *scheduler_name == it.scheduler_name
-        && *node_name == it.node_name
-        && *nominated_node == it.nominated_node
+    } = template;
+    *scheduler_name == it.scheduler_name
         && *priority == it.priority
         && *never_preempts == it.never_preempts
         && *gates == it.gates
         && *resources == it.resources
         && *ports == it.ports
         && *tolerations == it.tolerations
-        && *node_affinity == it.node_affinity
         && *preferred_node_affinity == it.preferred_node_affinity
         && *images == it.images
         && *containers == it.containers
-        && *volumes == it.volumes
         && *required_features == it.required_features
         && *extended_resources == it.extended_resources
         && *unjudged == it.unjudged

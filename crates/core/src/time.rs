@@ -1,5 +1,7 @@
 //! Time as the engine knows it: a number that comes in with every call. Nothing here reads a clock.
 
+use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -7,36 +9,50 @@ use std::time::Duration;
 ///
 /// Wall time and not merely an opaque instant, because backoff ends on whole seconds of the wall clock
 /// (upstream `pkg/scheduler/backend/queue/backoff_queue.go`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time(u64);
+///
+/// Kept as one more than their number, so that "no time" takes no more room than a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(NonZeroU64);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 impl Time {
     /// The point `nanos` nanoseconds after the Unix epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     /// The point `seconds` seconds after the Unix epoch.
     pub const fn from_secs(seconds: u64) -> Self {
-        Self(seconds * NANOS_PER_SECOND)
+        Self::from_nanos(seconds * NANOS_PER_SECOND)
     }
 
     /// Nanoseconds since the Unix epoch.
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// The whole second this point lies in.
     #[must_use]
     pub const fn truncate_to_second(self) -> Self {
-        Self(self.0 - self.0 % NANOS_PER_SECOND)
+        Self::from_nanos(self.as_nanos() - self.as_nanos() % NANOS_PER_SECOND)
     }
 
     /// How long after `earlier` this is; zero when it is not after it.
     pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
+    }
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Self::from_nanos(0)
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Time").field(&self.as_nanos()).finish()
     }
 }
 
@@ -44,7 +60,7 @@ impl Add<Duration> for Time {
     type Output = Self;
 
     fn add(self, wait: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
+        Self::from_nanos(self.as_nanos().saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 

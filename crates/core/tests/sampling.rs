@@ -277,7 +277,8 @@ fn engine(now: Time, cordoned: usize) -> Scheduler {
 fn apply(scheduler: &mut Scheduler, now: Time, words: &str, scheduler_name: &str) {
     let pod = language::pod(scheduler.tables(), &words.split(' ').collect::<Vec<_>>());
     let scheduler_name = scheduler.tables().symbol(scheduler_name);
-    let pod = PodInfo { scheduler_name, ..PodInfo::clone(&pod) };
+    let mut pod = PodInfo::clone(&pod);
+    pod.scheduler_name = scheduler_name;
     scheduler.handle(now, Event::PodApplied(Box::new(pod)));
 }
 

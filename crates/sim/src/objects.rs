@@ -6,8 +6,8 @@
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
 use supercargo_core::pod::{
-    HostPort, PodAffinity, PodAffinityTerm, PodInfo, ScheduledCondition, SpreadConstraint, Toleration,
-    TolerationOperator, WeightedPodAffinityTerm, WhenUnsatisfiable,
+    HostPort, PodAffinity, PodAffinityTerm, PodInfo, PodTemplate, ScheduledCondition, SpreadConstraint,
+    Toleration, TolerationOperator, WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
 use supercargo_core::resources::{PodResources, Resources};
 use supercargo_core::selector::{
@@ -210,39 +210,44 @@ impl Pod {
         PodInfo {
             uid: self.uid.as_str().into(),
             name: self.name.as_str().into(),
-            namespace,
             resource_version: self.version.to_string().into(),
             generation: 1,
             labels: tables.label_set(vec![app]),
-            owner: None,
             deleting: self.deleting,
-            scheduler_name: tables.symbol(if self.ours { OURS } else { THEIRS }),
             node_name: self.node.as_deref().map(|node| tables.symbol(node)),
             nominated_node: self.nominated.as_deref().map(|node| tables.symbol(node)),
-            priority: self.priority,
-            never_preempts: false,
             start_time: None,
             preempted: self.preempted,
-            gates: if self.gated { [tables.symbol("example.com/gate")].into() } else { [].into() },
-            resources: self.resources(tables),
-            ports: self.port.iter().map(|&(address, port)| host_port(tables, address, port)).collect(),
-            tolerations: self.tolerates.iter().map(|key| toleration(tables, key)).collect(),
-            node_affinity: self.wish.node_affinity(tables),
-            preferred_node_affinity: None,
-            pod_affinity: self.affinity.info(tables, namespace),
-            spread: self.spread.iter().map(|s| s.info(tables)).collect(),
-            images: [tables.symbol(self.app)].into(),
-            containers: 1,
+            node_affinity: self.wish.node_affinity(tables).into(),
             volumes: self.claims.iter().map(|name| volume(tables, name)).collect(),
-            required_features: [].into(),
-            extended_resources: if self.gpus > 0 { [tables.symbol(GPU)].into() } else { [].into() },
-            unjudged: [].into(),
-            scheduled: self.condition.as_ref().map(|(reason, message)| ScheduledCondition {
-                status: "False".into(),
-                reason: reason.as_str().into(),
-                message: message.as_str().into(),
-                last_transition_time: "2026-01-01T00:00:00Z".into(),
+            scheduled: self.condition.as_ref().map(|(reason, message)| {
+                Box::new(ScheduledCondition {
+                    status: "False".into(),
+                    reason: reason.as_str().into(),
+                    message: message.as_str().into(),
+                    last_transition_time: "2026-01-01T00:00:00Z".into(),
+                })
             }),
+            template: PodTemplate {
+                namespace,
+                owner: None,
+                scheduler_name: tables.symbol(if self.ours { OURS } else { THEIRS }),
+                priority: self.priority,
+                never_preempts: false,
+                gates: if self.gated { [tables.symbol("example.com/gate")].into() } else { [].into() },
+                resources: self.resources(tables),
+                ports: self.port.iter().map(|&(address, port)| host_port(tables, address, port)).collect(),
+                tolerations: self.tolerates.iter().map(|key| toleration(tables, key)).collect(),
+                preferred_node_affinity: None,
+                pod_affinity: self.affinity.info(tables, namespace),
+                spread: self.spread.iter().map(|s| s.info(tables)).collect(),
+                images: [tables.symbol(self.app)].into(),
+                containers: 1,
+                required_features: [].into(),
+                extended_resources: if self.gpus > 0 { [tables.symbol(GPU)].into() } else { [].into() },
+                unjudged: [].into(),
+            }
+            .into(),
         }
     }
 

@@ -46,7 +46,10 @@ fn metadata_and_status_are_carried_over() {
         }),
     )
     .unwrap();
-    assert_eq!((&*pod.uid, &*pod.resource_version, pod.generation, pod.deleting), ("u-1", "42", 3, true));
+    assert_eq!(
+        (&*pod.uid, pod.resource_version.clone(), pod.generation, pod.deleting),
+        ("u-1", "42".into(), 3, true)
+    );
     assert_eq!((pod.node_name, pod.nominated_node), (tables.find("n"), tables.find("m")));
     assert_eq!((pod.priority, tables.text(pod.scheduler_name)), (-5, "s"));
     assert_eq!(pod.gates.iter().map(|&g| tables.text(g)).collect::<Vec<_>>(), ["g2", "g1"]);
@@ -222,7 +225,7 @@ fn affinity_terms_without_namespaces_mean_the_pods_own() {
         &mut tables,
         &json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}),
     );
-    let terms = pod.pod_affinity.unwrap().required_affinity.unwrap();
+    let terms = pod.pod_affinity.clone().unwrap().required_affinity.unwrap();
     let namespaces = |at: usize| {
         let mut names: Vec<_> = terms[at].namespaces.iter().map(|&name| tables.text(name)).collect();
         names.sort_unstable();
@@ -342,7 +345,7 @@ fn extended_resources_that_containers_request_or_limit_are_named_once() {
         ],
         "overhead": {"example.com/c": 1},
     }});
-    let names = convert(&mut tables, &pod).unwrap().extended_resources;
+    let names = convert(&mut tables, &pod).unwrap().extended_resources.clone();
     let names: Vec<&str> = names.iter().map(|&name| tables.text(name)).collect();
     assert_eq!(names, ["example.com/b", "example.com/a"]);
 }

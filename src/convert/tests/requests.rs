@@ -6,7 +6,7 @@ use serde_json::json;
 use supercargo_core::resources::{PodResources, Resources};
 
 fn asked(pod: &Value) -> PodResources {
-    convert(&mut Tables::new(), pod).unwrap().resources
+    convert(&mut Tables::new(), pod).unwrap().resources.clone()
 }
 
 fn asked_by_spec(spec: &Value) -> PodResources {
@@ -84,7 +84,7 @@ fn a_pod_level_request_does_not_grow_by_the_overhead_however_often_it_is_read() 
         json!({"spec": {"resources": {"requests": {"memory": "1.5Gi"}}, "overhead": {"memory": "512Mi"}}});
     let pod: crate::api::Pod = serde_json::from_value(pod).unwrap();
     for _ in 0..3 {
-        let resources = crate::convert::pod(&mut Tables::new(), &pod).unwrap().resources;
+        let resources = crate::convert::pod(&mut Tables::new(), &pod).unwrap().resources.clone();
         assert_eq!((resources.request.memory, resources.placed.memory), (2048 * MI, 2048 * MI));
         assert_eq!(resources.non_zero_memory, 2048 * MI);
     }

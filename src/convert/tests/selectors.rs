@@ -97,7 +97,7 @@ fn an_unparsable_term_voids_its_list_and_no_other() {
                                 "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": good}]},
         }}),
     );
-    let affinity = pod.pod_affinity.unwrap();
+    let affinity = pod.pod_affinity.clone().unwrap();
     let text = "\"Bogus\" is not a valid label selector operator";
     assert_eq!(affinity.required_affinity.unwrap().len(), 0);
     assert_eq!(&*affinity.required_anti_affinity.unwrap_err(), text);
@@ -115,7 +115,7 @@ fn pinned_names_are_shared_by_all_entries_malformed_ones_included() {
             &json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
                 {"nodeSelectorTerms": [{"matchFields": fields}]}}}}),
         );
-        let term = pod.node_affinity.terms.unwrap()[0].clone();
+        let term = pod.node_affinity.terms.as_ref().unwrap()[0].clone();
         let names = term
             .pinned_names
             .map(|names| names.iter().map(|&n| tables.text(n).to_owned()).collect::<Vec<_>>());

@@ -22,6 +22,7 @@ use supercargo_core::node::{NodeIdx, Taint};
 use supercargo_core::pod::{PodAffinityTerm, PodInfo, Toleration};
 use supercargo_core::resources::Resources;
 use supercargo_core::selector::{RequiredNodeAffinity, Requirement, Selector};
+use supercargo_core::shared::Shared;
 
 /// `kind` of the answer.
 const KIND: &str = "LintReport";
@@ -211,7 +212,7 @@ struct House<'s> {
 /// Answers that were worked out already.
 type Known<K, V> = RefCell<HashMap<K, V>>;
 /// What a pod asks of nodes that does not change: labels, and what it tolerates.
-type Demands = (RequiredNodeAffinity, Box<[Toleration]>);
+type Demands = (Shared<RequiredNodeAffinity>, Box<[Toleration]>);
 
 impl<'s> House<'s> {
     fn new(snapshot: Snapshot<'s>, pending: &[Arc<PodInfo>], subjects: &[Subject]) -> Self {

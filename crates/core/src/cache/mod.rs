@@ -37,7 +37,7 @@ use images::Images;
 use kinds::Kinds;
 use nodes::Nodes;
 use nominated::Nominated;
-use pods::Pods;
+use pods::{PodEntry, Pods};
 use std::sync::Arc;
 
 /// The slot of a pod in the cache.
@@ -110,12 +110,16 @@ impl Cache {
     /// known (yet) is given a slot, so that its pods count as soon as it appears.
     pub fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
         self.version += 1;
-        if self.is_there_already(pod, node) && !mutation::is_on(Mutation::CountedAgain) {
+        let known = self.pods.by_uid(&pod.uid);
+        let is_known = known.is_some();
+        if known.is_some_and(|known| self.is_there_already(known, pod, node))
+            && !mutation::is_on(Mutation::CountedAgain)
+        {
             self.pods.replace(pod);
             self.pods.confirm(&pod.uid, state);
             return;
         }
-        let was_there = self.take_off(&pod.uid).is_some();
+        let was_there = is_known && self.take_off(&pod.uid).is_some();
         let idx = self.nodes.slot_of(node);
         let kind = self.kinds.add(pod, idx);
         let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
@@ -126,13 +130,11 @@ impl Cache {
     }
 
     /// Whether the pod counts on this node already, as the same to others: nothing of the node changes.
-    fn is_there_already(&self, pod: &PodInfo, node: Symbol) -> bool {
-        self.pods.by_uid(&pod.uid).is_some_and(|entry| {
-            self.nodes.name(entry.node) == node
-                // An assumed pod names no node yet.
-                && (entry.info.node_name == pod.node_name || entry.info.node_name.is_none())
-                && entry.info.is_same_but_for_node(pod)
-        })
+    fn is_there_already(&self, known: &PodEntry, pod: &PodInfo, node: Symbol) -> bool {
+        self.nodes.name(known.node) == node
+            // An assumed pod names no node yet.
+            && (known.info.node_name == pod.node_name || known.info.node_name.is_none())
+            && known.info.is_same_but_for_node(pod)
     }
 
     /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.
@@ -165,8 +167,8 @@ impl Cache {
     }
 
     /// Uids of all pods counted on nodes, in no meaningful order.
-    pub fn placed_uids(&self) -> impl Iterator<Item = &str> {
-        self.pods.iter().map(|entry| &*entry.info.uid)
+    pub fn placed_uids(&self) -> impl Iterator<Item = &Uid> {
+        self.pods.iter().map(|entry| &entry.info.uid)
     }
 
     /// Remembers that `pod` is to go to the node named `node`, or that it no longer is.

@@ -101,7 +101,7 @@ pub(super) struct Slot {
     sums: Sums,
     /// Host ports in use and by how many pods, sorted.
     pub(super) ports: Vec<(HostPort, u32)>,
-    pub(super) images: Vec<(Symbol, ImageState)>,
+    pub(super) images: Box<[(Symbol, ImageState)]>,
     changed: bool,
     stamp: u64,
 }
@@ -241,7 +241,7 @@ impl Nodes {
             requested: Resources::default(),
             sums: Sums::default(),
             ports: Vec::new(),
-            images: Vec::new(),
+            images: Box::default(),
             changed,
             stamp: 0,
         };
@@ -288,8 +288,8 @@ impl Nodes {
             *self.claims.entry(claim).or_default().entry(idx).or_default() += 1;
         }
         let slot = &mut self.slots[idx.index()];
-        slot.pods.push(pod_idx);
-        slot.kinds.push(kind);
+        push_tightly(&mut slot.pods, pod_idx);
+        push_tightly(&mut slot.kinds, kind);
         for &port in &pod.ports {
             match slot.ports.binary_search_by_key(&port, |&(p, _)| p) {
                 Ok(at) => slot.ports[at].1 += 1,
@@ -389,9 +389,18 @@ impl Nodes {
         for idx in std::mem::take(&mut self.changed) {
             let slot = &mut self.slots[idx.index()];
             slot.changed = false;
-            slot.images = slot.info.as_deref().map(&view).unwrap_or_default();
+            slot.images = slot.info.as_deref().map(&view).unwrap_or_default().into();
         }
     }
+}
+
+/// Adds to a list of what is on a node. There are many such lists, and they are short: room for twice as much would be a good part of
+/// what a pod takes.
+fn push_tightly<T>(list: &mut Vec<T>, item: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact((list.len() / 4).max(4));
+    }
+    list.push(item);
 }
 
 /// Namespace and name of each claim a pod names. Claims of its own, of ephemeral volumes, no other pod can use.

@@ -1,10 +1,11 @@
 //! The pods that are counted on nodes, by slot and by uid.
 
 use super::PodIdx;
-use crate::hash::FixedMap;
+use crate::hash::fixed_hash;
+use crate::index::Index;
 use crate::intern::{HoldsIds, Marks, holds_ids};
 use crate::node::NodeIdx;
-use crate::pod::{PodInfo, Uid};
+use crate::pod::PodInfo;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ pub(super) struct PodEntry {
 pub(super) struct Pods {
     slots: Vec<Option<PodEntry>>,
     free: Vec<PodIdx>,
-    by_uid: FixedMap<Uid, PodIdx>,
+    /// Of the slots with pods, by uid.
+    by_uid: Index,
     assumed: usize,
     /// How many pods have each priority.
     priorities: BTreeMap<i32, usize>,
@@ -42,13 +44,13 @@ impl Pods {
         });
         self.assumed += usize::from(state == PodState::Assumed);
         *self.priorities.entry(info.priority).or_default() += 1;
-        self.by_uid.insert(Arc::clone(&info.uid), idx);
+        self.by_uid.insert(fixed_hash(&*info.uid), idx.0);
         self.slots[idx.0 as usize] = Some(PodEntry { info, node, state });
         idx
     }
 
     pub(super) fn remove(&mut self, uid: &str) -> Option<(PodIdx, PodEntry)> {
-        let idx = self.by_uid.remove(uid)?;
+        let idx = PodIdx(self.by_uid.remove(fixed_hash(uid), has_uid(&self.slots, uid))?);
         let entry = self.slots[idx.0 as usize].take().expect("a uid leads to a pod");
         self.assumed -= usize::from(entry.state == PodState::Assumed);
         self.forget_priority(entry.info.priority);
@@ -58,7 +60,7 @@ impl Pods {
 
     /// Puts a newer version of a pod in place of the one that is there; nothing else changes.
     pub(super) fn confirm(&mut self, uid: &str, state: PodState) {
-        if let Some(&idx) = self.by_uid.get(uid)
+        if let Some(idx) = self.find(uid)
             && let Some(entry) = &mut self.slots[idx.0 as usize]
         {
             self.assumed -= usize::from(entry.state == PodState::Assumed);
@@ -68,7 +70,7 @@ impl Pods {
     }
 
     pub(super) fn replace(&mut self, info: &Arc<PodInfo>) {
-        if let Some(&idx) = self.by_uid.get(&info.uid)
+        if let Some(idx) = self.find(&info.uid)
             && let Some(entry) = &mut self.slots[idx.0 as usize]
         {
             let before = std::mem::replace(&mut entry.info, Arc::clone(info));
@@ -94,8 +96,12 @@ impl Pods {
         self.slots[idx.0 as usize].as_ref()
     }
 
+    fn find(&self, uid: &str) -> Option<PodIdx> {
+        self.by_uid.find(fixed_hash(uid), has_uid(&self.slots, uid)).map(PodIdx)
+    }
+
     pub(super) fn by_uid(&self, uid: &str) -> Option<&PodEntry> {
-        self.by_uid.get(uid).and_then(|&idx| self.get(idx))
+        self.find(uid).and_then(|idx| self.get(idx))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PodEntry> {
@@ -114,6 +120,11 @@ impl Pods {
     pub(super) fn assumed(&self) -> usize {
         self.assumed
     }
+}
+
+/// Whether a slot's pod has this uid.
+fn has_uid(slots: &[Option<PodEntry>], uid: &str) -> impl Fn(u32) -> bool {
+    move |at| slots[at as usize].as_ref().is_some_and(|entry| *entry.info.uid == *uid)
 }
 
 holds_ids!(PodEntry { info } but not { node, state });

@@ -5,6 +5,7 @@ use crate::intern::{Labels, Symbol};
 use crate::node::{NodeIdx, NodeInfo, Taint};
 use crate::pod::{HostPort, PodInfo};
 use crate::resources::Resources;
+use std::borrow::Cow;
 
 /// Pods to think onto a node, and pods to think away from it: deltas, never a copy of the node.
 #[derive(Default)]
@@ -47,9 +48,9 @@ impl<'a> Overlay<'a> {
         self.freed.extend_from_slice(&pod.ports);
     }
 
-    /// Thinks a pod that was thought away back onto the node, with its host ports.
+    /// Thinks a pod that was thought away, this very one, back onto the node, with its host ports.
     pub fn restore(&mut self, pod: &PodInfo) {
-        if let Some(at) = self.removed.iter().position(|removed| removed.uid == pod.uid) {
+        if let Some(at) = self.removed.iter().position(|removed| std::ptr::eq(*removed, pod)) {
             self.removed.swap_remove(at);
             self.minus.subtract(&pod.resources.placed);
             self.freed.retain(|port| !pod.ports.contains(port));
@@ -130,13 +131,13 @@ impl<'a> NodeView<'a> {
     }
 
     /// What the node's pods take.
-    pub fn requested(&self) -> Resources {
-        let mut requested = self.snapshot.requested(self.idx).clone();
-        if let Some(overlay) = self.overlay {
-            requested.add(&overlay.plus);
-            requested.subtract(&overlay.minus);
-        }
-        requested
+    pub fn requested(&self) -> Cow<'a, Resources> {
+        let here = self.snapshot.requested(self.idx);
+        let Some(overlay) = self.overlay else { return Cow::Borrowed(here) };
+        let mut requested = here.clone();
+        requested.add(&overlay.plus);
+        requested.subtract(&overlay.minus);
+        Cow::Owned(requested)
     }
 
     /// Host ports in use on the node.

@@ -55,9 +55,11 @@ impl Filtered {
         let mut rejectors = BTreeSet::new();
         let mut curable = NodeSet::new();
         let mut reasons = Histogram::default();
-        let mut looked_at = 0;
+        let (mut looked_at, mut last) = (0, None);
         self.for_each_rejected(snapshot, |node, plugin, rejection| {
-            rejectors.insert(plugin);
+            if last.replace(plugin) != Some(plugin) {
+                rejectors.insert(plugin);
+            }
             if self.overruled.speaks_of(node, snapshot) {
                 return;
             }

@@ -4,7 +4,7 @@ use super::extended::Overruled;
 use super::seats::Fails;
 use super::{FilterSeat, Framework, Point, Probe};
 use crate::cache::{NodeView, Overlay, Snapshot};
-use crate::framework::{Code, CycleError, FilterRule, PluginName, Prepared, Rejection, Verdict};
+use crate::framework::{Code, CycleError, DependsOn, FilterRule, PluginName, Prepared, Rejection, Verdict};
 use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
@@ -297,7 +297,9 @@ impl Filtered {
                 self.nominated.insert(node, verdict);
             }
         }
-        candidates.retain(|node| !self.nominated.contains_key(&node));
+        for &node in self.nominated.keys() {
+            candidates.remove(node);
+        }
         for (at, (name, rule)) in self.rules.iter().enumerate() {
             let before = candidates.clone();
             probe.plugin_begins();
@@ -334,6 +336,15 @@ impl Filtered {
             return Ok(None);
         }
         self.first_rejector(&snapshot.node(node).with(&overlay))
+    }
+
+    /// Whether all rules pass the node that do not judge it by its object alone.
+    pub(super) fn passes_but_for_object(&self, node: &NodeView<'_>) -> bool {
+        let mut others = self.rules.iter().filter(|(_, rule)| rule.depends_on() != DependsOn::NodeSpec);
+        others.all(|(_, rule)| match rule.verdict_number(node) {
+            Some(number) => number == 0,
+            None => matches!(rule.check(node), Verdict::Fits),
+        })
     }
 
     /// The first plugin that rejects the node, and why.
@@ -378,9 +389,21 @@ impl Filtered {
         }
         for (at, nodes) in &self.rejected {
             let (name, rule) = &self.rules[*at];
+            let mut known: Vec<(u64, Rejection)> = Vec::new();
             for node in nodes.iter() {
-                match rule.check(&snapshot.node(node)) {
-                    Verdict::Rejected(rejection) => each(node, name, &rejection),
+                let view = snapshot.node(node);
+                let number = rule.verdict_number(&view);
+                if let Some((_, rejection)) = known.iter().find(|(known, _)| number == Some(*known)) {
+                    let verdict = || Verdict::Rejected(rejection.clone());
+                    debug_assert_eq!(rule.check(&view), verdict(), "{name}: alike by number");
+                    each(node, name, rejection);
+                    continue;
+                }
+                match rule.check(&view) {
+                    Verdict::Rejected(rejection) => {
+                        each(node, name, &rejection);
+                        known.extend(number.map(|number| (number, rejection)));
+                    }
                     // The two forms of one rule disagree: the set is what was decided, so it is told all the same.
                     Verdict::Fits | Verdict::Failed(_) => {
                         debug_assert!(false, "{name}: filter and check disagree");

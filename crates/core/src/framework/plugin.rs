@@ -149,6 +149,12 @@ pub trait FilterRule: Send {
     /// The same verdict for one node, with reasons, and with the view's overlay applied.
     fn check(&self, node: &NodeView<'_>) -> Verdict;
 
+    /// A number in place of [`check`](Self::check)'s verdict, where that is cheaper: 0 where the node passes, otherwise the same for
+    /// nodes that are rejected with the same code for the same reasons. `None` where only the verdict itself tells.
+    fn verdict_number(&self, _node: &NodeView<'_>) -> Option<u64> {
+        None
+    }
+
     /// The numbers and names behind a rejection by [`check`](Self::check), for people. No decision asks for them.
     fn facts(&self, _node: &NodeView<'_>) -> Vec<Fact> {
         Vec::new()

@@ -66,6 +66,11 @@ pub trait Judge {
     /// # Errors
     /// When a filter fails.
     fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<(PluginName, Rejection)>, CycleError>;
+
+    /// Whether none rejects the node nor fails, where none did with other pods on it.
+    fn still_passes(&self, node: &NodeView<'_>) -> bool {
+        matches!(self.first_rejection(node), Ok(None))
+    }
 }
 
 /// A source of draws that differ by attempt.

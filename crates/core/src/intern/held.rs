@@ -11,11 +11,12 @@ use crate::extender::{Extender, ExtenderId, Room};
 use crate::hash::{FixedMap, IdMap, IdSet};
 use crate::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
 use crate::pod::{
-    Controller, ControllerKind, HostPort, PodAffinity, PodAffinityTerm, PodInfo, PreferredNodeTerm,
-    SpreadConstraint, Toleration, WeightedPodAffinityTerm,
+    Controller, ControllerKind, HostPort, PodAffinity, PodAffinityTerm, PodInfo, PodTemplate,
+    PreferredNodeTerm, SpreadConstraint, Toleration, WeightedPodAffinityTerm,
 };
 use crate::resources::{PodResources, Resources};
 use crate::selector::{NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands};
+use crate::shared::Shared;
 use crate::signature::Signature;
 use crate::volume::{
     ClaimInfo, ClaimRef, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, CsiVolume, ExclusiveDisk,
@@ -120,6 +121,12 @@ holds_no_ids!(
 );
 
 impl<T: HoldsIds + ?Sized> HoldsIds for Arc<T> {
+    fn mark(&self, marks: &mut Marks) {
+        (**self).mark(marks);
+    }
+}
+
+impl<T: HoldsIds> HoldsIds for Shared<T> {
     fn mark(&self, marks: &mut Marks) {
         (**self).mark(marks);
     }
@@ -254,14 +261,13 @@ impl HoldsIds for TaintEffect {
     }
 }
 
-holds_ids!(PodInfo {
-    namespace, labels, owner, scheduler_name, node_name, nominated_node, gates, resources, ports, tolerations,
-    node_affinity, preferred_node_affinity, pod_affinity, spread, images, volumes, required_features,
-    extended_resources
-} but not {
-    uid, name, resource_version, generation, deleting, priority, never_preempts, start_time, preempted,
-    containers, unjudged, scheduled
+holds_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, template } but not {
+    uid, name, resource_version, generation, deleting, preempted, start_time, scheduled
 });
+holds_ids!(PodTemplate {
+    namespace, owner, scheduler_name, gates, resources, ports, tolerations, preferred_node_affinity, pod_affinity, spread, images,
+    required_features, extended_resources
+} but not { priority, never_preempts, containers, unjudged });
 holds_ids!(Extender { managed } but not { id, url, filters, prioritizes, preempts, binds, weight, ignorable });
 holds_ids!(Room { node } but not { victims, violations });
 holds_ids!(Controller { name } but not { kind });

@@ -7,11 +7,14 @@ mod held;
 
 pub(crate) use held::{HoldsIds, Marks, holds_ids};
 
-use crate::hash::FixedMap;
+use crate::hash::fixed_hash;
+use crate::index::Index;
 use crate::node::Taint;
+use crate::pod::PodTemplate;
+use crate::selector::RequiredNodeAffinity;
+use crate::shared::{Pool, Shared};
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 /// An interned text: a label key or value, a namespace, a node's or a resource's name, an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +29,11 @@ impl Symbol {
     }
 
     fn index(self) -> usize {
-        self.0.get() as usize - 1
+        self.place() as usize
+    }
+
+    fn place(self) -> u32 {
+        self.0.get() - 1
     }
 }
 
@@ -85,22 +92,19 @@ well_known! {
 /// How much tables may grow before it is worth a look at what is held.
 const GROWTH_MIN: usize = 16_384;
 
-struct Entry {
-    text: Arc<str>,
-    /// The text read as a base-10 i64, for `Gt` and `Lt`.
-    number: Option<i64>,
-}
-
 /// All interned texts, label sets and taint sets of one scheduler.
 ///
 /// An id stays what it is as long as somebody marks it when ids are given back (`Scheduler::give_back_ids`).
 pub struct Tables {
-    symbols: FixedMap<Arc<str>, Symbol>,
+    /// Of the texts.
+    by_text: Index,
     /// `None` where the id is free.
-    entries: Vec<Option<Entry>>,
+    texts: Vec<Option<Box<str>>>,
     free: Vec<Symbol>,
     label_sets: Interner<(Symbol, Symbol)>,
     taint_sets: Interner<Taint>,
+    templates: Pool<PodTemplate>,
+    node_affinities: Pool<RequiredNodeAffinity>,
     /// What is kept though nobody in the engine may hold it.
     pinned: Marks,
     is_pinning: bool,
@@ -117,12 +121,14 @@ pub struct TableSizes {
     pub label_sets: usize,
     /// Lists of taints.
     pub taint_sets: usize,
+    /// Parts that pods share.
+    pub shared: usize,
 }
 
 impl TableSizes {
     /// All together.
     pub fn total(self) -> usize {
-        self.symbols + self.label_sets + self.taint_sets
+        self.symbols + self.label_sets + self.taint_sets + self.shared
     }
 }
 
@@ -136,11 +142,13 @@ impl Tables {
     /// Tables that hold the well-known texts and nothing else.
     pub fn new() -> Self {
         let mut tables = Self {
-            symbols: FixedMap::default(),
-            entries: Vec::new(),
+            by_text: Index::default(),
+            texts: Vec::new(),
             free: Vec::new(),
             label_sets: Interner::default(),
             taint_sets: Interner::default(),
+            templates: Pool::default(),
+            node_affinities: Pool::default(),
             pinned: Marks::default(),
             is_pinning: false,
             held: 0,
@@ -155,7 +163,7 @@ impl Tables {
 
     /// The id of `text`, given now if it has none.
     pub fn symbol(&mut self, text: &str) -> Symbol {
-        let symbol = self.symbols.get(text).copied().unwrap_or_else(|| self.new_symbol(text));
+        let symbol = self.find(text).unwrap_or_else(|| self.new_symbol(text));
         if self.is_pinning {
             symbol.mark(&mut self.pinned);
         }
@@ -163,20 +171,19 @@ impl Tables {
     }
 
     fn new_symbol(&mut self, text: &str) -> Symbol {
-        let text: Arc<str> = text.into();
-        let entry = Some(Entry { number: parse_number(&text), text: Arc::clone(&text) });
+        let entry = Some(text.into());
         let symbol = match self.free.pop() {
             Some(symbol) => {
-                self.entries[symbol.index()] = entry;
+                self.texts[symbol.index()] = entry;
                 symbol
             }
             None => {
-                let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 texts are alive");
-                self.entries.push(entry);
+                let index = u32::try_from(self.texts.len()).expect("fewer than 2^32 texts are alive");
+                self.texts.push(entry);
                 Symbol::at(index)
             }
         };
-        self.symbols.insert(text, symbol);
+        self.by_text.insert(fixed_hash(text), symbol.place());
         symbol
     }
 
@@ -190,21 +197,19 @@ impl Tables {
 
     /// The id of `text` if it has one.
     pub fn find(&self, text: &str) -> Option<Symbol> {
-        self.symbols.get(text).copied()
-    }
-
-    fn entry(&self, symbol: Symbol) -> &Entry {
-        self.entries[symbol.index()].as_ref().expect("an id that is held was not given back")
+        let is_it = |at: u32| self.texts[at as usize].as_deref() == Some(text);
+        self.by_text.find(fixed_hash(text), is_it).map(Symbol::at)
     }
 
     /// The text of `symbol`.
     pub fn text(&self, symbol: Symbol) -> &str {
-        &self.entry(symbol).text
+        self.texts[symbol.index()].as_deref().expect("an id that is held was not given back")
     }
 
-    /// The text of `symbol` read as Go's `strconv.ParseInt(text, 10, 64)` reads it.
+    /// The text of `symbol` read as Go's `strconv.ParseInt(text, 10, 64)` reads it: an optional sign, then digits; `i64::from_str`
+    /// takes the same texts.
     pub fn number(&self, symbol: Symbol) -> Option<i64> {
-        self.entry(symbol).number
+        self.text(symbol).parse().ok()
     }
 
     /// The id of a set of labels. Of a key given twice the last value counts.
@@ -239,12 +244,23 @@ impl Tables {
         self.taint_sets.get(id.0)
     }
 
+    /// The template, once for all pods that have an equal one.
+    pub fn template(&mut self, template: PodTemplate) -> Shared<PodTemplate> {
+        self.templates.share(template)
+    }
+
+    /// What a pod requires of its node, once for all pods that require the same.
+    pub fn node_affinity(&mut self, required: RequiredNodeAffinity) -> Shared<RequiredNodeAffinity> {
+        self.node_affinities.share(required)
+    }
+
     /// How much is held, or was since ids were given back last.
     pub fn sizes(&self) -> TableSizes {
         TableSizes {
-            symbols: self.symbols.len(),
+            symbols: self.by_text.len(),
             label_sets: self.label_sets.len(),
             taint_sets: self.taint_sets.len(),
+            shared: self.templates.len() + self.node_affinities.len(),
         }
     }
 
@@ -256,6 +272,8 @@ impl Tables {
     /// Gives back all ids that are neither marked nor pinned, and says how many.
     pub(crate) fn keep(&mut self, mut marks: Marks) -> usize {
         let before = self.sizes().total();
+        self.templates.keep();
+        self.node_affinities.keep();
         marks.label_sets.unite(&self.pinned.label_sets);
         marks.taint_sets.unite(&self.pinned.taint_sets);
         marks.symbols.unite(&self.pinned.symbols);
@@ -263,12 +281,12 @@ impl Tables {
         self.taint_sets.keep(&marks.taint_sets);
         self.label_sets.held().for_each(|labels| labels.mark(&mut marks));
         self.taint_sets.held().for_each(|taints| taints.mark(&mut marks));
-        for (index, entry) in (0..).zip(&mut self.entries) {
+        for (index, entry) in (0..).zip(&mut self.texts) {
             let symbol = Symbol::at(index);
             if !marks.symbols.has(symbol.index())
                 && let Some(gone) = entry.take()
             {
-                self.symbols.remove(&gone.text);
+                self.by_text.remove(fixed_hash(&*gone), |at| at == index);
                 self.free.push(symbol);
             }
         }
@@ -277,31 +295,28 @@ impl Tables {
     }
 }
 
-/// Go's `strconv.ParseInt(text, 10, 64)`: an optional sign, then digits; `i64::from_str` takes the same texts.
-fn parse_number(text: &str) -> Option<i64> {
-    text.parse().ok()
-}
-
 struct Interner<T> {
-    ids: FixedMap<Arc<[T]>, u32>,
+    /// Of the items.
+    by_content: Index,
     /// `None` where the id is free.
-    items: Vec<Option<Arc<[T]>>>,
+    items: Vec<Option<Box<[T]>>>,
     free: Vec<u32>,
 }
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
-        Self { ids: FixedMap::default(), items: Vec::new(), free: Vec::new() }
+        Self { by_content: Index::default(), items: Vec::new(), free: Vec::new() }
     }
 }
 
 impl<T: Eq + std::hash::Hash> Interner<T> {
     fn intern(&mut self, items: Vec<T>) -> u32 {
-        if let Some(&id) = self.ids.get(items.as_slice()) {
+        let hash = fixed_hash(&*items);
+        let is_it = |at: u32| self.items[at as usize].as_ref().is_some_and(|known| **known == *items);
+        if let Some(id) = self.by_content.find(hash, is_it) {
             return id;
         }
-        let items: Arc<[T]> = items.into();
-        let entry = Some(Arc::clone(&items));
+        let entry = Some(items.into_boxed_slice());
         let id = match self.free.pop() {
             Some(id) => {
                 self.items[id as usize] = entry;
@@ -312,7 +327,7 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
                 u32::try_from(self.items.len() - 1).expect("fewer than 2^32 sets are alive")
             }
         };
-        self.ids.insert(items, id);
+        self.by_content.insert(hash, id);
         id
     }
 
@@ -321,10 +336,10 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
     }
 
     fn len(&self) -> usize {
-        self.ids.len()
+        self.by_content.len()
     }
 
-    fn held(&self) -> impl Iterator<Item = &Arc<[T]>> {
+    fn held(&self) -> impl Iterator<Item = &Box<[T]>> {
         self.items.iter().flatten()
     }
 
@@ -333,7 +348,7 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
             if !marked.has(id as usize)
                 && let Some(gone) = entry.take()
             {
-                self.ids.remove(&gone);
+                self.by_content.remove(fixed_hash(&*gone), |at| at == id);
                 self.free.push(id);
             }
         }

@@ -14,6 +14,7 @@ use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
 use crate::pod::{PodInfo, PreferredNodeTerm};
 use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity};
+use crate::shared::Shared;
 use std::sync::Arc;
 
 pub(crate) const NAME: PluginName = "NodeAffinity";
@@ -52,7 +53,7 @@ impl NodeAffinity {
 /// What a node must have: the profile's demands and the pod's.
 struct Filter {
     added: Option<Arc<[NodeSelectorTerm]>>,
-    required: RequiredNodeAffinity,
+    required: Shared<RequiredNodeAffinity>,
 }
 
 fn fulfils_added(added: Option<&[NodeSelectorTerm]>, tables: &Tables, node: &NodeInfo) -> bool {

@@ -14,6 +14,9 @@ pub(super) fn split<'a>(
     pods: &[&'a PodInfo],
     snapshot: Snapshot<'_>,
 ) -> (Vec<&'a PodInfo>, Vec<&'a PodInfo>) {
+    if snapshot.lookups().disruption_budget_keys().next().is_none() {
+        return (Vec::new(), pods.to_vec());
+    }
     let mut left: BTreeMap<Symbol, Vec<(&DisruptionBudget, i64)>> = BTreeMap::new();
     pods.iter().copied().partition(|pod| {
         let budgets = left.entry(pod.namespace).or_insert_with(|| {

@@ -95,10 +95,17 @@ impl<'u, 'a> Without<'u, 'a> {
         Ok(None)
     }
 
+    /// Whether the node can take the pod as it now is, since it could without any of those that are gone.
+    fn still_passes(&self) -> bool {
+        let node = self.unplaced.snapshot.node(self.node);
+        let mut overlays = self.nominated.iter().chain([&self.bare]);
+        overlays.all(|overlay| self.unplaced.judge.still_passes(&node.with(overlay)))
+    }
+
     /// Thinks a pod back onto the node; if then the node cannot take the incoming one, it goes again, and is not spared.
     fn spares(&mut self, pod: &'a PodInfo) -> bool {
         self.each_overlay(|overlay| overlay.restore(pod));
-        let spared = matches!(self.rejection(), Ok(None));
+        let spared = self.still_passes();
         if !spared {
             self.each_overlay(|overlay| think_away(overlay, pod));
         }

@@ -166,6 +166,7 @@ pub(super) mod tests {
     use crate::event::Kind;
     use crate::intern::{Symbol, Tables};
     use crate::node::NodeInfo;
+    use crate::pod::PodTemplate;
     use crate::queue::QueueConfig;
     use crate::resources::{PodResources, Resources};
     use crate::rng::Seed;
@@ -198,34 +199,41 @@ pub(super) mod tests {
         Box::new(PodInfo {
             uid: name.into(),
             name: name.into(),
-            namespace: tables.symbol("default"),
             resource_version: "1".into(),
             generation: 1,
             labels: tables.label_set(Vec::new()),
-            owner: None,
             deleting: false,
-            scheduler_name: tables.symbol("default-scheduler"),
             node_name: on.map(|node| tables.symbol(node)),
             nominated_node: None,
-            priority: 0,
-            never_preempts: false,
             start_time: None,
             preempted: false,
-            gates: [].into(),
-            resources: PodResources { request: request.clone(), placed: request, ..PodResources::default() },
-            ports: [].into(),
-            tolerations: [].into(),
-            node_affinity: RequiredNodeAffinity::default(),
-            preferred_node_affinity: None,
-            pod_affinity: None,
-            spread: [].into(),
-            images: [].into(),
-            containers: 1,
+            node_affinity: RequiredNodeAffinity::default().into(),
             volumes: [].into(),
-            required_features: [].into(),
-            extended_resources: [].into(),
-            unjudged: [].into(),
             scheduled: None,
+            template: PodTemplate {
+                namespace: tables.symbol("default"),
+                owner: None,
+                scheduler_name: tables.symbol("default-scheduler"),
+                priority: 0,
+                never_preempts: false,
+                gates: [].into(),
+                resources: PodResources {
+                    request: request.clone(),
+                    placed: request,
+                    ..PodResources::default()
+                },
+                ports: [].into(),
+                tolerations: [].into(),
+                preferred_node_affinity: None,
+                pod_affinity: None,
+                spread: [].into(),
+                images: [].into(),
+                containers: 1,
+                required_features: [].into(),
+                extended_resources: [].into(),
+                unjudged: [].into(),
+            }
+            .into(),
         })
     }
 

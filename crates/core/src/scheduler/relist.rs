@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// The objects one list has named so far.
 #[derive(Default)]
 struct Seen {
-    pods: FixedSet<Uid>,
+    /// `None` where no pod was known when the list began: then those that are known when it ends were named by it.
+    pods: Option<FixedSet<Uid>>,
     named: IdSet<(Option<Symbol>, Symbol)>,
 }
 
@@ -42,8 +43,8 @@ fn parts(key: &ObjectKey) -> (Kind, Option<Symbol>, Option<Symbol>) {
 }
 
 impl Lists {
-    pub(super) fn begin(&mut self, kind: Kind) {
-        self.running.insert(kind, Seen::default());
+    pub(super) fn begin(&mut self, kind: Kind, knows_pods: bool) {
+        self.running.insert(kind, Seen { pods: knows_pods.then(FixedSet::default), ..Seen::default() });
     }
 
     pub(super) fn end(&mut self, kind: Kind) {
@@ -57,7 +58,9 @@ impl Lists {
         let Some(seen) = self.running.get_mut(&kind) else { return };
         match (key, name) {
             (ObjectKey::Pod(uid), _) => {
-                seen.pods.insert(Arc::clone(uid));
+                if let Some(pods) = &mut seen.pods {
+                    pods.insert(Arc::clone(uid));
+                }
             }
             (_, Some(name)) => {
                 seen.named.insert((namespace, name));
@@ -73,12 +76,13 @@ impl Lists {
 
     fn names(&self, key: &ObjectKey) -> bool {
         let (kind, namespace, name) = parts(key);
-        let Some(seen) = self.running.get(&kind) else { return true };
-        match (key, name) {
-            (ObjectKey::Pod(uid), _) => seen.pods.contains(uid),
-            (_, Some(name)) => seen.named.contains(&(namespace, name)),
-            (_, None) => true,
-        }
+        let seen = self.running.get(&kind);
+        seen.zip(name).is_none_or(|(seen, name)| seen.named.contains(&(namespace, name)))
+    }
+
+    fn names_pod(&self, uid: &Uid) -> bool {
+        let seen = self.running.get(&Kind::Pod).and_then(|seen| seen.pods.as_ref());
+        seen.is_none_or(|pods| pods.contains(uid))
     }
 }
 
@@ -93,7 +97,7 @@ impl Scheduler {
                 .collect()
         };
         let mut known: Vec<ObjectKey> = match kind {
-            Kind::Pod => self.known_pods().into_iter().map(ObjectKey::Pod).collect(),
+            Kind::Pod => return self.unlisted_pods().into_iter().map(ObjectKey::Pod).collect(),
             Kind::Node => self.cache.node_names().map(ObjectKey::Node).collect(),
             Kind::Namespace => {
                 let mut names: Vec<_> = lookups.namespaces().map(|(name, _)| name).collect();
@@ -132,20 +136,28 @@ impl Scheduler {
         known
     }
 
-    fn known_pods(&self) -> BTreeSet<Uid> {
-        let placed = self.cache.placed_uids().map(Uid::from);
-        let waiting = self.queue.waiting().map(|(_, queued)| Arc::clone(&queued.pod.uid));
+    pub(super) fn list_began(&mut self, kind: Kind) {
+        let knows_pods = self.known_pods().next().is_some();
+        self.lists.begin(kind, knows_pods);
+    }
+
+    fn unlisted_pods(&self) -> BTreeSet<Uid> {
+        self.known_pods().filter(|uid| !self.lists.names_pod(uid)).cloned().collect()
+    }
+
+    /// Uids of all pods of which anything is kept, in no order, and some more than once.
+    fn known_pods(&self) -> impl Iterator<Item = &Uid> {
+        let waiting = self.queue.waiting().map(|(_, queued)| &queued.pod.uid);
         // A pod that is being deleted waits nowhere, and something may still be kept for it.
-        let told = self.sent_conditions.keys().cloned();
-        let nominated = self.cache.nominated_uids().cloned();
+        let told = self.sent_conditions.keys();
+        let placed = self.cache.placed_uids();
         placed
             .chain(waiting)
-            .chain(self.bindings.keys().cloned())
+            .chain(self.bindings.keys())
             .chain(told)
-            .chain(nominated)
-            .chain(self.preemptions.uids().cloned())
-            .chain(self.extending.uids().cloned())
-            .collect()
+            .chain(self.cache.nominated_uids())
+            .chain(self.preemptions.uids())
+            .chain(self.extending.uids())
     }
 }
 

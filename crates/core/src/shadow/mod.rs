@@ -311,8 +311,8 @@ impl Shadow {
     fn waits(&mut self, now: Time, pod: &PodInfo, in_order: bool) {
         let pod = Arc::new(pod.clone());
         let old = self.waiting.insert(Arc::clone(&pod.uid), Arc::clone(&pod));
-        let told = |it: &ScheduledCondition| &*it.status == "False" && &*it.reason == "Unschedulable";
-        let Some(told) = pod.scheduled.clone().filter(told) else { return };
+        let told = |it: &&ScheduledCondition| &*it.status == "False" && &*it.reason == "Unschedulable";
+        let Some(told) = pod.scheduled.as_deref().filter(told) else { return };
         let is_news = old.is_some_and(|old| old.scheduled != pod.scheduled);
         if is_news && in_order {
             let number = self.changes.skip();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
 use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::pod::PodInfo;
+use supercargo_core::pod::{PodInfo, PodTemplate};
 use supercargo_core::queue::{Place, QueueConfig, QueuedPod, SchedulingQueue};
 use supercargo_core::resources::PodResources;
 use supercargo_core::selector::RequiredNodeAffinity;
@@ -35,34 +35,37 @@ fn pod(uid: &str, priority: i32) -> Arc<PodInfo> {
     Arc::new(PodInfo {
         uid: uid.into(),
         name: uid.into(),
-        namespace: known::EMPTY,
         resource_version: "1".into(),
         generation: 1,
         labels: Tables::new().label_set(Vec::new()),
-        owner: None,
         deleting: false,
-        scheduler_name: PROFILE,
         node_name: None,
         nominated_node: None,
-        priority,
-        never_preempts: false,
         start_time: None,
         preempted: false,
-        gates: Box::default(),
-        resources: PodResources::default(),
-        ports: Box::default(),
-        tolerations: Box::default(),
-        node_affinity: RequiredNodeAffinity::default(),
-        preferred_node_affinity: None,
-        pod_affinity: None,
-        spread: Box::default(),
-        images: Box::default(),
-        containers: 1,
+        node_affinity: RequiredNodeAffinity::default().into(),
         volumes: [].into(),
-        required_features: [].into(),
-        extended_resources: [].into(),
-        unjudged: [].into(),
         scheduled: None,
+        template: PodTemplate {
+            namespace: known::EMPTY,
+            owner: None,
+            scheduler_name: PROFILE,
+            priority,
+            never_preempts: false,
+            gates: Box::default(),
+            resources: PodResources::default(),
+            ports: Box::default(),
+            tolerations: Box::default(),
+            preferred_node_affinity: None,
+            pod_affinity: None,
+            spread: Box::default(),
+            images: Box::default(),
+            containers: 1,
+            required_features: [].into(),
+            extended_resources: [].into(),
+            unjudged: [].into(),
+        }
+        .into(),
     })
 }
 
@@ -416,7 +419,7 @@ fn the_last_gate_sets_a_pod_free_and_waiting_behind_it_does_not_count() {
     let events = [own(PodAction::Update, &gated, &one_left)];
     queue.update(at(10.0), Arc::clone(&one_left), Some(GATES), &events, never);
     assert_eq!(place(&queue, "p"), Some(Place::Gated));
-    assert_eq!(&*queue.get("p").unwrap().pod.resource_version, "2");
+    assert_eq!(queue.get("p").unwrap().pod.resource_version, "2".into());
 
     let free = newer(&one_left);
     let events = [PodAction::UpdateLabel, PodAction::UpdateGatesEliminated].map(|a| own(a, &one_left, &free));
@@ -465,7 +468,7 @@ fn a_change_of_its_own_wakes_a_pod_if_a_rejecting_plugin_says_so() {
     let actions = [PodAction::UpdateLabel, PodAction::UpdateToleration, PodAction::UpdateScaleDown];
     let events = actions.map(|action| own(action, &old, &new));
     queue.update(at(30.0), Arc::clone(&new), None, &events, &mut |event, plugin, pod| {
-        assert_eq!(&*pod.resource_version, "2");
+        assert_eq!(pod.resource_version, "2".into());
         asked.push((event.label(), plugin));
         Hint::queue_if(event.label() == "UnschedulablePodUpdatePodToleration")
     });
@@ -489,7 +492,7 @@ fn an_update_that_helps_nothing_changes_the_object_and_nothing_else() {
         let (old, new) = (pod(uid, 0), newer(&pod(uid, 0)));
         let events = [own(PodAction::Update, &old, &new)];
         queue.update(at(1.2), Arc::clone(&new), None, &events, &mut |_, _, _| Hint::Skip);
-        assert_eq!(&*queue.get(uid).unwrap().pod.resource_version, "2");
+        assert_eq!(queue.get(uid).unwrap().pod.resource_version, "2".into());
     }
     assert_eq!(queue.stats(), before);
     assert_eq!(queue.get("active").unwrap().timestamp, at(0.5));

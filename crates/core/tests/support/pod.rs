@@ -4,8 +4,9 @@ use std::sync::Arc;
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::TaintEffect;
 use supercargo_core::pod::{
-    Controller, ControllerKind, HostPort, PodAffinity, PodAffinityTerm, PodInfo, PreferredNodeTerm,
-    ScheduledCondition, SpreadConstraint, Toleration, TolerationOperator, WeightedPodAffinityTerm,
+    Controller, ControllerKind, HostPort, PodAffinity, PodAffinityTerm, PodInfo, PodTemplate,
+    PreferredNodeTerm, ScheduledCondition, SpreadConstraint, Toleration, TolerationOperator,
+    WeightedPodAffinityTerm,
 };
 use supercargo_core::resources::{PodResources, Resources};
 use supercargo_core::selector::{NodeSelectorTerm, RequiredNodeAffinity};
@@ -34,34 +35,37 @@ impl<'t> PodBuilder<'t> {
         let pod = PodInfo {
             uid: name.into(),
             name: name.into(),
-            namespace,
             resource_version: "1".into(),
             generation: 1,
             labels,
-            owner: None,
             deleting: false,
-            scheduler_name,
             node_name: None,
             nominated_node: None,
-            priority: 0,
-            never_preempts: false,
             start_time: None,
             preempted: false,
-            gates: [].into(),
-            resources: PodResources::default(),
-            ports: [].into(),
-            tolerations: [].into(),
-            node_affinity: RequiredNodeAffinity::default(),
-            preferred_node_affinity: None,
-            pod_affinity: None,
-            spread: [].into(),
-            images: [].into(),
-            containers: 1,
+            node_affinity: RequiredNodeAffinity::default().into(),
             volumes: [].into(),
-            required_features: [].into(),
-            extended_resources: [].into(),
-            unjudged: [].into(),
             scheduled: None,
+            template: PodTemplate {
+                namespace,
+                owner: None,
+                scheduler_name,
+                priority: 0,
+                never_preempts: false,
+                gates: [].into(),
+                resources: PodResources::default(),
+                ports: [].into(),
+                tolerations: [].into(),
+                preferred_node_affinity: None,
+                pod_affinity: None,
+                spread: [].into(),
+                images: [].into(),
+                containers: 1,
+                required_features: [].into(),
+                extended_resources: [].into(),
+                unjudged: [].into(),
+            }
+            .into(),
         };
         Self {
             tables,
@@ -112,12 +116,12 @@ impl<'t> PodBuilder<'t> {
 
     /// The pod's condition PodScheduled=False, reason Unschedulable, with this message.
     pub(crate) fn said(mut self, message: &str) -> Self {
-        self.pod.scheduled = Some(ScheduledCondition {
+        self.pod.scheduled = Some(Box::new(ScheduledCondition {
             status: "False".into(),
             reason: "Unschedulable".into(),
             message: message.into(),
             last_transition_time: "2026-01-01T00:00:00Z".into(),
-        });
+        }));
         self
     }
 
@@ -320,6 +324,9 @@ impl<'t> PodBuilder<'t> {
             non_zero_memory: memory.unwrap_or(DEFAULT_MEMORY * containers),
             score,
         };
+        // As `src/convert` does.
+        self.pod.node_affinity = self.tables.node_affinity((*self.pod.node_affinity).clone());
+        self.pod.template = self.tables.template((*self.pod.template).clone());
         Arc::new(self.pod)
     }
 }

@@ -11,6 +11,7 @@ use crate::framework::{
     NodeAction, PluginName, PodAction, Prepared, Reads, Reason, Rejection, ScorePlugin, ScoreRule, Verdict,
 };
 use crate::intern::{Symbol, Tables};
+use crate::mutation::{self, Mutation};
 use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
 use crate::resources::{Resources, is_extended_resource};
@@ -261,6 +262,28 @@ impl FilterRule for Demand {
             return Verdict::Fits;
         }
         Verdict::Rejected(Rejection { code, reasons })
+    }
+
+    /// Of each resource two bits: whether it falls short, and whether it would on the empty node too.
+    fn verdict_number(&self, node: &NodeView<'_>) -> Option<u64> {
+        const NUMBERED: usize = 32 - 4;
+        if self.scalar.len() > NUMBERED {
+            return None;
+        }
+        let (info, mut number) = (node.info(), 0);
+        let note = |shortage: Shortage, even_when_empty: bool| {
+            let place = match shortage {
+                Shortage::Pods => 0,
+                Shortage::Cpu => 1,
+                Shortage::Memory if mutation::is_on(Mutation::ShortOfMemoryUnseen) => return,
+                Shortage::Memory => 2,
+                Shortage::EphemeralStorage => 3,
+                Shortage::Scalar(name) => 4 + self.scalar.iter().take_while(|need| need.name != name).count(),
+            };
+            number |= (1 | u64::from(even_when_empty) << 1) << (2 * place);
+        };
+        self.shortages(&info.allocatable, info.allocatable_pods, &node.requested(), node.pod_count(), note);
+        Some(number)
     }
 
     fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {

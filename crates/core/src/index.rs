@@ -1,0 +1,149 @@
+//! A hash index: places in a list, found by what stands there. It holds no keys of its own, which are in the list.
+//!
+//! Eight bytes a cell, where a map with texts for keys takes three times as much. Searched cell by cell from where a hash points
+//! to; what is taken out is closed up, so nothing builds up as things come and go.
+
+/// Where nothing stands.
+const EMPTY: u32 = u32::MAX;
+/// Cells of an index that is not empty, at least.
+const CELLS_MIN: usize = 8;
+
+/// Places of things in a list, by their hashes.
+#[derive(Default)]
+pub(crate) struct Index {
+    /// As many as a power of two, or none; at most three of four are taken.
+    cells: Vec<Cell>,
+    len: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Cell {
+    /// The part of the hash that says where the cell should be.
+    hash: u32,
+    at: u32,
+}
+
+impl Index {
+    /// The place of the thing with this hash of which `is_it` holds.
+    pub(crate) fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.cell(hash, is_it).map(|cell| self.cells[cell].at)
+    }
+
+    fn cell(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
+        let hash = part(hash);
+        let mut cell = self.home(hash)?;
+        loop {
+            let Cell { hash: other, at } = self.cells[cell];
+            if at == EMPTY {
+                return None;
+            }
+            if other == hash && is_it(at) {
+                return Some(cell);
+            }
+            cell = self.next(cell);
+        }
+    }
+
+    /// Adds the place of a thing that is not in the index.
+    pub(crate) fn insert(&mut self, hash: u64, at: u32) {
+        assert!(at != EMPTY, "fewer than 2^32 places");
+        if (self.len + 1) * 4 > self.cells.len() * 3 {
+            self.grow();
+        }
+        self.put(Cell { hash: part(hash), at });
+        self.len += 1;
+    }
+
+    fn put(&mut self, new: Cell) {
+        let mut cell = self.home(new.hash).expect("there is room after growing");
+        while self.cells[cell].at != EMPTY {
+            cell = self.next(cell);
+        }
+        self.cells[cell] = new;
+    }
+
+    fn grow(&mut self) {
+        let count = (self.cells.len() * 2).max(CELLS_MIN);
+        let before = std::mem::replace(&mut self.cells, vec![Cell { hash: 0, at: EMPTY }; count]);
+        before.into_iter().filter(|cell| cell.at != EMPTY).for_each(|cell| self.put(cell));
+    }
+
+    /// Takes the place of the thing with this hash out of which `is_it` holds.
+    pub(crate) fn remove(&mut self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut hole = self.cell(hash, is_it)?;
+        let removed = self.cells[hole].at;
+        self.len -= 1;
+        // Each of those that follow moves up where that brings it no further forward than its home.
+        let mut cell = self.next(hole);
+        while self.cells[cell].at != EMPTY {
+            let home = self.home(self.cells[cell].hash).expect("there are cells");
+            let (from_home, from_hole) = (self.distance(home, cell), self.distance(hole, cell));
+            if from_home >= from_hole {
+                self.cells[hole] = self.cells[cell];
+                hole = cell;
+            }
+            cell = self.next(cell);
+        }
+        self.cells[hole].at = EMPTY;
+        Some(removed)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn home(&self, hash: u32) -> Option<usize> {
+        self.cells.len().checked_sub(1).map(|mask| hash as usize & mask)
+    }
+
+    fn next(&self, cell: usize) -> usize {
+        (cell + 1) & (self.cells.len() - 1)
+    }
+
+    fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.cells.len() - 1)
+    }
+}
+
+fn part(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Seed};
+    use std::collections::BTreeMap;
+
+    /// Hashes that collide in their lower part, as many things' do by chance.
+    fn hash(thing: u64) -> u64 {
+        (thing % 7) << 32 | (thing % 3) << 60
+    }
+
+    #[test]
+    fn an_index_finds_what_a_map_would() {
+        let (mut index, mut map, mut list) = (Index::default(), BTreeMap::new(), Vec::new());
+        for turn in 0..20_000u64 {
+            let thing = Seed(turn).draw(Purpose::PreemptionTie, "", turn, 40) as u64;
+            let is_it = |at: u32| list[at as usize] == thing;
+            assert_eq!(index.find(hash(thing), is_it), map.get(&thing).copied());
+            if map.contains_key(&thing) && turn % 2 == 0 {
+                assert_eq!(index.remove(hash(thing), is_it), map.remove(&thing));
+            } else if !map.contains_key(&thing) {
+                let at = u32::try_from(list.len()).unwrap();
+                list.push(thing);
+                index.insert(hash(thing), at);
+                map.insert(thing, at);
+            }
+            assert_eq!(index.len(), map.len());
+        }
+        assert!(index.cells.len() <= 64, "{} cells for at most 40 things", index.cells.len());
+    }
+
+    #[test]
+    fn nothing_is_found_in_an_empty_one() {
+        let mut index = Index::default();
+        assert_eq!(index.find(0, |_| true), None);
+        assert_eq!(index.remove(0, |_| true), None);
+    }
+}
