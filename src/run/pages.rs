@@ -47,13 +47,14 @@ impl Sources {
         if !debugs {
             return pages;
         }
-        let (cache, queue) = (inbox.clone(), inbox.clone());
+        let questions = Questions::new(inbox);
+        let (cache, queue) = (questions.clone(), questions.clone());
         let pages = match ring {
             Some(ring) => pages.with_debug("/debug/decisions", move || ready(Some(ring.to_json()))),
             None => pages,
         };
         pages
-            .with_pods(pods(&inbox, clock))
+            .with_pods(pods(questions, clock))
             .with_debug("/debug/cache", move || dump::nodes_of(cache.clone()))
             .with_debug("/debug/queue", move || dump::queue_of(queue.clone()))
             .with_verbosity(move |level| verbosity.set(level))
@@ -62,8 +63,7 @@ impl Sources {
 
 /// What is told of pending pods. The engine is looked at between decisions, for a moment each time, however many pods and nodes there are; what is
 /// found is put in order and into JSON beside it. Anybody whom the API server knows may ask.
-fn pods(inbox: &Inbox<Scheduler>, clock: Clock) -> PodSources {
-    let questions = Questions::new(inbox.clone());
+fn pods(questions: Questions, clock: Clock) -> PodSources {
     let (names, queue) = (questions.clone(), questions.clone());
     PodSources::new(
         move || {
