@@ -8,6 +8,7 @@ mod dump;
 mod keep;
 mod lead;
 mod pages;
+mod questions;
 mod shadow;
 mod stats;
 

@@ -10,6 +10,8 @@ mod bad_input;
 mod changes;
 #[path = "explain/drain.rs"]
 mod drain;
+#[path = "explain/expired.rs"]
+mod expired;
 #[path = "explain/fit.rs"]
 mod fit;
 #[path = "explain/habits.rs"]

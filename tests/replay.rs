@@ -182,6 +182,68 @@ fn another_configuration_is_compared_decision_by_decision() {
     assert!(text(&output.stdout).contains("NodeResourcesFit +"), "{}", text(&output.stdout));
 }
 
+/// What another configuration comes to of a recording, of the profile with these lines.
+fn compared_by(input: &str, name: &str, profile: &str) -> (Option<i32>, Value) {
+    let config = folder().join(name);
+    let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: supercargo\n";
+    fs::write(&config, format!("{head}{profile}")).expect("it can be written");
+    let output = replay(&["--config", config.to_str().expect("it is text"), "--diff", "-o", "json"], input);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    (output.status.code(), report["compared"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whom_either_configuration_sends_away_is_compared() {
+    // Few nodes: whoever matters more finds no room but that of others.
+    let file = folder().join("crowded.jsonl");
+    run::recorded(&file, 6, 4_000).await;
+    let crowded = fs::read_to_string(&file).expect("it was written");
+    let recorded: Vec<Value> = crowded
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("it is JSON")["decided"].take())
+        .filter(|decided| !decided["preemption"]["nominated"].is_null())
+        .collect();
+    assert!(recorded.len() > 10, "{} pods sent others away", recorded.len());
+    let (code, same) = compared_by(&crowded, "the-same.yaml", "");
+    assert_eq!((code, &same["asked"]), (Some(0), &same["same"]));
+
+    let (code, compared) = compared_by(
+        &crowded,
+        "nobody-goes.yaml",
+        "  plugins:\n    postFilter:\n      disabled: [{name: DefaultPreemption}]\n",
+    );
+    assert_eq!(code, Some(3));
+    let differences = compared["differences"].as_array().expect("it is a list");
+    assert_eq!(
+        (compared["otherVictims"].as_u64(), differences.len()),
+        (Some(recorded.len() as u64), recorded.len())
+    );
+    for (it, decided) in differences.iter().zip(&recorded) {
+        let nominated = &decided["preemption"]["nominated"];
+        assert_eq!((&it["name"], &it["attempt"]), (&decided["pod"]["name"], &decided["attempt"]));
+        assert_eq!(it["preemptedThen"]["victims"], nominated["victims"]);
+        assert_eq!(it["preemptedThen"]["node"], nominated["node"]);
+        assert!(it["preemptedNow"].is_null() && it["then"].is_null() && it["now"].is_null(), "{it}");
+        let why = it["why"].as_str().expect("it is text");
+        assert!(why.starts_with("sent away default/p") && why.ends_with(", would send away nobody"), "{why}");
+    }
+
+    // Whoever looks at one node alone takes the first that will do.
+    let (code, compared) = compared_by(
+        &crowded,
+        "first-goes.yaml",
+        "  pluginConfig:\n  - name: DefaultPreemption\n    args: {minCandidateNodesPercentage: 1, minCandidateNodesAbsolute: 1}\n",
+    );
+    assert_eq!(code, Some(3));
+    let differences = compared["differences"].as_array().expect("it is a list");
+    assert!(!differences.is_empty(), "{compared}");
+    assert_eq!(compared["otherVictims"].as_u64(), Some(differences.len() as u64));
+    for it in differences {
+        assert!(it["preemptedNow"]["victims"].as_array().is_some_and(|victims| !victims.is_empty()), "{it}");
+        assert_ne!(it["preemptedThen"], it["preemptedNow"]);
+    }
+}
+
 /// Exit code and what is said of an input that is no good.
 fn refused(input: &str) -> (Option<i32>, String) {
     let output = replay(&[], input);

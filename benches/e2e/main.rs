@@ -5,7 +5,11 @@
 //! Each run has a control plane of its own, on fresh data; the three take turns. First a burst: the pods are there when the scheduler
 //! starts, and time and processor time are counted from the first binding that is seen to the last. Then pods are created at a
 //! fixed rate whatever becomes of them, and the time of each is counted from the moment it was due. It needs Linux.
+//!
+//! `--part asked` measures another thing in the same way: what supercargo loses while somebody asks it about pending pods without a pause.
 
+mod asked;
+mod asker;
 mod load;
 mod null_binder;
 mod run;
@@ -21,7 +25,7 @@ mod support;
 mod workloads;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use run::{Outcome, Plan};
 use side::Side;
 use std::io::Write as _;
@@ -34,7 +38,10 @@ use workloads::{Size, Workload};
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Which [default: all of `oracle time`'s]
+    /// What is measured
+    #[arg(long, value_enum, default_value_t = Part::WholeWay)]
+    part: Part,
+    /// Which [default: all of `oracle time`'s; basic and spread where somebody asks]
     #[arg(long = "workload")]
     workloads: Vec<String>,
     /// Only these of null-binder, kube-scheduler, supercargo [default: all]
@@ -51,6 +58,9 @@ struct Args {
     /// Pods of the burst
     #[arg(long, default_value_t = 1_000)]
     pods: usize,
+    /// Pods that fit nowhere, which are asked about
+    #[arg(long, default_value_t = 100)]
+    waiting: usize,
     /// Pods created per second afterwards; repeated
     #[arg(long = "rate", default_values_t = [50, 100, 200])]
     rates: Vec<u32>,
@@ -63,6 +73,15 @@ struct Args {
     /// cargo adds it
     #[arg(long, hide = true, global = true)]
     bench: bool,
+}
+
+/// A part of `docs/benchmarks.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The whole way of a pod, by three sides.
+    WholeWay,
+    /// The same by supercargo, with and without somebody who asks.
+    Asked,
 }
 
 #[derive(Subcommand)]
@@ -82,6 +101,9 @@ impl Args {
     }
 
     fn workloads(&self) -> Result<Vec<Workload>> {
+        if self.workloads.is_empty() && self.part == Part::Asked {
+            return Ok(["basic", "spread"].into_iter().filter_map(Workload::named).collect());
+        }
         if self.workloads.is_empty() {
             return Ok(Workload::all().into_iter().take(7).collect());
         }
@@ -113,13 +135,26 @@ async fn main() -> ExitCode {
 
 async fn measure(args: &Args) -> Result<()> {
     let (plan, workloads) = (args.plan(), args.workloads()?);
+    let (section, text) = match args.part {
+        Part::WholeWay => ("whole way", whole_way(args, &plan, &workloads).await?),
+        Part::Asked => ("asked", asked::measure(&plan, args.rounds, args.waiting.max(1), &workloads).await?),
+    };
+    if args.write {
+        report::write_section(section, &text)?;
+    } else {
+        let _ = writeln!(std::io::stdout(), "{text}");
+    }
+    Ok(())
+}
+
+async fn whole_way(args: &Args, plan: &Plan, workloads: &[Workload]) -> Result<String> {
     let named = |side: &Side| args.sides.is_empty() || args.sides.iter().any(|name| name == side.as_str());
     let sides: Vec<Side> = Side::ALL.into_iter().filter(named).collect();
     let mut outcomes: Vec<(&str, Side, Outcome)> = Vec::new();
     for round in 1..=args.rounds {
-        for workload in &workloads {
+        for workload in workloads {
             for &side in &sides {
-                let outcome = run::run(side, workload, &plan).await?;
+                let outcome = run::run(side, workload, plan).await?;
                 tell(&format!(
                     "round {round} of {}: {} by {}: {outcome:?}",
                     args.rounds,
@@ -130,11 +165,5 @@ async fn measure(args: &Args) -> Result<()> {
             }
         }
     }
-    let text = tables::tell(&plan, args.rounds, &workloads, &sides, &outcomes);
-    if args.write {
-        report::write_section("whole way", &text)?;
-    } else {
-        let _ = writeln!(std::io::stdout(), "{text}");
-    }
-    Ok(())
+    Ok(tables::tell(plan, args.rounds, workloads, &sides, &outcomes))
 }

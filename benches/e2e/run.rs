@@ -49,66 +49,112 @@ pub(crate) struct AtRate {
     pub(crate) p99_ms: f64,
     pub(crate) unbound: usize,
     pub(crate) cpu_ms_per_pod: f64,
+    pub(crate) began: Instant,
+    pub(crate) ended: Instant,
+}
+
+/// What came of a burst: counted from the first binding that is seen to the last.
+#[derive(Debug)]
+pub(crate) struct Burst {
+    pub(crate) pods_per_s: f64,
+    pub(crate) cpu_ms_per_pod: f64,
+    /// Processor time from the start of the process.
+    pub(crate) cpu_ms_with_start: f64,
+    pub(crate) began: Instant,
+    pub(crate) ended: Instant,
+}
+
+/// A fresh control plane with a cluster and the pods of a burst, which nobody binds yet.
+pub(crate) struct Scene {
+    pub(crate) plane: ControlPlane,
+    pub(crate) bound: Bound,
+    loader: Loader,
+}
+
+impl Scene {
+    /// Sets it, with further pods that were there before those of the burst.
+    pub(crate) async fn set(workload: &Workload, plan: &Plan, further: Vec<Value>) -> Result<Self> {
+        // Nobody here would take the taint off new nodes.
+        let no_taint = "--disable-admission-plugins=TaintNodesByCondition";
+        let plane = ControlPlane::builder().arg(Component::ApiServer, no_taint).start().await?;
+        let loader = Loader::new(&plane.admin()).await?;
+        loader.prepare().await?;
+        let size = plan.size;
+        loader.create(workload.cluster(size)).await?;
+        loader.create(further.into_iter()).await?;
+        loader.create(workload.pods(size)).await?;
+        let bound = Bound::follow(&plane.admin(), size.existing).await?;
+        Ok(Self { plane, bound, loader })
+    }
 }
 
 pub(crate) async fn run(side: Side, workload: &Workload, plan: &Plan) -> Result<Outcome> {
-    // Nobody here would take the taint off new nodes.
-    let no_taint = "--disable-admission-plugins=TaintNodesByCondition";
-    let plane = ControlPlane::builder().arg(Component::ApiServer, no_taint).start().await?;
-    let loader = Loader::new(&plane.admin()).await?;
-    loader.prepare().await?;
+    let scene = Scene::set(workload, plan, Vec::new()).await?;
+    let (plane, size) = (&scene.plane, plan.size);
+    let before = writes(plane).await?;
+    let running = side.start(plane).await?;
+    let Burst { pods_per_s, cpu_ms_per_pod, cpu_ms_with_start, .. } =
+        burst(&running, &scene.bound, size).await.with_context(|| plane.log_tails())?;
+    let after = writes_at_rest(plane).await?;
+    let rates = at_rates(workload, plan, &scene, &running).await?;
+    let peak_mb = running.usage()?.peak as f64 / 1e6;
+    let writes_per_pod = (after - before) / size.pods as f64;
+    Ok(Outcome { pods_per_s, cpu_ms_per_pod, cpu_ms_with_start, writes_per_pod, peak_mb, rates })
+}
+
+/// Pods at each rate, until one is more than can be bound.
+pub(crate) async fn at_rates(
+    workload: &Workload,
+    plan: &Plan,
+    scene: &Scene,
+    running: &Running,
+) -> Result<Vec<AtRate>> {
     let size = plan.size;
-    loader.create(workload.cluster(size)).await?;
-    loader.create(workload.pods(size)).await?;
-    let bound = Bound::follow(&plane.admin(), size.existing).await?;
-    let before = writes(&plane).await?;
-    let running = side.start(&plane).await?;
-    let [pods_per_s, cpu_ms_per_pod, cpu_ms_with_start] =
-        burst(&running, &bound, size).await.with_context(|| plane.log_tails())?;
-    let after = writes_at_rest(&plane).await?;
     let mut rates = Vec::new();
     let mut next = size.existing + size.pods;
     for &rate in &plan.rates {
         let count = (rate * plan.seconds) as usize;
         let pods: Vec<Value> = (next..next + count).map(|number| (workload.pod)(number, &size)).collect();
         next += count;
-        let at = at_rate(rate, pods, next, &loader, &bound, &running).await?;
+        let at = at_rate(rate, pods, next, scene, running).await?;
         let is_behind = at.unbound > 0;
         rates.push(at);
         if is_behind {
             break;
         }
     }
-    let peak_mb = running.usage()?.peak as f64 / 1e6;
-    let writes_per_pod = (after - before) / size.pods as f64;
-    Ok(Outcome { pods_per_s, cpu_ms_per_pod, cpu_ms_with_start, writes_per_pod, peak_mb, rates })
+    Ok(rates)
 }
 
-/// Pods per second and processor time per pod in milliseconds, from the first binding that is seen to the last; and the latter from
-/// the start.
-async fn burst(running: &Running, bound: &Bound, size: Size) -> Result<[f64; 3]> {
+/// Waits for the pods of the burst to be bound.
+pub(crate) async fn burst(running: &Running, bound: &Bound, size: Size) -> Result<Burst> {
     let first = bound.until(size.existing + 1, PATIENCE).await;
     ensure!(first > size.existing, "nothing was bound");
     let (began, used) = (Instant::now(), running.usage()?.cpu);
     let last = bound.until(size.existing + size.pods, PATIENCE).await;
     ensure!(last >= size.existing + size.pods, "{} pods were not bound", size.existing + size.pods - last);
     let pods = (last - first) as f64;
-    let (rate, all) = (pods / began.elapsed().as_secs_f64(), running.usage()?.cpu);
+    let (ended, all) = (Instant::now(), running.usage()?.cpu);
     let per_pod = |cpu: Duration, pods: f64| cpu.as_secs_f64() * 1e3 / pods;
-    Ok([rate, per_pod(all.saturating_sub(used), pods), per_pod(all, size.pods as f64)])
+    Ok(Burst {
+        pods_per_s: pods / (ended - began).as_secs_f64(),
+        cpu_ms_per_pod: per_pod(all.saturating_sub(used), pods),
+        cpu_ms_with_start: per_pod(all, size.pods as f64),
+        began,
+        ended,
+    })
 }
 
 async fn at_rate(
     rate: u32,
     pods: Vec<Value>,
     wanted: usize,
-    loader: &Loader,
-    bound: &Bound,
+    Scene { bound, loader, .. }: &Scene,
     running: &Running,
 ) -> Result<AtRate> {
     let names: Vec<String> =
         pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect();
-    let used = running.usage()?.cpu;
+    let (began, used) = (Instant::now(), running.usage()?.cpu);
     let dues = loader.create_at(rate, pods).await?;
     bound.until(wanted, DRAIN).await;
     let cpu = running.usage()?.cpu.saturating_sub(used);
@@ -125,6 +171,8 @@ async fn at_rate(
         p99_ms: percentile(99),
         unbound: seen.iter().filter(|seen| seen.is_none()).count(),
         cpu_ms_per_pod: cpu.as_secs_f64() * 1e3 / names.len() as f64,
+        began,
+        ended: end,
     })
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum Side {
 pub(crate) struct Running {
     pid: u32,
     _process: Option<Process>,
-    _port: Option<Port>,
+    port: Option<Port>,
 }
 
 /// What a process has used so far.
@@ -44,36 +44,48 @@ impl Side {
     /// Starts it; it may not be ready yet.
     pub(crate) async fn start(self, plane: &ControlPlane) -> Result<Running> {
         let kubeconfig = plane.admin().kubeconfig().to_owned();
-        let launched = |program: &Program, port: Option<Port>| {
-            let process = plane.launch(program)?;
-            Ok(Running { pid: process.pid(), _process: Some(process), _port: port })
-        };
         match self {
             Self::NullBinder => {
                 let program = Program::new(self.as_str(), std::env::current_exe()?);
-                launched(&program.arg(self.as_str()).arg(kubeconfig.display().to_string()), None)
+                let process =
+                    plane.launch(&program.arg(self.as_str()).arg(kubeconfig.display().to_string()))?;
+                Ok(Running { pid: process.pid(), _process: Some(process), port: None })
             }
             Self::KubeScheduler => {
                 plane.start(Component::Scheduler).await?;
                 let pid = *plane.pids().get(self.as_str()).context("it was started just now")?;
-                Ok(Running { pid, _process: None, _port: None })
+                Ok(Running { pid, _process: None, port: None })
             }
             Self::Supercargo => {
-                let config = plane.folder().join("supercargo.yaml");
-                fs::write(&config, crate::support::supercargo::configuration("default-scheduler"))?;
-                let port = Port::reserve()?;
-                let program = Program::new(self.as_str(), binary()?)
-                    .arg(format!("--kubeconfig={}", kubeconfig.display()))
-                    .arg(format!("--config={}", config.display()))
-                    .arg("--bind-address=127.0.0.1")
-                    .arg(format!("--secure-port={}", port.number()));
-                launched(&program, Some(port))
+                supercargo(plane, &crate::support::supercargo::configuration("default-scheduler"), &[])
             }
         }
     }
 }
 
+/// Starts supercargo with this configuration and further flags.
+pub(crate) fn supercargo(plane: &ControlPlane, configuration: &str, flags: &[&str]) -> Result<Running> {
+    let (name, config) = (Side::Supercargo.as_str(), plane.folder().join("supercargo.yaml"));
+    fs::write(&config, configuration)?;
+    let port = Port::reserve()?;
+    let mut program = Program::new(name, binary()?)
+        .arg(format!("--kubeconfig={}", plane.admin().kubeconfig().display()))
+        .arg(format!("--config={}", config.display()))
+        .arg("--bind-address=127.0.0.1")
+        .arg(format!("--secure-port={}", port.number()));
+    for flag in flags {
+        program = program.arg(*flag);
+    }
+    let process = plane.launch(&program)?;
+    Ok(Running { pid: process.pid(), _process: Some(process), port: Some(port) })
+}
+
 impl Running {
+    /// Where it serves its pages, if that is known.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.port.as_ref().map(Port::number)
+    }
+
     /// What it has used, from `/proc`: processor time in ticks of a hundredth of a second.
     pub(crate) fn usage(&self) -> Result<Usage> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid))?;

@@ -26,28 +26,41 @@ pub struct Counted {
     pub text: String,
 }
 
-/// What is said before any node is looked at, and the reasons by how many nodes have them, those of most first.
-pub fn counted(findings: &Findings, tables: &Tables) -> (Vec<Said>, Vec<Counted>) {
-    let before = findings.before.iter().flat_map(|said| of_objection(said, tables));
-    let before =
-        before.map(|found| Said { code: found.code, plugin: found.plugin, text: found.words }).collect();
-    let mut by_reason: BTreeMap<(ReasonCode, &'static str, String), (usize, usize)> = BTreeMap::new();
-    for of in &findings.nodes {
-        let found = found_on(of, tables);
-        let is_alone = obstacles(&found) == 1 && found.len() == 1;
-        for found in found {
-            let counts = by_reason.entry((found.code, found.plugin, found.words)).or_default();
-            *counts = (counts.0 + 1, counts.1 + usize::from(is_alone));
+/// What is said of nodes, as far as they were looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    before: Vec<Said>,
+    by_reason: BTreeMap<(ReasonCode, &'static str, String), (usize, usize)>,
+}
+
+impl Tally {
+    /// Enters what is said of some nodes more. What is said before any is the same each time.
+    pub fn enter(&mut self, findings: &Findings, tables: &Tables) {
+        let before = findings.before.iter().flat_map(|said| of_objection(said, tables));
+        self.before =
+            before.map(|found| Said { code: found.code, plugin: found.plugin, text: found.words }).collect();
+        for of in &findings.nodes {
+            let found = found_on(of, tables);
+            let is_alone = obstacles(&found) == 1 && found.len() == 1;
+            for found in found {
+                let counts = self.by_reason.entry((found.code, found.plugin, found.words)).or_default();
+                *counts = (counts.0 + 1, counts.1 + usize::from(is_alone));
+            }
         }
     }
-    let each = by_reason.into_iter().map(|((code, plugin, text), (nodes, alone_on))| Counted {
-        code,
-        plugin,
-        nodes,
-        alone_on,
-        text,
-    });
-    let mut counted: Vec<Counted> = each.collect();
-    counted.sort_by_key(|counted| (std::cmp::Reverse(counted.nodes), counted.code));
-    (before, counted)
+
+    /// What is said before any node is looked at, and the reasons by how many nodes have them, those of most first.
+    pub fn counted(self) -> (Vec<Said>, Vec<Counted>) {
+        let each = self.by_reason.into_iter();
+        let each = each.map(|((code, plugin, text), (nodes, alone_on))| Counted {
+            code,
+            plugin,
+            nodes,
+            alone_on,
+            text,
+        });
+        let mut counted: Vec<Counted> = each.collect();
+        counted.sort_by_key(|counted| (std::cmp::Reverse(counted.nodes), counted.code));
+        (self.before, counted)
+    }
 }

@@ -23,7 +23,7 @@ pub use answer::{
     API_VERSION, ByNode, Change, Explanation, Group, Hint, KIND, NearMiss, NodeScores, OfNode, PluginScore,
     Preemption, Said, Scores, Verdict,
 };
-pub use counted::{Counted, counted};
+pub use counted::{Counted, Tally};
 pub use drain::{Budget, DrainCheck, Leaving, Moved, drain_check};
 pub use fit::{FitCheck, OnNode, fit};
 pub use place::Place;

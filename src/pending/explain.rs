@@ -4,10 +4,15 @@
 
 use super::report::{PendingPod, moment};
 use super::words;
-use crate::explain::{Counted, Said, counted};
+use crate::explain::{Counted, Said, Tally};
 use serde::Serialize;
-use supercargo_core::scheduler::Scheduler;
+use supercargo_core::pod::Uid;
+use supercargo_core::scheduler::{Pending, Scheduler};
 use supercargo_core::time::Time;
+
+/// Nodes that are looked at in one go at least, and the parts there are at most: beginning costs something, too.
+const PART: usize = 512;
+const PARTS_MAX: usize = 16;
 
 /// What is against a pending pod.
 #[derive(Clone, Debug, Serialize)]
@@ -31,20 +36,77 @@ pub struct PendingExplanation {
     pub reasons: Vec<Counted>,
 }
 
-/// What is against the pod of this namespace and name; `None` where none of that name waits here. Of one that has a node already nothing is looked for.
-pub fn explain(engine: &Scheduler, now: Time, namespace: &str, name: &str) -> Option<PendingExplanation> {
-    let (pending, findings) = engine.explain_pending(namespace, name)?;
-    let snapshot = engine.snapshot();
-    let (before_nodes, reasons) =
-        findings.as_ref().map(|found| counted(found, snapshot.tables())).unwrap_or_default();
-    Some(PendingExplanation {
-        api_version: super::report::API_VERSION,
-        kind: "PendingExplanation",
-        time: moment(now),
-        pod: words::told(engine, &pending),
-        nodes: snapshot.nodes().len(),
-        fits_on: findings.map_or(0, |found| found.feasible()),
-        before_nodes,
-        reasons,
-    })
+/// An explanation in the making, part by part, so that nobody waits for all of it at once.
+pub struct Explaining {
+    namespace: String,
+    name: String,
+    uid: Option<Uid>,
+    /// From which slot it goes on; `None` when it is done.
+    next: Option<usize>,
+    tally: Tally,
+    fits_on: usize,
+    nodes: usize,
+    told: Option<(Time, PendingPod)>,
+}
+
+impl Explaining {
+    /// Nothing was looked at yet of what is against the pod of this namespace and name.
+    pub fn new(namespace: String, name: String) -> Self {
+        let (tally, told) = (Tally::default(), None);
+        Self { namespace, name, uid: None, next: Some(0), tally, fits_on: 0, nodes: 0, told }
+    }
+
+    /// Looks at some nodes more. Of a pod that has left meanwhile nothing is told, and nothing is looked for of one that has a node.
+    pub fn go_on(&mut self, engine: &Scheduler, now: Time) {
+        let Some(from) = self.next.take() else { return };
+        let Some(pending) = self.pod(engine) else {
+            self.told = None;
+            return;
+        };
+        let all = engine.snapshot().nodes().len();
+        let part = engine.explain_pending(&pending, from, PART.max(all.div_ceil(PARTS_MAX)));
+        (self.told, self.next) = (Some((now, words::told(engine, &pending))), part.next);
+        let Some(findings) = part.findings else {
+            // It has a node by now: what was said of others is of no interest any more.
+            (self.tally, self.fits_on, self.nodes) = (Tally::default(), 0, all);
+            return;
+        };
+        self.tally.enter(&findings, engine.snapshot().tables());
+        self.fits_on += findings.feasible();
+        self.nodes += findings.nodes.len();
+    }
+
+    /// Whether there is nothing left to look at.
+    pub fn is_done(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// What was found; `None` where no pod of that name waits.
+    pub fn done(self) -> Option<PendingExplanation> {
+        let (now, pod) = self.told?;
+        let (before_nodes, reasons) = self.tally.counted();
+        Some(PendingExplanation {
+            api_version: super::report::API_VERSION,
+            kind: "PendingExplanation",
+            time: moment(now),
+            pod,
+            nodes: self.nodes,
+            fits_on: self.fits_on,
+            before_nodes,
+            reasons,
+        })
+    }
+
+    fn pod<'e>(&mut self, engine: &'e Scheduler) -> Option<Pending<'e>> {
+        if let Some(uid) = &self.uid {
+            return engine.pending_one(uid);
+        }
+        let snapshot = engine.snapshot();
+        let found = engine.pending().find(|pending| {
+            let pod = pending.pod();
+            *pod.name == *self.name && snapshot.text(pod.namespace) == self.namespace
+        })?;
+        self.uid = Some(Uid::clone(&found.pod().uid));
+        Some(found)
+    }
 }

@@ -3,10 +3,11 @@
 use super::*;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::Lane;
-use supercargo_core::event::{Event, Kind};
+use supercargo_core::event::{Event, Kind, ObjectKey};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Step};
+use supercargo_core::time::Time;
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 
@@ -61,6 +62,24 @@ fn engine() -> Scheduler {
     pod(&mut engine, "team", "slow", "1", volumes);
     decide(&mut engine);
     engine
+}
+
+/// A report, made in one go.
+fn report(engine: &Scheduler, now: Time, question: &Question) -> QueueReport {
+    let mut reporting = Reporting::new(question.clone());
+    while !reporting.is_done() {
+        reporting.go_on(engine, now);
+    }
+    reporting.done().expect("it was looked at")
+}
+
+/// An explanation, made in one go.
+fn explain(engine: &Scheduler, now: Time, namespace: &str, name: &str) -> Option<PendingExplanation> {
+    let mut explaining = Explaining::new(namespace.to_owned(), name.to_owned());
+    while !explaining.is_done() {
+        explaining.go_on(engine, now);
+    }
+    explaining.done()
 }
 
 fn rows(report: &QueueReport) -> Vec<String> {
@@ -135,4 +154,65 @@ fn a_pending_pod_is_explained_by_counts_alone() {
     let slow = explain(&engine, NOW, "team", "slow").expect("it waits");
     assert_eq!((slow.pod.place.as_str(), slow.reasons.len()), ("volumes", 0));
     assert!(explain(&engine, NOW, "other", "large").is_none());
+}
+
+#[test]
+fn what_is_told_part_by_part_is_what_would_be_told_at_once() {
+    let mut engine = engine();
+    for number in 0..1_200 {
+        let node = format!(
+            r#"{{"metadata":{{"name":"m{number}"}},"spec":{{"unschedulable":{}}},"status":{{"allocatable":{{"cpu":"2","pods":"10"}}}}}}"#,
+            number % 3 == 0
+        );
+        applied::<crate::api::Node>(&mut engine, &node);
+    }
+    let mut explaining = Explaining::new("team".to_owned(), "large".to_owned());
+    let mut parts = 0;
+    while !explaining.is_done() {
+        explaining.go_on(&engine, NOW);
+        parts += 1;
+    }
+    let explained = explaining.done().expect("it waits");
+    let reasons: Vec<_> =
+        explained.reasons.iter().map(|it| (it.text.as_str(), it.nodes, it.alone_on)).collect();
+    assert_eq!(reasons, [("Insufficient cpu", 1_201, 801), ("node(s) were unschedulable", 400, 0)]);
+    assert_eq!((explained.nodes, explained.fits_on, parts), (1_201, 0, 3));
+}
+
+#[test]
+fn of_pods_that_leave_while_a_report_is_made_nothing_is_told() {
+    let mut engine = engine();
+    for number in 0..300 {
+        pod(&mut engine, "team", &format!("p{number}"), "9", "");
+    }
+    let mut reporting = Reporting::new(Question::default());
+    reporting.go_on(&engine, NOW);
+    reporting.go_on(&engine, NOW);
+    for uid in ["u-held", "u-p299"] {
+        engine.handle(NOW, Event::Gone(ObjectKey::Pod(uid.into())));
+    }
+    assert!(!reporting.is_done());
+    reporting.go_on(&engine, NOW);
+    assert!(reporting.is_done());
+    let report = reporting.done().expect("it was looked at");
+    assert_eq!(report.pods.len(), 303);
+    assert_eq!(report.counts.values().sum::<usize>(), 303);
+    assert_eq!((report.counts["active"], report.counts.get("gated")), (299, None));
+}
+
+#[test]
+fn a_pod_that_leaves_while_it_is_explained_is_not_told_of() {
+    let mut engine = engine();
+    for number in 0..600 {
+        let node = format!(
+            r#"{{"metadata":{{"name":"m{number}"}},"status":{{"allocatable":{{"cpu":"2","pods":"10"}}}}}}"#
+        );
+        applied::<crate::api::Node>(&mut engine, &node);
+    }
+    let mut explaining = Explaining::new("team".to_owned(), "large".to_owned());
+    explaining.go_on(&engine, NOW);
+    assert!(!explaining.is_done());
+    engine.handle(NOW, Event::Gone(ObjectKey::Pod("u-large".into())));
+    explaining.go_on(&engine, NOW);
+    assert!(explaining.is_done() && explaining.done().is_none());
 }

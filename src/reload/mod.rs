@@ -4,10 +4,12 @@
 //! cannot take over is told, and waits for a restart. Upstream reads its file once.
 
 mod in_force;
+mod shadow;
 mod source;
 
 pub(crate) use in_force::decisive;
 pub use in_force::{InForce, without_password};
+pub use shadow::{ShadowReload, profile_of};
 
 use crate::config::{ConfigError, Difference, Effective, Flags, Settings};
 use crate::driver::{Ended, Inbox};

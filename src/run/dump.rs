@@ -4,6 +4,7 @@
 //! waits, for what and since when.
 
 use super::drift;
+use super::questions::Questions;
 use crate::driver::Inbox;
 use crate::metrics::Metrics;
 use crate::pending::moment;
@@ -54,17 +55,23 @@ pub(super) async fn on_signal(
 }
 
 /// The nodes, for whoever asks over HTTP.
-pub(super) async fn nodes_of(inbox: Inbox<Scheduler>) -> Option<String> {
-    inbox.ask(nodes).await.ok()
+pub(super) async fn nodes_of(questions: Questions) -> Option<String> {
+    questions.ask(nodes).await
 }
 
 /// The queue, for whoever asks over HTTP.
-pub(super) async fn queue_of(inbox: Inbox<Scheduler>) -> Option<String> {
-    let Dump { summary, pods, .. } = inbox.ask(dump).await.ok()?;
+pub(super) async fn queue_of(questions: Questions) -> Option<String> {
+    let (summary, pods) = questions.ask(queue).await?;
     Some(format!("{summary}\n{pods}"))
 }
 
 fn dump(engine: &Scheduler) -> Dump {
+    let (summary, pods) = queue(engine);
+    Dump { nodes: nodes(engine), summary, pods }
+}
+
+/// How many pods wait where, and each of them.
+fn queue(engine: &Scheduler) -> (String, String) {
     let stats = engine.stats();
     let count = |place: Place| stats.queue.pending.get(&place).copied().unwrap_or(0);
     let summary = format!(
@@ -86,7 +93,7 @@ fn dump(engine: &Scheduler) -> Dump {
             ", queue: none, waits for: its volumes on node {node}, since: {since}, attempts: {attempts}"
         );
     }
-    Dump { nodes: nodes(engine), summary, pods }
+    (summary, pods)
 }
 
 fn nodes(engine: &Scheduler) -> String {

@@ -2,11 +2,12 @@
 
 use super::dump;
 use super::lead::Election;
+use super::questions::Questions;
 use crate::args::Args;
 use crate::census::Census;
 use crate::driver::{Clock, Inbox};
 use crate::journal::Ring;
-use crate::pending;
+use crate::pending::{self, Explaining, Reporting};
 use crate::reload::{InForce, without_password};
 use crate::serve::{Pages, PodSources};
 use crate::telemetry::Verbosity;
@@ -15,7 +16,6 @@ use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use supercargo_core::scheduler::Scheduler;
-use tokio::sync::Semaphore;
 
 /// What the pages are made from.
 pub(super) struct Sources {
@@ -47,52 +47,59 @@ impl Sources {
         if !debugs {
             return pages;
         }
-        let (cache, queue) = (inbox.clone(), inbox.clone());
+        let questions = Questions::new(inbox);
+        let (cache, queue) = (questions.clone(), questions.clone());
         let pages = match ring {
             Some(ring) => pages.with_debug("/debug/decisions", move || ready(Some(ring.to_json()))),
             None => pages,
         };
         pages
-            .with_pods(pods(&inbox, clock))
+            .with_pods(pods(questions, clock))
             .with_debug("/debug/cache", move || dump::nodes_of(cache.clone()))
             .with_debug("/debug/queue", move || dump::queue_of(queue.clone()))
             .with_verbosity(move |level| verbosity.set(level))
     }
 }
 
-/// What is told of pending pods. The engine is looked at between two decisions; what is found is put into JSON beside it. One question at
-/// a time, for anybody whom the API server knows may ask: each takes the engine for as long as a decision or two, or a walk over all pods that wait.
-fn pods(inbox: &Inbox<Scheduler>, clock: Clock) -> PodSources {
-    let (names, queue, pods) = (inbox.clone(), inbox.clone(), inbox.clone());
-    let turn = Arc::new(Semaphore::new(1));
-    let one_at_a_time = Arc::clone(&turn);
+/// What is told of pending pods. The engine is looked at between decisions, for a moment each time, however many pods and nodes there are; what is
+/// found is put in order and into JSON beside it. Anybody whom the API server knows may ask.
+fn pods(questions: Questions, clock: Clock) -> PodSources {
+    let (names, queue) = (questions.clone(), questions.clone());
     PodSources::new(
         move || {
-            let inbox = names.clone();
-            async move { inbox.ask(pending::namespaces).await.ok() }
+            let questions = names.clone();
+            async move { questions.ask(pending::namespaces).await }
         },
         move |question| {
-            let (inbox, turn) = (queue.clone(), Arc::clone(&one_at_a_time));
+            let questions = queue.clone();
             async move {
-                let _turn = turn.acquire().await.ok()?;
-                let report =
-                    inbox.ask(move |engine| pending::report(engine, clock.now(), &question)).await.ok()?;
-                serde_json::to_string(&report).ok()
+                let mut report = Reporting::new(question);
+                while !report.is_done() {
+                    let part = move |engine: &Scheduler| {
+                        report.go_on(engine, clock.now());
+                        report
+                    };
+                    report = questions.ask(part).await?;
+                }
+                serde_json::to_string(&report.done()?).ok()
             }
         },
         move |namespace, name| {
-            let (inbox, turn) = (pods.clone(), Arc::clone(&turn));
+            let questions = questions.clone();
             async move {
-                let _turn = turn.acquire().await.ok()?;
-                let ask = move |engine: &Scheduler| {
-                    // A plugin that stumbles over the pod stumbles in a decision, too, and is counted there.
-                    let explain = || pending::explain(engine, clock.now(), &namespace, &name);
-                    catch_unwind(AssertUnwindSafe(explain)).ok()
-                };
-                let explained = inbox.ask(ask).await.ok()??;
-                explained
-                    .map(|explained| serde_json::to_string(&explained).ok())
-                    .map_or(Some(None), |json| Some(Some(json?)))
+                let mut explaining = Explaining::new(namespace, name);
+                while !explaining.is_done() {
+                    let part = move |engine: &Scheduler| {
+                        // A plugin that stumbles over the pod stumbles in a decision, too, and is counted there.
+                        let look = || explaining.go_on(engine, clock.now());
+                        catch_unwind(AssertUnwindSafe(look)).ok().map(|()| explaining)
+                    };
+                    explaining = questions.ask(part).await??;
+                }
+                match explaining.done() {
+                    Some(explained) => serde_json::to_string(&explained).ok().map(Some),
+                    None => Some(None),
+                }
             }
         },
     )

@@ -6,7 +6,7 @@ use crate::config::{ProfileSettings, Settings};
 use crate::driver::{Clock, End, Inbox, Item, Mailbox, Pulse};
 use crate::extender::Extenders;
 use crate::metrics::{Exposition, Metrics};
-use crate::reload::{InForce, without_password};
+use crate::reload::{InForce, ShadowReload, profile_of, without_password};
 use crate::serve::{Gate, KubeReviewer, Pages, Routes};
 use crate::shadow::{Book, Judging, Listening, Nowhere, PAGE};
 use crate::telemetry::Verbosity;
@@ -25,7 +25,7 @@ pub(super) async fn run(
     configuration: Configuration,
     verbosity: Verbosity,
 ) -> Result<(), Failure> {
-    let Configuration { effective, settings, .. } = configuration;
+    let Configuration { flags, effective, settings } = configuration;
     let profile = profile(&settings, shadow_of, args.config.is_some())?;
     let metrics = Arc::new(Metrics::new());
     let (client, server_url) = connect(&args, &settings, &metrics).await?;
@@ -49,14 +49,21 @@ pub(super) async fn run(
 
     let checks = checks_of(&watches, Pulse::of(inbox.clone()));
     let certificates = metrics.certificates();
+    let reloads = Arc::clone(&metrics);
     let exposition = Exposition::new(metrics).with_event_channel(fill_of(inbox.clone()));
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
-    let pages = pages(&args, InForce::new(&effective), book, verbosity);
+    let in_force = InForce::new(&effective);
+    let pages = pages(&args, in_force.clone(), book, verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
+    let follow = args.config.clone().map(|file| {
+        let of = (flags, effective);
+        ShadowReload::new(file, of, profile, inbox.clone(), reloads, in_force).run()
+    });
     let (stop_serving, serving) = serve(&args, routes, certificates).await?;
 
     let dumps = tokio::spawn(dump_on_signal(inbox.clone()));
+    let follow = follow.map(tokio::spawn);
     let outcome = tokio::select! {
         name = told_to_stop() => {
             tracing::info!(signal = name.context("cannot wait for signals")?, "stopping");
@@ -69,6 +76,9 @@ pub(super) async fn run(
     };
     drop(watches);
     dumps.abort();
+    if let Some(follow) = follow {
+        follow.abort();
+    }
     // Where it has ended already, nobody listens.
     let _ = inbox.send(Item::Stop { within: Duration::ZERO }).await;
     let _ = stop_serving.send(());
@@ -88,17 +98,10 @@ async fn dump_on_signal(inbox: Inbox<Judging>) -> std::io::Result<()> {
 }
 
 /// The profile to judge by: of a file the one of that name, without a file the default.
-fn profile<'s>(settings: &'s Settings, name: &str, is_file: bool) -> Result<&'s ProfileSettings, Failure> {
-    let mut profiles = settings.profiles.iter();
-    let found = if is_file { profiles.find(|it| it.name == name) } else { profiles.next() };
-    found.ok_or_else(|| {
-        let names: Vec<&str> = settings.profiles.iter().map(|it| it.name.as_str()).collect();
-        let cause = anyhow!(
-            "--shadow-of {name}: the configuration has no profile of that name; it has {}",
-            names.join(", ")
-        );
-        Failure { cause, code: 2 }
-    })
+fn profile(settings: &Settings, name: &str, is_file: bool) -> Result<ProfileSettings, Failure> {
+    let of_none = || settings.profiles.first().ok_or_else(|| "there is no default profile".to_owned());
+    let found = if is_file { profile_of(settings, name) } else { of_none() };
+    found.cloned().map_err(|why| Failure { cause: anyhow!(why), code: 2 })
 }
 
 /// The pages: what a scheduler shows of itself, and the report.
@@ -123,7 +126,7 @@ mod tests {
     #[test]
     fn a_file_has_to_have_the_profile_of_the_scheduler_that_is_watched_over() {
         let settings = Settings::default();
-        let name = |is_file, name: &str| profile(&settings, name, is_file).map(|it| it.name.clone());
+        let name = |is_file, name: &str| profile(&settings, name, is_file).map(|it| it.name);
         assert_eq!(
             name(false, "default-scheduler").ok().as_deref(),
             Some("supercargo"),

@@ -16,7 +16,6 @@ const BYTES_MAX: usize = 4 << 20;
 /// Keeps the account of one shadow. Disagreements are kept as the text they are shown as.
 pub struct Book {
     shadow_of: String,
-    since: Timestamp,
     kept: Mutex<Kept>,
     entries_max: usize,
     bytes_max: usize,
@@ -24,11 +23,18 @@ pub struct Book {
 
 #[derive(Default)]
 struct Kept {
+    since: Timestamp,
     decisions: BTreeMap<Agreement, u64>,
     unjudged: BTreeMap<Unjudged, u64>,
     dropped: u64,
     bytes: usize,
     entries: VecDeque<Box<RawValue>>,
+}
+
+impl Kept {
+    fn begun() -> Self {
+        Self { since: Timestamp::now(), ..Self::default() }
+    }
 }
 
 impl Book {
@@ -38,14 +44,20 @@ impl Book {
     }
 
     pub(super) fn bounded(shadow_of: &str, entries_max: usize, bytes_max: usize) -> Self {
-        let kept = Mutex::default();
-        Self { shadow_of: shadow_of.to_owned(), since: Timestamp::now(), kept, entries_max, bytes_max }
+        let kept = Mutex::new(Kept::begun());
+        Self { shadow_of: shadow_of.to_owned(), kept, entries_max, bytes_max }
+    }
+
+    /// Forgets what was entered: from now on it is about other rules.
+    pub fn begin_anew(&self) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Kept::begun();
     }
 
     /// Enters a judgement that is told of `now`.
     pub fn judged(&self, judgement: &Judgement, now: Time) {
         let ago = now.since(judgement.at);
-        let time = Timestamp::now().saturating_sub(ago).unwrap_or(self.since);
+        let now = Timestamp::now();
+        let time = now.saturating_sub(ago).unwrap_or(now);
         let entry = Disagreement::of(judgement, time.to_string());
         let entry = entry.and_then(|entry| serde_json::value::to_raw_value(&entry).ok());
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +90,7 @@ impl Book {
             api_version: API_VERSION.to_owned(),
             kind: KIND.to_owned(),
             shadow_of: self.shadow_of.clone(),
-            since: self.since.to_string(),
+            since: kept.since.to_string(),
             decisions: decisions.collect(),
             unjudged: unjudged.collect(),
             dropped: kept.dropped,

@@ -12,7 +12,7 @@ use crate::driver::{Engine, Observer, Outbox};
 use crate::metrics::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::cycle::{NoProbe, Probe};
+use supercargo_core::cycle::{Framework, NoProbe, Probe};
 use supercargo_core::effect::Effect;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
@@ -32,12 +32,22 @@ pub struct Judging {
     shadow: Shadow,
     book: Arc<Book>,
     metrics: Arc<Metrics>,
+    /// Since when it judges by what it judges by now.
+    since: Time,
 }
 
 impl Judging {
     /// What `shadow` says goes into the book and the metrics.
     pub fn new(shadow: Shadow, book: Arc<Book>, metrics: Arc<Metrics>) -> Self {
-        Self { shadow, book, metrics }
+        Self { shadow, book, metrics, since: Time::default() }
+    }
+
+    /// From now on judges by another framework, made with its tables, and begins the book anew: of decisions that arrived before, the metrics alone are told.
+    pub fn judge_by(&mut self, now: Time, framework: impl FnOnce(&mut Tables) -> Framework) {
+        let framework = framework(self.shadow.tables());
+        self.shadow.judge_by(framework);
+        self.since = now;
+        self.book.begin_anew();
     }
 
     /// What it holds, by name.
@@ -64,7 +74,9 @@ impl Engine for Judging {
             match self.shadow.step(now) {
                 shadow::Step::Judged(judgement) => {
                     self.metrics.shadow_judged(judgement.agreement, judgement.regret);
-                    self.book.judged(&judgement, now);
+                    if judgement.at >= self.since {
+                        self.book.judged(&judgement, now);
+                    }
                 }
                 shadow::Step::Unjudged(pod, why) => {
                     let pod = format!("{}/{}", pod.namespace, pod.name);

@@ -19,7 +19,7 @@ pub struct ShadowReport {
     pub kind: String,
     /// `schedulerName` of the pods whose decisions are judged.
     pub shadow_of: String,
-    /// When the shadow was started, RFC 3339.
+    /// When the shadow was started, or when it began to judge by another configuration, RFC 3339.
     pub since: String,
     /// How many decisions came to what, by the words of `supercargo_shadow_decisions_total`.
     pub decisions: BTreeMap<String, u64>,

@@ -41,7 +41,17 @@ async fn what_an_installation_has_and_lacks_is_told() -> Result<()> {
         let (admin, lease) = (world.plane.admin(), world.name.clone());
         wait_for("somebody to lead", PATIENCE, || async {
             let (_, report) = doctor(world, &admin, &lease).await?;
-            for well in ["ApiServerVersion", "ServiceAccount", "Rights", "Leader"] {
+            for well in [
+                "ApiServerVersion",
+                "ServiceAccount",
+                "Rights",
+                "Leader",
+                "ApiServerCertificate",
+                "CertificateAuthority",
+                "ClockSkew",
+                "PriorityClass",
+                "ResourceQuota",
+            ] {
                 let (status, text) = check(&report, well)?;
                 ensure!(status == "ok", "{well}: {status}: {text}");
             }
@@ -49,8 +59,14 @@ async fn what_an_installation_has_and_lacks_is_told() -> Result<()> {
         })
         .await?;
 
+        // Who leads is a process beside the cluster.
+        let (_, report) = doctor(world, &admin, &lease).await?;
+        let (status, text) = check(&report, "Holder")?;
+        ensure!(status == "warning" && text.contains("there is neither a pod"), "{text}");
+        ensure!(check(&report, "ApiServerCertificate")?.1.contains(" days from now"), "{report}");
+
         let (code, report) = doctor(world, &admin, "no-such-lease").await?;
-        assert_eq!(code, Some(3));
+        assert_eq!((code, check(&report, "Holder")?.0), (Some(3), "ok"));
         let (status, text) = check(&report, "Leader")?;
         ensure!(status == "problem" && text.contains("nobody has led yet"), "{text}");
 
@@ -99,6 +115,42 @@ async fn schedulers_beside_each_other_and_pods_of_none_are_told() -> Result<()> 
 }
 
 #[tokio::test]
+async fn what_keeps_pods_of_it_out_is_told() -> Result<()> {
+    play("kept-out", async |world| {
+        let admin = world.plane.admin();
+        // As it is shipped, in the namespace of the test and without pods.
+        let written = include_str!("../../manifests/base/deployment.yaml");
+        let deployment = written
+            .replace("namespace: kube-system", &format!("namespace: {}", world.name))
+            .replace("    tier: control-plane\nspec:\n", "    app.kubernetes.io/name: supercargo\nspec:\n")
+            .replace("replicas: 2", "replicas: 0")
+            .replace("system-cluster-critical", "gold-that-is-not-there");
+        admin.apply(&deployment).await?;
+        let quota = |hard: &Value| {
+            json!({
+                "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "critical", "namespace": world.name},
+                "spec": {"hard": hard, "scopeSelector": {"matchExpressions": [
+                    {"scopeName": "PriorityClass", "operator": "In", "values": ["gold-that-is-not-there"]}]}},
+            })
+        };
+        admin.apply(&quota(&json!({"pods": "0"})).to_string()).await?;
+        let (code, report) = doctor(world, &admin, &world.name).await?;
+        assert_eq!(code, Some(3));
+        let (status, text) = check(&report, "PriorityClass")?;
+        ensure!(status == "problem" && text.contains("gold-that-is-not-there"), "{text}");
+        let (status, text) = check(&report, "ResourceQuota")?;
+        ensure!(status == "warning" && text.contains("critical: 0 of 0 pods are used"), "{text}");
+
+        admin.apply(&quota(&json!({"limits.cpu": "1"})).to_string()).await?;
+        let (_, report) = doctor(world, &admin, &world.name).await?;
+        let (status, text) = check(&report, "ResourceQuota")?;
+        ensure!(status == "problem" && text.contains("critical wants limits.cpu"), "{text}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn who_may_look_at_nothing_is_told_which_rights_it_takes() -> Result<()> {
     play("unknown", async |world| {
         let token = service_account_token(&world.client, &world.name, "default").await?;
@@ -112,6 +164,10 @@ async fn who_may_look_at_nothing_is_told_which_rights_it_takes() -> Result<()> {
             "ServedOnce",
             "UnservedPods",
             "CacheDrift",
+            "Holder",
+            "Replicas",
+            "PriorityClass",
+            "ResourceQuota",
         ] {
             let (status, text) = check(&report, id)?;
             assert_eq!(status, "unknown", "{id}: {text}");

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::audited::Audited;
 use crate::rights::Right;
 use crate::support::objects::{create_namespace, node_of, service_account_token};
+use crate::support::pki::write_private;
 use crate::support::supercargo::{NAMESPACE, Setup, Supercargo, binary};
 use crate::support::{Component, ControlPlane, nodes, wait_for};
 use crate::world::sample;
@@ -219,6 +220,34 @@ async fn check_a_wrong_binding(
     .await
 }
 
+/// Another file is judged by without a restart, and the report is about nothing else from then on; one that lacks the profile changes nothing.
+async fn check_another_file(plane: &ControlPlane, shadow: &Supercargo, token: &str) -> Result<()> {
+    let file = plane.folder().join(format!("{ACCOUNT}.yaml"));
+    let written = |name: &str| {
+        format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {{leaderElect: false}}\nprofiles:\n\
+             - schedulerName: {name}\n  plugins: {{score: {{disabled: [{{name: '*'}}]}}}}\n"
+        )
+    };
+    let report = async || anyhow::Ok(serde_json::from_str::<Value>(&report(shadow, token, "json").await?)?);
+    let before = report().await?;
+    for (name, result) in [("another", "invalid"), ("default-scheduler", "applied")] {
+        write_private(&file, &written(name))?;
+        wait_for("the file to be read", PATIENCE, || async {
+            let (_, text) = shadow.get("/metrics", Some(token)).await?;
+            let series = format!("supercargo_config_reloads_total{{result=\"{result}\"}}");
+            ensure!(sample(&text, &series) >= Some(1.0), "it is not {result}");
+            Ok(())
+        })
+        .await?;
+        let now = report().await?;
+        let is_new = result == "applied";
+        assert_eq!(now["since"] != before["since"], is_new, "{now}");
+        assert_eq!(now["decisions"]["they_fit_we_not"] == 0, is_new, "{now}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_shadow_of_kube_scheduler_agrees_with_it_and_writes_nothing() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Kwok, Component::Scheduler];
@@ -263,6 +292,7 @@ async fn a_shadow_of_kube_scheduler_agrees_with_it_and_writes_nothing() -> Resul
         ensure!(tally[word] == 0.0, "{word}: {tally:?}\n{}", report(&shadow, &reader, "table").await?);
     }
     check_a_wrong_binding(plane, &api, &shadow, &reader).await?;
+    check_another_file(plane, &shadow, &reader).await?;
     shadow.check()?;
     shadow.check_rights()?;
     check_rights(&audited).await?;

@@ -98,9 +98,11 @@ fn a_cluster_that_does_not_answer_is_given_up_on_by_every_command_that_asks_one(
             "explain" => &["pod", "p"][..],
             "fit" => &["-f", "pod"],
             "drain-check" => &["a"],
-            "queue" | "doctor" => &[],
-            // What else can ask one takes files in its own tests.
-            _ => continue,
+            "simulate" => &["--live", "--pods", "pod"],
+            "record" => &["recording"],
+            "report" => &["--to", "page.html"],
+            "queue" | "doctor" | "lint" => &[],
+            name => panic!("{name} can ask a cluster, and nobody knows how"),
         });
         args.extend(["--kubeconfig", "kubeconfig", "--request-timeout", "300ms"]);
         let ran = run(cluster.folder(), &args);
@@ -108,7 +110,10 @@ fn a_cluster_that_does_not_answer_is_given_up_on_by_every_command_that_asks_one(
         assert!(ran.stderr.contains("not answer") && ran.stderr.contains("300ms"), "{name}: {ran:?}");
         asked += 1;
     }
-    assert_eq!(asked, 5);
+    assert_eq!(asked, 9);
+    for file in ["recording", "page.html"] {
+        assert!(!cluster.folder().join(file).exists(), "{file} is of a cluster that said nothing");
+    }
 }
 
 /// A name that would clear a screen, ring, and turn the direction of writing.

@@ -27,7 +27,7 @@ mod verify;
 mod wake;
 
 pub use opinion::{Opinion, Otherwise};
-pub use pending::{Pending, Whereabouts};
+pub use pending::{ExplainedPart, Pending, Whereabouts};
 pub use reconfigure::Reconfiguration;
 
 use crate::cache::{Cache, CacheSize, Snapshot, Trial};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, Sampling};
 use supercargo_core::event::{Event, Kind, ObjectKey};
+use supercargo_core::framework::registry::{ExtensionPoint, Plan};
 use supercargo_core::intern::Tables;
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::{Agreement, Judgement, Shadow, Step, Theirs};
@@ -366,6 +367,21 @@ fn a_profile_that_looks_at_a_part_of_the_nodes_is_judged_over_all() {
     watch.node("last cpu=64");
     watch.bound("p cpu=1", "last");
     assert_eq!(watch.told(), ["p same 0"]);
+}
+
+#[test]
+fn what_disagreed_by_other_rules_is_looked_at_again_by_those() {
+    let mut watch = Watch::over(&["a cpu=4", "b cpu=4"]);
+    watch.placed("filler cpu=2 on=b");
+    watch.bound("p cpu=1", "b");
+    let mut plan = Plan::default();
+    plan.points.insert(ExtensionPoint::Score, Vec::new());
+    watch.shadow.judge_by(Framework::new(&plan).with_sampling(Some(Sampling::new(1))));
+    watch.bound("q cpu=1", "b");
+    assert_eq!(watch.told(), ["q equal_score 0"], "by the new ones every node is as good");
+    let judgement = watch.settled();
+    assert_eq!((&*judgement.pod.name, judgement.agreement), ("p", Agreement::Different));
+    assert!(judgement.regret > Some(0), "{judgement:?}");
 }
 
 /// What only a waiting pod, or one whose judgement is open, names is not given away to something else.

@@ -1,9 +1,12 @@
 //! What is asked of the cluster, before anybody judges it. What may not be asked is kept as why.
 
 use super::DoctorArgs;
+use super::house::{self, House};
 use super::rights::{self, Right};
+use super::trust::Clocks;
 use crate::cli::live::LiveError;
 use crate::cli::live::ask::{Api, with_api};
+use crate::cli::live::certificates::Certificates;
 use crate::cli::live::port::{encoded, host_of};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -39,6 +42,12 @@ pub(super) struct Facts {
     pub(super) pending: Known<BTreeMap<String, usize>>,
     /// What the leader's cache has other than the API server, by what; `None` where nobody compared.
     pub(super) drift: Known<Option<BTreeMap<String, u64>>>,
+    /// Between the kubeconfig and the API server.
+    pub(super) certificates: Certificates,
+    /// Theirs and ours.
+    pub(super) clocks: Clocks,
+    /// What the installation consists of.
+    pub(super) house: House,
 }
 
 /// A lease.
@@ -70,34 +79,82 @@ pub(super) struct Configured {
     pub(super) lease: Option<(String, String)>,
 }
 
-/// Asks for all of it. Only a cluster that does not answer at all is an error.
+/// Asks for all of it. Only a cluster that does not answer at all is an error, and not even that where the certificate that it shows says why.
 pub(super) fn gather(args: &DoctorArgs) -> Result<Facts, LiveError> {
     let way = (args.kubeconfig.as_deref(), args.context.as_deref(), args.request_timeout);
-    with_api(way, async |api| {
-        let version = api.get("/version").await?.object();
-        let version = version.map(|version| text(&version, "/gitVersion").to_owned());
-        let (namespace, name) = args.account();
-        let account = api.get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}")).await?;
-        let account = match account.status {
-            404 => Ok(false),
-            _ => account.object().map(|_| true),
-        };
-        let lease = lease(api, (&args.lease_namespace, &args.lease)).await?;
-        let holder = lease.as_ref().ok().and_then(Option::as_ref).filter(|lease| lease.is_held());
-        let drift = match holder.and_then(|lease| host_of(&lease.holder)) {
-            Some(host) => drift(api, args, args.pod.as_deref().unwrap_or(host)).await?,
-            None => Err("nobody leads who could be asked".to_owned()),
-        };
-        Ok(Facts {
-            version,
-            account,
-            rights: has_rights(api, args).await?,
-            kube_scheduler: self::lease(api, KUBE_SCHEDULER).await?,
-            lease,
-            configured: configured(api).await?,
-            pending: pending(api).await?,
-            drift,
-        })
+    with_api(way, async |api| match ask(api, args).await {
+        Err(LiveError::Cluster(why)) if is_not_good(&api.certificates) => {
+            Ok(Facts::unanswered(why, api.certificates.clone()))
+        }
+        other => other,
+    })
+}
+
+/// Whether the API server's certificate is none that a client would take.
+fn is_not_good(certificates: &Certificates) -> bool {
+    let now = Timestamp::now();
+    certificates.serving.as_ref().is_ok_and(|it| it.is_some_and(|it| it.until <= now || it.from > now))
+}
+
+impl Facts {
+    /// The API server is there, and nothing can be asked of it.
+    pub(super) fn unanswered(why: String, certificates: Certificates) -> Self {
+        let clocks = Clocks { here: Timestamp::now(), there: Err(why.clone()) };
+        Self {
+            version: Err(why.clone()),
+            account: Err(why.clone()),
+            rights: Err(why.clone()),
+            lease: Err(why.clone()),
+            kube_scheduler: Err(why.clone()),
+            configured: Err(why.clone()),
+            pending: Err(why.clone()),
+            drift: Err(why.clone()),
+            certificates,
+            clocks,
+            house: House {
+                holder: Err(why.clone()),
+                deployments: Err(why.clone()),
+                missing_classes: Err(why.clone()),
+                quotas: Err(why),
+            },
+        }
+    }
+}
+
+async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
+    let version = api.get("/version").await?;
+    let clocks = Clocks::read(Timestamp::now(), version.date.as_deref());
+    let version = version.object().map(|version| text(&version, "/gitVersion").to_owned());
+    let (namespace, name) = args.account();
+    let account = api.get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}")).await?;
+    let account = match account.status {
+        404 => Ok(false),
+        _ => account.object().map(|_| true),
+    };
+    let now = clocks.now();
+    let lease = lease(api, (&args.lease_namespace, &args.lease), now).await?;
+    let name_of = |lease: &Lease| {
+        let host = args.pod.as_deref().or_else(|| host_of(&lease.holder));
+        host.filter(|_| !lease.holder.is_empty()).map(str::to_owned)
+    };
+    let host = lease.as_ref().map(|lease| lease.as_ref().and_then(name_of)).map_err(Clone::clone);
+    let is_held = lease.as_ref().is_ok_and(|lease| lease.as_ref().is_some_and(Lease::is_held));
+    let drift = match host.as_ref().ok().and_then(Option::as_ref).filter(|_| is_held) {
+        Some(host) => drift(api, args, host).await?,
+        None => Err("nobody leads who could be asked".to_owned()),
+    };
+    Ok(Facts {
+        version,
+        account,
+        rights: has_rights(api, args).await?,
+        kube_scheduler: self::lease(api, KUBE_SCHEDULER, now).await?,
+        lease,
+        configured: configured(api).await?,
+        pending: pending(api).await?,
+        drift,
+        certificates: api.certificates.clone(),
+        clocks,
+        house: house::gather(api, args, host).await?,
     })
 }
 
@@ -117,7 +174,12 @@ async fn has_rights(api: &Api, args: &DoctorArgs) -> Result<Known<Vec<(Right, bo
     Ok(Ok(rights))
 }
 
-async fn lease(api: &Api, (namespace, name): (&str, &str)) -> Result<Known<Option<Lease>>, LiveError> {
+/// A lease, as old as it is at this time.
+async fn lease(
+    api: &Api,
+    (namespace, name): (&str, &str),
+    now: Timestamp,
+) -> Result<Known<Option<Lease>>, LiveError> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let answer = api.get(&path).await?;
     if answer.status == 404 {
@@ -126,8 +188,7 @@ async fn lease(api: &Api, (namespace, name): (&str, &str)) -> Result<Known<Optio
     Ok(answer.object().map(|lease| {
         let renewed = text(&lease, "/spec/renewTime").parse::<Timestamp>();
         // One that was never renewed is as old as can be.
-        let age =
-            renewed.map_or(i64::MAX, |renewed| Timestamp::now().duration_since(renewed).as_secs().max(0));
+        let age = renewed.map_or(i64::MAX, |renewed| now.duration_since(renewed).as_secs().max(0));
         let good_for = lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or(LEASE_SECONDS);
         Some(Lease { holder: text(&lease, "/spec/holderIdentity").to_owned(), age, good_for })
     }))
@@ -205,6 +266,6 @@ pub(super) fn series(scrape: &str) -> Option<BTreeMap<String, u64>> {
     (!series.is_empty()).then_some(series)
 }
 
-fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+pub(super) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! What the facts come to: each check with its verdict and what to do. Asks nobody.
 
 use super::facts::{Configured, Facts, KUBE_SCHEDULER, Known, Lease};
-use super::{Check, DoctorArgs, Status};
+use super::{Check, DoctorArgs, Status, house, trust};
 use crate::config::{DEFAULT_NAME, OWN_NAME};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ const NAMED: usize = 5;
 
 /// All checks, in the order of the documentation.
 pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
-    vec![
+    let mut checks = vec![
         version(&facts.version),
         account(&facts.account, args),
         rights(facts, args),
@@ -21,11 +21,14 @@ pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
         served_once(&facts.configured),
         unserved(facts),
         drift(facts),
-    ]
+    ];
+    checks.extend(trust::checks(&facts.certificates, &facts.clocks));
+    checks.extend(house::checks(&facts.house, args));
+    checks
 }
 
 /// The ids of checks, in the order of the documentation.
-pub const CHECK_IDS: [&str; 8] = [
+pub const CHECK_IDS: [&str; 16] = [
     "ApiServerVersion",
     "ServiceAccount",
     "Rights",
@@ -34,20 +37,37 @@ pub const CHECK_IDS: [&str; 8] = [
     "ServedOnce",
     "UnservedPods",
     "CacheDrift",
+    "ApiServerCertificate",
+    "ClientCertificate",
+    "CertificateAuthority",
+    "ClockSkew",
+    "Holder",
+    "Replicas",
+    "PriorityClass",
+    "ResourceQuota",
 ];
 
-fn check(id: &'static str, status: Status, text: impl Into<String>, to_do: impl Into<String>) -> Check {
+pub(super) fn check(
+    id: &'static str,
+    status: Status,
+    text: impl Into<String>,
+    to_do: impl Into<String>,
+) -> Check {
     let to_do = to_do.into();
     Check { id, status, text: text.into(), to_do: (!to_do.is_empty()).then_some(to_do) }
 }
 
-fn well(id: &'static str, text: impl Into<String>) -> Check {
+pub(super) fn well(id: &'static str, text: impl Into<String>) -> Check {
     check(id, Status::Ok, text, "")
 }
 
 /// It could not be looked at.
-fn unknown(id: &'static str, why: &str, right: &str) -> Check {
-    let to_do = if why.starts_with("403") { format!("ask somebody who may {right}") } else { String::new() };
+pub(super) fn unknown(id: &'static str, why: &str, right: &str) -> Check {
+    let to_do = if why.starts_with("403") && !right.is_empty() {
+        format!("ask somebody who may {right}")
+    } else {
+        String::new()
+    };
     check(id, Status::Unknown, format!("cannot be looked at: {why}"), to_do)
 }
 
@@ -253,7 +273,7 @@ fn drift(facts: &Facts) -> Check {
 }
 
 /// The first few of a list.
-fn some(all: &[String]) -> String {
+pub(super) fn some(all: &[String]) -> String {
     let named = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     if all.len() > NAMED { format!("{named} and {} more", all.len() - NAMED) } else { named }
 }

@@ -1,12 +1,16 @@
-//! `supercargo doctor`: whether an installation has what it needs and stands alone: rights, leader, versions, other schedulers, drift of the cache.
+//! `supercargo doctor`: whether an installation has what it needs and stands alone: rights, leader, versions,
+//! certificates, clocks, quotas, other schedulers, drift of the cache.
 //!
 //! Asks the API server, and the leader through it; has reviews made, and changes nothing.
 
 mod facts;
+mod house;
 mod judge;
+mod quota;
 mod rights;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 pub use judge::CHECK_IDS;
 

@@ -1,10 +1,13 @@
 //! What facts come to, and how it is told.
 
 use super::facts::{Configured, Facts, Lease, configuration, series};
+use super::house::{Holder, House, classes};
 use super::judge::checks;
+use super::trust::Clocks;
 use super::*;
+use crate::cli::live::certificates::{Certificates, Validity};
 use clap::Parser;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn args() -> DoctorArgs {
     let line = crate::args::Args::try_parse_from(["supercargo", "doctor"]).expect("no flag is needed");
@@ -35,7 +38,35 @@ fn healthy() -> Facts {
         configured: Ok(vec![configured("kube-system/supercargo-config", &["supercargo"], "supercargo")]),
         pending: Ok([("supercargo".to_owned(), 3), ("default-scheduler".to_owned(), 1)].into()),
         drift: Ok(Some([("kind=\"Pod\",which=\"missed\"".to_owned(), 0)].into())),
+        certificates: Certificates {
+            serving: until("2027-03-01T00:00:00Z"),
+            client: until("2027-03-01T00:00:00Z"),
+            authority: until("2035-01-01T00:00:00Z"),
+        },
+        clocks: Clocks { here: time("2027-01-01T00:00:02Z"), there: Ok(time("2027-01-01T00:00:00Z")) },
+        house: House {
+            holder: Ok(Holder::Runs("supercargo-7d4f".to_owned())),
+            deployments: Ok(vec![deployment()]),
+            missing_classes: Ok(Vec::new()),
+            quotas: Ok(Vec::new()),
+        },
     }
+}
+
+fn time(text: &str) -> jiff::Timestamp {
+    text.parse().expect("it is a time")
+}
+
+fn until(text: &str) -> Result<Option<Validity>, String> {
+    Ok(Some(Validity { from: time("2026-01-01T00:00:00Z"), until: time(text) }))
+}
+
+/// As it is shipped, with all its pods.
+fn deployment() -> Value {
+    let written = include_str!("../../../manifests/base/deployment.yaml");
+    let mut deployment: Value = serde_saphyr::from_str(written).expect("it is YAML");
+    deployment["status"] = json!({"replicas": 2, "availableReplicas": 2});
+    deployment
 }
 
 fn found(facts: &Facts) -> Vec<(&'static str, Status)> {
@@ -147,4 +178,152 @@ fn the_drift_is_read_from_a_scrape() {
     let scrape = "# TYPE x gauge\nsupercargo_cache_drift{kind=\"Pod\",which=\"missed\"} 2\nother 1\n";
     assert_eq!(series(scrape), Some([("kind=\"Pod\",which=\"missed\"".to_owned(), 2)].into()));
     assert_eq!(series("other 1\n"), None);
+}
+
+fn with(change: impl Fn(&mut Facts)) -> Vec<(&'static str, Status)> {
+    let mut facts = healthy();
+    change(&mut facts);
+    found(&facts)
+}
+
+#[test]
+fn a_certificate_that_has_ended_or_will_soon_is_found_and_one_with_a_month_left_is_not() {
+    use Status::{Problem, Unknown, Warning};
+    // It is the first of January to the API server.
+    for (end, expected) in [
+        ("2027-01-31T00:00:00Z", None),
+        ("2027-01-30T23:59:59Z", Some(Warning)),
+        ("2027-01-01T00:00:01Z", Some(Warning)),
+        ("2027-01-01T00:00:00Z", Some(Problem)),
+    ] {
+        let one = |id| expected.map(|status| (id, status)).into_iter().collect::<Vec<_>>();
+        assert_eq!(with(|it| it.certificates.serving = until(end)), one("ApiServerCertificate"), "{end}");
+        assert_eq!(with(|it| it.certificates.client = until(end)), one("ClientCertificate"), "{end}");
+        assert_eq!(with(|it| it.certificates.authority = until(end)), one("CertificateAuthority"), "{end}");
+    }
+    let tomorrow = Validity { from: time("2027-01-02T00:00:00Z"), until: time("2028-01-01T00:00:00Z") };
+    assert_eq!(with(|it| it.certificates.serving = Ok(Some(tomorrow))), [("ApiServerCertificate", Problem)]);
+    assert_eq!(with(|it| it.certificates.client = Ok(None)), []);
+    let unread = || Err("it is no X.509 certificate".to_owned());
+    assert_eq!(with(|it| it.certificates.client = unread()), [("ClientCertificate", Unknown)]);
+}
+
+#[test]
+fn an_api_server_that_nobody_can_trust_any_more_is_told_of_by_its_certificate() {
+    let certificates = Certificates { serving: until("2026-12-31T00:00:00Z"), ..healthy().certificates };
+    let mut facts = Facts::unanswered("it does not answer".to_owned(), certificates);
+    facts.clocks.here = time("2027-01-01T00:00:00Z");
+    let found = found(&facts);
+    let problems: Vec<_> = found.iter().filter(|(_, status)| *status == Status::Problem).collect();
+    assert_eq!(problems, [&("ApiServerCertificate", Status::Problem)]);
+    assert_eq!(found.len(), CHECK_IDS.len() - 2, "the other two certificates are good: {found:?}");
+}
+
+#[test]
+fn clocks_that_disagree_are_found_and_what_an_answer_takes_is_not() {
+    let at = |here: &str| {
+        let clocks = Clocks::read(time(here), Some("Fri, 01 Jan 2027 00:00:10 GMT"));
+        assert_eq!(clocks.there, Ok(time("2027-01-01T00:00:10Z")));
+        with(move |it| it.clocks = clocks.clone())
+    };
+    assert_eq!(at("2027-01-01T00:00:15Z"), []);
+    assert_eq!(at("2027-01-01T00:00:16Z"), [("ClockSkew", Status::Warning)]);
+    assert_eq!(at("2027-01-01T00:00:04Z"), [("ClockSkew", Status::Warning)]);
+    for date in [None, Some("yesterday")] {
+        let clocks = Clocks::read(time("2027-01-01T00:00:00Z"), date);
+        assert_eq!(clocks.now(), clocks.here);
+        assert_eq!(with(|it| it.clocks = clocks.clone()), [("ClockSkew", Status::Unknown)]);
+    }
+}
+
+#[test]
+fn a_lease_in_the_name_of_somebody_who_is_gone_is_found() {
+    let name = || "supercargo-7d4f".to_owned();
+    let warned = [("Holder", Status::Warning)];
+    assert_eq!(with(|it| it.house.holder = Ok(Holder::Unknown(name()))), warned);
+    assert_eq!(with(|it| it.house.holder = Ok(Holder::Ends(name(), "Failed".to_owned()))), warned);
+    assert_eq!(with(|it| it.house.holder = Ok(Holder::OnHost("node-1".to_owned()))), []);
+    assert_eq!(with(|it| it.house.holder = Ok(Holder::Nobody)), []);
+    assert_eq!(with(|it| it.house.holder = Err("403: no".to_owned())), [("Holder", Status::Unknown)]);
+}
+
+#[test]
+fn pods_that_cannot_be_made_or_are_not_available_are_found() {
+    let status = |status: Value| {
+        with(move |it| it.house.deployments.as_mut().expect("they are known")[0]["status"] = status.clone())
+    };
+    assert_eq!(status(json!({"availableReplicas": 1})), [("Replicas", Status::Warning)]);
+    let failure =
+        |status: &str| json!([{"type": "ReplicaFailure", "status": status, "message": "exceeded quota"}]);
+    let refused = status(json!({"availableReplicas": 1, "conditions": failure("True")}));
+    assert_eq!(refused, [("Replicas", Status::Problem)]);
+    assert_eq!(status(json!({"availableReplicas": 2, "conditions": failure("False")})), []);
+    assert_eq!(with(|it| it.house.deployments = Ok(Vec::new())), [], "it may be a static pod");
+}
+
+#[test]
+fn a_priority_class_that_its_pods_name_and_that_is_not_there_is_found() {
+    assert_eq!(classes(&[]), ["system-cluster-critical".to_owned()].into());
+    let mut other = deployment();
+    other["spec"]["template"]["spec"]["priorityClassName"] = json!("gold");
+    assert_eq!(classes(&[other]), ["gold".to_owned()].into());
+    let mut none = deployment();
+    none["spec"]["template"]["spec"]["priorityClassName"] = json!(null);
+    assert_eq!(classes(&[none]), [].into());
+    assert_eq!(
+        with(|it| it.house.missing_classes = Ok(vec!["gold".to_owned()])),
+        [("PriorityClass", Status::Problem)]
+    );
+}
+
+/// A quota of these scopes.
+fn quota(scopes: &Value, hard: &Value, used: &Value) -> Value {
+    json!({
+        "metadata": {"name": "critical", "namespace": "kube-system"},
+        "spec": {"hard": hard, "scopeSelector": {"matchExpressions": scopes}}, "status": {"used": used},
+    })
+}
+
+fn of_class(operator: &str, classes: &[&str]) -> Value {
+    json!([{"scopeName": "PriorityClass", "operator": operator, "values": classes}])
+}
+
+#[test]
+fn a_quota_that_leaves_no_room_for_one_more_pod_of_it_is_found_and_one_of_other_pods_is_not() {
+    let warned = [("ResourceQuota", Status::Warning)];
+    let full = |scopes: Value| quota(&scopes, &json!({"pods": "2"}), &json!({"pods": "2"}));
+    let with_quota = |quota: Value| with(move |it| it.house.quotas = Ok(vec![quota.clone()]));
+    let (ours, other) = ("system-cluster-critical", "system-node-critical");
+    assert_eq!(with_quota(full(of_class("In", &[other, ours]))), warned);
+    assert_eq!(with_quota(full(of_class("In", &[other]))), []);
+    assert_eq!(with_quota(full(of_class("NotIn", &[other]))), warned);
+    assert_eq!(with_quota(full(of_class("NotIn", &[ours]))), []);
+    assert_eq!(with_quota(full(of_class("Exists", &[]))), warned);
+    assert_eq!(with_quota(full(of_class("DoesNotExist", &[]))), []);
+    assert_eq!(with_quota(full(json!([]))), warned);
+    let by_scope = |scope: &str| {
+        let mut quota = full(json!([]));
+        quota["spec"]["scopes"] = json!([scope]);
+        with_quota(quota)
+    };
+    assert_eq!((by_scope("NotBestEffort"), by_scope("NotTerminating")), (warned.to_vec(), warned.to_vec()));
+    assert_eq!((by_scope("BestEffort"), by_scope("Terminating")), (vec![], vec![]));
+
+    let any = of_class("Exists", &[]);
+    let of = |hard: Value, used: Value| with_quota(quota(&any, &hard, &used));
+    assert_eq!(of(json!({"pods": "3"}), json!({"pods": "2"})), []);
+    // A pod of it asks for 200m and 256Mi, and is limited to 1Gi of memory.
+    assert_eq!(of(json!({"requests.cpu": "600m"}), json!({"requests.cpu": "400m"})), []);
+    assert_eq!(of(json!({"cpu": "599m"}), json!({"cpu": "400m"})), warned);
+    assert_eq!(of(json!({"limits.memory": "3Gi"}), json!({"limits.memory": "2Gi"})), []);
+    assert_eq!(of(json!({"limits.memory": "3Gi"}), json!({"limits.memory": "2049Mi"})), warned);
+    assert_eq!(of(json!({"requests.nvidia.com/gpu": "0"}), json!({})), []);
+}
+
+#[test]
+fn a_quota_that_wants_a_limit_which_is_not_written_is_found() {
+    let with_hard =
+        |hard: Value| with(move |it| it.house.quotas = Ok(vec![quota(&json!([]), &hard, &json!({}))]));
+    assert_eq!(with_hard(json!({"limits.cpu": "10"})), [("ResourceQuota", Status::Problem)]);
+    assert_eq!(with_hard(json!({"limits.memory": "10Gi", "requests.memory": "10Gi", "cpu": "10"})), []);
 }

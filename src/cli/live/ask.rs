@@ -1,6 +1,7 @@
 //! Single questions to the API server, for a command that judges what it answers. Nothing is written: the only objects that are made are reviews, which
 //! no API server keeps.
 
+use super::certificates::{self, Certificates};
 use super::port::page;
 use super::{LiveError, connection};
 use crate::client;
@@ -20,12 +21,16 @@ pub(in crate::cli) struct Api {
     one: Duration,
     /// Where it is.
     pub(in crate::cli) server: String,
+    /// What there is between it and the kubeconfig.
+    pub(in crate::cli) certificates: Certificates,
 }
 
 /// A status, and what came with it: an object, or a text.
 pub(in crate::cli) struct Answer {
     pub(in crate::cli) status: u16,
     pub(in crate::cli) body: Value,
+    /// What time it was to the server, as it wrote it.
+    pub(in crate::cli) date: Option<String>,
 }
 
 impl Answer {
@@ -64,7 +69,7 @@ impl Api {
             .map_err(|_| silent(format!("nothing came of {path} within {:?}", self.one)))?;
         let page = page.map_err(|error| silent(error.into_text()))?;
         let body = serde_json::from_str(&page.body).unwrap_or(Value::String(page.body));
-        Ok(Answer { status: page.status, body })
+        Ok(Answer { status: page.status, body, date: page.date })
     }
 }
 
@@ -80,7 +85,8 @@ pub(in crate::cli) fn with_api<T>(
         let builder = client::builder_that_hands_on(&config);
         let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
         let server = config.cluster_url.to_string();
-        talk(&Api { client, deadline: Instant::now() + ALL_TIMEOUT, one, server }).await
+        let certificates = certificates::found(&config, one).await;
+        talk(&Api { client, deadline: Instant::now() + ALL_TIMEOUT, one, server, certificates }).await
     });
     // A resolver that hangs is not waited for.
     runtime.shutdown_background();

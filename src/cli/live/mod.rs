@@ -3,6 +3,7 @@
 //! The only module of the commands with a client. Every request has a deadline, and so has all of them together.
 
 pub(super) mod ask;
+pub(super) mod certificates;
 pub(super) mod port;
 
 use self::port::encoded;

@@ -7,7 +7,7 @@ use crate::args::parse_duration;
 use crate::client;
 use crate::serve::HANDED_ON;
 use clap::Args;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, DATE};
 use http::{HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
@@ -77,6 +77,8 @@ pub struct LeaderArgs {
 pub(in crate::cli) struct Page {
     pub(in crate::cli) status: u16,
     pub(in crate::cli) body: String,
+    /// The header `Date`.
+    pub(in crate::cli) date: Option<String>,
 }
 
 impl Page {
@@ -193,9 +195,10 @@ pub(super) async fn page(
     let request = request.body(body).map_err(|error| silent(error.to_string()))?;
     let response = client.send(request).await.map_err(|error| silent(told(&error)))?;
     let status = response.status().as_u16();
+    let date = response.headers().get(DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
     let body = Limited::new(response.into_body(), BYTES_MAX).collect().await;
     let body = body.map_err(|error| silent(format!("the answer breaks off, or is too large: {error}")))?;
-    Ok(Page { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+    Ok(Page { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned(), date })
 }
 
 fn run<T>(asked: impl Future<Output = Result<T, LiveError>>, what: &str) -> Result<T, LiveError> {

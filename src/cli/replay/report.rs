@@ -5,11 +5,14 @@ use crate::journal::watched::Seen;
 use crate::journal::{API_VERSION, Beginning, Mode};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use supercargo_core::report::Preemption;
 use supercargo_core::scheduler::{Opinion, Otherwise};
 use supercargo_core::shadow::{Agreement, Comparison, Scored, Theirs};
 
 /// Differences that are kept; the others are counted.
 const KEPT_MAX: usize = 10_000;
+/// Pods that are sent away and told by name in a row.
+const NAMED: usize = 3;
 
 /// What a replay came to.
 #[derive(Debug, Serialize)]
@@ -81,6 +84,8 @@ pub(super) struct Compared {
     pub(super) nowhere: u64,
     /// None then, and a node now.
     pub(super) only_now: u64,
+    /// No node either time, and others are sent away than then, or only one of the two sends any away.
+    pub(super) other_victims: u64,
     /// The configuration has no profile for the pod.
     pub(super) not_ours: u64,
     /// The decision fails.
@@ -119,6 +124,50 @@ pub(super) struct Difference {
     /// How much of that comes from each plugin, the largest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) plugins: Vec<Lead>,
+    /// Whom the decision of then sent away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) preempted_then: Option<Room>,
+    /// Whom the one of now would send away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) preempted_now: Option<Room>,
+}
+
+/// Who has to go, and where, so that a pod has room.
+#[derive(Debug, Serialize)]
+pub(super) struct Room {
+    pub(super) node: String,
+    pub(super) victims: Vec<Victim>,
+}
+
+/// A pod that has to go.
+#[derive(Debug, Serialize)]
+pub(super) struct Victim {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl Room {
+    fn of(preemption: &Preemption) -> Option<Self> {
+        let Preemption::Nominated { node, victims, .. } = preemption else { return None };
+        let victims = victims.iter().map(|it| Victim {
+            namespace: it.namespace.clone(),
+            name: it.name.clone(),
+            uid: it.uid.to_string(),
+        });
+        Some(Self { node: node.clone(), victims: victims.collect() })
+    }
+
+    /// In words.
+    fn told(of: Option<&Self>) -> String {
+        let Some(Self { node, victims }) = of else { return "nobody".to_owned() };
+        let named = victims.iter().take(NAMED).map(|it| format!("{}/{}", it.namespace, it.name));
+        let named = named.collect::<Vec<_>>().join(", ");
+        match victims.len().saturating_sub(NAMED) {
+            0 => format!("{named} from {node}"),
+            more => format!("{named} and {more} more from {node}"),
+        }
+    }
 }
 
 /// A plugin's part in a difference of totals.
@@ -200,12 +249,15 @@ impl Compared {
             why: String::new(),
             ahead: None,
             plugins: Vec::new(),
+            preempted_then: Room::of(&opinion.room),
+            preempted_now: Room::of(&opinion.other_room),
         };
         match &opinion.otherwise {
-            Otherwise::Same => {
+            Otherwise::Same if opinion.is_room_the_same() => {
                 self.same += 1;
                 return;
             }
+            Otherwise::Same => self.other_victims += 1,
             Otherwise::NotOurs => {
                 self.not_ours += 1;
                 difference.why = "no profile has the pod's schedulerName".to_owned();
@@ -223,6 +275,7 @@ impl Compared {
                 difference.compare(comparison);
             }
         }
+        difference.compare_room(matches!(opinion.otherwise, Otherwise::Failed(_) | Otherwise::NotOurs));
         self.keep(difference);
     }
 
@@ -264,6 +317,8 @@ impl Compared {
             why: String::new(),
             ahead: None,
             plugins: Vec::new(),
+            preempted_then: None,
+            preempted_now: None,
         };
         difference.compare(comparison);
         self.keep(difference);
@@ -279,6 +334,21 @@ impl Compared {
 }
 
 impl Difference {
+    /// Adds whom either sends away, if one does. Of a decision that is not made it is not known.
+    fn compare_room(&mut self, is_unknown: bool) {
+        let (then, now) = (self.preempted_then.as_ref(), self.preempted_now.as_ref());
+        let told = match (then, now) {
+            (None, None) => return,
+            (Some(_), _) if is_unknown => format!("sent away {}", Room::told(then)),
+            (Some(_), None) if self.now.is_some() => {
+                format!("sent away {}, needs to send away nobody", Room::told(then))
+            }
+            (_, Some(_)) if self.then.is_some() => format!("would send away {}", Room::told(now)),
+            _ => format!("sent away {}, would send away {}", Room::told(then), Room::told(now)),
+        };
+        self.why = if self.why.is_empty() { told } else { format!("{}; {told}", self.why) };
+    }
+
     fn compare(&mut self, comparison: &Comparison) {
         self.now = comparison.ours.as_ref().map(|ours| ours.node.clone());
         self.why = match (&comparison.theirs, &comparison.ours) {

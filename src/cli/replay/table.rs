@@ -50,7 +50,18 @@ fn in_short(decision: &RawValue) -> String {
 
 fn differs(screen: &mut Screen, of: &Compared, in_full: bool) {
     let Compared {
-        config, asked, same, elsewhere, nowhere, only_now, not_ours, failed, raced, unjudged, ..
+        config,
+        asked,
+        same,
+        elsewhere,
+        nowhere,
+        only_now,
+        other_victims,
+        not_ours,
+        failed,
+        raced,
+        unjudged,
+        ..
     } = of;
     screen.heading(&format!("By {config}"));
     let counts = [
@@ -58,6 +69,7 @@ fn differs(screen: &mut Screen, of: &Compared, in_full: bool) {
         (*elsewhere, "on another node"),
         (*nowhere, "on no node any more"),
         (*only_now, "on a node, where there was none"),
+        (*other_victims, "on none either, with other pods sent away"),
         (*not_ours, "not decided, since no profile has the pod's schedulerName"),
         (*failed, "failed"),
         (*raced, "the same in another order of what came"),

@@ -83,10 +83,20 @@ struct Seat {
 impl Framework {
     /// Asks every filter about every node.
     pub fn explain(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Findings {
+        self.explain_on(pod, snapshot, snapshot.nodes().iter())
+    }
+
+    /// Asks every filter about these nodes.
+    pub fn explain_on(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        nodes: impl IntoIterator<Item = NodeIdx>,
+    ) -> Findings {
         let mut findings = Findings::default();
         let mut seats = self.explained_seats(pod, snapshot, &mut findings.before);
         seats.sort_by_key(|seat| seat.rank);
-        for idx in snapshot.nodes().iter() {
+        for idx in nodes {
             let mut overlay = Overlay::new();
             let nominated = snapshot.nominated_on(idx);
             for other in nominated.iter().filter(|n| n.priority >= pod.priority && n.uid != pod.uid) {

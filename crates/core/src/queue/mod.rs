@@ -188,6 +188,17 @@ impl SchedulingQueue {
         }
     }
 
+    /// The same with where it waits.
+    pub fn place_of(&self, uid: &str) -> Option<(Place, &QueuedPod)> {
+        let place = match self.slots.get(uid)? {
+            Slot::Active(_) => Place::Active,
+            Slot::Backoff(_) => Place::Backoff,
+            Slot::Unschedulable(_) => Place::Unschedulable,
+            Slot::Gated(_) => Place::Gated,
+        };
+        Some((place, self.get(uid)?))
+    }
+
     /// The pod to be tried next, which is the caller's from here on.
     ///
     /// When nothing is active, that is the rejected pod whose backoff ends first, for there is nothing it could hold

@@ -2,6 +2,7 @@
 
 use super::binding::Binding;
 use super::failure::{Failure, Nominate, Unschedulable};
+use super::opinion::Chosen;
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
 use super::verify::Compared;
@@ -38,12 +39,14 @@ pub(super) enum Decided {
 }
 
 impl Decided {
-    /// The node chosen, or why there is none.
-    fn chosen(&self) -> Result<NodeIdx, &str> {
+    /// The node chosen, or why there is none and who is to go.
+    fn chosen(&self) -> Chosen<'_> {
         match self {
-            Self::Node(choice) => Ok(choice.node),
-            Self::Nowhere(found) | Self::Refused(found) => Err(&found.message),
-            Self::Failed(CycleError(text)) | Self::Panicked(text) => Err(text),
+            Self::Node(choice) => Chosen::Node(choice.node),
+            Self::Nowhere(found) | Self::Refused(found) => Chosen::of(found),
+            Self::Failed(CycleError(message)) | Self::Panicked(message) => {
+                Chosen::Nowhere { message, room: &Preemption::NotTried }
+            }
         }
     }
 }
@@ -97,7 +100,7 @@ impl Scheduler {
         if let Some(found) = self.recall(&pod)
             && self.holds_true(now, &queued, &found)
         {
-            self.second_opinion(&queued, self.walk.start(), Err(&found.message));
+            self.second_opinion(now, &queued, self.walk.start(), Chosen::of(&found));
             self.walk.advance(found.walked, self.snapshot().nodes().len());
             probe.attempt_decided();
             self.fail(now, queued, now, Failure::Unschedulable(found));
@@ -109,7 +112,7 @@ impl Scheduler {
         }
         let start = self.walk.start();
         let decided = self.decide(now, &queued, probe);
-        self.second_opinion(&queued, start, decided.chosen());
+        self.second_opinion(now, &queued, start, decided.chosen());
         let is_placed = matches!(decided, Decided::Node(_));
         if !is_placed {
             probe.attempt_decided();
@@ -266,19 +269,27 @@ impl Scheduler {
     }
 }
 
+impl Preemption {
+    /// What came of asking PostFilter.
+    pub(crate) fn of(outcome: &PostFilter<'_>, failed: Failed<'_>, draws: Draws) -> Self {
+        let snapshot = failed.snapshot;
+        match outcome.nomination.choose(failed.pod, draws) {
+            Some(candidate) => Self::Nominated {
+                node: snapshot.text(snapshot.node_info(candidate.node).name).to_owned(),
+                victims: candidate.victims.iter().map(|it| PodRef::new(it, snapshot.tables())).collect(),
+                evictions: candidate.victims.iter().filter(|victim| !victim.deleting).count(),
+            },
+            None if outcome.asked.contains(&preemption::NAME) => Self::InVain,
+            None => Self::NotTried,
+        }
+    }
+}
+
 /// Puts together what filters and PostFilter said.
 pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> Unschedulable {
     let snapshot = failed.snapshot;
     let chosen = outcome.nomination.choose(failed.pod, draws);
-    let preemption = match chosen {
-        Some(candidate) => Preemption::Nominated {
-            node: snapshot.text(snapshot.node_info(candidate.node).name).to_owned(),
-            victims: candidate.victims.iter().map(|victim| PodRef::new(victim, snapshot.tables())).collect(),
-            evictions: candidate.victims.iter().filter(|victim| !victim.deleting).count(),
-        },
-        None if outcome.asked.contains(&preemption::NAME) => Preemption::InVain,
-        None => Preemption::NotTried,
-    };
+    let preemption = Preemption::of(outcome, failed, draws);
     let nominate = match (chosen, &outcome.nomination) {
         (Some(candidate), _) => Nominate::To {
             node: snapshot.node_info(candidate.node).name,

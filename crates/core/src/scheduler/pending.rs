@@ -4,7 +4,8 @@ use super::Scheduler;
 use super::binding::Binding;
 use crate::explain::Findings;
 use crate::intern::Symbol;
-use crate::pod::PodInfo;
+use crate::node::NodeIdx;
+use crate::pod::{PodInfo, Uid};
 use crate::queue::{Place, QueuedPod};
 use crate::time::Time;
 
@@ -24,6 +25,15 @@ pub enum Whereabouts {
         /// Whether the answer to the binding was lost, so that its outcome is being asked for.
         is_in_doubt: bool,
     },
+}
+
+/// What every filter says of a part of the nodes.
+#[derive(Clone, Debug, Default)]
+pub struct ExplainedPart {
+    /// What they say; `None` where nothing is looked for.
+    pub findings: Option<Findings>,
+    /// The slot to go on from, if there are more nodes.
+    pub next: Option<usize>,
 }
 
 /// A pod on its way.
@@ -69,15 +79,41 @@ impl Scheduler {
         queued.chain(asking).chain(volumes).chain(bindings)
     }
 
-    /// The pod of this namespace and name, if it is on its way to a node, and what every filter says of every node, if it has none yet.
-    pub fn explain_pending(&self, namespace: &str, name: &str) -> Option<(Pending<'_>, Option<Findings>)> {
-        let snapshot = self.snapshot();
-        let is_it = |pod: &PodInfo| *pod.name == *name && snapshot.text(pod.namespace) == namespace;
-        let pending = self.pending().find(|pending| is_it(pending.pod()))?;
+    /// The same of one pod.
+    pub fn pending_one(&self, uid: &Uid) -> Option<Pending<'_>> {
+        let away = |queued, at, since| Pending { queued, at, since, next_try: None };
+        if let Some((place, queued)) = self.queue.place_of(uid) {
+            let next_try = self.queue.next_try(place, queued);
+            return Some(Pending {
+                queued,
+                at: Whereabouts::Queued(place),
+                since: queued.timestamp,
+                next_try,
+            });
+        }
+        if let Some((queued, since)) = self.extending.waiting_pod(uid) {
+            return Some(away(queued, Whereabouts::Extenders, since));
+        }
+        if let Some((queued, node, since)) = self.pre_binds.pod(uid) {
+            return Some(away(queued, Whereabouts::Volumes(node), since));
+        }
+        let (queued, node, since, is_in_doubt) = self.bindings.get(uid)?.pending()?;
+        Some(away(queued, Whereabouts::Binding { node, is_in_doubt }, since))
+    }
+
+    /// What every filter says of a part of the nodes about a pod on its way to one: of at most so many, from the first whose slot is not before `from`. None
+    /// where the pod has a node already. And from where to go on, if there are more.
+    pub fn explain_pending(&self, pending: &Pending<'_>, from: usize, at_most: usize) -> ExplainedPart {
         let has_node = matches!(pending.at, Whereabouts::Volumes(_) | Whereabouts::Binding { .. });
-        let profile = self.profile_of(pending.pod()).filter(|_| !has_node);
-        let findings = profile.map(|profile| profile.framework.explain(pending.pod(), snapshot));
-        Some((pending, findings))
+        let Some(profile) = self.profile_of(pending.pod()).filter(|_| !has_node) else {
+            return ExplainedPart::default();
+        };
+        let snapshot = self.snapshot();
+        let mut rest = snapshot.nodes().iter().skip_while(|node| node.index() < from);
+        let part: Vec<NodeIdx> = rest.by_ref().take(at_most).collect();
+        let next = rest.next().map(NodeIdx::index);
+        let findings = profile.framework.explain_on(pending.pod(), snapshot, part);
+        ExplainedPart { findings: Some(findings), next }
     }
 
     /// Whether it decides, rather than standing by for another that does.

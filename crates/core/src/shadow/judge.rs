@@ -2,12 +2,15 @@
 
 use super::Agreement;
 use crate::cache::Snapshot;
-use crate::cycle::{Decision, Feasible, Framework, NoProbe, Options, Walk};
+use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Options, Walk};
+use crate::framework::post_filter::Draws;
 use crate::framework::{CycleError, PluginName};
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
+use crate::report::Preemption;
 use crate::rng::Seed;
+use crate::time::Time;
 
 /// What one plugin gives one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,14 @@ pub struct Comparison {
     pub feasible: usize,
 }
 
+/// What is decided here.
+pub(crate) struct Other {
+    /// Where it is another node, or only one side has one.
+    pub(crate) comparison: Option<Comparison>,
+    /// Who would have to go, where there is none here.
+    pub(crate) room: Preemption,
+}
+
 /// A verdict on one decision of the other scheduler, in one state of the cluster.
 pub(super) struct Verdict {
     pub(super) agreement: Agreement,
@@ -89,24 +100,48 @@ pub(crate) struct Judge<'f> {
 }
 
 impl Judge<'_> {
-    /// The node that is chosen here where it is another than the one chosen there, or only one of them chose any; nothing where
-    /// both come to the same. The pod's nomination counts, and the search goes on where `walk` left off.
+    /// How it is decided here: the node that is chosen where it is another than the one chosen there, or only one of them chose any; and,
+    /// where there is none here, who would be sent away to make room. The pod's nomination counts, and the search goes on where `walk` left
+    /// off.
     pub(crate) fn otherwise(
         &self,
+        now: Time,
         pod: &PodInfo,
         choice: &Choice,
         snapshot: Snapshot<'_>,
         walk: &mut Walk,
-    ) -> Result<Option<Comparison>, CycleError> {
+    ) -> Result<Other, CycleError> {
         let options = Options { always_score: true, walk: Some(walk), ..Options::default() };
         let feasible = match self.framework.decide(pod, snapshot, options, &mut NoProbe)? {
             Decision::Feasible(feasible) => feasible,
             Decision::Infeasible(filtered) => {
-                let Choice::Node(name) = choice else { return Ok(None) };
-                let theirs = out_of_reach(pod, &filtered, snapshot, *name)?;
-                return Ok(Some(Comparison { ours: None, theirs, feasible: 0 }));
+                let comparison = match choice {
+                    Choice::None { .. } => None,
+                    Choice::Node(name) => {
+                        let theirs = out_of_reach(pod, &filtered, snapshot, *name)?;
+                        Some(Comparison { ours: None, theirs, feasible: 0 })
+                    }
+                };
+                let diagnosis = filtered.diagnose(snapshot);
+                let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let draws = Draws { seed: self.seed, attempt: self.attempt };
+                let outcome = self.framework.post_filter(failed, draws, now, &mut NoProbe);
+                let room = Preemption::of(&outcome, failed, draws);
+                return Ok(Other { comparison, room });
             }
         };
+        let comparison = self.other_node(pod, choice, snapshot, &feasible)?;
+        Ok(Other { comparison, room: Preemption::NotTried })
+    }
+
+    /// The node that is chosen here where it is another than the one chosen there, or only one of them chose any.
+    fn other_node(
+        &self,
+        pod: &PodInfo,
+        choice: &Choice,
+        snapshot: Snapshot<'_>,
+        feasible: &Feasible,
+    ) -> Result<Option<Comparison>, CycleError> {
         let ours = feasible.choose(self.seed, pod, self.attempt);
         // What a pod needs on a node may be gone from there for all nodes alike.
         let ours = feasible.filtered.reserve(snapshot, ours).is_ok().then_some(ours);
@@ -118,12 +153,12 @@ impl Judge<'_> {
                 let node =
                     snapshot.find_node(*theirs).filter(|&it| feasible.filtered.feasible().contains(it));
                 match node {
-                    Some(node) => Theirs::Scored(self.scored(pod, snapshot, &feasible, node)?),
+                    Some(node) => Theirs::Scored(self.scored(pod, snapshot, feasible, node)?),
                     None => rejected(pod, &feasible.filtered, snapshot, *theirs)?,
                 }
             }
         };
-        let ours = ours.map(|ours| self.scored(pod, snapshot, &feasible, ours)).transpose()?;
+        let ours = ours.map(|ours| self.scored(pod, snapshot, feasible, ours)).transpose()?;
         if ours.is_none() && matches!(theirs, Theirs::None { .. }) {
             return Ok(None);
         }

@@ -161,13 +161,15 @@ struct Pending {
     verdict: Verdict,
     /// The pod found a place after all.
     placed: bool,
+    /// What it was judged by, and will be again.
+    framework: Arc<Framework>,
 }
 
 /// Judges the decisions of another scheduler.
 pub struct Shadow {
     /// Keeps the cluster; of no profile, and never stepped.
     watched: Scheduler,
-    framework: Framework,
+    framework: Arc<Framework>,
     seed: Seed,
     /// Whose pods they are.
     name: Symbol,
@@ -184,13 +186,12 @@ pub struct Shadow {
 impl Shadow {
     /// A shadow of the scheduler of this name, which judges by `framework`, made with these tables. All nodes are looked at, whatever
     /// the profile says.
-    pub fn new(name: &str, mut framework: Framework, seed: Seed, mut tables: Tables, now: Time) -> Self {
-        framework.sampling = None;
+    pub fn new(name: &str, framework: Framework, seed: Seed, mut tables: Tables, now: Time) -> Self {
         let name = tables.symbol(name);
         let config = Config { seed, profiles: Vec::new(), queue: QueueConfig::default() };
         Self {
             watched: Scheduler::with_tables(config, tables, now),
-            framework,
+            framework: of_all_nodes(framework),
             seed,
             name,
             waiting: FixedMap::default(),
@@ -204,6 +205,11 @@ impl Shadow {
     /// The tables that objects are converted with on their way in, as [`Scheduler::tables`].
     pub fn tables(&mut self) -> &mut Tables {
         self.watched.tables()
+    }
+
+    /// From now on judges by another framework, made with these tables. What disagreed before is looked at again by what it was judged by.
+    pub fn judge_by(&mut self, framework: Framework) {
+        self.framework = of_all_nodes(framework);
     }
 
     /// The cluster as it is known.
@@ -231,7 +237,7 @@ impl Shadow {
             name.mark(marks);
             waiting.values().for_each(|pod| pod.mark(marks));
             changes.mark(marks);
-            for Pending { pod, choice, at: _, number: _, verdict: _, placed: _ } in pending {
+            for Pending { pod, choice, at: _, number: _, verdict: _, placed: _, framework: _ } in pending {
                 pod.mark(marks);
                 if let Choice::Node(node) = choice {
                     node.mark(marks);
@@ -346,16 +352,24 @@ impl Shadow {
         } else if self.pending.len() >= PENDING_MAX {
             self.leave(pod, Unjudged::Crowded);
         } else {
-            let pod = Arc::clone(pod);
-            self.pending.push_back(Pending { at: now, number, pod, choice, verdict, placed: false });
+            let (pod, framework) = (Arc::clone(pod), Arc::clone(&self.framework));
+            self.pending.push_back(Pending {
+                at: now,
+                number,
+                pod,
+                choice,
+                verdict,
+                placed: false,
+                framework,
+            });
         }
     }
 
     /// Looks at a disagreement again, now that all its neighbours have come.
     fn settle(&mut self, pending: Pending) -> Judgement {
-        let Pending { at, number, pod, choice, mut verdict, placed } = pending;
+        let Pending { at, number, pod, choice, mut verdict, placed, framework } = pending;
         let found_a_place = placed && matches!(choice, Choice::None { .. });
-        if found_a_place || self.is_explained(at, number, &pod, &choice, &mut verdict) {
+        if found_a_place || self.is_explained(&framework, (at, number), &pod, &choice, &mut verdict) {
             (verdict.agreement, verdict.regret) = (Agreement::Raced, None);
         }
         self.told(at, &pod, verdict)
@@ -364,13 +378,13 @@ impl Shadow {
     /// Whether some order explains the decision. Where none does, and in one their node can at least take the pod, that is the verdict.
     fn is_explained(
         &mut self,
-        at: Time,
-        number: u64,
+        framework: &Framework,
+        (at, number): (Time, u64),
         pod: &Arc<PodInfo>,
         choice: &Choice,
         verdict: &mut Verdict,
     ) -> bool {
-        let Self { watched, framework, seed, changes, .. } = self;
+        let Self { watched, seed, changes, .. } = self;
         let judge = Judge { framework, seed: *seed, attempt: 1 };
         let (mut trial, tables) = watched.trial();
         let ours = verdict.comparison.as_ref().and_then(|it| it.ours.as_ref());
@@ -403,6 +417,12 @@ impl Shadow {
         let pod = self.watched.named(pod);
         self.done.push_back(Step::Unjudged(pod, why));
     }
+}
+
+/// Looks at all nodes, whatever the profile says.
+fn of_all_nodes(mut framework: Framework) -> Arc<Framework> {
+    framework.sampling = None;
+    Arc::new(framework)
 }
 
 /// What happened before this time explains nothing any more.

@@ -93,6 +93,11 @@ impl Extending {
         self.pods.values().map(|waiting| (&waiting.queued, waiting.began))
     }
 
+    /// The same of one pod.
+    pub(in crate::scheduler) fn waiting_pod(&self, uid: &str) -> Option<(&QueuedPod, Time)> {
+        self.pods.get(uid).map(|waiting| (&waiting.queued, waiting.began))
+    }
+
     /// Open questions how good nodes are.
     pub(in crate::scheduler) fn prioritizing(&self) -> usize {
         let asks = self.pods.values().flat_map(|waiting| waiting.open.values());

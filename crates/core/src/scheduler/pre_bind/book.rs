@@ -116,6 +116,11 @@ impl PreBinds {
         by_uid.into_values().map(|it| (&it.queued, it.node, it.began))
     }
 
+    /// One of them.
+    pub(in crate::scheduler) fn pod(&self, uid: &Uid) -> Option<(&QueuedPod, Symbol, Time)> {
+        self.pods.get(uid).map(|it| (&it.queued, it.node, it.began))
+    }
+
     /// When there is something to do by the clock.
     pub(in crate::scheduler) fn next_time(&self) -> Option<Time> {
         self.times.first().map(|&(time, _)| time)

@@ -1,0 +1,104 @@
+//! What a ResourceQuota means for one more pod of a spec. Reads; judges nothing.
+//!
+//! Upstream: `pkg/quota/v1/evaluator/core/pods.go`. Of resources cpu, memory and the number of pods are counted.
+
+use super::facts::text;
+use crate::convert::quantity::Quantity;
+use serde_json::Value;
+use std::cmp::Ordering;
+
+/// Whether a quota counts pods of this spec.
+pub(super) fn is_about(quota: &Value, spec: &Value) -> bool {
+    let scopes = quota["spec"]["scopes"].as_array().into_iter().flatten();
+    let of_selector = quota["spec"]["scopeSelector"]["matchExpressions"].as_array().into_iter().flatten();
+    scopes.filter_map(Value::as_str).all(|scope| meets(scope, "Exists", &[], spec))
+        && of_selector.into_iter().all(|it| {
+            let values: Vec<&str> =
+                it["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            meets(text(it, "/scopeName"), text(it, "/operator"), &values, spec)
+        })
+}
+
+fn meets(scope: &str, operator: &str, values: &[&str], spec: &Value) -> bool {
+    let is_best_effort = || {
+        containers(spec)
+            .all(|it| it["resources"]["requests"].is_null() && it["resources"]["limits"].is_null())
+    };
+    let is_terminating = || spec["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0);
+    match scope {
+        "BestEffort" => is_best_effort(),
+        "NotBestEffort" => !is_best_effort(),
+        "Terminating" => is_terminating(),
+        "NotTerminating" => !is_terminating(),
+        "PriorityClass" => {
+            let class = text(spec, "/priorityClassName");
+            match operator {
+                "In" => !class.is_empty() && values.contains(&class),
+                "NotIn" => class.is_empty() || !values.contains(&class),
+                "DoesNotExist" => class.is_empty(),
+                _ => !class.is_empty(),
+            }
+        }
+        // Pods of it name no namespaces of others in their affinity; of other scopes nothing is known.
+        _ => false,
+    }
+}
+
+fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec["containers"].as_array().into_iter().flatten()
+}
+
+/// Where a container says how much it has of a resource of a quota: of `requests` or `limits`, under which name.
+fn said(resource: &str) -> Option<(&'static str, &'static str)> {
+    match resource {
+        "cpu" | "requests.cpu" => Some(("requests", "cpu")),
+        "memory" | "requests.memory" => Some(("requests", "memory")),
+        "limits.cpu" => Some(("limits", "cpu")),
+        "limits.memory" => Some(("limits", "memory")),
+        _ => None,
+    }
+}
+
+/// What a container says of a resource. A limit stands for a request that is not written, as the API server fills it in.
+fn amount<'v>(container: &'v Value, (of, name): (&str, &str)) -> Option<&'v Value> {
+    let resources = &container["resources"];
+    let told = |of: &str| resources[of].get(name).filter(|amount| !amount.is_null());
+    told(of).or_else(|| told("limits").filter(|_| of == "requests"))
+}
+
+fn hard(quota: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    quota["spec"]["hard"].as_object().into_iter().flatten()
+}
+
+/// The resources that a quota counts and a container does not say.
+pub(super) fn unsaid<'v>(quota: &'v Value, spec: &'v Value) -> impl Iterator<Item = &'v str> {
+    hard(quota).map(|(resource, _)| resource.as_str()).filter(|resource| {
+        said(resource).is_some_and(|where_| containers(spec).any(|it| amount(it, where_).is_none()))
+    })
+}
+
+/// The resources of which a quota has not enough for one more pod, each in words.
+pub(super) fn exhausted<'v>(quota: &'v Value, spec: &'v Value) -> impl Iterator<Item = String> + 'v {
+    hard(quota).filter_map(|(resource, hard)| {
+        let more = match (resource.as_str(), said(resource)) {
+            ("pods" | "count/pods", _) => Quantity::whole(1),
+            (_, Some(of)) => containers(spec)
+                .filter_map(|it| quantity(amount(it, of)?))
+                .fold(Quantity::default(), Quantity::plus),
+            _ => return None,
+        };
+        let used = &quota["status"]["used"][resource];
+        let after = quantity(used).unwrap_or_default().plus(more);
+        let is_too_much = after.compare(quantity(hard)?) == Ordering::Greater;
+        let used = used.as_str().unwrap_or("0");
+        is_too_much.then(|| format!("{used} of {} {resource} are used", hard.as_str().unwrap_or_default()))
+    })
+}
+
+fn quantity(value: &Value) -> Option<Quantity> {
+    match value {
+        Value::String(text) => Quantity::parse(text).ok(),
+        Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
+        _ => None,
+    }
+}

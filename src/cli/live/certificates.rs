@@ -1,0 +1,297 @@
+//! The certificates between a kubeconfig and its API server, looked at and not judged: what the server shows, what it is trusted by, what is shown
+//! to it.
+//!
+//! A connection of its own, by which nothing is sent: who trusts no expired certificate could not say that it is one.
+
+use crate::names::Resolver;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
+use k8s_openapi::ByteString;
+use kube::config::AuthInfo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tower::Service as _;
+
+/// From when until when a certificate is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Validity {
+    pub(in crate::cli) from: Timestamp,
+    pub(in crate::cli) until: Timestamp,
+}
+
+/// What there is, or why it is not known; `None` where there is none.
+pub(in crate::cli) type Found = Result<Option<Validity>, String>;
+
+/// What there is between the two.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct Certificates {
+    /// What the API server shows.
+    pub(in crate::cli) serving: Found,
+    /// What the kubeconfig has for the user.
+    pub(in crate::cli) client: Found,
+    /// What the kubeconfig trusts: of several, the one that is good for longest.
+    pub(in crate::cli) authority: Found,
+}
+
+/// Looks at them.
+pub(super) async fn found(config: &kube::Config, within: Duration) -> Certificates {
+    let late = || Err(format!("nothing came of a connection within {within:?}"));
+    let authority = config.root_cert.as_deref().unwrap_or_default();
+    Certificates {
+        serving: timeout(within, serving(config)).await.unwrap_or_else(|_| late()),
+        client: client(&config.auth_info),
+        authority: longest(authority.iter().map(|der| validity(der))),
+    }
+}
+
+/// Of several that are trusted alike, the one that is good for longest.
+fn longest(each: impl Iterator<Item = Result<Validity, String>>) -> Found {
+    let each = each.collect::<Result<Vec<_>, _>>()?;
+    Ok(each.into_iter().max_by_key(|it| it.until))
+}
+
+fn client(of: &AuthInfo) -> Found {
+    let pem = match (&of.client_certificate_data, &of.client_certificate) {
+        (Some(data), _) => {
+            let data: Result<ByteString, _> = serde_json::from_value(data.as_str().into());
+            data.map_err(|error| format!("client-certificate-data is no base64: {error}"))?.0
+        }
+        (None, Some(file)) => {
+            std::fs::read(file).map_err(|error| format!("{file} cannot be read: {error}"))?
+        }
+        (None, None) => return Ok(None),
+    };
+    // The first is the user's own; what follows is how it is known.
+    match CertificateDer::pem_slice_iter(&pem).next() {
+        Some(Ok(der)) => validity(&der).map(Some),
+        Some(Err(error)) => Err(format!("the client certificate is no PEM: {error}")),
+        None => Err("there is no client certificate in what is said to be one".to_owned()),
+    }
+}
+
+async fn serving(config: &kube::Config) -> Found {
+    let server = &config.cluster_url;
+    if server.scheme_str() != Some("https") {
+        return Ok(None);
+    }
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    let name = config.tls_server_name.clone().unwrap_or_else(|| host.to_owned());
+    let name =
+        ServerName::try_from(name).map_err(|error| format!("{server} has no name of a host: {error}"))?;
+    let mut connector = HttpConnector::new_with_resolver(Resolver::default());
+    connector.enforce_http(false);
+    let silent = |error: &dyn std::error::Error| format!("{server}: {}", super::told(error));
+    let stream: TokioIo<TcpStream> = connector.call(server.clone()).await.map_err(|error| silent(&error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let looks = Arc::new(Looks { shown: Mutex::new(None), provider: Arc::clone(&provider) });
+    let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let tls = tls.map_err(|error| silent(&error))?.dangerous();
+    let tls = tls.with_custom_certificate_verifier(Arc::clone(&looks) as Arc<_>).with_no_client_auth();
+    let shaken = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, stream.into_inner()).await;
+    let shown = looks.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // A server that wants a certificate of ours hangs up after it has shown its own.
+    match (shown, shaken) {
+        (Some(der), _) => validity(&der).map(Some),
+        (None, Err(error)) => Err(silent(&error)),
+        (None, Ok(_)) => Err(format!("{server} shows no certificate")),
+    }
+}
+
+/// Believes everything, and remembers what it was shown.
+#[derive(Debug)]
+struct Looks {
+    shown: Mutex<Option<CertificateDer<'static>>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Looks {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let shown = end_entity.clone().into_owned();
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Tags of DER, as RFC 5280 has them in a certificate.
+const SEQUENCE: u8 = 0x30;
+const VERSION: u8 = 0xa0;
+const INTEGER: u8 = 0x02;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+/// Reads the validity of a certificate, and nothing else of it. RFC 5280, 4.1.
+fn validity(der: &[u8]) -> Result<Validity, String> {
+    let times = || -> Option<[DateTime; 2]> {
+        let (certificate, _) = expect(der, SEQUENCE)?;
+        let (mut rest, _) = expect(certificate, SEQUENCE)?;
+        if let Some((_, after)) = expect(rest, VERSION) {
+            rest = after;
+        }
+        // Serial number, signature, issuer.
+        for tag in [INTEGER, SEQUENCE, SEQUENCE] {
+            (_, rest) = expect(rest, tag)?;
+        }
+        let (validity, _) = expect(rest, SEQUENCE)?;
+        let (from, rest) = time(validity)?;
+        let (until, _) = time(rest)?;
+        Some([from, until])
+    };
+    let unread = || "it is no X.509 certificate".to_owned();
+    let [from, until] = times().ok_or_else(unread)?.map(|time| Offset::UTC.to_timestamp(time));
+    Ok(Validity { from: from.map_err(|_| unread())?, until: until.map_err(|_| unread())? })
+}
+
+/// The content of an element of this tag, and what comes after it.
+fn expect(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, content, rest) = element(bytes)?;
+    (found == tag).then_some((content, rest))
+}
+
+/// The tag and the content of the first element, and what comes after it.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x84 => {
+            let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (length.iter().fold(0, |length, &byte| length << 8 | usize::from(byte)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+/// A time: of two digits a year is one from 1950 to 2049.
+fn time(bytes: &[u8]) -> Option<(DateTime, &[u8])> {
+    let (tag, content, rest) = element(bytes)?;
+    let text = std::str::from_utf8(content).ok()?.strip_suffix('Z')?;
+    let (year, text) = match tag {
+        UTC_TIME => {
+            let year: i16 = text.get(..2)?.parse().ok()?;
+            (if year < 50 { 2000 + year } else { 1900 + year }, text.get(2..)?)
+        }
+        GENERALIZED_TIME => (text.get(..4)?.parse().ok()?, text.get(4..)?),
+        _ => return None,
+    };
+    let two = |at: usize| text.get(at..at + 2)?.parse::<i8>().ok();
+    let time = DateTime::new(year, two(0)?, two(2)?, two(4)?, two(6)?, two(8)?, 0).ok()?;
+    (text.len() == 10).then_some((time, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    fn der(from: (i32, u8, u8), until: (i32, u8, u8)) -> Vec<u8> {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).expect("it is a name");
+        params.not_before = date_time_ymd(from.0, from.1, from.2);
+        params.not_after = date_time_ymd(until.0, until.1, until.2);
+        let key = KeyPair::generate().expect("there is chance");
+        params.self_signed(&key).expect("it can be signed").der().to_vec()
+    }
+
+    fn good(from: &str, until: &str) -> Validity {
+        let time = |text: &str| format!("{text}T00:00:00Z").parse().expect("it is a time");
+        Validity { from: time(from), until: time(until) }
+    }
+
+    #[test]
+    fn from_when_until_when_it_is_good_is_read_before_and_after_2050() {
+        assert_eq!(validity(&der((1999, 12, 31), (2031, 1, 2))), Ok(good("1999-12-31", "2031-01-02")));
+        assert_eq!(validity(&der((2049, 1, 1), (2150, 3, 4))), Ok(good("2049-01-01", "2150-03-04")));
+    }
+
+    #[test]
+    fn what_is_no_certificate_or_a_part_of_one_is_told() {
+        let whole = der((2020, 1, 1), (2021, 1, 1));
+        for length in 0..whole.len() {
+            assert!(validity(&whole[..length]).is_err(), "{length} bytes of {}", whole.len());
+        }
+        for bytes in
+            [&b"not DER"[..], &[SEQUENCE, 0x85, 1, 1, 1, 1, 1], &[SEQUENCE, 0x84, 0xff, 0xff, 0xff, 0xff]]
+        {
+            assert!(validity(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_authorities_the_one_that_is_good_for_longest_counts() {
+        let old = good("2010-01-01", "2020-01-01");
+        let new = good("2019-01-01", "2030-01-01");
+        assert_eq!(longest([Ok(old), Ok(new)].into_iter()), Ok(Some(new)));
+        assert_eq!(longest([].into_iter()), Ok(None));
+        assert!(longest([Ok(old), Err("no".to_owned())].into_iter()).is_err());
+    }
+
+    #[test]
+    fn a_users_certificate_is_found_in_the_kubeconfig_and_in_a_file() {
+        let key = KeyPair::generate().expect("there is chance");
+        let mut params = CertificateParams::new(["ann".to_owned()]).expect("it is a name");
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+        let pem = params.self_signed(&key).expect("it can be signed").pem();
+        let data = serde_json::to_value(ByteString(pem.clone().into_bytes())).expect("it is text");
+        let data = data.as_str().expect("it is text").to_owned();
+        let expected = Ok(Some(good("2020-01-01", "2021-01-01")));
+        let of = |data: Option<String>, file: Option<String>| {
+            client(&AuthInfo {
+                client_certificate_data: data,
+                client_certificate: file,
+                ..AuthInfo::default()
+            })
+        };
+        assert_eq!(of(Some(data), None), expected);
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let file = folder.path().join("client.crt");
+        std::fs::write(&file, pem).expect("it can be written");
+        assert_eq!(of(None, Some(file.display().to_string())), expected);
+        assert_eq!(of(None, None), Ok(None));
+        for (data, told) in [("%", "no base64"), ("bm8=", "no client certificate")] {
+            let error = of(Some(data.to_owned()), None).expect_err("it is none");
+            assert!(error.contains(told), "{error}");
+        }
+        assert!(of(None, Some("absent".to_owned())).expect_err("it is none").contains("cannot be read"));
+    }
+}

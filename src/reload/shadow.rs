@@ -1,0 +1,216 @@
+//! The configuration file of a shadow while it runs: the profile that it judges by, and nothing else of it.
+
+use super::source::Source;
+use super::{InForce, POLL};
+use crate::config::{ConfigError, Difference, Effective, Flags, ProfileSettings, Settings};
+use crate::driver::{Ended, Inbox};
+use crate::metrics::{Metrics, ReloadResult};
+use crate::shadow::Judging;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The profile to judge the scheduler of this name by, of a file.
+///
+/// # Errors
+/// In words, where the file has none.
+pub fn profile_of<'s>(settings: &'s Settings, name: &str) -> Result<&'s ProfileSettings, String> {
+    settings.profiles.iter().find(|profile| profile.name == name).ok_or_else(|| {
+        let names: Vec<&str> = settings.profiles.iter().map(|it| it.name.as_str()).collect();
+        format!(
+            "--shadow-of {name}: the configuration has no profile of that name; it has {}",
+            names.join(", ")
+        )
+    })
+}
+
+/// Follows the configuration file for a shadow.
+pub struct ShadowReload {
+    source: Source,
+    flags: Flags,
+    started: Effective,
+    in_force: Effective,
+    judged_by: ProfileSettings,
+    inbox: Inbox<Judging>,
+    metrics: Arc<Metrics>,
+    shown: InForce,
+}
+
+impl ShadowReload {
+    /// Follows `path`, of which `started` was read with `flags`, for a shadow that judges by this profile of it, the one of the scheduler that it
+    /// watches over. Whoever shows what is in force is told.
+    pub fn new(
+        path: PathBuf,
+        (flags, started): (Flags, Effective),
+        judged_by: ProfileSettings,
+        inbox: Inbox<Judging>,
+        metrics: Arc<Metrics>,
+        shown: InForce,
+    ) -> Self {
+        let (source, in_force) = (Source::new(path), started.clone());
+        Self { source, flags, started, in_force, judged_by, inbox, metrics, shown }
+    }
+
+    /// Runs until the thread that judges ends.
+    pub async fn run(mut self) {
+        loop {
+            let looked = tokio::task::spawn_blocking(move || {
+                let looked = self.source.look();
+                (self, looked)
+            });
+            let Ok((same, looked)) = looked.await else { return };
+            self = same;
+            if let Some(text) = looked
+                && self.changed(text).await == Err(Ended)
+            {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// The file has another text than before.
+    pub(super) async fn changed(&mut self, text: io::Result<String>) -> Result<(), Ended> {
+        let (profile, effective) = match self.read(text) {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(
+                    error,
+                    "the configuration file changed and cannot be taken; the shadow judges by the last good one"
+                );
+                self.metrics.config_reloaded(ReloadResult::Invalid);
+                return Ok(());
+            }
+        };
+        let restart = self.started.differences(&effective).into_iter().filter(Difference::needs_restart);
+        let restart: Vec<String> = restart.map(|difference| difference.field).collect();
+        if !restart.is_empty() {
+            tracing::warn!(fields = ?restart, "the configuration file changed in fields that need a restart");
+        }
+        let mut changed = self.in_force.differences(&effective);
+        changed.retain(|difference| !difference.needs_restart());
+        if changed.is_empty() && restart.is_empty() {
+            self.metrics.config_read_again();
+            return Ok(());
+        }
+        if profile != self.judged_by {
+            self.judged_by = profile.clone();
+            let judge = move |judging: &mut Judging, now| {
+                judging.judge_by(now, |tables| profile.framework(tables));
+            };
+            // Nobody records a shadow.
+            self.inbox.change(judge, Box::default).await?;
+            let changed: Vec<&str> = changed.iter().map(|change| change.field.as_str()).collect();
+            tracing::info!(
+                ?changed,
+                "the configuration file changed: the shadow judges by it from now on, and its report begins anew"
+            );
+        }
+        self.shown.changed(&effective);
+        self.in_force = effective;
+        let result = if restart.is_empty() { ReloadResult::Applied } else { ReloadResult::NeedsRestart };
+        self.metrics.config_reloaded(result);
+        Ok(())
+    }
+
+    fn read(&self, text: io::Result<String>) -> Result<(ProfileSettings, Effective), String> {
+        let path = self.source.path().to_owned();
+        let text = text.map_err(|source| ConfigError::Read { path: path.clone(), source });
+        let effective = text.and_then(|text| Effective::parse(&path, &text, &self.flags));
+        let effective = effective.map_err(|error| error.to_string())?;
+        let settings = Settings::of(&effective).map_err(|error| error.to_string())?;
+        let profile = profile_of(&settings, &self.judged_by.name)?;
+        Ok((profile.clone(), effective))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{Item, without_driver};
+    use crate::metrics::Exposition;
+    use crate::shadow::{Book, ShadowReport};
+    use std::path::Path;
+    use supercargo_core::effect::PodRef;
+    use supercargo_core::intern::Tables;
+    use supercargo_core::rng::Seed;
+    use supercargo_core::shadow::{Agreement, Judgement, Shadow};
+    use supercargo_core::time::Time;
+
+    const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+    struct Followed {
+        reload: ShadowReload,
+        book: Arc<Book>,
+        metrics: Arc<Metrics>,
+        shown: InForce,
+    }
+
+    impl Followed {
+        fn new(rest: &str) -> Self {
+            let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
+            let path = Path::new("f.yaml");
+            let started = Effective::parse(path, &format!("{HEAD}{rest}"), &flags).expect("it is valid");
+            let settings = Settings::of(&started).expect("it can be taken");
+            let profile = profile_of(&settings, "them").expect("it is there").clone();
+            let (book, metrics) = (Arc::new(Book::new("them")), Arc::new(Metrics::new()));
+            let mut tables = Tables::new();
+            let framework = profile.framework(&mut tables);
+            let shadow = Shadow::new("them", framework, Seed(1), tables, Time::default());
+            let mut judging = Judging::new(shadow, Arc::clone(&book), Arc::clone(&metrics));
+            let (inbox, mut items) = without_driver(8);
+            tokio::spawn(async move {
+                while let Some(item) = items.recv().await {
+                    let Item::Change(change, _) = item else { panic!("nothing else is sent here") };
+                    change(&mut judging, Time::from_secs(5));
+                }
+            });
+            let shown = InForce::new(&started);
+            let of = (flags, started);
+            let reload =
+                ShadowReload::new(path.to_owned(), of, profile, inbox, Arc::clone(&metrics), shown.clone());
+            Self { reload, book, metrics, shown }
+        }
+
+        /// What was counted of reloads, and what the report knows, of one more judgement.
+        async fn after(&mut self, rest: &str) -> ([u64; 3], u64) {
+            self.book.judged(&judgement(), Time::from_secs(2));
+            let text = Ok(format!("{HEAD}{rest}"));
+            self.reload.changed(text).await.expect("it lives");
+            let shown = Exposition::new(Arc::clone(&self.metrics)).render().await;
+            let reloads = |result: &str| {
+                let series = format!("supercargo_config_reloads_total{{result=\"{result}\"}} ");
+                let value = shown.lines().find_map(|line| line.strip_prefix(&series));
+                value.and_then(|value| value.parse().ok()).expect("it is counted")
+            };
+            let report: ShadowReport = serde_json::from_str(&self.book.to_json()).expect("it is a report");
+            (["applied", "needs_restart", "invalid"].map(reloads), report.decisions["same"])
+        }
+    }
+
+    fn judgement() -> Judgement {
+        let pod = PodRef { namespace: "default".to_owned(), name: "p".to_owned(), uid: "p".into() };
+        let at = Time::from_secs(1);
+        Judgement { pod, at, agreement: Agreement::Same, regret: Some(0), comparison: None }
+    }
+
+    #[tokio::test]
+    async fn another_profile_is_judged_by_at_once_and_begins_the_report_anew() {
+        let mut file = Followed::new("profiles: [{schedulerName: them}]\n");
+        let packing = "profiles:\n- schedulerName: them\n  pluginConfig:\n  - name: NodeResourcesFit\n    args: {scoringStrategy: \
+                       {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}\n";
+        assert_eq!(file.after(packing).await, ([1, 0, 0], 0));
+        assert!(file.shown.json().to_string().contains("MostAllocated"), "it is shown");
+        assert_eq!(file.after(packing).await, ([1, 0, 0], 1), "it comes to the same");
+        assert_eq!(file.after(&format!("{packing}- schedulerName: other\n")).await, ([2, 0, 0], 2));
+        assert_eq!(file.after(&format!("{packing}parallelism: 3\n")).await, ([2, 1, 0], 3));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_valid_or_lacks_the_profile_changes_nothing() {
+        let mut file = Followed::new("profiles: [{schedulerName: them}]\n");
+        assert_eq!(file.after("profiles: [{schedulerName: others}]\n").await, ([0, 0, 1], 1));
+        assert_eq!(file.after("profiles: {}\n").await, ([0, 0, 2], 2));
+        assert_eq!(file.reload.judged_by.name, "them");
+    }
+}

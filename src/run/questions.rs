@@ -1,0 +1,114 @@
+//! Questions of people to the engine, which has pods to place: one at a time, and for a small share of its time.
+//!
+//! Somebody who asks without a pause would otherwise have the scheduling thread to themselves but for the moments between an answer and the next
+//! question.
+
+use crate::driver::Inbox;
+use std::sync::Arc;
+use std::time::Instant;
+use supercargo_core::scheduler::Scheduler;
+use tokio::sync::Semaphore;
+
+/// After a question, the engine has so many times as long for itself as that took.
+const REST: u32 = 9;
+
+/// Whose turn it is to ask.
+#[derive(Clone)]
+pub(super) struct Questions {
+    inbox: Inbox<Scheduler>,
+    turn: Arc<Semaphore>,
+}
+
+impl Questions {
+    pub(super) fn new(inbox: Inbox<Scheduler>) -> Self {
+        Self { inbox, turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// What comes of a question, which is asked in its turn, between two decisions. `None` when the engine has ended.
+    pub(super) async fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Scheduler) -> R + Send + 'static,
+    ) -> Option<R> {
+        let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
+        let (inbox, (tell, told)) = (self.inbox.clone(), tokio::sync::oneshot::channel());
+        // On its own: whoever asked may leave, and the turn lasts for as long as the question is on its way all the same.
+        tokio::spawn(async move {
+            let timed = move |engine: &Scheduler| {
+                let began = Instant::now();
+                (question(engine), began.elapsed())
+            };
+            if let Ok((answer, took)) = inbox.ask(timed).await {
+                let _ = tell.send(answer);
+                tokio::time::sleep(took * REST).await;
+            }
+            drop(turn);
+        });
+        told.await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{Item, without_driver};
+    use std::time::Duration;
+    use supercargo_core::queue::QueueConfig;
+    use supercargo_core::rng::Seed;
+    use supercargo_core::scheduler::Config;
+    use supercargo_core::time::Time;
+    use tokio::sync::mpsc::Receiver;
+
+    fn engine() -> Scheduler {
+        let config = Config { seed: Seed(1), profiles: Vec::new(), queue: QueueConfig::default() };
+        Scheduler::new(config, Time::from_secs(0))
+    }
+
+    async fn asked(items: &mut Receiver<Item<Scheduler>>) -> Box<dyn FnOnce(&Scheduler) + Send> {
+        match items.recv().await {
+            Some(Item::Inspect(look)) => look,
+            _ => panic!("it is a question"),
+        }
+    }
+
+    /// A question that takes the engine for so long.
+    fn slow(it_takes: Duration) -> impl FnOnce(&Scheduler) + Send {
+        move |_| {
+            let began = Instant::now();
+            while began.elapsed() < it_takes {}
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_engine_has_nine_times_as_long_for_itself_as_a_question_took() {
+        let (inbox, mut items) = without_driver(8);
+        let questions = Questions::new(inbox);
+        let (first, second) = (questions.clone(), questions);
+        let first = tokio::spawn(async move { first.ask(slow(Duration::from_millis(3))).await });
+        let look = asked(&mut items).await;
+        let answered = tokio::time::Instant::now();
+        look(&engine());
+        assert_eq!(first.await.expect("it does not panic"), Some(()));
+        assert_eq!(answered.elapsed(), Duration::ZERO, "the answer is not waited for");
+        tokio::spawn(async move { second.ask(|_: &Scheduler| ()).await });
+        let _look = asked(&mut items).await;
+        assert!(answered.elapsed() >= Duration::from_millis(27), "{:?}", answered.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_leaves_before_the_answer_makes_no_room_for_more_questions() {
+        let (inbox, mut items) = without_driver(8);
+        let questions = Questions::new(inbox);
+        let leaves = questions.clone();
+        let leaves = tokio::spawn(async move { leaves.ask(|_: &Scheduler| ()).await });
+        let look = asked(&mut items).await;
+        leaves.abort();
+        assert!(leaves.await.is_err());
+        let next = tokio::spawn(async move { questions.ask(|_: &Scheduler| 7).await });
+        // Everybody else has done what they can.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(items.try_recv().is_err(), "the first question is on its way still");
+        look(&engine());
+        asked(&mut items).await(&engine());
+        assert_eq!(next.await.expect("it does not panic"), Some(7));
+    }
+}

@@ -1,0 +1,81 @@
+//! An API server whose certificate has ended: no client talks to it, and `doctor` says why.
+
+use crate::support::{plain_node, run};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, Stream};
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+/// Shows a certificate of these years for as long as the test runs; where.
+fn server(from: i32, until: i32) -> (String, String) {
+    let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).expect("it is an address");
+    params.not_before = rcgen::date_time_ymd(from, 1, 1);
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let key = rcgen::KeyPair::generate().expect("there is chance");
+    let certificate = params.self_signed(&key).expect("it can be signed");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("there are versions").with_no_client_auth();
+    let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = config.with_single_cert(vec![certificate.der().clone()], der).expect("they are a pair");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let url = format!("https://{}", listener.local_addr().expect("it has one"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let config = Arc::clone(&config);
+            std::thread::spawn(move || {
+                let mut tls = ServerConnection::new(config).expect("it is configured");
+                // The client hangs up when it has seen what it is shown.
+                let _ = Stream::new(&mut tls, &mut stream).read(&mut [0; 1]);
+            });
+        }
+    });
+    (url, certificate.pem())
+}
+
+/// What the doctor says of it, and whether it knows who has signed the certificate.
+fn asked(from: i32, until: i32, is_known: bool) -> crate::support::Ran {
+    let (server, mut certificate) = server(from, until);
+    if !is_known {
+        certificate = self::server(from, until).1;
+    }
+    let cluster = crate::support::Cluster::of(&[plain_node("a")]);
+    cluster.write("ca.crt", &certificate);
+    let config = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{ "name": "c", "cluster": { "server": server, "certificate-authority": "ca.crt" } }],
+        "users": [{ "name": "u", "user": {} }],
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }] });
+    cluster.write("kubeconfig", &config.to_string());
+    let args = ["doctor", "--kubeconfig", "kubeconfig", "--request-timeout", "5s", "-o", "json"];
+    run(cluster.folder(), &args)
+}
+
+#[test]
+fn an_api_server_whose_certificate_has_ended_is_told_of_by_the_doctor() {
+    let ran = asked(2020, 2021, true);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!(ran.code, Some(3), "{report:#}");
+    let checks = report["checks"].as_array().expect("there are checks");
+    let problems = checks.iter().filter(|check| check["status"] == "problem");
+    let problems: Vec<_> = problems.map(|check| check["text"].as_str().unwrap_or_default()).collect();
+    assert_eq!(
+        problems,
+        [
+            "the API server's certificate has ended: it was good until 2021-01-01T00:00:00Z",
+            "the authority that the kubeconfig trusts has ended: it was good until 2021-01-01T00:00:00Z"
+        ]
+    );
+}
+
+#[test]
+fn one_that_is_not_good_yet_is_told_of_and_one_that_nobody_knows_does_not_answer() {
+    let early = asked(2100, 2101, true);
+    assert!(early.stdout.contains("it is from 2100-01-01T00:00:00Z on"), "{early:?}");
+    assert_eq!(early.code, Some(3));
+    let unknown = asked(2020, 2101, false);
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(1), ""), "{unknown:?}");
+    assert!(unknown.stderr.contains("does not answer"), "{}", unknown.stderr);
+}
