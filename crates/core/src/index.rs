@@ -114,6 +114,7 @@ mod tests {
     use super::*;
     use crate::rng::{Purpose, Seed};
     use std::collections::BTreeMap;
+    use std::collections::btree_map::Entry;
 
     /// Hashes that collide in their lower part, as many things' do by chance.
     fn hash(thing: u64) -> u64 {
@@ -127,13 +128,17 @@ mod tests {
             let thing = Seed(turn).draw(Purpose::PreemptionTie, "", turn, 40) as u64;
             let is_it = |at: u32| list[at as usize] == thing;
             assert_eq!(index.find(hash(thing), is_it), map.get(&thing).copied());
-            if map.contains_key(&thing) && turn % 2 == 0 {
-                assert_eq!(index.remove(hash(thing), is_it), map.remove(&thing));
-            } else if !map.contains_key(&thing) {
-                let at = u32::try_from(list.len()).unwrap();
-                list.push(thing);
-                index.insert(hash(thing), at);
-                map.insert(thing, at);
+            match map.entry(thing) {
+                Entry::Occupied(known) if turn % 2 == 0 => {
+                    assert_eq!(index.remove(hash(thing), is_it), Some(known.remove()));
+                }
+                Entry::Occupied(_) => {}
+                Entry::Vacant(unknown) => {
+                    let at = u32::try_from(list.len()).unwrap();
+                    list.push(thing);
+                    index.insert(hash(thing), at);
+                    unknown.insert(at);
+                }
             }
             assert_eq!(index.len(), map.len());
         }
