@@ -77,6 +77,11 @@ impl NodeSet {
         blocks.map(|(at, &word)| (at * BITS, word))
     }
 
+    /// The nodes of the block that begins with this slot, as [`Self::blocks`] has them.
+    pub fn block(&self, first: usize) -> u64 {
+        self.words.get(first / BITS).copied().unwrap_or(0)
+    }
+
     /// Keeps those nodes of each block, as [`Self::blocks`] has it, of which `keep` leaves the bit.
     pub fn retain_blocks(&mut self, mut keep: impl FnMut(usize, u64) -> u64) {
         for (at, word) in self.words.iter_mut().enumerate().filter(|(_, word)| **word != 0) {

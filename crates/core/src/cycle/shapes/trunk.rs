@@ -7,7 +7,8 @@ use crate::cache::{NodeView, Snapshot, Touch};
 use crate::cycle::Framework;
 use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule, Verdict};
 use crate::mutation::{self, Mutation};
-use crate::node_set::NodeSet;
+use crate::node::NodeIdx;
+use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
 
 /// Beyond this the points of all scores together would not fit.
@@ -206,9 +207,10 @@ impl Trunk {
         if !self.field.classify(&unknown, &relative) {
             return Err(Extraordinary);
         }
-        let mut others = nodes.clone();
-        others.subtract(&passing);
-        others.iter().for_each(|node| self.field.leave(node));
+        for (first, block) in nodes.blocks() {
+            let others = bits(block & !passing.block(first));
+            others.for_each(|bit| self.field.leave(NodeIdx((first + bit) as u32)));
+        }
         Ok(())
     }
 
