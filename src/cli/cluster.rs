@@ -34,7 +34,7 @@ const FAILED: u8 = 1;
 pub struct SourceArgs {
     /// Files with the cluster, as `simulate` takes them; `-` is standard input. Without it, the cluster of the kubeconfig is
     /// asked.
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
     pub cluster: Vec<PathBuf>,
 
     /// How a cluster is reached.

@@ -81,8 +81,7 @@ pub(super) struct Configured {
 
 /// Asks for all of it. Only a cluster that does not answer at all is an error, and not even that where the certificate that it shows says why.
 pub(super) fn gather(args: &DoctorArgs) -> Result<Facts, LiveError> {
-    let way = (args.kubeconfig.as_deref(), args.context.as_deref(), args.request_timeout);
-    with_api(way, async |api| match ask(api, args).await {
+    with_api(&args.live, async |api| match ask(api, args).await {
         Err(LiveError::Cluster(why)) if is_not_good(&api.certificates) => {
             Ok(Facts::unanswered(why, api.certificates.clone()))
         }

@@ -11,7 +11,10 @@ use std::path::PathBuf;
 pub struct SimulateArgs {
     /// Files with the cluster: nodes, pods that run on them, and whatever else the scheduler reads. YAML or JSON, as
     /// `kubectl get ... -o yaml` prints it; `-` is standard input.
-    #[arg(long, value_name = "FILE", required_unless_present = "live", num_args = 1..)]
+    #[arg(
+        long, value_name = "FILE", num_args = 1..,
+        required_unless_present = "live", conflicts_with_all = ["kubeconfig", "context"],
+    )]
     pub cluster: Vec<PathBuf>,
 
     /// Take the cluster of the kubeconfig instead, as it is. Nothing is changed in it.
