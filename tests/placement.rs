@@ -161,6 +161,18 @@ fn pods_wait_for_a_reason() {
 }
 
 #[test]
+fn where_pods_are_is_not_expected_of_pods_that_are_nowhere() {
+    let unknown = "none of 1 pod has a node, so nothing is known of where they are";
+    for expect in [
+        json!({ "onNodes": { "names": ["a"] } }),
+        json!({ "notOnNodes": { "names": ["a"] } }),
+        json!({ "spread": { "topologyKey": "zone", "maxSkew": 1 } }),
+    ] {
+        assert_eq!(failures(&json!({ "name": "large" }), &expect), [unknown], "{expect}");
+    }
+}
+
+#[test]
 fn changes_are_made_first() {
     let gone = "changes: {removeNodes: [b, c]}\n";
     let expect =

@@ -257,6 +257,24 @@ fn what_is_no_recording_is_refused_in_words() {
 }
 
 #[test]
+fn a_decision_too_many_is_a_difference_at_the_end_as_well() {
+    let recording = page("docs/record/recording.jsonl");
+    let mut lines: Vec<&str> = recording.lines().collect();
+    let last = lines.iter().rposition(|line| line.starts_with("{\"decided\"")).expect("it decides");
+    let decision = lines.remove(last);
+    assert_eq!(lines.len() - last, 1, "the end alone comes after it");
+    let output = replay(&["-o", "json"], &(lines.join("\n") + "\n"));
+    assert_eq!(output.code, Some(3), "{}", output.stderr);
+    let report = output.json("ReplayReport");
+    let now = serde_json::from_str::<Value>(decision).expect("it is JSON")["decided"].clone();
+    assert_eq!((&report["identical"], &report["divergence"]["now"]), (&Value::Bool(false), &now));
+    assert!(report["divergence"]["then"].is_null());
+    // Where it breaks off it may have been decided, and not written.
+    lines.pop();
+    assert_eq!(replay(&[], &(lines.join("\n") + "\n")).code, Some(0));
+}
+
+#[test]
 fn of_a_recording_that_breaks_off_what_stands_before_is_used() {
     let whole = short();
     let cut = &whole[..whole.len() - 3 - whole.lines().last().expect("it has lines").len() / 2];

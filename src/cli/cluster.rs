@@ -5,7 +5,7 @@
 
 use super::census::{Census, Noted};
 use super::live::{self, Listing, LiveArgs, LiveError};
-use super::screen::plain;
+use super::screen::{plain, plain_json};
 use super::simulate::files::{Files, Item, Wrong};
 use super::simulate::inventory::{self, Inventory};
 use super::simulate::world::World;
@@ -110,7 +110,7 @@ pub(super) fn in_form(form: Output, answer: &impl Serialize, text: impl FnOnce(b
         Output::Wide => text(true),
         Output::Json => {
             let text = serde_json::to_string_pretty(answer);
-            format!("{}\n", text.expect("an answer has texts, numbers and lists only"))
+            plain_json(text.expect("an answer has texts, numbers and lists only") + "\n")
         }
         Output::Yaml => serde_saphyr::to_string(&value()).expect("a value can be written as YAML"),
     }

@@ -107,14 +107,14 @@ pub enum Detail {
     None,
 }
 
-/// Form of the report.
+/// Form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// A line a pod.
+    /// Lines for people.
     Table,
-    /// A longer line a pod.
+    /// The same with more to a line.
     Wide,
-    /// A SimulationReport, for programs.
+    /// One object with apiVersion and kind, for programs.
     Json,
     /// The same in YAML.
     Yaml,

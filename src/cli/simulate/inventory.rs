@@ -68,7 +68,9 @@ fn pods_to_decide(
     cluster: &mut Vec<Item>,
     items: Vec<Item>,
 ) -> Result<Vec<Item>, InputError> {
-    let is_node = |item: &&Item| item.kind() == "Node";
+    // Who has a pod for each node asks for them, and nobody else does.
+    let asks = items.iter().any(|item| item.kind() == "DaemonSet");
+    let is_node = |item: &&Item| asks && item.kind() == "Node";
     let nodes: Vec<Value> =
         cluster.iter().chain(&items).filter(is_node).map(|node| node.value.clone()).collect();
     let mut pods = Vec::new();
