@@ -225,13 +225,14 @@ impl Cluster {
         let templates = of_workloads.len();
         pods.extend(of_workloads);
         let gathered = inventory::gather(files, items, pods, as_written)?;
-        let Inventory { cluster, mut pods, skipped } = gathered;
+        let Inventory { cluster, mut pods, skipped, whole } = gathered;
         // The pods of workloads came last, and stay so.
         let of_workloads = pods.split_off(pods.len() - templates);
         self.notices.extend(skipped.told());
         for item in cluster {
             let origin = item.origin;
-            self.add(item).map_err(|wrong| files.error(origin, &wrong))?;
+            let taken = whole.of(item).and_then(|item| self.add(item));
+            taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
         for item in pods {
             let (origin, note) = (item.origin, Noted::of(&item));

@@ -122,7 +122,7 @@ impl Listed {
     pub(super) fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {
         let mut unreadable = Vec::new();
         for value in self.objects {
-            let item = Item { value, origin: Origin::default() };
+            let item = Item::new(value, Origin::default());
             if let Err(wrong) = cluster.add(item) {
                 unreadable.push(wrong.message);
             }
@@ -134,7 +134,7 @@ impl Listed {
                 .notices
                 .push(format!("{} objects cannot be read and are left out: {named}", unreadable.len()));
         }
-        self.admission.into_iter().map(|value| Item { value, origin: Origin::default() }).collect()
+        self.admission.into_iter().map(|value| Item::new(value, Origin::default())).collect()
     }
 }
 

@@ -31,7 +31,7 @@ pub(in crate::cli) struct Expanded {
 
 impl Expanded {
     fn add_pod(&mut self, pod: Value, origin: Origin) {
-        self.pods.push(Item { value: pod, origin });
+        self.pods.push(Item::new(pod, origin));
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn ephemeral_claims(pod: &Item) -> Vec<Item> {
         let template = volume.pointer("/ephemeral/volumeClaimTemplate")?;
         let name = format!("{}-{}", pod.name(), text_at(volume, "/name"));
         let owner = controlled_by("v1", "Pod", pod.name(), pod.text("/metadata/uid"));
-        Some(Item { value: claim(template, &name, pod.namespace(), Some(owner)), origin: pod.origin })
+        Some(Item::new(claim(template, &name, pod.namespace(), Some(owner)), pod.origin))
     });
     claims.collect()
 }

@@ -40,7 +40,7 @@ pub(super) fn deployment(deployment: &Value, origin: Origin) -> Result<Expanded,
     set(&mut set_object, &["spec", "selector", "matchLabels", HASH_LABEL], hash.as_str().into());
     set(&mut set_object, &["spec", "template", "metadata", "labels"], labels.into());
     let mut expanded = replica_set(&set_object, origin)?;
-    expanded.objects.push(Item { value: set_object, origin: origin.within("") });
+    expanded.objects.push(Item::new(set_object, origin.within("")));
     Ok(expanded)
 }
 

@@ -30,7 +30,7 @@ pub(super) fn expand(object: &Value, origin: Origin) -> Result<Expanded, Wrong> 
         mount(&mut pod, &claims);
         expanded.add_pod(pod, origin);
         let origin = origin.within("spec.volumeClaimTemplates.");
-        expanded.objects.extend(claims.into_iter().map(|(_, value)| Item { value, origin }));
+        expanded.objects.extend(claims.into_iter().map(|(_, value)| Item::new(value, origin)));
     }
     Ok(expanded)
 }
