@@ -1,5 +1,5 @@
 //! The page of `supercargo report` in a real browser: nothing is asked of any network, nothing is refused or goes wrong, keys and clicks
-//! lead where they should, and what it looks like is kept under docs/screenshots.
+//! lead where they should, readers of the screen are told what it shows, and what it looks like is kept under docs/screenshots.
 //!
 //! Part of `make release-check`. Needs chromium and chromedriver, which `tests/release/chromium.sh` installs where it can.
 
@@ -7,6 +7,7 @@ mod driver;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../offline/mod.rs"]
 mod offline;
+mod readers;
 #[path = "../report/town.rs"]
 mod town;
 
