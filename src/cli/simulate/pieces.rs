@@ -296,6 +296,43 @@ mod tests {
         assert_eq!(flaw(&deep).2, "recursion limit exceeded");
     }
 
+    /// Each byte of a text taken away, and replaced by others in turn.
+    fn changed(text: &str) -> Vec<String> {
+        let bytes = text.as_bytes();
+        let with = |at: usize, by: &[u8]| [&bytes[..at], by, &bytes[at + 1..]].concat();
+        let by = |at: usize| {
+            b"{}[]\",:\\ 1-.etn\n\x01"
+                .iter()
+                .map(move |&byte| vec![byte])
+                .chain([vec![]])
+                .map(move |by| with(at, &by))
+        };
+        (0..bytes.len()).flat_map(by).filter_map(|text| String::from_utf8(text).ok()).collect()
+    }
+
+    #[test]
+    fn whatever_is_changed_in_a_text_it_is_read_or_refused_as_the_whole_is() {
+        let text = "{\"kind\": \"List\",\n \"items\": [\n{\"kind\":\"Pod\",\"a\":[1,-2.5e3,true,null,\"x\\n}\"]},\n {}],\n\
+                    \"metadata\":{\"b\":{}}}\n {\"kind\":\"Node\"}";
+        let mut refused = 0;
+        for text in changed(text) {
+            let whole: Result<Vec<Value>, _> =
+                serde_json::Deserializer::from_str(&text).into_iter().collect();
+            let whole = whole.ok().filter(|all| {
+                all.iter().all(|it| it.is_object() && it.get("items").is_none_or(Value::is_array))
+            });
+            let flat = |document: Value| {
+                crate::cli::simulate::files::items(document).into_iter().map(|it| Held::lean(it).into_tree())
+            };
+            let whole = whole.map(|all| all.into_iter().flat_map(flat).collect::<Vec<_>>());
+            let pieces = objects(text.as_bytes()).ok();
+            let pieces = pieces.map(|all| all.into_iter().map(Held::into_tree).collect::<Vec<_>>());
+            assert_eq!(pieces, whole, "{text}");
+            refused += usize::from(whole.is_none());
+        }
+        assert!(refused > 500, "{refused}");
+    }
+
     #[test]
     fn a_pod_that_says_who_it_is_is_held_as_text_and_is_the_same_afterwards() {
         let item = |kind: &str| {
