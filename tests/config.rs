@@ -9,10 +9,13 @@
 //!
 //! Our own words about the invalid ones are in `fixtures/config/told.txt`; `UPDATE_EXPECT=1` writes them anew.
 
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod offline;
+
+use offline::{Ran, is_as_written, root};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use supercargo::config::{ConfigError, Effective, Flags, Problem, Settings};
 use supercargo_core::framework::registry::ExtensionPoint;
 use supercargo_core::intern::Tables;
@@ -37,7 +40,7 @@ const IN_OTHER_WORDS: [&str; 15] = [
 ];
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config")
+    root().join("tests/fixtures/config")
 }
 
 /// The files of a folder, without what the real one says of them.
@@ -123,11 +126,7 @@ fn an_invalid_file_is_refused_for_the_same_fields_in_the_same_words() {
         }
     }
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
-    let snapshot = fixtures().join("told.txt");
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&snapshot, &told).expect("the snapshot can be written");
-    }
-    assert!(read(&snapshot) == told, "told.txt is not what is told now; look at it with UPDATE_EXPECT=1");
+    is_as_written("tests/fixtures/config/told.txt", &told);
 }
 
 /// Whether problems are those of upstream's answer: the very same, or in the same fields where Go speaks of its types.
@@ -169,8 +168,8 @@ fn shown_is_validation(shown: &str) -> bool {
     shown.starts_with('[') && !shown.contains("strict decoding error")
 }
 
-fn supercargo(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_supercargo")).args(args).output().expect("the program can be started")
+fn supercargo(args: &[&str]) -> Ran {
+    offline::run(root(), args)
 }
 
 #[test]
@@ -179,7 +178,7 @@ fn the_program_writes_the_configuration_and_ends() {
     let (file, out) = (fixtures().join("valid/args-of-everything.yaml"), folder.path().join("out.yaml"));
     let (file_text, out_text) = (file.to_string_lossy(), out.to_string_lossy());
     let output = supercargo(&["--config", &file_text, "--write-config-to", &out_text]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
     let mut wrong = Vec::new();
     let expected = yaml(&read(&file.with_extension("effective.yaml")));
     differences("", &expected, &yaml(&read(&out)), &mut wrong);
@@ -216,8 +215,8 @@ fn an_extender_that_cannot_be_reached_as_it_is_written_ends_the_program_with_2()
         let kubeconfig = folder.path().join("no-kubeconfig");
         let (file, kubeconfig) = (file.to_string_lossy(), kubeconfig.to_string_lossy());
         let output = supercargo(&["--config", &file, "--kubeconfig", &kubeconfig]);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{extender}: {error}");
+        let error = &output.stderr;
+        assert_eq!(output.code, Some(2), "{extender}: {error}");
         assert!(error.contains(&format!("extenders.yaml:3:1: extenders: {told}")), "{extender}: {error}");
     }
 }
@@ -234,8 +233,8 @@ fn a_file_that_is_not_taken_ends_the_program_with_2_and_names_the_place() {
     ] {
         let path = fixtures().join(file);
         let output = supercargo(&["--config", &path.to_string_lossy()]);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{file}: {error}");
+        let error = &output.stderr;
+        assert_eq!(output.code, Some(2), "{file}: {error}");
         assert!(error.contains(told), "{file}: {error}");
     }
 }
@@ -258,8 +257,8 @@ fn a_flag_or_a_gate_that_is_not_taken_ends_the_program_with_2_and_says_what_to_d
         ),
     ] {
         let output = supercargo(args);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        let error = &output.stderr;
+        assert_eq!(output.code, Some(2), "{args:?}: {error}");
         assert!(error.contains(told), "{args:?}: {error}");
     }
 }
@@ -280,9 +279,8 @@ fn config_check_and_config_diff_end_with_what_they_found() {
         (vec!["diff", &one], 2, "", "Usage: supercargo config diff <A> <B>"),
     ] {
         let output = supercargo(&[vec!["config"], args.clone()].concat());
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (told, complained) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}{complained}");
+        let (told, complained) = (&output.stdout, &output.stderr);
+        assert_eq!(output.code, Some(code), "{args:?}: {told}{complained}");
         assert!(told.contains(out) && complained.contains(err), "{args:?}: {told}{complained}");
         assert_eq!((told.is_empty(), complained.is_empty()), (out.is_empty(), err.is_empty()), "{args:?}");
     }

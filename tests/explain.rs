@@ -20,6 +20,8 @@ mod habits;
 mod lint;
 #[path = "explain/live.rs"]
 mod live;
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod offline;
 #[path = "explain/queue.rs"]
 mod queue;
 #[path = "explain/scale.rs"]

@@ -1,27 +1,15 @@
 //! `supercargo test`: every expectation holds and fails where it must, files that are wrong are shown where, and every form is what is
 //! written down in `placement/shown` and docs/placement-test.md; `UPDATE_EXPECT=1` writes them anew.
 
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod offline;
+
+use offline::{Folder, Ran, is_as_written, list, root, shows_what_comes_out};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Command;
-use tempfile::TempDir;
-
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 fn run(folder: &Path, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
-    let out = command.arg("test").args(args).current_dir(folder).output().expect("the program is built");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
-    Ran { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
+    offline::run(folder, &[&["test"], args].concat())
 }
 
 fn node(name: &str, zone: &str) -> Value {
@@ -42,8 +30,7 @@ fn pod(name: &str, node: Option<&str>, cpu: &str) -> Value {
 }
 
 /// Three nodes in two zones: two pods `w` in one zone and one in the other, and one to come that is too large.
-fn folder(head: &str, tests: &Value) -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder can be made");
+fn folder(head: &str, tests: &Value) -> Folder {
     let cluster = [
         node("a", "x"),
         node("b", "x"),
@@ -52,16 +39,13 @@ fn folder(head: &str, tests: &Value) -> TempDir {
         pod("w2", Some("b"), "1"),
         pod("w3", Some("c"), "1"),
     ];
-    let write = |name: &str, text: &str| {
-        std::fs::write(folder.path().join(name), text).expect("a file can be written");
-    };
-    write("cluster", &json!({ "apiVersion": "v1", "kind": "List", "items": cluster }).to_string());
-    write("pods", &pod("large", None, "9").to_string());
+    let folder = Folder::with(&list(&cluster));
+    folder.write("pods", &pod("large", None, "9").to_string());
     let text = format!(
         "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\ncluster: [cluster]\npods: [pods]\n{head}tests: {tests}\n"
     );
     // YAML has no such sign but spelled out.
-    write("test.yaml", &text.replace('\u{fffe}', "\\ufffe"));
+    folder.write("test.yaml", &text.replace('\u{fffe}', "\\ufffe"));
     folder
 }
 
@@ -69,7 +53,7 @@ fn folder(head: &str, tests: &Value) -> TempDir {
 fn failures_with(head: &str, pods: &Value, expect: &Value) -> Vec<String> {
     let folder = folder(head, &json!([{ "name": "it", "pods": pods, "expect": expect }]));
     let ran = run(folder.path(), &["test.yaml", "-o", "json"]);
-    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let report = ran.json("PlacementTestReport");
     let failures = report["files"][0]["tests"][0]["failures"].as_array().expect("a list");
     let all: Vec<String> = failures.iter().map(|it| it.as_str().expect("a text").to_owned()).collect();
     assert_eq!(ran.code, Some(if all.is_empty() { 0 } else { 3 }));
@@ -177,6 +161,18 @@ fn pods_wait_for_a_reason() {
 }
 
 #[test]
+fn where_pods_are_is_not_expected_of_pods_that_are_nowhere() {
+    let unknown = "none of 1 pod has a node, so nothing is known of where they are";
+    for expect in [
+        json!({ "onNodes": { "names": ["a"] } }),
+        json!({ "notOnNodes": { "names": ["a"] } }),
+        json!({ "spread": { "topologyKey": "zone", "maxSkew": 1 } }),
+    ] {
+        assert_eq!(failures(&json!({ "name": "large" }), &expect), [unknown], "{expect}");
+    }
+}
+
+#[test]
 fn changes_are_made_first() {
     let gone = "changes: {removeNodes: [b, c]}\n";
     let expect =
@@ -194,7 +190,7 @@ fn changes_are_made_first() {
 /// What is told of a text that is no test.
 fn wrong(text: &str) -> String {
     let folder = folder("", &json!([]));
-    std::fs::write(folder.path().join("t"), text).expect("a file can be written");
+    folder.write("t", text);
     let ran = run(folder.path(), &["t"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
     ran.stderr
@@ -337,29 +333,11 @@ fn every_form_is_as_it_is_written_down() {
     for form in ["table", "json", "junit"] {
         let ran = run(root(), &["docs/placement-test/shop.yaml", "-o", form]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{form}");
-        let path = root().join("tests/placement/shown").join(format!("{form}.txt"));
-        if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(&path, ran.stdout).expect("it can be written");
-            continue;
-        }
-        let expected = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(ran.stdout, expected, "{form} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+        is_as_written(&format!("tests/placement/shown/{form}.txt"), &ran.stdout);
     }
 }
 
 #[test]
 fn the_page_shows_what_comes_out() {
-    let path = root().join("docs/placement-test.md");
-    let page = std::fs::read_to_string(&path).expect("the page is there");
-    let command = "docs/placement-test/shop.yaml";
-    let (before, block) =
-        page.split_once(&format!("```console\n$ supercargo test {command}\n")).expect("an example");
-    let (_, after) = block.split_once("```").expect("its end");
-    let told = run(root(), &[command]).stdout;
-    let written = format!("{before}```console\n$ supercargo test {command}\n{told}```{after}");
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, written).expect("it can be written");
-        return;
-    }
-    assert_eq!(written, page, "the page shows something else; UPDATE_EXPECT=1 writes it anew");
+    shows_what_comes_out("docs/placement-test.md", 1);
 }

@@ -1,13 +1,15 @@
 //! Recordings: what a scheduler was told and came to is decided again to the byte, and what differs is told by its line.
 
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod offline;
 #[path = "replay/run.rs"]
 mod run;
 
+use offline::{Ran, is_as_written, page, root};
 use serde_json::Value;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use supercargo::journal::replay::Replay;
 
@@ -35,22 +37,8 @@ fn short() -> &'static str {
     })
 }
 
-fn replay(args: &[&str], input: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
-    command.args(["replay", "-"]).args(args);
-    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = command.spawn().expect("the program starts");
-    let mut stdin = process.stdin.take().expect("it is piped");
-    let input = input.to_owned();
-    // Not all of it has to be read.
-    let feed = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
-    let output = process.wait_with_output().expect("it ends");
-    feed.join().expect("the input is written, or nobody wants it");
-    output
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("it writes text")
+fn replay(args: &[&str], input: &str) -> Ran {
+    offline::run_with_input(root(), &[&["replay", "-"], args].concat(), input)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,13 +73,9 @@ async fn ten_thousand_decisions_are_decided_again_to_the_byte() {
 #[test]
 fn a_recording_that_was_not_touched_is_decided_again() {
     let output = replay(&[], short());
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(
-        text(&output.stdout).contains("decided again as recorded, to the byte"),
-        "{}",
-        text(&output.stdout)
-    );
-    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert!(output.stdout.contains("decided again as recorded, to the byte"), "{}", output.stdout);
+    assert_eq!(output.stderr, "");
 }
 
 /// The recording with one line changed, and that line's number.
@@ -117,8 +101,8 @@ fn the_first_divergence_is_told_by_its_line() {
         |line: &Value| line["applied"]["kind"] == "Node" && line["applied"]["metadata"]["name"] == node;
     let (input, _) = changed(is_node, |line| line["applied"]["status"]["allocatable"]["cpu"] = "1m".into());
     let output = replay(&["-o", "json"], &input);
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(output.code, Some(3), "{}", output.stderr);
+    let report = output.json("ReplayReport");
     assert_eq!(report["kind"], "ReplayReport");
     assert_eq!(report["identical"], false);
     assert_eq!(report["divergence"]["line"], first + 1);
@@ -127,8 +111,8 @@ fn the_first_divergence_is_told_by_its_line() {
 
     let output = replay(&[], &input);
     let told = format!("decided otherwise at line {}; what follows is not compared", first + 1);
-    assert!(text(&output.stdout).contains(&told), "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("  then  default/p"), "{}", text(&output.stdout));
+    assert!(output.stdout.contains(&told), "{}", output.stdout);
+    assert!(output.stdout.contains("  then  default/p"), "{}", output.stdout);
 }
 
 #[test]
@@ -138,8 +122,8 @@ fn a_decision_that_is_not_recorded_is_a_divergence() {
     let lines = short().lines().enumerate().filter(|(number, _)| *number != at);
     let input: String = lines.map(|(_, line)| format!("{line}\n")).collect();
     let output = replay(&["-o", "json"], &input);
-    assert_eq!(output.status.code(), Some(3));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(output.code, Some(3));
+    let report = output.json("ReplayReport");
     assert_eq!(report["divergence"]["line"], at + 1);
 }
 
@@ -154,16 +138,16 @@ fn another_configuration_is_compared_decision_by_decision() {
     fs::write(&config, text_of("")).expect("it can be written");
     let path = config.to_str().expect("it is text");
     let output = replay(&["--config", path, "-o", "json"], short());
-    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    assert_eq!(output.status.code(), Some(0), "the same rules decide the same: {report}");
+    let report = output.json("ReplayReport");
+    assert_eq!(output.code, Some(0), "the same rules decide the same: {report}");
     assert_eq!(report["compared"]["asked"], report["compared"]["same"]);
     assert!(report["compared"]["asked"].as_u64() >= Some(250), "{report}");
 
     let most = "  pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}\n";
     fs::write(&config, text_of(most)).expect("it can be written");
     let output = replay(&["--config", path, "--diff", "-o", "json"], short());
-    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    assert_eq!(output.status.code(), Some(3));
+    let report = output.json("ReplayReport");
+    assert_eq!(output.code, Some(3));
     assert_eq!(report["identical"], true, "what is recorded is decided again all the same");
     let compared = &report["compared"];
     assert!(compared["elsewhere"].as_u64() > Some(20), "{compared}");
@@ -179,7 +163,7 @@ fn another_configuration_is_compared_decision_by_decision() {
         assert_ne!(it["then"], it["now"]);
     }
     let output = replay(&["--config", path, "--diff"], short());
-    assert!(text(&output.stdout).contains("NodeResourcesFit +"), "{}", text(&output.stdout));
+    assert!(output.stdout.contains("NodeResourcesFit +"), "{}", output.stdout);
 }
 
 /// What another configuration comes to of a recording, of the profile with these lines.
@@ -188,8 +172,7 @@ fn compared_by(input: &str, name: &str, profile: &str) -> (Option<i32>, Value) {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: supercargo\n";
     fs::write(&config, format!("{head}{profile}")).expect("it can be written");
     let output = replay(&["--config", config.to_str().expect("it is text"), "--diff", "-o", "json"], input);
-    let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    (output.status.code(), report["compared"].clone())
+    (output.code, output.json("ReplayReport")["compared"].clone())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -247,7 +230,7 @@ async fn whom_either_configuration_sends_away_is_compared() {
 /// Exit code and what is said of an input that is no good.
 fn refused(input: &str) -> (Option<i32>, String) {
     let output = replay(&[], input);
-    (output.status.code(), text(&output.stderr).to_owned())
+    (output.code, output.stderr)
 }
 
 #[test]
@@ -268,12 +251,27 @@ fn what_is_no_recording_is_refused_in_words() {
     said(&format!("{head}\nnonsense\n{rest}"), "line 2: expected ident at column 2");
     let object = r#"{"at":1,"applied":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}}"#;
     said(&format!("{head}\n{object}\n"), "line 2: v1 Secret a is of a kind that is not read");
-    let output = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-        .args(["replay", "no-such-file"])
-        .output()
-        .expect("it runs");
-    assert_eq!(output.status.code(), Some(2));
-    assert_eq!(text(&output.stderr), "error: no-such-file: No such file or directory (os error 2)\n");
+    let output = offline::run(root(), &["replay", "no-such-file"]);
+    assert_eq!(output.code, Some(2));
+    assert_eq!(output.stderr, "error: no-such-file: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn a_decision_too_many_is_a_difference_at_the_end_as_well() {
+    let recording = page("docs/record/recording.jsonl");
+    let mut lines: Vec<&str> = recording.lines().collect();
+    let last = lines.iter().rposition(|line| line.starts_with("{\"decided\"")).expect("it decides");
+    let decision = lines.remove(last);
+    assert_eq!(lines.len() - last, 1, "the end alone comes after it");
+    let output = replay(&["-o", "json"], &(lines.join("\n") + "\n"));
+    assert_eq!(output.code, Some(3), "{}", output.stderr);
+    let report = output.json("ReplayReport");
+    let now = serde_json::from_str::<Value>(decision).expect("it is JSON")["decided"].clone();
+    assert_eq!((&report["identical"], &report["divergence"]["now"]), (&Value::Bool(false), &now));
+    assert!(report["divergence"]["then"].is_null());
+    // Where it breaks off it may have been decided, and not written.
+    lines.pop();
+    assert_eq!(replay(&[], &(lines.join("\n") + "\n")).code, Some(0));
 }
 
 #[test]
@@ -281,13 +279,13 @@ fn of_a_recording_that_breaks_off_what_stands_before_is_used() {
     let whole = short();
     let cut = &whole[..whole.len() - 3 - whole.lines().last().expect("it has lines").len() / 2];
     let output = replay(&[], cut);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told = text(&output.stderr);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let told = &output.stderr;
     assert!(
         told.starts_with("the recording breaks off after ") && told.contains("what stands before is used"),
         "{told}"
     );
-    assert!(text(&output.stdout).contains("decided again as recorded, to the byte"));
+    assert!(output.stdout.contains("decided again as recorded, to the byte"));
 }
 
 /// A line of 200 MB, which is made as it is read.
@@ -298,45 +296,33 @@ fn a_line_without_end_takes_no_memory() {
         "ulimit -v 1500000; {{ printf '%s\\n' \"$HEAD\"; head -c 200000000 /dev/zero | tr '\\0' 'x'; }} | {} replay -",
         env!("CARGO_BIN_EXE_supercargo")
     );
-    let output = Command::new("bash").args(["-c", &script]).env("HEAD", head).output().expect("a shell runs");
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    assert_eq!(
-        text(&output.stderr),
-        "error: standard input: line 2: it is longer than 16 MiB, which no line is\n"
-    );
+    let output = Command::new("bash").args(["-c", &script]).env("HEAD", head).output();
+    let output = Ran::of(output.expect("a shell runs"));
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
+    assert_eq!(output.stderr, "error: standard input: line 2: it is longer than 16 MiB, which no line is\n");
 }
 
 /// Compares with `replay/shown/NAME`, or writes it.
 fn is_shown(name: &str, told: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay/shown").join(name);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(&path, told).expect("it can be written");
-        return;
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(told, expected, "{name} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+    is_as_written(&format!("tests/replay/shown/{name}"), told);
 }
 
 #[test]
 fn what_a_replay_comes_to_is_told_in_every_form() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let ran = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
-        command.current_dir(root).args(["replay", "docs/record/recording.jsonl"]).args(args);
-        command.output().expect("it runs")
-    };
     for form in ["table", "wide", "json", "yaml"] {
-        let output = ran(&["--config", "docs/record/packing.yaml", "-o", form]);
-        assert_eq!(output.status.code(), Some(3), "{form}");
-        is_shown(&format!("packing.{form}.txt"), text(&output.stdout));
+        let args =
+            ["replay", "docs/record/recording.jsonl", "--config", "docs/record/packing.yaml", "-o", form];
+        let output = offline::run(root(), &args);
+        assert_eq!(output.code, Some(3), "{form}");
+        is_shown(&format!("packing.{form}.txt"), &output.stdout);
     }
     // A recording in which the pod that found no node did find one.
-    let recording = fs::read_to_string(root.join("docs/record/recording.jsonl")).expect("it is there");
+    let recording = page("docs/record/recording.jsonl");
     let changed = recording.replacen("\"result\":\"unschedulable\"", "\"result\":\"placed\"", 1);
     for (name, args) in [("short", &[][..]), ("diff", &["--diff"][..]), ("json", &["-o", "json"][..])] {
         let output = replay(args, &changed);
-        assert_eq!((output.status.code(), text(&output.stderr)), (Some(3), ""), "{name}");
-        is_shown(&format!("diverges.{name}.txt"), text(&output.stdout));
+        assert_eq!((output.code, output.stderr.as_str()), (Some(3), ""), "{name}");
+        is_shown(&format!("diverges.{name}.txt"), &output.stdout);
     }
 }
 
@@ -348,16 +334,10 @@ fn a_cluster_that_cannot_be_recorded_is_told_and_no_file_is_made() {
                   clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
     fs::write(&kubeconfig, nobody).expect("it can be written");
     let ran = |kubeconfig: &Path, args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
-        let output = command
-            .arg("record")
-            .arg(&file)
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(args)
-            .output()
-            .expect("it runs");
-        (output.status.code(), text(&output.stderr).to_owned())
+        let mut command = offline::command(root(), &["record"]);
+        let output = command.arg(&file).arg("--kubeconfig").arg(kubeconfig).args(args).output();
+        let output = Ran::of(output.expect("it runs"));
+        (output.code, output.stderr)
     };
     let (code, told) = ran(&kubeconfig, &[]);
     assert_eq!(code, Some(1), "{told}");
@@ -379,7 +359,7 @@ fn a_cluster_that_cannot_be_recorded_is_told_and_no_file_is_made() {
 /// The recording that docs/record.md shows. It is made where it is missing and `UPDATE_EXPECT=1` asks for it: a new one has new times.
 #[test]
 fn the_recording_of_the_documentation_is_decided_again() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/record/recording.jsonl");
+    let file = root().join("docs/record/recording.jsonl");
     if !file.exists() && std::env::var_os("UPDATE_EXPECT").is_some() {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
         let made = folder().join("documentation.jsonl");

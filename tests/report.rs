@@ -7,6 +7,8 @@
 mod bad_input;
 #[path = "report/model.rs"]
 mod model;
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod offline;
 #[path = "report/page.rs"]
 mod page;
 #[path = "report/scale.rs"]

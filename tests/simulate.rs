@@ -8,6 +8,8 @@ mod bad_input;
 mod files;
 #[path = "simulate/golden.rs"]
 mod golden;
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod offline;
 #[path = "simulate/pods.rs"]
 mod pods;
 #[path = "simulate/preemption.rs"]

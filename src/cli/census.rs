@@ -238,7 +238,7 @@ fn template_pod(item: &Item, workload: &Workload) -> Result<Item, Wrong> {
         "spec": { "replicas": 1, "template": template },
     });
     let origin = item.origin;
-    let mut made = expand::expand(&Item { value: like, origin }, &[])?;
+    let mut made = expand::expand(&Item::new(like, origin), &[])?;
     let mut pod = made.pods.pop().ok_or_else(|| Wrong::new("spec", "expected a pod template"))?;
     pod.origin = origin.within(workload.prefix);
     for (key, value) in controllers_labels(workload) {

@@ -5,7 +5,7 @@
 
 use super::census::{Census, Noted};
 use super::live::{self, Listing, LiveArgs, LiveError};
-use super::screen::plain;
+use super::screen::{plain, plain_json};
 use super::simulate::files::{Files, Item, Wrong};
 use super::simulate::inventory::{self, Inventory};
 use super::simulate::world::World;
@@ -34,7 +34,7 @@ const FAILED: u8 = 1;
 pub struct SourceArgs {
     /// Files with the cluster, as `simulate` takes them; `-` is standard input. Without it, the cluster of the kubeconfig is
     /// asked.
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
     pub cluster: Vec<PathBuf>,
 
     /// How a cluster is reached.
@@ -110,7 +110,7 @@ pub(super) fn in_form(form: Output, answer: &impl Serialize, text: impl FnOnce(b
         Output::Wide => text(true),
         Output::Json => {
             let text = serde_json::to_string_pretty(answer);
-            format!("{}\n", text.expect("an answer has texts, numbers and lists only"))
+            plain_json(text.expect("an answer has texts, numbers and lists only") + "\n")
         }
         Output::Yaml => serde_saphyr::to_string(&value()).expect("a value can be written as YAML"),
     }
@@ -225,13 +225,14 @@ impl Cluster {
         let templates = of_workloads.len();
         pods.extend(of_workloads);
         let gathered = inventory::gather(files, items, pods, as_written)?;
-        let Inventory { cluster, mut pods, skipped } = gathered;
+        let Inventory { cluster, mut pods, skipped, whole } = gathered;
         // The pods of workloads came last, and stay so.
         let of_workloads = pods.split_off(pods.len() - templates);
         self.notices.extend(skipped.told());
         for item in cluster {
             let origin = item.origin;
-            self.add(item).map_err(|wrong| files.error(origin, &wrong))?;
+            let taken = whole.of(item).and_then(|item| self.add(item));
+            taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
         for item in pods {
             let (origin, note) = (item.origin, Noted::of(&item));

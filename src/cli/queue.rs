@@ -76,13 +76,16 @@ fn report(args: &QueueArgs) -> Result<QueueReport, Refused> {
             (answered(page, true)?, Some(given.unwrap_or(context)))
         }
     };
-    let report: QueueReport = serde_json::from_str(&text)
-        .map_err(|error| InputError(format!("this is no QueueReport: {error}")))?;
+    let wrong = |text: String| {
+        let name = args.file.as_ref().map(|file| format!("{}: ", name_of(file)));
+        InputError(format!("{}{text}", name.unwrap_or_default()))
+    };
+    let report: QueueReport =
+        serde_json::from_str(&text).map_err(|error| wrong(format!("this is no QueueReport: {error}")))?;
     if !report.is_of_this_version() {
         let (kind, version) = (&report.kind, &report.api_version);
-        return Err(
-            InputError(format!("this is a {kind} of {version}, which this version does not read")).into()
-        );
+        let text = format!("this is a {kind} of {version}, which this version does not read");
+        return Err(wrong(text).into());
     }
     Ok(narrowed(report, args, namespace.filter(|_| !args.all_namespaces).as_deref()))
 }
@@ -104,9 +107,10 @@ fn narrowed(mut report: QueueReport, args: &QueueArgs, namespace: Option<&str>) 
                 .as_ref()
                 .is_none_or(|labels| labels.matches(|key| pod.labels.get(key).map(String::as_str)))
     };
-    let is_cut = report.left_out > 0;
+    let all = report.pods.len();
     report.pods.retain(is_wanted);
-    if !is_cut || args.selector.is_some() {
+    // What the server narrowed down itself it has counted, those that it left out included.
+    if report.left_out == 0 || args.selector.is_some() || report.pods.len() < all {
         report.counts = BTreeMap::new();
         for pod in &report.pods {
             *report.counts.entry(pod.place.clone()).or_default() += 1;
@@ -115,8 +119,12 @@ fn narrowed(mut report: QueueReport, args: &QueueArgs, namespace: Option<&str>) 
     report
 }
 
+fn name_of(file: &Path) -> String {
+    if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() }
+}
+
 fn read(file: &Path) -> Result<String, InputError> {
-    let name = file.display();
+    let name = name_of(file);
     let wrong = |error: io::Error| InputError(format!("{name}: cannot be read: {error}"));
     let reader: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin())
@@ -160,7 +168,10 @@ fn text(of: &QueueReport, wide: bool, all: bool) -> String {
         screen.table(&[], &rows(of, wide, all));
     }
     if of.left_out > 0 {
-        screen.line(&format!("  and {} more; ask for one namespace with -n", of.left_out));
+        screen.line(&format!(
+            "  and {} more that are not listed; ask the scheduler for one namespace with -n",
+            of.left_out
+        ));
     }
     screen.into_text()
 }

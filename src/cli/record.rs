@@ -50,17 +50,9 @@ pub struct RecordArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub max_bytes: u64,
 
-    /// Kubeconfig with the cluster; without it what kubectl would use.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context.
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
-
-    /// How long a connection to the API server may take to come about.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
-    pub request_timeout: Duration,
+    /// How the cluster is reached.
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 /// Runs the command on the process's own streams.
@@ -92,12 +84,7 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
     };
     let effective = effective.map_err(|error| wrong(&error))?;
     let settings = Settings::of(&effective).map_err(|error| wrong(&error))?;
-    let live = LiveArgs {
-        kubeconfig: args.kubeconfig.clone(),
-        context: args.context.clone(),
-        request_timeout: args.request_timeout,
-    };
-    let client = live::client(&live).await.map_err(Refused::Live)?;
+    let client = live::client(&args.live).await.map_err(Refused::Live)?;
 
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
     let now = clock.now();

@@ -78,6 +78,20 @@ pub(super) fn plain(text: &str) -> String {
     out
 }
 
+/// A JSON text in which nothing is obeyed either. It says the same: what is spelled out stands in texts.
+pub(super) fn plain_json(json: String) -> String {
+    let is_told = |c: char| c != '\n' && is_obeyed(c);
+    if !json.contains(is_told) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        // Writing to a text cannot fail. None of these is beyond what four digits say.
+        let _ = if is_told(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
+    }
+    out
+}
+
 /// Whether a terminal, or whatever shows a text, would obey a character rather than show it.
 pub(super) fn is_obeyed(c: char) -> bool {
     let turns =
@@ -92,6 +106,14 @@ mod tests {
     #[test]
     fn what_a_terminal_would_obey_is_spelled_out() {
         assert_eq!(plain("a\x1b[2Jb\nc\u{202e}d é"), "a\\u{1b}[2Jb\\nc\\u{202e}d é");
+    }
+
+    #[test]
+    fn json_says_the_same_with_what_is_obeyed_spelled_out() {
+        let told = serde_json::json!({ "a\u{9b}2J": ["\u{7f}\u{85}\u{202e}", "\u{1b}\n é"] });
+        let written = plain_json(format!("{told:#}"));
+        assert!(!written.contains(|c: char| c != '\n' && is_obeyed(c)), "{written:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&written).ok(), Some(told));
     }
 
     #[test]

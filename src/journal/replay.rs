@@ -23,6 +23,9 @@ use supercargo_core::time::Time;
 /// Lines after which ids that nobody holds are given back, as the driver does.
 const TIDY_EVERY: usize = 256;
 
+/// How the last line calls an end with nothing left to write.
+pub(super) const STOPPED: &str = "stopped";
+
 /// Where a replay and its recording part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
@@ -109,6 +112,12 @@ impl<R: BufRead> Replay<R> {
             }
         }
         self.summary.lines = self.entries.line();
+        // Whoever stops writes down all that was decided; whoever breaks off does not.
+        let has_all = self.summary.ends.as_deref() == Some(STOPPED) && self.summary.divergence.is_none();
+        if let Some(now) = self.produced.pop_front().filter(|_| has_all) {
+            self.summary.divergence =
+                Some(Divergence { line: self.summary.lines, then: None, now: Some(now) });
+        }
         Ok(self.summary)
     }
 

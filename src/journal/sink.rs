@@ -3,6 +3,7 @@
 //! What is in the file is everybody's cluster: it may be read by its owner alone.
 
 use super::Decision;
+use super::replay::STOPPED;
 use crate::metrics::RecordLines;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -174,7 +175,8 @@ struct Writer {
 
 impl Writer {
     fn open(options: SinkOptions, shared: Arc<Shared>) -> io::Result<Self> {
-        if options.when_full == WhenFull::Ends && fs::metadata(&options.path).is_ok_and(|it| it.len() > 0) {
+        let is_there = || fs::symlink_metadata(&options.path).is_ok_and(|it| it.is_file() && it.len() > 0);
+        if options.when_full == WhenFull::Ends && is_there() {
             // What a process that ended left behind is worth the most now.
             fs::rename(&options.path, aside(&options.path))?;
         }
@@ -194,7 +196,7 @@ impl Writer {
         let was_open = self.shared.is_open.swap(false, Ordering::Relaxed);
         let path = self.options.path.display().to_string();
         match outcome {
-            Ok(None) if was_open || self.options.when_full == WhenFull::Rotates => self.end("stopped"),
+            Ok(None) if was_open || self.options.when_full == WhenFull::Rotates => self.end(STOPPED),
             Ok(None) => {
                 tracing::warn!(path, "the recording ends: the disk did not keep up");
                 self.end("overrun");

@@ -320,6 +320,17 @@ fn a_file_that_cannot_be_written_is_told() {
     assert!(Sink::open(options, lines(&metrics)).is_err());
 }
 
+#[test]
+fn a_folder_in_the_place_of_a_recording_is_told_and_stays_where_it_is() {
+    let metrics = Metrics::new();
+    let folder = Folder::new("a-folder");
+    let path = folder.file();
+    std::fs::create_dir_all(path.join("inside")).unwrap();
+    let options = SinkOptions { path: path.clone(), bytes_max: 1, when_full: WhenFull::Ends, header: None };
+    assert!(Sink::open(options, lines(&metrics)).is_err());
+    assert!(path.join("inside").is_dir());
+}
+
 fn first_flaw(text: &str) -> String {
     let read = || -> Result<usize, Bad> {
         let (_, mut entries) = Entries::open(text.as_bytes())?;

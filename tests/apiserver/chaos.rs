@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use nix::sys::signal::Signal;
@@ -19,7 +19,7 @@ use crate::support::objects::node_of;
 use crate::support::proxy::Proxy;
 use crate::support::supercargo::{self, Setup};
 use crate::support::{Component, ControlPlane, nodes, wait_for};
-use crate::world::{World, play_on, requested_cpu_milli, requesting, sample};
+use crate::world::{World, create_once, play_on, requested_cpu_milli, requesting, sample};
 
 const PODS: usize = 2_000;
 /// Each pod of so many is deleted once it is bound, so that others may have its place.
@@ -106,7 +106,7 @@ impl Crowd {
             (0..PODS).map(|number| world.pod(&name(number), &spec)).collect::<Result<_>>()?;
         let pods = world.pods();
         Ok(async move {
-            let creating = wanted.into_iter().map(|pod| create(pods.clone(), pod));
+            let creating = wanted.into_iter().map(|pod| create_once(pods.clone(), pod));
             stream::iter(creating).buffer_unordered(4).try_collect().await
         })
     }
@@ -172,19 +172,6 @@ impl Crowd {
         }
         Ok(())
     }
-}
-
-async fn create(pods: Api<Pod>, pod: Pod) -> Result<()> {
-    let name = pod.name_any();
-    wait_for(&format!("pod {name} to be created"), PATIENCE, || async {
-        match pods.create(&PostParams::default(), &pod).await {
-            Ok(_) => Ok(()),
-            // The answer to an earlier attempt was lost.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    })
-    .await
 }
 
 /// Which pods are on which node.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::support::objects::node_of;
 use crate::support::supercargo::{self, NAME};
 use crate::support::wait::PATIENCE;
 use crate::support::{Access, Component, ControlPlane, nodes, wait_for};
-use crate::world::{World, play, play_on, requested_cpu_milli, requesting};
+use crate::world::{World, create_once, play, play_on, requested_cpu_milli, requesting};
 
 /// Ten nodes of so many thousandths of a CPU, and pods of a tenth of a CPU that fill them exactly.
 const NODES: usize = 10;
@@ -190,7 +190,7 @@ impl Crowd {
         let wanted: Result<Vec<Pod>> =
             (0..count).map(|number| world.pod(&format!("p{number}"), &spec)).collect();
         tokio::spawn(async move {
-            let creating = wanted?.into_iter().map(|pod| create(pods.clone(), pod));
+            let creating = wanted?.into_iter().map(|pod| create_once(pods.clone(), pod));
             stream::iter(creating).buffer_unordered(4).try_collect().await
         })
     }
@@ -231,19 +231,6 @@ impl Drop for Crowd {
     fn drop(&mut self) {
         self.watching.abort();
     }
-}
-
-async fn create(pods: Api<Pod>, pod: Pod) -> Result<()> {
-    let name = pod.name_any();
-    wait_for(&format!("pod {name} to be created"), PATIENCE, || async {
-        match pods.create(&PostParams::default(), &pod).await {
-            Ok(_) => Ok(()),
-            // The answer to an earlier attempt was lost.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    })
-    .await
 }
 
 /// Writes down every node a pod is seen on.

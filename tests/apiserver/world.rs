@@ -25,6 +25,20 @@ use crate::support::{ControlPlane, KwokNode, shared, wait_for};
 /// The label and the taint that keep the nodes of a test for its pods.
 const KEPT_FOR: &str = "kept-for";
 
+/// Creates a pod though answers are lost.
+pub(crate) async fn create_once(pods: Api<Pod>, pod: Pod) -> Result<()> {
+    let name = pod.name_any();
+    wait_for(&format!("pod {name} to be created"), PATIENCE, || async {
+        match pods.create(&PostParams::default(), &pod).await {
+            Ok(_) => Ok(()),
+            // The answer to an earlier attempt was lost.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await
+}
+
 /// The shared control plane with `manifests/base` applied.
 pub(crate) async fn installed() -> Result<&'static ControlPlane> {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();

@@ -3,16 +3,11 @@
 use crate::support::{Cluster, Ran, plain_node, pod, run};
 use serde_json::json;
 
-fn refused(ran: &Ran) -> &str {
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-    ran.stderr.strip_prefix("error: ").expect("an error").trim_end()
-}
-
 #[test]
 fn a_pod_that_does_not_exist_is_told_with_the_names_that_do() {
     let cluster =
         Cluster::of(&[plain_node("a"), pod("web-7d4-x1", "1", &json!({})), pod("db-0", "1", &json!({}))]);
-    let text = |name: &str, more: &[&str]| refused(&cluster.ask(name, more)).to_owned();
+    let text = |name: &str, more: &[&str]| cluster.ask(name, more).refused().to_owned();
     assert_eq!(text("web", &[]), "there is no pod web in the namespace default; did you mean web-7d4-x1?");
     assert_eq!(text("db-1", &[]), "there is no pod db-1 in the namespace default; did you mean db-0?");
     assert_eq!(text("other", &[]), "there is no pod other in the namespace default; it has 2 of other names");
@@ -100,11 +95,11 @@ fn a_yaml_bomb_is_refused() {
     }
     let cluster = Cluster::written(&format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n{text}"));
     let ran = cluster.ask("p", &[]);
-    assert!(refused(&ran).starts_with("cluster:"), "{ran:?}");
+    assert!(ran.refused().starts_with("cluster:"), "{ran:?}");
     for command in
         [&["lint", "--cluster", "cluster"][..], &["simulate", "--cluster", "cluster", "--remove-node", "n"]]
     {
-        assert!(refused(&run(cluster.folder(), command)).starts_with("cluster:"), "{command:?}");
+        assert!(run(cluster.folder(), command).refused().starts_with("cluster:"), "{command:?}");
     }
 }
 
@@ -112,7 +107,7 @@ fn a_yaml_bomb_is_refused() {
 fn what_is_nested_too_deep_is_refused_and_does_not_end_the_program() {
     for text in [format!("{{\"kind\": {}", "[".repeat(200_000)), format!("kind: {}", "[".repeat(200_000))] {
         let ran = Cluster::written(&text).ask("p", &[]);
-        assert!(refused(&ran).starts_with("cluster:"), "{ran:?}");
+        assert!(ran.refused().starts_with("cluster:"), "{ran:?}");
     }
 }
 
@@ -120,7 +115,7 @@ fn what_is_nested_too_deep_is_refused_and_does_not_end_the_program() {
 fn files_and_flags_that_are_none_are_told() {
     let cluster = Cluster::of(&[plain_node("a")]);
     let missing = run(cluster.folder(), &["explain", "pod", "p", "--cluster", "absent"]);
-    assert!(refused(&missing).starts_with("absent: cannot be read: "), "{missing:?}");
+    assert!(missing.refused().starts_with("absent: cannot be read: "), "{missing:?}");
     for wrong in [
         &["explain", "node", "p", "--cluster", "cluster"][..],
         &["explain", "pod"],
@@ -137,9 +132,7 @@ fn run_within(kib: u32, cluster: &Cluster, args: &[&str]) -> Ran {
     command
         .args(["-c", &format!("ulimit -v {kib} && exec \"$0\" \"$@\"")])
         .arg(env!("CARGO_BIN_EXE_supercargo"));
-    let out = command.args(args).current_dir(cluster.folder()).output().expect("there is a shell");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
-    Ran { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
+    Ran::of(command.args(args).current_dir(cluster.folder()).output().expect("there is a shell"))
 }
 
 /// A pod on a node, as an API server shows it, with what nobody here reads.
@@ -169,7 +162,7 @@ fn a_large_dump_is_read_in_little_more_memory_than_what_is_kept_of_it() {
         let ran = run_within(220_000, &cluster, &["explain", "pod", "waits", "--cluster", "cluster"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{}", ran.stdout);
         let limit = ["explain", "pod", "waits", "--cluster", "cluster", "--input-limit", "16Mi"];
-        let told = refused(&run(cluster.folder(), &limit)).to_owned();
+        let told = run(cluster.folder(), &limit).refused().to_owned();
         assert_eq!(
             told,
             "cluster: is larger than 16 MiB, which is what is taken at most; --input-limit takes more"

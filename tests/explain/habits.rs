@@ -117,7 +117,7 @@ fn a_cluster_that_does_not_answer_is_given_up_on_by_every_command_that_asks_one(
 }
 
 /// A name that would clear a screen, ring, and turn the direction of writing.
-const EVIL: &str = "p\u{1b}[2J\u{7}\u{202e}";
+const EVIL: &str = "p\u{1b}[2J\u{7}\u{202e}\u{9b}2J\u{7f}\u{85}";
 
 /// A cluster whose names are of that kind, and pods to place in it.
 fn evil() -> Cluster {
@@ -130,6 +130,10 @@ fn evil() -> Cluster {
         pod(EVIL, "9", &json!({ "nodeSelector": { "disk\u{1b}[31": "x" } })),
     ]);
     cluster.write("pods", &pod(EVIL, "1", &json!({ "nodeSelector": { "x\u{1b}[31": EVIL } })).to_string());
+    let test = json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "PlacementTest", "cluster": ["cluster"], "pods": ["pods"],
+        "tests": [{ "name": EVIL, "pods": { "name": EVIL }, "expect": { "count": 9 } }] });
+    // YAML has no such sign but spelled out.
+    cluster.write("test", &test.to_string().replace('\u{7f}', "\\u007f").replace('\u{9b}', "\\u009b"));
     let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("it is there");
     cluster.write("queue", &report.replace("its turn", "its \\u001b[2J\\u202eturn"));
     let shadow = json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "ShadowReport", "shadowOf": EVIL, "since": "x", "decisions": { EVIL: 1 },
@@ -150,20 +154,31 @@ fn names_with_control_characters_are_spelled_out_by_every_command_and_bars_are_f
         &["drain-check", "a\u{1b}[2J", "--cluster", "cluster"],
         &["simulate", "--cluster", "cluster", "--pods", "pods"],
         &["simulate", "--cluster", "no\u{1b}[2J", "--pods", "pods"],
+        &["simulate", "--cluster", "cluster", "--add-nodes", "1:template=a", "--detail", "full"],
+        &["lint", "--cluster", "cluster"],
+        &["report", "--cluster", "cluster", "-f", "pods"],
+        &["test", "test"],
         &["queue", "-A", "-f", "queue"],
         &["queue", "-A", "-f", "no\u{1b}[2J"],
         &["shadow", "report", "-f", "shadow"],
         &["shadow", "report", "-f", "no\u{1b}[2J"],
     ] {
-        for form in ["table", "wide", "json", "yaml"] {
+        let forms: &[&str] = match command[0] {
+            "report" => &["html", "json"],
+            "test" => &["table", "json", "junit"],
+            _ => &["table", "wide", "json", "yaml"],
+        };
+        for &form in forms {
             let mut args = command.to_vec();
             args.extend(["-o", form]);
             let ran = run(cluster.folder(), &args);
             assert!(matches!(ran.code, Some(0 | 2 | 3)), "{ran:?}");
+            // What follows the flags is nothing but their fault.
+            assert!(!ran.stderr.contains("Usage:"), "{ran:?}");
             let is_forbidden = |c: char| c.is_control() && c != '\n';
             assert!(!ran.stdout.contains(is_forbidden), "{args:?}: {:?}", ran.stdout);
             assert!(!ran.stderr.contains(is_forbidden), "{args:?}: {:?}", ran.stderr);
-            if form == "table" || form == "wide" {
+            if form != "yaml" {
                 assert!(!ran.stdout.contains('\u{202e}'), "{args:?}: {:?}", ran.stdout);
             }
         }

@@ -12,11 +12,7 @@ fn lint(cluster: &Cluster, more: &[&str]) -> Ran {
 /// Rule, severity and what was meant, of all findings.
 fn found(objects: &[Value]) -> Vec<(String, String, Option<String>)> {
     let ran = lint(&Cluster::of(objects), &["-o", "json"]);
-    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
-    assert_eq!(
-        (&report["apiVersion"], &report["kind"]),
-        (&json!("supercargo.dev/v1alpha1"), &json!("LintReport"))
-    );
+    let report = ran.json("LintReport");
     let findings = report["findings"].as_array().expect("a list").clone();
     let is_grave = findings.iter().any(|it| it["severity"] == "error");
     assert_eq!(ran.code, Some(if is_grave { 3 } else { 0 }), "{report:#}");
@@ -32,6 +28,19 @@ fn finds(rule: &str, severity: &str, meant: Option<&str>, hit: &[Value], near_mi
     let expected = vec![(rule.to_owned(), severity.to_owned(), meant.map(str::to_owned))];
     assert_eq!(found(hit), expected);
     assert_eq!(found(near_miss), [], "nearly {rule}");
+}
+
+#[test]
+fn a_namespace_that_nobody_made_is_told_and_does_not_pass() {
+    let team = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "team-a" } });
+    let cluster = Cluster::of(&[plain_node("a"), pod("p", "1", &json!({})), team]);
+    assert_eq!(
+        lint(&cluster, &["-n", "taem-a"]).refused(),
+        "there is no namespace taem-a; did you mean team-a?"
+    );
+    for there in ["team-a", "default"] {
+        assert_eq!(lint(&cluster, &["-n", there]).code, Some(0), "{there}");
+    }
 }
 
 fn ssd(name: &str) -> Value {
@@ -354,6 +363,7 @@ fn flags_choose_what_is_told_and_what_the_exit_code_says() {
     let cluster = Cluster::of(&[
         ssd("a"),
         pod("p", "1", &json!({ "tolerations": [{ "key": "k", "operator": "Exists" }] })),
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "other" } }),
     ]);
     let code = |more: &[&str]| lint(&cluster, more).code;
     assert_eq!(

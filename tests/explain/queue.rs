@@ -1,5 +1,6 @@
 //! `supercargo queue`, of a file and of a port: whole answers, and what of bad input.
 
+use crate::offline::{self, page};
 use crate::shown::is_shown;
 use crate::support::{Ran, root, run};
 use serde_json::{Value, json};
@@ -41,6 +42,20 @@ fn pods_are_chosen_by_namespace_and_labels_and_counted_as_chosen() {
 }
 
 #[test]
+fn of_a_report_that_was_cut_the_counts_are_of_what_is_listed_once_it_is_narrowed_down() {
+    let folder = offline::Folder::new();
+    let mut report: Value = serde_json::from_str(&page("docs/queue/report.json")).expect("it is JSON");
+    report["leftOut"] = json!(7);
+    report["counts"]["backoff"] = json!(8);
+    folder.write("report", &report.to_string());
+    let told = |more: &[&str]| folder.run(&[&["queue", "-f", "report"], more].concat()).stdout;
+    assert!(told(&["-n", "ml"]).starts_with("1 gated\n"), "{}", told(&["-n", "ml"]));
+    // Nothing is narrowed down here.
+    assert!(told(&["-A"]).contains("8 backoff"), "{}", told(&["-A"]));
+    assert!(told(&["-A"]).contains("7 more that are not listed"), "{}", told(&["-A"]));
+}
+
+#[test]
 fn names_with_control_characters_do_nothing_to_a_terminal() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("it is there");
@@ -59,7 +74,7 @@ fn names_with_control_characters_do_nothing_to_a_terminal() {
 #[test]
 fn what_is_no_question_and_what_is_no_report_is_told() {
     for (args, told) in [
-        (&["queue", "-f", "README.md"][..], "this is no QueueReport"),
+        (&["queue", "-f", "README.md"][..], "README.md: this is no QueueReport"),
         (&["queue", "-f", "no-such-file"], "no-such-file: cannot be read"),
         (&["queue", "-n", "a", "-A"], "cannot be used with"),
         (&["queue", "-l", "a b"], "selects no labels"),

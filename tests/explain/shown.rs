@@ -1,17 +1,12 @@
 //! Whole answers, as they are written down.
 
+use crate::offline::{is_as_written, page, shows_what_comes_out};
 use crate::support::{Cluster, node, plain_node, pod, root, run};
 use serde_json::json;
 
 /// Compares with `explain/shown/NAME`, or writes it.
 pub(crate) fn is_shown(name: &str, told: &str) {
-    let path = root().join("tests/explain/shown").join(name);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, told).expect("it can be written");
-        return;
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(told, expected, "{name} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+    is_as_written(&format!("tests/explain/shown/{name}"), told);
 }
 
 /// A cluster with a bit of everything.
@@ -75,39 +70,16 @@ fn the_sums_of_the_score_table_are_right_and_its_pod_is_not_counted() {
 
 #[test]
 fn what_the_pages_show_is_what_comes_out() {
-    is_what_comes_out("docs/explain.md", 4);
-    is_what_comes_out("docs/what-if.md", 2);
-    is_what_comes_out("docs/record.md", 2);
-    is_what_comes_out("docs/lint.md", 1);
-    is_what_comes_out("docs/queue.md", 2);
-}
-
-fn is_what_comes_out(name: &str, examples: usize) {
-    let path = root().join(name);
-    let page = std::fs::read_to_string(&path).expect("the page is there");
-    let mut written = String::new();
-    let mut rest = page.as_str();
-    let mut shown = 0;
-    while let Some((before, block)) = rest.split_once("```console\n$ supercargo ") {
-        let (command, block) = block.split_once('\n').expect("a line");
-        let (_, after) = block.split_once("```").expect("its end");
-        let ran = run(root(), &command.split(' ').collect::<Vec<_>>());
-        written += &format!("{before}```console\n$ supercargo {command}\n{}```", ran.stdout);
-        rest = after;
-        shown += 1;
-    }
-    written += rest;
-    assert_eq!(shown, examples, "{name}");
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, written).expect("it can be written");
-        return;
-    }
-    assert_eq!(written, page, "{name} shows something else; UPDATE_EXPECT=1 writes it anew");
+    shows_what_comes_out("docs/explain.md", 4);
+    shows_what_comes_out("docs/what-if.md", 2);
+    shows_what_comes_out("docs/record.md", 2);
+    shows_what_comes_out("docs/lint.md", 1);
+    shows_what_comes_out("docs/queue.md", 2);
 }
 
 #[test]
 fn every_code_is_on_the_page() {
-    let page = std::fs::read_to_string(root().join("docs/explain.md")).expect("the page is there");
+    let page = page("docs/explain.md");
     for code in supercargo::explain::ReasonCode::ALL {
         assert!(page.contains(&format!("| `{code:?}` |")), "{code:?} is not explained");
     }

@@ -1,50 +1,25 @@
 //! Small clusters, and the real program asked about their pods.
 
+use crate::offline::{Folder, list, merge, spec};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use tempfile::TempDir;
 
-pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// What a run came to.
-#[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-/// Runs the program in a folder.
-pub(crate) fn run(folder: &Path, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
-    command.args(args).current_dir(folder).env_remove("KUBECONFIG").env("HOME", folder);
-    let out = command.output().expect("the program is built");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
-    Ran { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
-}
+pub(crate) use crate::offline::{Ran, root, run};
 
 /// A folder with a cluster in it.
-pub(crate) struct Cluster(TempDir);
+pub(crate) struct Cluster(Folder);
 
 impl Cluster {
     pub(crate) fn of(objects: &[Value]) -> Self {
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
-        Self::written(&list.to_string())
+        Self::written(&list(objects))
     }
 
     pub(crate) fn written(text: &str) -> Self {
-        let cluster = Self(tempfile::tempdir().expect("a folder can be made"));
-        cluster.write("cluster", text);
-        cluster
+        Self(Folder::with(text))
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.path().join(name);
-        std::fs::write(&path, text).expect("a file can be written");
-        path
+        self.0.write(name, text)
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -63,13 +38,7 @@ impl Cluster {
         let mut all = vec!["-o", "json"];
         all.extend(more);
         let ran = self.ask(pod, &all);
-        let answer: Value =
-            serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
-        assert_eq!(
-            (&answer["apiVersion"], &answer["kind"]),
-            (&json!("supercargo.dev/v1alpha1"), &json!("PodExplanation"))
-        );
-        (answer, ran.code)
+        (ran.json("PodExplanation"), ran.code)
     }
 }
 
@@ -89,15 +58,7 @@ pub(crate) fn plain_node(name: &str) -> Value {
 
 /// A pod that asks for cpu; `more` joins its spec.
 pub(crate) fn pod(name: &str, cpu: &str, more: &Value) -> Value {
-    let mut spec =
-        json!({ "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "cpu": cpu } } }] });
-    merge(&mut spec, more);
-    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": name } }, "spec": spec })
-}
-
-fn merge(into: &mut Value, more: &Value) {
-    let fields = into.as_object_mut().expect("an object");
-    fields.extend(more.as_object().cloned().unwrap_or_default());
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": name } }, "spec": spec(cpu, more) })
 }
 
 /// The codes of the changes that are told.

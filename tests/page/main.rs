@@ -1,46 +1,44 @@
 //! The page of `supercargo report` in a real browser: nothing is asked of any network, nothing is refused or goes wrong, keys and clicks
-//! lead where they should, and what it looks like is kept under docs/screenshots.
+//! lead where they should, readers of the screen are told what it shows, and what it looks like is kept under docs/screenshots.
 //!
 //! Part of `make release-check`. Needs chromium and chromedriver, which `tests/release/chromium.sh` installs where it can.
 
 mod driver;
+#[allow(dead_code, reason = "other tests use the rest of it")]
+#[path = "../offline/mod.rs"]
+mod offline;
+mod readers;
 #[path = "../report/town.rs"]
 mod town;
 
 use driver::{Browser, Driver, keys};
+use offline::{Folder, Ran};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use tempfile::TempDir;
+use std::path::PathBuf;
 
 /// Bytes a picture of the documentation may have.
 const PICTURE_MAX: usize = 300_000;
 
 /// A folder with reports in it.
-struct Reports(TempDir);
+struct Reports(Folder);
 
 impl Reports {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("a folder can be made"))
+        Self(Folder::new())
     }
 
     fn write(&self, name: &str, objects: &[Value]) {
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
-        std::fs::write(self.0.path().join(name), list.to_string()).expect("a file can be written");
+        self.0.write(name, &offline::list(objects));
     }
 
     /// A report of these files, with more flags.
     fn make(&self, name: &str, args: &[&str]) -> PathBuf {
         let page = self.0.path().join(name);
-        let out = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-            .arg("report")
-            .args(args)
-            .args(["--to", name])
-            .current_dir(self.0.path())
-            .env("SOURCE_DATE_EPOCH", "1790000000")
-            .output()
-            .expect("the program is built");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let args = [&["report"], args, &["--to", name]].concat();
+        let mut command = offline::command(self.0.path(), &args);
+        let out = command.env("SOURCE_DATE_EPOCH", "1790000000").output();
+        let ran = Ran::of(out.expect("the program is built"));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         page
     }
 }
@@ -55,7 +53,7 @@ fn picture(browser: &Browser<'_>, name: &str) {
         bytes.0.len()
     );
     if std::env::var_os("SCREENSHOTS").is_some() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/screenshots");
+        let folder = offline::root().join("docs/screenshots");
         std::fs::create_dir_all(&folder).expect("a folder can be made");
         std::fs::write(folder.join(name), bytes.0).expect("a picture can be written");
     }

@@ -1,5 +1,6 @@
 //! What the model says: columns that agree with each other, states, skew, what waits, and whose scores are shown.
 
+use crate::offline::is_as_written;
 use crate::support::{Folder, node, pod, report, root};
 use crate::town;
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ fn list(value: &Value) -> &Vec<Value> {
 
 #[test]
 fn a_small_cluster_is_told_as_it_is_written_down() {
-    let path = root().join("tests/report/shown/model.json");
     let ran = report(
         root(),
         &["--cluster", "docs/simulate/cluster.yaml", "-f", "docs/simulate/pods.yaml", "-o", "json"],
@@ -18,12 +18,7 @@ fn a_small_cluster_is_told_as_it_is_written_down() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let model: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
     let told = format!("{model:#}\n").replace(env!("CARGO_PKG_VERSION"), "VERSION");
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, told).expect("it can be written");
-        return;
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(told, expected, "the model is told otherwise; UPDATE_EXPECT=1 writes it anew");
+    is_as_written("tests/report/shown/model.json", &told);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The forms of the report.
 
-use crate::support::{Files, list, node, pod};
+use crate::offline::{command, is_as_written, root, run, shows_what_comes_out};
+use crate::support::{Files, Ran, list, node, pod};
 use serde_json::{Value, json};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 fn files() -> Files {
     let mut cordoned = node("c", 8);
@@ -102,50 +103,15 @@ fn a_table_has_a_line_a_pod() {
 
 #[test]
 fn the_examples_of_the_manual_are_what_comes_out() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = root.join("docs/simulate.md");
-    let manual = std::fs::read_to_string(&path).expect("it is here");
-    let (mut written, mut rest, mut shown) = (String::new(), manual.as_str(), 0);
-    while let Some((before, block)) = rest.split_once("```console\n$ supercargo ") {
-        let (command, block) = block.split_once('\n').expect("a line");
-        let (_, after) = block.split_once("```").expect("its end");
-        let out = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-            .args(command.split(' '))
-            .current_dir(root)
-            .output()
-            .expect("the program is built");
-        let told = String::from_utf8_lossy(&out.stdout);
-        written += &format!("{before}```console\n$ supercargo {command}\n{told}```");
-        (rest, shown) = (after, shown + 1);
-    }
-    written += rest;
-    assert_eq!(shown, 4);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, written).expect("it can be written");
-        return;
-    }
-    assert_eq!(written, manual, "the manual shows something else; UPDATE_EXPECT=1 writes it anew");
+    shows_what_comes_out("docs/simulate.md", 4);
 }
 
 #[test]
 fn a_changed_cluster_is_told_in_every_form() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let flags = "simulate --cluster docs/simulate/shop.yaml -n shop --remove-node worker-1 --compare-config docs/simulate/packing.yaml --detail none";
+    let flags = "simulate --cluster docs/simulate/shop.yaml -n shop --remove-node worker-1 --compare-config docs/simulate/packing.yaml --detail none -o";
     for form in ["table", "wide", "json", "yaml"] {
-        let out = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-            .args(flags.split(' '))
-            .args(["-o", form])
-            .current_dir(root)
-            .output()
-            .expect("the program is built");
-        let told = String::from_utf8_lossy(&out.stdout);
-        let path = root.join("tests/simulate/shown").join(format!("what-if.{form}.txt"));
-        if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(&path, told.as_bytes()).expect("it can be written");
-            continue;
-        }
-        let expected = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(told, expected, "{form} is told otherwise; UPDATE_EXPECT=1 writes it anew");
+        let told = run(root(), &flags.split(' ').chain([form]).collect::<Vec<_>>()).stdout;
+        is_as_written(&format!("tests/simulate/shown/what-if.{form}.txt"), &told);
     }
 }
 
@@ -154,14 +120,12 @@ fn a_reader_who_has_seen_enough_is_no_reason_to_complain() {
     let pods: Vec<Value> =
         (0..3_000).map(|at| pod(&format!("pod-with-a-long-name-{at}"), 1, &json!({}))).collect();
     let files = Files::with(&list(&[node("a", 1)]), &list(&pods));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_supercargo"))
-        .args(["simulate", "--cluster", "cluster", "--pods", "pods"])
-        .current_dir(files.path())
+    let mut child = command(files.path(), &["simulate", "--cluster", "cluster", "--pods", "pods"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program is built");
     drop(child.stdout.take());
-    let out = child.wait_with_output().expect("it ends");
-    assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stderr).as_ref()), (Some(1), ""));
+    let ran = Ran::of(child.wait_with_output().expect("it ends"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""));
 }

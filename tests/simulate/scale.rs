@@ -38,3 +38,66 @@ fn a_thousand_nodes_and_ten_thousand_pods_are_placed_anew() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "10000 of 10000 pods placed\n"));
     assert!(ran.stdout.contains("puts elsewhere: 0\n") && ran.stdout.lines().count() < 60, "{}", ran.stdout);
 }
+
+/// What an API server fills in, so that nothing is left to be made up, and more than anybody reads.
+fn as_listed(mut object: Value, at: usize) -> Value {
+    let metadata = object["metadata"].as_object_mut().expect("an object");
+    metadata.insert("uid".to_owned(), json!(format!("uid-{at}")));
+    metadata.insert("managedFields".to_owned(), json!([{ "fieldsV1": "x".repeat(9_000) }]));
+    if object["kind"] == "Pod" {
+        object["metadata"]["namespace"] = json!("default");
+    }
+    object
+}
+
+#[test]
+fn a_large_file_comes_to_what_the_same_objects_come_to_in_a_small_one() {
+    let mut objects: Vec<Value> = (0..100).map(|at| node(&format!("n{at}"), 4)).collect();
+    let on = |at: usize| json!({ "nodeName": format!("n{}", at % 100), "priorityClassName": "high" });
+    objects.extend((0..450).map(|at| pod(&format!("old-{at}"), 1, &on(at * 7 % 100))));
+    objects.push(json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "high" }, "value": 7 }));
+    let large: Vec<Value> = objects.into_iter().enumerate().map(|(at, it)| as_listed(it, at)).collect();
+    let small: Vec<Value> = large
+        .iter()
+        .cloned()
+        .map(|mut it| {
+            it["metadata"].as_object_mut().expect("an object").remove("managedFields");
+            it
+        })
+        .collect();
+    let vip = json!({ "priority": 1000 });
+    let pods = list(&[pod("p", 1, &json!({})), pod("q", 4, &vip), pod("r", 9, &json!({}))]);
+    let told =
+        |cluster: String| Files::with(&cluster, &pods).simulate(&["-o", "json", "--preemption", "report"]);
+    let (small, large) = (list(&small), list(&large));
+    assert!(small.len() < 4 << 20 && large.len() > 4 << 20);
+    let (small, as_yaml) =
+        (told(small), serde_saphyr::to_string(&serde_json::from_str::<Value>(&large).expect("it is JSON")));
+    let (large, yaml) = (told(large), told(as_yaml.expect("it is YAML")));
+    assert_eq!(small.code, Some(3), "{}", small.stderr);
+    assert_eq!((&large.stdout, &yaml.stdout), (&small.stdout, &small.stdout));
+}
+
+#[test]
+fn of_a_large_file_an_object_that_is_wrong_is_told_by_its_number() {
+    let mut objects: Vec<Value> = (0..500).map(|at| as_listed(node(&format!("n{at}"), 4), at)).collect();
+    let mut wrong = as_listed(pod("p", 1, &json!({ "nodeName": "n1", "priorityClassName": "absent" })), 500);
+    objects.push(wrong.clone());
+    let told =
+        |objects: &[Value]| Files::with(&list(objects), &pod("q", 1, &json!({})).to_string()).simulate(&[]);
+    let ran = told(&objects);
+    assert!(ran.refused().starts_with("cluster: object 501: "), "{ran:?}");
+    assert!(ran.refused().contains("absent"), "{ran:?}");
+    wrong["spec"] =
+        json!({ "nodeName": "n1", "containers": [{ "resources": { "requests": { "cpu": "x" } } }] });
+    objects.pop();
+    objects.push(wrong);
+    let ran = told(&objects);
+    assert!(
+        ran.refused().starts_with("cluster: object 501: Pod default/p is malformed: spec.containers"),
+        "{ran:?}"
+    );
+    objects.push(objects[3].clone());
+    let ran = told(&objects[..objects.len() - 2].iter().chain(&objects[3..4]).cloned().collect::<Vec<_>>());
+    assert!(ran.refused().contains("Node n3 is given twice, first at cluster: object 4"), "{ran:?}");
+}

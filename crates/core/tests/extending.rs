@@ -4,15 +4,15 @@ mod support;
 
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, ExtenderCall, Lane, Question};
-use supercargo_core::event::{Event, Kind};
+use supercargo_core::effect::{Effect, ExtenderCall, Question};
+use supercargo_core::event::Event;
 use supercargo_core::extender::{Answer, Extender, FilterAnswer};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::Outcome;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{extending, language};
+use support::{begin, extending, language};
 
 const NOW: Time = Time::from_nanos(100_200_000_000);
 
@@ -27,13 +27,7 @@ impl Bench {
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let mut scheduler = Scheduler::new(config, NOW);
-        for kind in Kind::ALL {
-            scheduler.handle(NOW, Event::ListBegan(kind));
-            scheduler.handle(NOW, Event::ListEnded(kind));
-        }
-        for lane in Lane::ALL {
-            scheduler.handle(NOW, Event::Credits { lane, count: 10_000 });
-        }
+        begin(&mut scheduler, NOW, 10_000);
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let extenders: Vec<Extender> = extenders
             .iter()

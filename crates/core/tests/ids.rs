@@ -4,15 +4,15 @@ mod support;
 
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, Lane};
-use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey};
+use supercargo_core::effect::Effect;
+use supercargo_core::event::{BindOutcome, Event, ObjectKey};
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::World;
+use support::{World, begin};
 
 const NOW: Time = Time::from_secs(100);
 
@@ -20,13 +20,7 @@ fn engine() -> Scheduler {
     let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
     let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
     let mut engine = Scheduler::new(config, NOW);
-    for kind in Kind::ALL {
-        engine.handle(NOW, Event::ListBegan(kind));
-        engine.handle(NOW, Event::ListEnded(kind));
-    }
-    for lane in Lane::ALL {
-        engine.handle(NOW, Event::Credits { lane, count: usize::MAX / 2 });
-    }
+    begin(&mut engine, NOW, usize::MAX / 2);
     engine
 }
 

@@ -12,13 +12,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, Lane, VolumeChange, VolumeWrite};
-use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{language, storage};
+use support::{arrival, begin};
 
 /// The pods and the claims they use; two of them share one, and one has two.
 const PODS: [(&str, &[&str]); 5] =
@@ -189,13 +189,7 @@ impl World {
             late: VecDeque::new(),
             told: String::new(),
         };
-        for kind in Kind::ALL {
-            world.handle(Event::ListBegan(kind));
-            world.handle(Event::ListEnded(kind));
-        }
-        for lane in Lane::ALL {
-            world.handle(Event::Credits { lane, count: 1_000_000 });
-        }
+        begin(&mut world.scheduler, now, 1_000_000);
         NODES.iter().for_each(|node| world.line(&format!("node {node} cpu=64")));
         world.line("class hand");
         world.line("class fast of=csi.example.com");
@@ -213,13 +207,7 @@ impl World {
 
     fn line(&mut self, line: &str) {
         let _ = writeln!(self.told, "{line}");
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let tables = self.scheduler.tables();
-        let event = match words[0] {
-            "node" => Event::NodeApplied(Box::new(Arc::unwrap_or_clone(language::node(tables, &words[1..])))),
-            "pod" => Event::PodApplied(Box::new(Arc::unwrap_or_clone(language::pod(tables, &words[1..])))),
-            _ => Event::StorageApplied(storage::object(tables, line).expect("a line about storage")),
-        };
+        let event = arrival(self.scheduler.tables(), line);
         self.handle(event);
     }
 

@@ -8,8 +8,8 @@ use proptest::sample::select;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Feasible, Filtered, Framework, NoProbe, Options, Sampling, Walk};
-use supercargo_core::effect::{Effect, Lane};
-use supercargo_core::event::{BindOutcome, Event, Kind};
+use supercargo_core::effect::Effect;
+use supercargo_core::event::{BindOutcome, Event};
 use supercargo_core::framework::registry::{ExtensionPoint, Plan};
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
@@ -18,7 +18,7 @@ use supercargo_core::report::Outcome;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{World, language};
+use support::{World, begin, language};
 
 /// A world whose walk is told what its cache is told, and a plain list of zones beside it.
 #[derive(Default)]
@@ -259,13 +259,7 @@ fn engine(now: Time, cordoned: usize) -> Scheduler {
     let profiles = vec![profile("default-scheduler", Some(Sampling::new(20))), profile("thorough", None)];
     let config = Config { seed: Seed(1), profiles, queue: QueueConfig::default() };
     let mut scheduler = Scheduler::new(config, now);
-    for kind in Kind::ALL {
-        scheduler.handle(now, Event::ListBegan(kind));
-        scheduler.handle(now, Event::ListEnded(kind));
-    }
-    for lane in Lane::ALL {
-        scheduler.handle(now, Event::Credits { lane, count: 1_000 });
-    }
+    begin(&mut scheduler, now, 1_000);
     for at in 0..600 {
         let node = format!("n{at} cpu=4{}", if at < cordoned { " unschedulable" } else { "" });
         let node = language::node(scheduler.tables(), &node.split(' ').collect::<Vec<_>>());

@@ -31,7 +31,7 @@ use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Reconfiguration, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{extending, language, storage};
+use support::{begin, extending, language, storage};
 
 #[test]
 fn a_pod_goes_its_way() {
@@ -109,13 +109,7 @@ impl Story {
             calls: Vec::new(),
         };
         if !bare {
-            for kind in Kind::ALL {
-                story.handle(Event::ListBegan(kind));
-                story.handle(Event::ListEnded(kind));
-            }
-            for lane in Lane::ALL {
-                story.handle(Event::Credits { lane, count: 1_000 });
-            }
+            begin(&mut story.scheduler, now, 1_000);
         }
         story
     }

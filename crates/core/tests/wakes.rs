@@ -12,15 +12,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
-use supercargo_core::effect::{Effect, Lane, VolumeChange, VolumeWrite};
-use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
 use supercargo_core::pod::PodInfo;
 use supercargo_core::queue::{Place, QueueConfig};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
 use supercargo_core::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, StorageKey, StorageObject};
-use support::{language, storage};
+use support::{arrival, begin, storage};
 
 /// What a node may be.
 const NODES: [&str; 14] = [
@@ -206,13 +206,7 @@ impl World {
             woken: 0,
             written: 0,
         };
-        for kind in Kind::ALL {
-            world.handle(Event::ListBegan(kind));
-            world.handle(Event::ListEnded(kind));
-        }
-        for lane in Lane::ALL {
-            world.handle(Event::Credits { lane, count: 1_000_000 });
-        }
+        begin(&mut world.scheduler, now, 1_000_000);
         world
     }
 
@@ -222,13 +216,7 @@ impl World {
 
     fn line(&mut self, line: &str) {
         let _ = writeln!(self.told, "{line}");
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let tables = self.scheduler.tables();
-        let event = match words[0] {
-            "node" => Event::NodeApplied(Box::new(Arc::unwrap_or_clone(language::node(tables, &words[1..])))),
-            "pod" => Event::PodApplied(Box::new(Arc::unwrap_or_clone(language::pod(tables, &words[1..])))),
-            _ => Event::StorageApplied(storage::object(tables, line).expect("a line about storage")),
-        };
+        let event = arrival(self.scheduler.tables(), line);
         self.handle(event);
     }
 

@@ -38,8 +38,8 @@ pub(super) struct Facts {
     pub(super) kube_scheduler: Known<Option<Lease>>,
     /// The configurations of supercargo there are.
     pub(super) configured: Known<Vec<Configured>>,
-    /// Pods without a node, by `schedulerName`.
-    pub(super) pending: Known<BTreeMap<String, usize>>,
+    /// Pods without a node.
+    pub(super) pending: Known<Pending>,
     /// What the leader's cache has other than the API server, by what; `None` where nobody compared.
     pub(super) drift: Known<Option<BTreeMap<String, u64>>>,
     /// Between the kubeconfig and the API server.
@@ -48,6 +48,15 @@ pub(super) struct Facts {
     pub(super) clocks: Clocks,
     /// What the installation consists of.
     pub(super) house: House,
+}
+
+/// Pods without a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pending {
+    /// How many there are by `schedulerName`.
+    pub(super) by_name: BTreeMap<String, usize>,
+    /// Whether there are more, which were not looked at.
+    pub(super) is_cut: bool,
 }
 
 /// A lease.
@@ -81,8 +90,7 @@ pub(super) struct Configured {
 
 /// Asks for all of it. Only a cluster that does not answer at all is an error, and not even that where the certificate that it shows says why.
 pub(super) fn gather(args: &DoctorArgs) -> Result<Facts, LiveError> {
-    let way = (args.kubeconfig.as_deref(), args.context.as_deref(), args.request_timeout);
-    with_api(way, async |api| match ask(api, args).await {
+    with_api(&args.live, async |api| match ask(api, args).await {
         Err(LiveError::Cluster(why)) if is_not_good(&api.certificates) => {
             Ok(Facts::unanswered(why, api.certificates.clone()))
         }
@@ -223,9 +231,9 @@ pub(super) fn configuration(map: &Value) -> Option<Configured> {
     Some(Configured { by: format!("{namespace}/{name}"), serves, lease: is_elected.then(lease) })
 }
 
-async fn pending(api: &Api) -> Result<Known<BTreeMap<String, usize>>, LiveError> {
+async fn pending(api: &Api) -> Result<Known<Pending>, LiveError> {
     let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D,status.phase%3DPending&limit={PAGE}");
-    let (mut by_name, mut next) = (BTreeMap::new(), String::new());
+    let (mut by_name, mut next) = (BTreeMap::<String, usize>::new(), String::new());
     for _ in 0..PAGES_MAX {
         let more = if next.is_empty() { String::new() } else { format!("&continue={}", encoded(&next)) };
         let page = match api.get(&format!("{path}{more}")).await?.object() {
@@ -242,7 +250,7 @@ async fn pending(api: &Api) -> Result<Known<BTreeMap<String, usize>>, LiveError>
             break;
         }
     }
-    Ok(Ok(by_name))
+    Ok(Ok(Pending { by_name, is_cut: !next.is_empty() }))
 }
 
 async fn drift(

@@ -232,11 +232,20 @@ fn unserved(facts: &Facts) -> Check {
     if facts.kube_scheduler.as_ref().is_ok_and(|lease| lease.as_ref().is_some_and(Lease::is_held)) {
         served.insert(DEFAULT_NAME);
     }
-    let others = pending.iter().filter(|(name, _)| !served.contains(name.as_str()));
+    let others = pending.by_name.iter().filter(|(name, _)| !served.contains(name.as_str()));
     let each: Vec<String> = others.clone().map(|(name, pods)| format!("{pods} for {name}")).collect();
     if each.is_empty() {
-        let pods: usize = pending.values().sum();
-        return well(id, format!("{pods} pods have no node yet, each of a schedulerName that is served"));
+        let pods: usize = pending.by_name.values().sum();
+        let text = format!("{pods} pods have no node yet, each of a schedulerName that is served");
+        if pending.is_cut {
+            return check(
+                id,
+                Status::Unknown,
+                format!("{text}; there are more, which were not looked at"),
+                "",
+            );
+        }
+        return well(id, text);
     }
     let names: Vec<String> = served.iter().map(|&name| name.to_owned()).collect();
     let text = format!("pods wait for schedulers that are not known to run: {}", some(&each));

@@ -15,14 +15,12 @@ mod trust;
 pub use judge::CHECK_IDS;
 
 use super::cluster::{Refused, in_form, say};
+use super::live::LiveArgs;
 use super::screen::Screen;
 use super::simulate::Output;
-use crate::args::parse_duration;
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Exit code when there is a problem.
 const NOT_WELL: u8 = 3;
@@ -30,17 +28,9 @@ const NOT_WELL: u8 = 3;
 /// Which installation, and how it is told.
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArgs {
-    /// Kubeconfig with the cluster; without it what kubectl would use.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context.
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
-
-    /// How long the API server may take for one answer.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
-    pub request_timeout: Duration,
+    /// How the cluster is reached.
+    #[command(flatten)]
+    pub live: LiveArgs,
 
     /// The ServiceAccount it runs as, with its namespace.
     #[arg(long, value_name = "NAMESPACE:NAME", default_value = "kube-system:supercargo", value_parser = account)]

@@ -1,6 +1,6 @@
 //! What facts come to, and how it is told.
 
-use super::facts::{Configured, Facts, Lease, configuration, series};
+use super::facts::{Configured, Facts, Lease, Pending, configuration, series};
 use super::house::{Holder, House, classes};
 use super::judge::checks;
 use super::trust::Clocks;
@@ -27,6 +27,11 @@ fn configured(by: &str, serves: &[&str], lease: &str) -> Configured {
     }
 }
 
+fn pending(by_name: &[(&str, usize)]) -> Pending {
+    let by_name = by_name.iter().map(|&(name, pods)| (name.to_owned(), pods)).collect();
+    Pending { by_name, is_cut: false }
+}
+
 /// An installation with nothing amiss.
 fn healthy() -> Facts {
     Facts {
@@ -36,7 +41,7 @@ fn healthy() -> Facts {
         lease: Ok(lease(2)),
         kube_scheduler: Ok(lease(1)),
         configured: Ok(vec![configured("kube-system/supercargo-config", &["supercargo"], "supercargo")]),
-        pending: Ok([("supercargo".to_owned(), 3), ("default-scheduler".to_owned(), 1)].into()),
+        pending: Ok(pending(&[("supercargo", 3), ("default-scheduler", 1)])),
         drift: Ok(Some([("kind=\"Pod\",which=\"missed\"".to_owned(), 0)].into())),
         certificates: Certificates {
             serving: until("2027-03-01T00:00:00Z"),
@@ -85,6 +90,13 @@ fn where_nothing_is_amiss_all_is_well() {
 }
 
 #[test]
+fn pods_beyond_those_that_were_looked_at_are_not_said_to_be_served() {
+    let mut facts = healthy();
+    facts.pending = Ok(Pending { is_cut: true, ..pending(&[("supercargo", 10_000)]) });
+    assert_eq!(found(&facts), [("UnservedPods", Status::Unknown)]);
+}
+
+#[test]
 fn each_thing_that_is_amiss_is_found_by_its_check_alone() {
     use Status::{Problem, Unknown, Warning};
     let with = |change: &dyn Fn(&mut Facts)| {
@@ -112,7 +124,7 @@ fn each_thing_that_is_amiss_is_found_by_its_check_alone() {
     assert_eq!(with(&|it| it.configured = two(&["default-scheduler"], "kube-scheduler")), []);
     assert_eq!(with(&|it| it.configured = two(&["supercargo"], "other")), [("ServedOnce", Problem)]);
     assert_eq!(with(&|it| it.configured = two(&["supercargo"], "supercargo")), []);
-    assert_eq!(with(&|it| it.pending = Ok([("volcano".to_owned(), 2)].into())), [("UnservedPods", Warning)]);
+    assert_eq!(with(&|it| it.pending = Ok(pending(&[("volcano", 2)]))), [("UnservedPods", Warning)]);
     assert_eq!(
         with(&|it| it.kube_scheduler = Ok(None)),
         [("UnservedPods", Warning)],

@@ -6,13 +6,14 @@ mod render;
 mod subjects;
 
 use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
-use super::simulate::{Output, profiles};
-use crate::config::{DEFAULT_NAME, OWN_NAME};
+use super::simulate::{InputError, Output, profiles};
+use crate::config::{DEFAULT_NAME, OWN_NAME, nearest};
 use crate::explain::lint::{LintReport, Rule, Severity, lint};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use supercargo_core::cache::Snapshot;
 
 /// Exit code when something as grave as `--fail-on` was found.
 const FOUND: u8 = 3;
@@ -85,6 +86,18 @@ pub fn main(args: &LintArgs) -> ExitCode {
     }
 }
 
+/// That a namespace is not one that nobody made: a slip of the pen would find nothing, and pass. Where none may be read, none is known.
+fn is_there(namespace: &str, snapshot: Snapshot<'_>) -> Result<(), InputError> {
+    let known: BTreeSet<&str> =
+        snapshot.lookups().namespaces().map(|(name, _)| snapshot.text(name)).collect();
+    if known.is_empty() || known.contains(namespace) {
+        return Ok(());
+    }
+    let meant = nearest(namespace, known.iter().copied());
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+    Err(InputError(format!("there is no namespace {namespace}{meant}")))
+}
+
 fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     let mut cluster = Cluster::load_with_census(&args.source, &[])?;
     let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
@@ -105,6 +118,9 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     if let Some(namespace) = &args.namespace {
         report.findings.retain(|finding| finding.namespace == *namespace);
         report.judged = subjects.iter().filter(|subject| subject.namespace == *namespace).count();
+        if report.judged == 0 {
+            is_there(namespace, snapshot)?;
+        }
     }
     report.findings.retain(|finding| !args.ignore.contains(&finding.rule));
     Ok(report)

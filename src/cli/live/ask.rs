@@ -3,11 +3,10 @@
 
 use super::certificates::{self, Certificates};
 use super::port::page;
-use super::{LiveError, connection};
+use super::{LiveArgs, LiveError, connection};
 use crate::client;
 use kube::client::Body;
 use serde_json::Value;
-use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -75,18 +74,19 @@ impl Api {
 
 /// Asks the API server of a kubeconfig.
 pub(in crate::cli) fn with_api<T>(
-    (kubeconfig, context, one): (Option<&Path>, Option<&str>, Duration),
+    args: &LiveArgs,
     talk: impl AsyncFnOnce(&Api) -> Result<T, LiveError>,
 ) -> Result<T, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
     let talked = runtime.block_on(async {
-        let config = connection(kubeconfig, context, one).await?;
+        let config = connection(args).await?;
         let builder = client::builder_that_hands_on(&config);
         let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
         let server = config.cluster_url.to_string();
+        let (deadline, one) = (Instant::now() + ALL_TIMEOUT, args.request_timeout);
         let certificates = certificates::found(&config, one).await;
-        talk(&Api { client, deadline: Instant::now() + ALL_TIMEOUT, one, server, certificates }).await
+        talk(&Api { client, deadline, one, server, certificates }).await
     });
     // A resolver that hangs is not waited for.
     runtime.shutdown_background();

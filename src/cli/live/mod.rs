@@ -16,7 +16,7 @@ use clap::Args;
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -74,15 +74,15 @@ pub(super) struct Listing {
     pub(super) workloads: bool,
 }
 
-/// How a cluster is reached.
+/// How a cluster is reached. Whoever has another way says what conflicts with it.
 #[derive(Clone, Debug, Args)]
 pub struct LiveArgs {
     /// Kubeconfig with the cluster; without it what kubectl would use.
-    #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
+    #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
     /// The kubeconfig's context.
-    #[arg(long, value_name = "NAME", conflicts_with = "cluster")]
+    #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 
     /// How long the API server may take for one answer.
@@ -122,7 +122,7 @@ impl Listed {
     pub(super) fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {
         let mut unreadable = Vec::new();
         for value in self.objects {
-            let item = Item { value, origin: Origin::default() };
+            let item = Item::new(value, Origin::default());
             if let Err(wrong) = cluster.add(item) {
                 unreadable.push(wrong.message);
             }
@@ -134,7 +134,7 @@ impl Listed {
                 .notices
                 .push(format!("{} objects cannot be read and are left out: {named}", unreadable.len()));
         }
-        self.admission.into_iter().map(|value| Item { value, origin: Origin::default() }).collect()
+        self.admission.into_iter().map(|value| Item::new(value, Origin::default())).collect()
     }
 }
 
@@ -149,7 +149,7 @@ pub(super) fn list(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError
 }
 
 async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
-    let config = connected(args).await.map_err(|error| match error {
+    let config = connection(args).await.map_err(|error| match error {
         LiveError::Settings(text) => {
             LiveError::Settings(format!("{text}; or give the cluster as files with --cluster"))
         }
@@ -179,7 +179,7 @@ async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError>
 
 /// A client for whoever watches a cluster, which answers.
 pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
-    let config = connected(args).await?;
+    let config = connection(args).await?;
     let server = config.cluster_url.to_string();
     let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
     let deadline = Instant::now() + ALL_TIMEOUT;
@@ -196,25 +196,17 @@ pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
     }
 }
 
-async fn connected(args: &LiveArgs) -> Result<kube::Config, LiveError> {
-    connection(args.kubeconfig.as_deref(), args.context.as_deref(), args.request_timeout).await
-}
-
 /// How the API server is reached.
-async fn connection(
-    kubeconfig: Option<&Path>,
-    context: Option<&str>,
-    request_timeout: Duration,
-) -> Result<kube::Config, LiveError> {
+async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
     let wrong =
         |what: &str, error: &dyn std::error::Error| LiveError::Settings(format!("{what}: {}", told(error)));
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let file = match kubeconfig {
+    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    let file = match &args.kubeconfig {
         Some(path) => Some(
             Kubeconfig::read_from(path)
                 .map_err(|error| wrong(&format!("cannot read the kubeconfig {}", path.display()), &error))?,
         ),
-        None if context.is_some() => {
+        None if args.context.is_some() => {
             Some(Kubeconfig::read().map_err(|error| wrong("cannot read a kubeconfig", &error))?)
         }
         None => None,
@@ -225,7 +217,7 @@ async fn connection(
             .map_err(|error| wrong("the kubeconfig is not usable", &error))?,
         None => kube::Config::infer().await.map_err(|error| wrong("there is no cluster to ask", &error))?,
     };
-    config.connect_timeout = Some(CONNECT_TIMEOUT.min(request_timeout));
+    config.connect_timeout = Some(CONNECT_TIMEOUT.min(args.request_timeout));
     Ok(config)
 }
 

@@ -2,8 +2,7 @@
 //!
 //! What comes is read up to a bound, and judged by whoever asked for it.
 
-use super::{LiveError, connection, told};
-use crate::args::parse_duration;
+use super::{LiveArgs, LiveError, connection, told};
 use crate::client;
 use crate::serve::HANDED_ON;
 use clap::Args;
@@ -43,18 +42,12 @@ pub struct PortArgs {
 
 /// Where the leader is found, where no URL is given.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("kubeconfig", |arg| arg.conflicts_with_all(["server", "file"])))]
+#[command(mut_arg("context", |arg| arg.conflicts_with_all(["server", "file"])))]
 pub struct LeaderArgs {
-    /// Kubeconfig with the cluster; without it what kubectl would use.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["server", "file"])]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["server", "file"])]
-    pub context: Option<String>,
-
-    /// How long the API server may take for one answer.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
-    pub request_timeout: Duration,
+    /// How the cluster is reached.
+    #[command(flatten)]
+    pub live: LiveArgs,
 
     /// The name of the Lease of the scheduler.
     #[arg(long, value_name = "NAME", default_value = "supercargo", conflicts_with_all = ["server", "file"])]
@@ -114,8 +107,7 @@ pub(in crate::cli) fn get_of_leader(
 ) -> Result<(Page, String), LiveError> {
     let token = token_file.map(token_of).transpose()?;
     let asked = async {
-        let config =
-            connection(args.kubeconfig.as_deref(), args.context.as_deref(), args.request_timeout).await;
+        let config = connection(&args.live).await;
         let config = config.map_err(|error| match error {
             LiveError::Settings(text) => {
                 LiveError::Settings(format!("{text}; or give the scheduler's port with --server"))
@@ -142,8 +134,9 @@ async fn in_time(
     args: &LeaderArgs,
     asked: impl Future<Output = Result<Page, LiveError>>,
 ) -> Result<Page, LiveError> {
-    let late = || LiveError::Cluster(format!("the API server did not answer for {:?}", args.request_timeout));
-    timeout(args.request_timeout, asked).await.map_err(|_| late()).flatten()
+    let late =
+        || LiveError::Cluster(format!("the API server did not answer for {:?}", args.live.request_timeout));
+    timeout(args.live.request_timeout, asked).await.map_err(|_| late()).flatten()
 }
 
 /// The name of the leader's pod: of who holds the lease, `<host>_<uuid>`, the host.

@@ -29,9 +29,13 @@ pub(super) fn judge(what_if: &mut WhatIf, residents: &[Resident], case: &Case) -
         return Judged { pods: 0, failures };
     }
     scheduled(what_if, &chosen, of, &mut failures);
-    nodes(what_if, &chosen, of, &mut failures);
-    if let Some(spread) = &of.spread {
-        evenly(what_if, &chosen, spread, &mut failures);
+    let asks_where = of.on_nodes.is_some() || of.not_on_nodes.is_some() || of.spread.is_some();
+    if asks_where && chosen.iter().all(|it| it.node.is_none()) {
+        let pods = count(chosen.len() as i64, "pod");
+        failures.push(format!("none of {pods} has a node, so nothing is known of where they are"));
+    } else {
+        nodes(what_if, &chosen, of, &mut failures);
+        of.spread.iter().for_each(|spread| evenly(what_if, &chosen, spread, &mut failures));
     }
     if let Some(code) = &of.pending_for {
         pending_for(what_if, &chosen, code, &mut failures);

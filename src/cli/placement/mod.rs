@@ -9,6 +9,7 @@ mod spec;
 use super::cluster::{Refused, SourceArgs, complain, say};
 use super::config::check::show;
 use super::live::LiveArgs;
+use super::screen::plain_json;
 use super::simulate::decide::Rules;
 use super::simulate::what_if::{ChangeArgs, Question, WhatIf};
 use super::simulate::{AddNodes, Detail, InputLimit, PreemptionMode, Scale, TieBreak};
@@ -82,7 +83,7 @@ pub fn main(args: &TestArgs) -> ExitCode {
         TestOutput::Table => report.table(),
         TestOutput::Json => {
             let text = serde_json::to_string_pretty(&report);
-            format!("{}\n", text.expect("a report has texts, numbers and lists only"))
+            plain_json(text.expect("a report has texts, numbers and lists only") + "\n")
         }
         TestOutput::Junit => report.junit(),
     };

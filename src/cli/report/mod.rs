@@ -12,6 +12,7 @@ mod skew;
 pub use args::{Form, ReportArgs};
 
 use super::cluster::{Cluster, Refused, complain, say};
+use super::screen::plain_json;
 use super::simulate::what_if::change;
 use super::simulate::{InputError, profiles};
 use making::{Making, States};
@@ -108,7 +109,7 @@ fn formed(report: &Report, form: Form) -> Result<String, Refused> {
         Form::Html => Ok(page::page(report)?),
         Form::Json => {
             let text = serde_json::to_string(report).expect("a report has texts, numbers and lists only");
-            Ok(text + "\n")
+            Ok(plain_json(text + "\n"))
         }
     }
 }

@@ -11,7 +11,10 @@ use std::path::PathBuf;
 pub struct SimulateArgs {
     /// Files with the cluster: nodes, pods that run on them, and whatever else the scheduler reads. YAML or JSON, as
     /// `kubectl get ... -o yaml` prints it; `-` is standard input.
-    #[arg(long, value_name = "FILE", required_unless_present = "live", num_args = 1..)]
+    #[arg(
+        long, value_name = "FILE", num_args = 1..,
+        required_unless_present = "live", conflicts_with_all = ["kubeconfig", "context"],
+    )]
     pub cluster: Vec<PathBuf>,
 
     /// Take the cluster of the kubeconfig instead, as it is. Nothing is changed in it.
@@ -104,14 +107,14 @@ pub enum Detail {
     None,
 }
 
-/// Form of the report.
+/// Form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// A line a pod.
+    /// Lines for people.
     Table,
-    /// A longer line a pod.
+    /// The same with more to a line.
     Wide,
-    /// A SimulationReport, for programs.
+    /// One object with apiVersion and kind, for programs.
     Json,
     /// The same in YAML.
     Yaml,

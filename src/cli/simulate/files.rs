@@ -3,6 +3,7 @@
 //! Judges no object beyond its having a kind. Texts are kept, so that an error found later can name its line.
 
 use super::input::{InputLimit, Opened};
+use super::packed::{Held, Packed};
 use super::place;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -52,13 +53,45 @@ impl Origin {
 /// An object and whence it came.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Item {
+    /// As a tree; null where it is held as text.
     pub(in crate::cli) value: Value,
     pub(in crate::cli) origin: Origin,
+    packed: Option<Box<Packed>>,
 }
 
 impl Item {
+    pub(in crate::cli) fn new(value: Value, origin: Origin) -> Self {
+        Self { value, origin, packed: None }
+    }
+
+    fn held(held: Held, origin: Origin) -> Self {
+        match held {
+            Held::Tree(value) => Self::new(value, origin),
+            Held::Packed(packed) => Self { value: Value::Null, origin, packed: Some(packed) },
+        }
+    }
+
+    /// Whether it is held as text. Then nothing but who it is can be asked of it.
+    pub(in crate::cli) fn is_packed(&self) -> bool {
+        self.packed.is_some()
+    }
+
+    /// It as a tree.
+    pub(in crate::cli) fn unpacked(self) -> Self {
+        match self.packed {
+            Some(packed) => Self::new(packed.unpacked(), self.origin),
+            None => self,
+        }
+    }
+
     pub(in crate::cli) fn text(&self, path: &str) -> &str {
-        text_at(&self.value, path)
+        self.packed.as_ref().map_or_else(|| text_at(&self.value, path), |packed| packed.text_at(path))
+    }
+
+    /// `namespace/name`, or the name of what is in no namespace.
+    pub(in crate::cli) fn key(&self) -> String {
+        let (namespace, name) = (self.namespace(), self.name());
+        if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
     }
 
     pub(in crate::cli) fn kind(&self) -> &str {
@@ -119,15 +152,15 @@ impl Files {
         let values = values(&text).map_err(|(line, column, what)| {
             InputError(format!("{name}:{line}:{column}: expected YAML or JSON: {what}"))
         })?;
-        self.keep(name, text, values)
+        self.keep(name, text, values.into_iter().map(Held::Tree).collect())
     }
 
     /// Keeps the text, which is empty where the file was too large for that, and gives each object its origin.
-    fn keep(&mut self, name: String, text: String, values: Vec<Value>) -> Result<Vec<Item>, InputError> {
+    fn keep(&mut self, name: String, text: String, values: Vec<Held>) -> Result<Vec<Item>, InputError> {
         let file = self.files.len();
         self.files.push((name, text));
-        let items = values.into_iter().enumerate().map(|(at, value)| {
-            let item = Item { value, origin: Origin { file, at, prefix: "" } };
+        let items = values.into_iter().enumerate().map(|(at, held)| {
+            let item = Item::held(held, Origin { file, at, prefix: "" });
             self.has_kind(&item)?;
             Ok(item)
         });
@@ -141,7 +174,7 @@ impl Files {
 
     fn has_kind(&self, item: &Item) -> Result<(), InputError> {
         let example = "for example \"apiVersion: v1\" and \"kind: Pod\"";
-        if !item.value.is_object() {
+        if !item.is_packed() && !item.value.is_object() {
             let message = format!("expected an object with apiVersion and kind, {example}");
             return Err(self.error(item.origin, &Wrong::new("", message)));
         }

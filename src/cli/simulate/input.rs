@@ -2,8 +2,8 @@
 //! does not follow the file.
 
 use super::files::values;
+use super::packed::Held;
 use super::stream::{Bad, objects};
-use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -48,7 +48,7 @@ pub(super) enum Opened {
     /// As it is written.
     Small(Vec<u8>),
     /// As its objects.
-    Large(Vec<Value>),
+    Large(Vec<Held>),
 }
 
 impl Opened {
@@ -68,7 +68,8 @@ impl Opened {
             Err(why) if length > SMALL && length <= WHOLE => {
                 let text = std::fs::read_to_string(path).map_err(|_| why)?;
                 let all = values(&text);
-                all.map(Self::Large).map_err(|(line, column, what)| at(line, column, &what))
+                let held = |all: Vec<_>| Self::Large(all.into_iter().map(Held::lean).collect());
+                all.map(held).map_err(|(line, column, what)| at(line, column, &what))
             }
             outcome => outcome,
         }

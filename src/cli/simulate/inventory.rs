@@ -2,8 +2,8 @@
 
 use super::complete::Completer;
 use super::expand::{self, ephemeral_claims, is_workload};
-use super::files::{Files, InputError, Item, Origin, Skipped};
-use super::identity::{default_namespace, derived_uid, identify, is_namespaced, key};
+use super::files::{Files, InputError, Item, Origin, Skipped, Wrong};
+use super::identity::{default_namespace, derived_uid, identify, is_namespaced};
 use crate::api::Object;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,15 +20,36 @@ pub(in crate::cli) struct Inventory {
     pub(in crate::cli) pods: Vec<Item>,
     /// Objects that have no say.
     pub(in crate::cli) skipped: Skipped,
+    /// Completes what is held as text of the cluster, as it is taken in.
+    pub(in crate::cli) whole: Whole,
+}
+
+/// What makes an object whole that was held as text.
+#[derive(Default)]
+pub(in crate::cli) struct Whole(Option<Completer>);
+
+impl Whole {
+    /// The object as a tree, with what an API server would add.
+    pub(in crate::cli) fn of(&self, item: Item) -> Result<Item, Wrong> {
+        if !item.is_packed() {
+            return Ok(item);
+        }
+        let mut item = item.unpacked();
+        if let Some(completer) = &self.0 {
+            completer.complete(&mut item.value)?;
+        }
+        Ok(item)
+    }
 }
 
 /// Sorts out objects; `as_written` keeps them as they are.
 pub(in crate::cli) fn gather(
     files: &Files,
     mut of_cluster: Vec<Item>,
-    mut of_pods: Vec<Item>,
+    of_pods: Vec<Item>,
     as_written: bool,
 ) -> Result<Inventory, InputError> {
+    let mut of_pods: Vec<Item> = of_pods.into_iter().map(Item::unpacked).collect();
     let mut kinds = Kinds::default();
     let mut skipped = Skipped::default();
     for (items, may_expand) in [(&mut of_cluster, false), (&mut of_pods, true)] {
@@ -39,7 +60,7 @@ pub(in crate::cli) fn gather(
             }
             has_a_say
         });
-        for (at, item) in items.iter_mut().enumerate() {
+        for (at, item) in items.iter_mut().enumerate().filter(|(_, item)| !item.is_packed()) {
             if !as_written {
                 default_namespace(item);
             }
@@ -52,7 +73,7 @@ pub(in crate::cli) fn gather(
     }
     let mut cluster = of_cluster;
     let pods = pods_to_decide(files, &mut seen, &mut cluster, of_pods)?;
-    let mut inventory = Inventory { cluster, pods, skipped };
+    let mut inventory = Inventory { cluster, pods, skipped, whole: Whole::default() };
     if !as_written {
         inventory.add_what_controllers_make(&mut seen);
         inventory.complete(files)?;
@@ -68,9 +89,11 @@ fn pods_to_decide(
     cluster: &mut Vec<Item>,
     items: Vec<Item>,
 ) -> Result<Vec<Item>, InputError> {
-    let is_node = |item: &&Item| item.kind() == "Node";
+    // Who has a pod for each node asks for them, and nobody else does.
+    let asks = items.iter().any(|item| item.kind() == "DaemonSet");
+    let is_node = |item: &&Item| asks && item.kind() == "Node";
     let nodes: Vec<Value> =
-        cluster.iter().chain(&items).filter(is_node).map(|node| node.value.clone()).collect();
+        cluster.iter().chain(&items).filter(is_node).map(|node| node.clone().unpacked().value).collect();
     let mut pods = Vec::new();
     for item in items {
         if is_workload(&item) {
@@ -106,7 +129,7 @@ impl Inventory {
             let uid = derived_uid("Namespace", "", &name);
             let value =
                 json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "uid": uid } });
-            let namespace = Item { value, origin };
+            let namespace = Item::new(value, origin);
             if seen.is_new(&namespace) {
                 self.cluster.push(namespace);
             }
@@ -115,9 +138,11 @@ impl Inventory {
 
     fn complete(&mut self, files: &Files) -> Result<(), InputError> {
         let completer = Completer::new(&self.cluster);
-        for item in self.cluster.iter_mut().chain(&mut self.pods) {
+        let trees = self.cluster.iter_mut().chain(&mut self.pods).filter(|item| !item.is_packed());
+        for item in trees {
             completer.complete(&mut item.value).map_err(|wrong| files.error(item.origin, &wrong))?;
         }
+        self.whole = Whole(Some(completer));
         Ok(())
     }
 }
@@ -152,7 +177,7 @@ struct Seen {
 
 impl Seen {
     fn key_of(item: &Item) -> (String, String) {
-        (item.kind().to_owned(), key(&item.value))
+        (item.kind().to_owned(), item.key())
     }
 
     fn add(&mut self, files: &Files, item: &Item) -> Result<(), InputError> {

@@ -11,6 +11,8 @@ pub(in crate::cli) mod files;
 pub(in crate::cli) mod identity;
 mod input;
 pub(in crate::cli) mod inventory;
+mod packed;
+mod pieces;
 mod place;
 pub(in crate::cli) mod progress;
 mod report;
@@ -123,14 +125,15 @@ impl Simulation {
             Ok(read?.into_iter().flatten().collect())
         };
         let (of_cluster, of_pods) = (read(&args.cluster)?, read(&args.pods)?);
-        let Inventory { cluster, pods, skipped } =
+        let Inventory { cluster, pods, skipped, whole } =
             inventory::gather(&files, of_cluster, of_pods, args.as_written)?;
         let is_node = |item: &&files::Item| item.kind() == "Node";
         let longest_node = cluster.iter().filter(is_node).map(|node| node.name().len()).max();
         let longest_pod = pods.iter().map(|pod| identity::key(&pod.value).len()).max();
         for item in cluster {
             let origin = item.origin;
-            world.apply(item).map_err(|wrong| files.error(origin, &wrong))?;
+            let taken = whole.of(item).and_then(|item| world.apply(item));
+            taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
         let mut decoded = Vec::with_capacity(pods.len());
         for item in pods {

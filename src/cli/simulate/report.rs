@@ -1,7 +1,7 @@
 //! What is told of each decision, in each form. Everything is written as soon as it is known.
 
 use super::args::Output;
-use crate::cli::screen::plain;
+use crate::cli::screen::{plain, plain_json};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -138,7 +138,7 @@ impl<W: Write> Reporter<W> {
             Output::Json => {
                 let comma = if self.is_first { "\n" } else { ",\n" };
                 self.out.write_all(comma.as_bytes())?;
-                serde_json::to_writer(&mut self.out, decision)?;
+                self.out.write_all(plain_json(serde_json::to_string(decision)?).as_bytes())?;
             }
             Output::Yaml => self.add_yaml(decision)?,
             Output::Table => self.add_line(decision)?,

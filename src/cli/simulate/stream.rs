@@ -4,10 +4,10 @@
 //! YAML is taken apart where kubectl's lists and streams of documents can be: by lines that begin an item or a document. What cannot be read so is
 //! left to whoever reads the whole text.
 
-use super::files::{items, leave_out_what_nobody_reads, yaml_options};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use super::files::{items, yaml_options};
+use super::packed::Held;
+use super::pieces;
 use serde_json::{Map, Value};
-use std::fmt;
 use std::io::{self, BufRead};
 
 /// Why there are no objects.
@@ -20,109 +20,20 @@ pub(super) enum Bad {
 }
 
 /// The objects of a text, items of lists for themselves.
-pub(super) fn objects(mut reader: impl BufRead) -> Result<Vec<Value>, Bad> {
+pub(super) fn objects(mut reader: impl BufRead) -> Result<Vec<Held>, Bad> {
     let begin = reader.fill_buf().map_err(Bad::Io)?;
     let first = begin.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first == Some(&b'{') { json(reader) } else { Yaml::default().read(reader) }
-}
-
-fn json(reader: impl BufRead) -> Result<Vec<Value>, Bad> {
-    let mut stream = serde_json::Deserializer::from_reader(reader);
-    let mut all = Vec::new();
-    let bad = |error: serde_json::Error| {
-        if error.is_io() {
-            return Bad::Io(error.into());
-        }
-        let (line, column) = (error.line() as u64, error.column() as u64);
-        let text = error.to_string();
-        Bad::Text(
-            line,
-            column,
-            text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text).to_owned(),
-        )
-    };
-    while stream.end().is_err() {
-        all.extend(items(Document.deserialize(&mut stream).map_err(bad)?));
-    }
-    Ok(all)
-}
-
-/// An object whose `items` are read one by one.
-struct Document;
-
-impl<'de> DeserializeSeed<'de> for Document {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Document {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut fields = Map::new();
-        while let Some(field) = map.next_key::<String>()? {
-            let value = if field == "items" { map.next_value_seed(Items)? } else { map.next_value()? };
-            fields.insert(field, value);
-        }
-        let mut document = Value::Object(fields);
-        if document.get("items").is_none() {
-            leave_out_what_nobody_reads(&mut document);
-        }
-        Ok(document)
-    }
-}
-
-/// The items of a list.
-struct Items;
-
-impl<'de> DeserializeSeed<'de> for Items {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Items {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of objects")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        let mut all = Vec::new();
-        while let Some(mut item) = list.next_element::<Value>()? {
-            leave_out_what_nobody_reads(&mut item);
-            all.push(item);
-        }
-        Ok(Value::Array(all))
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
-        Err(A::Error::custom("expected a list of objects"))
-    }
+    if first == Some(&b'{') { pieces::objects(reader) } else { Yaml::default().read(reader) }
 }
 
 /// A text in YAML, as far as it is read.
 #[derive(Default)]
 struct Yaml {
-    all: Vec<Value>,
+    all: Vec<Held>,
     /// The document without its items.
     document: Piece,
     /// The items of the document, where it is a list.
-    items: Option<Vec<Value>>,
+    items: Option<Vec<Held>>,
     /// The item that is being read; nothing between two lists.
     item: Option<Piece>,
 }
@@ -152,7 +63,7 @@ impl Piece {
 }
 
 impl Yaml {
-    fn read(mut self, mut reader: impl BufRead) -> Result<Vec<Value>, Bad> {
+    fn read(mut self, mut reader: impl BufRead) -> Result<Vec<Held>, Bad> {
         let (mut bytes, mut number) = (Vec::new(), 0);
         loop {
             bytes.clear();
@@ -196,9 +107,8 @@ impl Yaml {
     fn end_item(&mut self) -> Result<(), Bad> {
         let Some(item) = &mut self.item else { return Ok(()) };
         let item = std::mem::take(item);
-        for mut value in item.parse::<Option<Vec<Value>>>()?.into_iter().flatten().flatten() {
-            leave_out_what_nobody_reads(&mut value);
-            self.items.get_or_insert_default().push(value);
+        for value in item.parse::<Option<Vec<Value>>>()?.into_iter().flatten().flatten() {
+            self.items.get_or_insert_default().push(Held::lean(value));
         }
         Ok(())
     }
@@ -207,34 +117,42 @@ impl Yaml {
         self.end_item()?;
         self.item = None;
         let piece = std::mem::take(&mut self.document);
-        // A list without any is none.
-        let listed =
-            self.items.take().map(|all| if all.is_empty() { Value::Null } else { Value::Array(all) });
         let mut documents: Vec<Value> = piece.parse()?;
         documents.retain(|document| !document.is_null());
-        match (listed, documents.as_mut_slice()) {
-            (None, _) => documents.iter_mut().for_each(leave_out_what_nobody_reads),
-            (Some(listed), []) => {
-                documents.push(Value::Object(Map::from_iter([("items".to_owned(), listed)])));
-            }
-            (Some(listed), [Value::Object(fields)]) if !fields.contains_key("items") => {
-                fields.insert("items".to_owned(), listed);
-            }
-            (Some(_), _) => return Err(Bad::Text(1, 1, "the items of a list stand in no list".to_owned())),
+        let Some(listed) = self.items.take() else {
+            self.all.extend(documents.into_iter().flat_map(items).map(Held::lean));
+            return Ok(());
+        };
+        let mut list = match (documents.pop(), documents.is_empty()) {
+            (None, _) => Map::new(),
+            (Some(Value::Object(fields)), true) if !fields.contains_key("items") => fields,
+            _ => return Err(Bad::Text(1, 1, "the items of a list stand in no list".to_owned())),
+        };
+        if listed.is_empty() {
+            // A list without any is none.
+            list.insert("items".to_owned(), Value::Null);
+            self.all.push(Held::Tree(Value::Object(list)));
+        } else {
+            self.all.extend(listed.into_iter().map(|item| item.of_list(&list)));
         }
-        self.all.extend(documents.into_iter().flat_map(items));
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::values;
+    use super::super::files::{leave_out_what_nobody_reads, values};
     use super::*;
 
     fn streamed(text: &str) -> Vec<Value> {
-        objects(io::BufReader::with_capacity(64, text.as_bytes()))
-            .unwrap_or_else(|bad| panic!("{bad:?}: {text}"))
+        let read = |capacity: usize| {
+            let held = objects(io::BufReader::with_capacity(capacity, text.as_bytes()));
+            let held = held.unwrap_or_else(|bad| panic!("{bad:?}: {text}"));
+            held.into_iter().map(Held::into_tree).collect::<Vec<_>>()
+        };
+        let all = read(64);
+        assert_eq!(read(3), all, "wherever it is cut");
+        all
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! An engine on a bench: lines of the cluster language in, short sentences out.
 
-use crate::support::language;
+use crate::support::{begin, language};
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::{Effect, Lane};
@@ -39,13 +39,7 @@ impl Bench {
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let mut bench = Self { scheduler: Scheduler::new(config, now), now, told: Vec::new() };
-        for kind in Kind::ALL {
-            bench.tell(Event::ListBegan(kind));
-            bench.tell(Event::ListEnded(kind));
-        }
-        for lane in Lane::ALL {
-            bench.tell(Event::Credits { lane, count: 1_000 });
-        }
+        begin(&mut bench.scheduler, now, 1_000);
         bench
     }
 

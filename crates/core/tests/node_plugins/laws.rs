@@ -1,11 +1,11 @@
 //! Laws over small clusters that are biased to edges: nothing asked for, nothing there, all of it taken, one too many.
 
-use crate::support::run::{scores, sets_equal_verdicts};
+use crate::support::run::{rules, scores, sets_equal_verdicts};
 use crate::support::{Plugins, World};
 use proptest::prelude::*;
 use std::sync::Arc;
 use supercargo_core::cache::Overlay;
-use supercargo_core::framework::{FilterRule, Prepared, Verdict};
+use supercargo_core::framework::{Prepared, Verdict};
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
 
@@ -106,17 +106,6 @@ fn build(nodes: &[String], pods: &[(usize, String)]) -> (World, Vec<Arc<PodInfo>
     let placed = placed.collect();
     world.cache.refresh();
     (world, placed)
-}
-
-fn rules(world: &World, plugins: &Plugins, pod: &PodInfo) -> Vec<(&'static str, Box<dyn FilterRule>)> {
-    let prepared =
-        plugins.filters.iter().map(|plugin| (plugin.name(), plugin.prepare(pod, world.snapshot())));
-    prepared
-        .filter_map(|(name, prepared)| match prepared {
-            Prepared::Run { rule, .. } => Some((name, rule)),
-            Prepared::Skip | Prepared::Rejected(_) | Prepared::Failed(_) => None,
-        })
-        .collect()
 }
 
 proptest! {

@@ -17,9 +17,34 @@ pub(crate) use run::Plugins;
 
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState, Snapshot};
+use supercargo_core::effect::Lane;
+use supercargo_core::event::{Event, Kind};
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::node::{NodeIdx, NodeInfo};
 use supercargo_core::pod::PodInfo;
+use supercargo_core::scheduler::Scheduler;
+use supercargo_core::time::Time;
+
+/// An empty cluster, all of whose lists are complete, and so much credit for each lane.
+pub(crate) fn begin(scheduler: &mut Scheduler, now: Time, credits: usize) {
+    for kind in Kind::ALL {
+        scheduler.handle(now, Event::ListBegan(kind));
+        scheduler.handle(now, Event::ListEnded(kind));
+    }
+    for lane in Lane::ALL {
+        scheduler.handle(now, Event::Credits { lane, count: credits });
+    }
+}
+
+/// An object of the cluster language as it comes: a node, a pod, or one about storage.
+pub(crate) fn arrival(tables: &mut Tables, line: &str) -> Event {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[0] {
+        "node" => Event::NodeApplied(Box::new(Arc::unwrap_or_clone(language::node(tables, &words[1..])))),
+        "pod" => Event::PodApplied(Box::new(Arc::unwrap_or_clone(language::pod(tables, &words[1..])))),
+        _ => Event::StorageApplied(storage::object(tables, line).expect("a line about storage")),
+    }
+}
 
 /// Tables and a cache, and the nodes in the order they came.
 #[derive(Default)]

@@ -105,6 +105,22 @@ fn prepare_filters(
     Some((rules, only))
 }
 
+/// What the plugins that have something to say of a pod judge nodes by.
+pub(crate) fn rules(
+    world: &World,
+    plugins: &Plugins,
+    pod: &PodInfo,
+) -> Vec<(&'static str, Box<dyn FilterRule>)> {
+    let prepared =
+        plugins.filters.iter().map(|plugin| (plugin.name(), plugin.prepare(pod, world.snapshot())));
+    prepared
+        .filter_map(|(name, prepared)| match prepared {
+            Prepared::Run { rule, .. } => Some((name, rule)),
+            Prepared::Skip | Prepared::Rejected(_) | Prepared::Failed(_) => None,
+        })
+        .collect()
+}
+
 /// The set path and the scalar path of each rule agree on every node.
 pub(crate) fn sets_equal_verdicts(snapshot: Snapshot<'_>, rules: &[(&'static str, Box<dyn FilterRule>)]) {
     for (plugin, rule) in rules {

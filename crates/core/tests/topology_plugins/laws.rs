@@ -1,6 +1,6 @@
 //! Laws over generated clusters.
 
-use crate::support::run::{scores, sets_equal_verdicts};
+use crate::support::run::{rules, scores, sets_equal_verdicts};
 use crate::support::{Plugins, World};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -121,12 +121,7 @@ proptest! {
     #[test]
     fn filter_equals_check(cluster in cluster()) {
         let (world, incoming) = cluster.build();
-        let rules: Vec<_> = filters()
-            .filters
-            .iter()
-            .filter_map(|plugin| Some((plugin.name(), rule(&**plugin, &world, &incoming)?)))
-            .collect();
-        sets_equal_verdicts(world.snapshot(), &rules);
+        sets_equal_verdicts(world.snapshot(), &rules(&world, &filters(), &incoming));
     }
 
     /// Thinking pods onto a node and away from it says what the world says in which they came and went.

@@ -1,11 +1,11 @@
 //! Laws over small clusters with claims and volumes of every sort.
 
-use crate::support::run::sets_equal_verdicts;
+use crate::support::run::{rules, sets_equal_verdicts};
 use crate::support::{Plugins, World, storage};
 use proptest::prelude::*;
 use std::sync::Arc;
 use supercargo_core::cache::{Overlay, PodState};
-use supercargo_core::framework::{FilterRule, Prepared, Verdict};
+use supercargo_core::framework::Verdict;
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
 
@@ -167,17 +167,6 @@ fn build(cluster: &Cluster) -> (World, Vec<Arc<PodInfo>>) {
     });
     let placed = placed.collect();
     (world, placed)
-}
-
-fn rules(world: &World, plugins: &Plugins, pod: &PodInfo) -> Vec<(&'static str, Box<dyn FilterRule>)> {
-    let prepared =
-        plugins.filters.iter().map(|plugin| (plugin.name(), plugin.prepare(pod, world.snapshot())));
-    prepared
-        .filter_map(|(name, prepared)| match prepared {
-            Prepared::Run { rule, .. } => Some((name, rule)),
-            Prepared::Skip | Prepared::Rejected(_) | Prepared::Failed(_) => None,
-        })
-        .collect()
 }
 
 proptest! {

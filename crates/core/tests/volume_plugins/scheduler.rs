@@ -1,6 +1,6 @@
 //! The whole scheduler with pods that have claims: what waits, what is assumed and what is given back.
 
-use crate::support::{language, storage};
+use crate::support::{begin, language, storage};
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::{Effect, Lane};
@@ -27,13 +27,7 @@ impl Run {
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::new(plan) };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let mut run = Self { scheduler: Scheduler::new(config, now), now };
-        for kind in Kind::ALL {
-            run.handle(Event::ListBegan(kind));
-            run.handle(Event::ListEnded(kind));
-        }
-        for lane in Lane::ALL {
-            run.handle(Event::Credits { lane, count: 100 });
-        }
+        begin(&mut run.scheduler, now, 100);
         lines.iter().for_each(|line| run.apply(line));
         run
     }

@@ -148,7 +148,7 @@ function drawMap() {
     const cell = event.target.closest(".cell");
     if (cell && cell.dataset.node) readout.textContent = cell.getAttribute("aria-label");
   };
-  const grid = el("div", { class: map.size, keydown: onKey, mouseover: tell, focusin: tell, click: (event) => {
+  const grid = el("div", { class: map.size, role: "group", "aria-label": "Map of nodes", "aria-describedby": "map-help", keydown: onKey, mouseover: tell, focusin: tell, click: (event) => {
     const cell = event.target.closest(".cell");
     if (!cell) return;
     enter(map.sequence.indexOf(Number(cell.dataset.node)));

@@ -64,10 +64,10 @@ fn one(out: &mut Markup, report: &Report, waiting: &Waiting, at: usize) {
     hints(out, of);
     changes(out, of);
     if let Some(event) = &of.event {
-        out.raw("<h4>What its event says</h4>").element("p class=\"mono\"", event);
+        out.raw("<h3>What its event says</h3>").element("p class=\"mono\"", event);
     }
     if waiting.pods.len() > 1 {
-        out.raw("<h4>Pods that are alike</h4><ul class=\"names\">");
+        out.raw("<h3>Pods that are alike</h3><ul class=\"names\">");
         for &pod in waiting.pods.iter().take(ALIKE_MAX) {
             out.element("li", &name(report, pod));
         }
@@ -109,7 +109,7 @@ fn before(out: &mut Markup, of: &Explanation) {
     if of.before_nodes.is_empty() {
         return;
     }
-    out.raw("<h4>Before any node is looked at</h4><ul>");
+    out.raw("<h3>Before any node is looked at</h3><ul>");
     for said in &of.before_nodes {
         out.raw("<li>").element("code", &format!("{:?}", said.code)).raw(" ").text(&said.text).raw("</li>");
     }
@@ -121,16 +121,16 @@ fn reasons(out: &mut Markup, of: &Explanation) {
         return;
     }
     let heading = format!("Why not ({} nodes, all checks on each; {} can take it)", of.nodes, of.fits_on);
-    out.element("h4", &heading)
-        .raw("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Reasons\"><table>");
+    out.element("h3", &heading)
+        .raw("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Reasons\"><table><caption class=\"unseen\">Reasons</caption>");
     out.head(&[("Nodes", true), ("Only this", true), ("Reason", false), ("What it is", false)])
         .raw("<tbody>");
     for group in &of.reasons {
         out.raw("<tr>").element("td class=\"n\"", &group.nodes.to_string());
         out.element("td class=\"n\"", &group.alone_on.to_string());
-        out.raw("<td class=\"whole\">")
+        out.raw("<th scope=\"row\" class=\"whole\">")
             .element("code", &format!("{:?}", group.code))
-            .raw("</td>")
+            .raw("</th>")
             .element("td", &group.text)
             .raw("</tr>");
     }
@@ -141,7 +141,7 @@ fn near_misses(out: &mut Markup, of: &Explanation) {
     if of.near_misses.is_empty() || of.verdict == Verdict::FitsNow {
         return;
     }
-    out.raw("<h4>Nodes with a single obstacle</h4><dl class=\"rows\">");
+    out.raw("<h3>Nodes with a single obstacle</h3><dl class=\"rows\">");
     for near in &of.near_misses {
         out.raw("<div>").element("dt class=\"mono\"", &near.node).element("dd", &near.text).raw("</div>");
     }
@@ -155,7 +155,7 @@ fn hints(out: &mut Markup, of: &Explanation) {
     if of.hints.is_empty() {
         return;
     }
-    out.raw("<h4>Perhaps a slip of the pen</h4><ul>");
+    out.raw("<h3>Perhaps a slip of the pen</h3><ul>");
     for hint in &of.hints {
         out.raw("<li>").element("code", &hint.field).raw(": ").text(&hint.text);
         if let Some(meant) = &hint.did_you_mean {
@@ -170,7 +170,7 @@ fn changes(out: &mut Markup, of: &Explanation) {
     if of.changes.is_empty() {
         return;
     }
-    out.raw("<h4>What would help <span class=\"dim\">each was tried</span></h4><ol class=\"changes\">");
+    out.raw("<h3>What would help <span class=\"dim\">each was tried</span></h3><ol class=\"changes\">");
     for change in &of.changes {
         out.raw("<li>").text(&change.text);
         let names = change.examples.join(", ");

@@ -2,7 +2,7 @@
 
 use super::super::files::{Origin, Wrong, text_at};
 use super::super::identity::{controlled_by, derived_uid, generated_name};
-use super::{Controller, Expanded, count, is_set, object_at};
+use super::{Controller, Expanded, PODS_MAX, count, is_set, object_at, pods};
 use serde_json::{Value, json};
 
 /// A CronJob's job is named after the minute of its run, counted from 1970; this stands for whichever comes next.
@@ -28,6 +28,9 @@ pub(super) fn job(job: &Value, origin: Origin) -> Result<Expanded, Wrong> {
         labels.clear();
     }
     let is_indexed = text_at(job, "/spec/completionMode") == "Indexed";
+    if parallelism.min(completions) > PODS_MAX {
+        pods(job, "parallelism")?;
+    }
     for at in 0..parallelism.min(completions) {
         let index = at.to_string();
         let (base, own) = if is_indexed {

@@ -17,6 +17,9 @@ use serde_json::{Map, Value, json};
 /// The fields of a template's pod stand here, in a workload that has the template itself.
 const TEMPLATE: &str = "spec.template.";
 
+/// Pods that are made of one workload at most, as `--scale` takes them: Kubernetes is built for 150,000 in all.
+const PODS_MAX: usize = 100_000;
+
 /// What a workload becomes.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Expanded {
@@ -28,7 +31,7 @@ pub(in crate::cli) struct Expanded {
 
 impl Expanded {
     fn add_pod(&mut self, pod: Value, origin: Origin) {
-        self.pods.push(Item { value: pod, origin });
+        self.pods.push(Item::new(pod, origin));
     }
 }
 
@@ -67,7 +70,7 @@ pub(super) fn ephemeral_claims(pod: &Item) -> Vec<Item> {
         let template = volume.pointer("/ephemeral/volumeClaimTemplate")?;
         let name = format!("{}-{}", pod.name(), text_at(volume, "/name"));
         let owner = controlled_by("v1", "Pod", pod.name(), pod.text("/metadata/uid"));
-        Some(Item { value: claim(template, &name, pod.namespace(), Some(owner)), origin: pod.origin })
+        Some(Item::new(claim(template, &name, pod.namespace(), Some(owner)), pod.origin))
     });
     claims.collect()
 }
@@ -149,6 +152,21 @@ fn count(object: &Value, field: &str) -> Result<Option<usize>, Wrong> {
     let number = number.and_then(|number| usize::try_from(number).ok());
     let path = format!("spec.{field}");
     number.map(Some).ok_or_else(|| Wrong::new(&path, format!("expected {path} to be a count, found {value}")))
+}
+
+/// How many pods a workload is to have, by this field: as many as are made of one.
+fn pods(object: &Value, field: &str) -> Result<Option<usize>, Wrong> {
+    let pods = count(object, field)?;
+    match pods.filter(|&pods| pods > PODS_MAX) {
+        None => Ok(pods),
+        Some(pods) => {
+            let path = format!("spec.{field}");
+            let message = format!(
+                "expected {path} to be {PODS_MAX} at most, found {pods}: no more are made of one workload"
+            );
+            Err(Wrong::new(path, message))
+        }
+    }
 }
 
 fn is_set(object: &Value, field: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use super::super::files::{Item, Origin, Wrong, text_at};
 use super::super::identity::{controlled_by, derived_uid, generated_name, set, template_hash};
-use super::{Controller, Expanded, count, is_set, object_at};
+use super::{Controller, Expanded, is_set, object_at, pods};
 use serde_json::{Value, json};
 
 const HASH_LABEL: &str = "pod-template-hash";
@@ -40,7 +40,7 @@ pub(super) fn deployment(deployment: &Value, origin: Origin) -> Result<Expanded,
     set(&mut set_object, &["spec", "selector", "matchLabels", HASH_LABEL], hash.as_str().into());
     set(&mut set_object, &["spec", "template", "metadata", "labels"], labels.into());
     let mut expanded = replica_set(&set_object, origin)?;
-    expanded.objects.push(Item { value: set_object, origin: origin.within("") });
+    expanded.objects.push(Item::new(set_object, origin.within("")));
     Ok(expanded)
 }
 
@@ -49,7 +49,7 @@ pub(super) fn replica_set(set: &Value, origin: Origin) -> Result<Expanded, Wrong
     let owner = Controller::new(set)?;
     let mut expanded = Expanded::default();
     let base = format!("{}-", text_at(set, "/metadata/name"));
-    for at in 0..count(set, "replicas")?.unwrap_or(1) {
+    for at in 0..pods(set, "replicas")?.unwrap_or(1) {
         let name = generated_name(&base, "ReplicaSet", owner.namespace, at);
         expanded.add_pod(owner.pod(&name, &[]), origin);
     }

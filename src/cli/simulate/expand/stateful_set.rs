@@ -2,7 +2,7 @@
 
 use super::super::files::{Item, Origin, Wrong, text_at};
 use super::super::identity::{set, template_hash};
-use super::{Controller, Expanded, claim, count, object_at};
+use super::{Controller, Expanded, claim, count, object_at, pods};
 use serde_json::{Value, json};
 
 /// Upstream: `pkg/controller/statefulset/stateful_set_utils.go`.
@@ -13,7 +13,7 @@ pub(super) fn expand(object: &Value, origin: Origin) -> Result<Expanded, Wrong> 
     let templates = templates.map_or(&[][..], Vec::as_slice);
     let first = count(object, "ordinals.start")?.unwrap_or(0);
     let mut expanded = Expanded::default();
-    for ordinal in (first..).take(count(object, "replicas")?.unwrap_or(1)) {
+    for ordinal in (first..).take(pods(object, "replicas")?.unwrap_or(1)) {
         let (name, index) = (format!("{}-{ordinal}", owner.name), ordinal.to_string());
         let labels = [
             ("apps.kubernetes.io/pod-index", index.as_str()),
@@ -30,7 +30,7 @@ pub(super) fn expand(object: &Value, origin: Origin) -> Result<Expanded, Wrong> 
         mount(&mut pod, &claims);
         expanded.add_pod(pod, origin);
         let origin = origin.within("spec.volumeClaimTemplates.");
-        expanded.objects.extend(claims.into_iter().map(|(_, value)| Item { value, origin }));
+        expanded.objects.extend(claims.into_iter().map(|(_, value)| Item::new(value, origin)));
     }
     Ok(expanded)
 }

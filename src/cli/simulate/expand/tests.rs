@@ -201,6 +201,12 @@ fn what_is_wrong_with_a_workload_is_told_with_its_field() {
     assert_eq!(wrong(workload("apps/v1", "Deployment", &json!({ "template": template() }))), "spec");
     let spec = json!({ "replicas": "three", "selector": selector(), "template": template() });
     assert_eq!(wrong(workload("apps/v1", "ReplicaSet", &spec)), "spec.replicas");
+    let spec = json!({ "replicas": 2_147_483_647, "selector": selector(), "template": template() });
+    for kind in ["Deployment", "ReplicaSet", "StatefulSet"] {
+        assert_eq!(wrong(workload("apps/v1", kind, &spec)), "spec.replicas");
+    }
+    let spec = json!({ "parallelism": 2_147_483_647, "completions": 2_147_483_647, "template": template() });
+    assert_eq!(wrong(workload("batch/v1", "Job", &spec)), "spec.parallelism");
     let spec = json!({ "replicas": -1, "selector": selector(), "template": template() });
     assert_eq!(wrong(workload("apps/v1", "StatefulSet", &spec)), "spec.replicas");
     assert_eq!(wrong(workload("batch/v1", "CronJob", &json!({}))), "spec.jobTemplate");

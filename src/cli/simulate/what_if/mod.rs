@@ -19,6 +19,7 @@ use super::report::Reporter;
 use super::{InputError, NOT_PLACED, profiles};
 use crate::cli::census::Owner;
 use crate::cli::cluster::{Cluster, Refused, SourceArgs, complain};
+use crate::cli::screen::plain_json;
 use crate::explain::{Place, why};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -382,7 +383,7 @@ fn run(mut what_if: WhatIf, form: Output, out: impl Write) -> io::Result<(usize,
             let text = render::text(&summary, form == Output::Wide);
             if is_told { format!("\n{text}") } else { text }
         }
-        Output::Json => serde_json::to_string(&summary)?,
+        Output::Json => plain_json(serde_json::to_string(&summary)?),
         Output::Yaml => {
             let value = serde_json::to_value(&summary)?;
             serde_saphyr::to_string(&value).map_err(io::Error::other)?

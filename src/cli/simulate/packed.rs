@@ -1,0 +1,98 @@
+//! Pods and nodes of large files, held as text until they are taken in: as a tree, an object takes ten times the memory.
+//!
+//! Only objects that say all that is asked before: who they are. What a writer left to the API server is filled in in the tree.
+
+use super::files::{leave_out_what_nobody_reads, text_at};
+use serde_json::{Map, Value};
+
+/// An object that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Held {
+    /// As a tree.
+    Tree(Value),
+    /// As text.
+    Packed(Box<Packed>),
+}
+
+/// A pod or a node as text, without what nobody reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::cli) struct Packed {
+    is_pod: bool,
+    namespace: Box<str>,
+    name: Box<str>,
+    text: Box<str>,
+}
+
+impl Held {
+    /// Holds an object without what nobody reads.
+    pub(super) fn lean(mut value: Value) -> Self {
+        leave_out_what_nobody_reads(&mut value);
+        match Packed::of(&value) {
+            Some(packed) => Self::Packed(Box::new(packed)),
+            None => Self::Tree(value),
+        }
+    }
+
+    /// An item of this list, which may name the kind of its items once for all of them.
+    pub(super) fn of_list(self, list: &Map<String, Value>) -> Self {
+        match self {
+            Self::Tree(Value::Object(mut fields)) => {
+                let kind =
+                    list.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
+                let kind = kind.filter(|kind| !kind.is_empty());
+                if let (Some(kind), Some(api_version)) = (kind, list.get("apiVersion")) {
+                    fields.entry("kind").or_insert_with(|| kind.into());
+                    fields.entry("apiVersion").or_insert_with(|| api_version.clone());
+                }
+                Self::lean(Value::Object(fields))
+            }
+            held => held,
+        }
+    }
+
+    /// The tree.
+    #[cfg(test)]
+    pub(super) fn into_tree(self) -> Value {
+        match self {
+            Self::Tree(value) => value,
+            Self::Packed(packed) => packed.unpacked(),
+        }
+    }
+}
+
+impl Packed {
+    fn of(value: &Value) -> Option<Self> {
+        let is_pod = match (text_at(value, "/apiVersion"), text_at(value, "/kind")) {
+            ("v1", "Pod") => true,
+            ("v1", "Node") => false,
+            _ => return None,
+        };
+        let of = |field: &str| text_at(value, field);
+        let (namespace, name) = (of("/metadata/namespace"), of("/metadata/name"));
+        let says_all =
+            !name.is_empty() && !of("/metadata/uid").is_empty() && (!is_pod || !namespace.is_empty());
+        says_all.then(|| Self {
+            is_pod,
+            namespace: namespace.into(),
+            name: name.into(),
+            text: value.to_string().into(),
+        })
+    }
+
+    /// A text of those that say who it is.
+    pub(super) fn text_at(&self, pointer: &str) -> &str {
+        match pointer {
+            "/apiVersion" => "v1",
+            "/kind" if self.is_pod => "Pod",
+            "/kind" => "Node",
+            "/metadata/namespace" => &self.namespace,
+            "/metadata/name" => &self.name,
+            other => unreachable!("{other} is asked of trees alone"),
+        }
+    }
+
+    /// The tree.
+    pub(super) fn unpacked(&self) -> Value {
+        serde_json::from_str(&self.text).expect("what was written as JSON can be read")
+    }
+}

@@ -1,0 +1,357 @@
+//! JSON taken apart as it is read: the documents of a stream, and the items of a list one by one. No more than one of them is in memory as text.
+//!
+//! Only what stands around items is looked at here. Each piece is judged by whoever parses it, and told at its place in the whole.
+
+use super::packed::Held;
+use super::stream::Bad;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::io::BufRead;
+
+/// Deeper than the parser follows.
+const DEPTH_MAX: u32 = 200;
+
+/// Reads a stream of documents in JSON; the items of lists for themselves.
+pub(super) fn objects(reader: impl BufRead) -> Result<Vec<Held>, Bad> {
+    let mut pieces = Pieces { reader, place: Place { line: 1, column: 0 }, piece: Vec::new() };
+    let mut all = Vec::new();
+    while pieces.peek()?.is_some() {
+        pieces.document(&mut all)?;
+    }
+    Ok(all)
+}
+
+/// Where the next byte is: its line, from 1, and how many are before it there.
+#[derive(Clone, Copy)]
+struct Place {
+    line: u64,
+    column: u64,
+}
+
+impl Place {
+    fn pass(&mut self, bytes: &[u8]) {
+        match bytes.iter().rposition(|&byte| byte == b'\n') {
+            None => self.column += bytes.len() as u64,
+            Some(last) => {
+                self.line += bytes[..=last].iter().filter(|&&byte| byte == b'\n').count() as u64;
+                self.column = (bytes.len() - last - 1) as u64;
+            }
+        }
+    }
+}
+
+struct Pieces<R> {
+    reader: R,
+    place: Place,
+    /// What was read last, as it is written.
+    piece: Vec<u8>,
+}
+
+impl<R: BufRead> Pieces<R> {
+    /// The next byte that is no white space.
+    fn peek(&mut self) -> Result<Option<u8>, Bad> {
+        loop {
+            let buffer = self.reader.fill_buf().map_err(Bad::Io)?;
+            let blank = buffer.iter().take_while(|byte| b" \t\r\n".contains(byte)).count();
+            let (next, is_over) = (buffer.get(blank).copied(), buffer.is_empty());
+            self.place.pass(&buffer[..blank]);
+            self.reader.consume(blank);
+            if next.is_some() || is_over {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// Takes the byte that [`Self::peek`] showed.
+    fn take(&mut self) {
+        self.place.column += 1;
+        self.reader.consume(1);
+    }
+
+    /// Something is wrong with the next byte, or with there being none.
+    fn wrong(&self, next: Option<u8>, what: &str, end: &str) -> Bad {
+        let (column, text) = match next {
+            Some(_) => (self.place.column + 1, what),
+            None => (self.place.column, end),
+        };
+        Bad::Text(self.place.line, column, text.to_owned())
+    }
+
+    /// Reads a value.
+    fn value<T: DeserializeOwned>(&mut self) -> Result<T, Bad> {
+        let begin = self.place;
+        self.piece.clear();
+        let mut scanner = Scanner::default();
+        loop {
+            let buffer = self.reader.fill_buf().map_err(Bad::Io)?;
+            if buffer.is_empty() {
+                break;
+            }
+            let (used, is_whole) = scanner.scan(buffer);
+            self.piece.extend_from_slice(&buffer[..used]);
+            self.place.pass(&buffer[..used]);
+            self.reader.consume(used);
+            if is_whole {
+                break;
+            }
+        }
+        let mut parsed = serde_json::from_slice(&self.piece);
+        if parsed.as_ref().is_err_and(serde_json::Error::is_eof) {
+            // A word that breaks off: what is wrong is what comes after it.
+            self.piece.extend(self.reader.fill_buf().map_err(Bad::Io)?.first());
+            parsed = serde_json::from_slice(&self.piece);
+        }
+        parsed.map_err(|error| {
+            let (line, column) = (error.line() as u64, error.column() as u64);
+            let column = if line <= 1 { begin.column + column } else { column };
+            let text = error.to_string();
+            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text).to_owned();
+            Bad::Text(begin.line + line.max(1) - 1, column, text)
+        })
+    }
+
+    /// Reads a document, and adds its items, or it.
+    fn document(&mut self, all: &mut Vec<Held>) -> Result<(), Bad> {
+        let first = self.peek()?;
+        if first != Some(b'{') {
+            return Err(self.wrong(first, "expected an object", "expected an object"));
+        }
+        self.take();
+        let mut fields = Map::new();
+        let mut items: Option<Vec<Held>> = None;
+        let mut is_first = true;
+        while self.goes_on(b'}', "object", &mut is_first)? {
+            let next = self.peek()?;
+            if next != Some(b'"') {
+                return Err(self.wrong(next, "key must be a string", "EOF while parsing an object"));
+            }
+            let field: String = self.value()?;
+            let next = self.peek()?;
+            if next != Some(b':') {
+                return Err(self.wrong(next, "expected `:`", "EOF while parsing an object"));
+            }
+            self.take();
+            match (field.as_str(), self.peek()?) {
+                ("items", Some(b'[')) => items = Some(self.items(&fields)?),
+                ("items", next @ Some(b'{' | b'"' | b't' | b'f' | b'-' | b'0'..=b'9')) => {
+                    return Err(self.wrong(next, "expected a list of objects", ""));
+                }
+                _ => {
+                    let value = self.value()?;
+                    fields.insert(field, value);
+                }
+            }
+        }
+        match items {
+            Some(items) => all.extend(items.into_iter().map(|item| item.of_list(&fields))),
+            None => all.push(Held::lean(Value::Object(fields))),
+        }
+        Ok(())
+    }
+
+    fn items(&mut self, list: &Map<String, Value>) -> Result<Vec<Held>, Bad> {
+        self.take();
+        let mut items = Vec::new();
+        let mut is_first = true;
+        while self.goes_on(b']', "list", &mut is_first)? {
+            self.peek()?;
+            let item: Value = self.value()?;
+            items.push(Held::lean(item).of_list(list));
+        }
+        Ok(items)
+    }
+
+    /// Whether there is one more in a list or an object, whose comma or end is taken.
+    fn goes_on(&mut self, end: u8, what: &str, is_first: &mut bool) -> Result<bool, Bad> {
+        let next = self.peek()?;
+        let was_first = std::mem::take(is_first);
+        match next {
+            Some(byte) if byte == end => {
+                self.take();
+                return Ok(false);
+            }
+            Some(b',') if !was_first => self.take(),
+            Some(_) if was_first => return Ok(true),
+            _ => {
+                let expected = format!("expected `,` or `{}`", char::from(end));
+                return Err(self.wrong(next, &expected, &format!("EOF while parsing {}", article(what))));
+            }
+        }
+        match self.peek()? {
+            Some(byte) if byte == end => Err(self.wrong(Some(byte), "trailing comma", "")),
+            _ => Ok(true),
+        }
+    }
+}
+
+fn article(what: &str) -> String {
+    format!("{} {what}", if what.starts_with('o') { "an" } else { "a" })
+}
+
+/// Finds the end of a value, whatever is in it.
+#[derive(Default)]
+struct Scanner {
+    depth: u32,
+    has_begun: bool,
+    is_text: bool,
+    is_escaped: bool,
+}
+
+impl Scanner {
+    /// How many of these bytes belong to the value, and whether that is all of it.
+    fn scan(&mut self, bytes: &[u8]) -> (usize, bool) {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.is_escaped {
+                self.is_escaped = false;
+                at += 1;
+                continue;
+            }
+            if self.is_text {
+                let Some(found) = bytes[at..].iter().position(|&byte| matches!(byte, b'"' | b'\\')) else {
+                    return (bytes.len(), false);
+                };
+                at += found + 1;
+                self.is_escaped = bytes[at - 1] == b'\\';
+                self.is_text = self.is_escaped;
+                if !self.is_text && self.depth == 0 {
+                    return (at, true);
+                }
+                continue;
+            }
+            match bytes[at] {
+                b'"' => self.is_text = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' if self.depth > 0 => self.depth -= 1,
+                // The end of a number or a word is what comes after it.
+                b'}' | b']' | b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => {
+                    return if self.has_begun { (at, true) } else { (at + 1, true) };
+                }
+                _ => {
+                    self.has_begun = true;
+                    at += 1;
+                    continue;
+                }
+            }
+            self.has_begun = true;
+            at += 1;
+            let is_closed = self.depth == 0 && !self.is_text;
+            if is_closed || self.depth > DEPTH_MAX {
+                return (at, true);
+            }
+        }
+        (at, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufReader;
+
+    fn flaw(text: &str) -> (u64, u64, String) {
+        let read = |capacity: usize| match objects(BufReader::with_capacity(capacity, text.as_bytes())) {
+            Err(Bad::Text(line, column, what)) => (line, column, what),
+            other => panic!("{other:?}: {text}"),
+        };
+        assert_eq!(read(1), read(4_096), "wherever it is cut: {text}");
+        read(1)
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_where_a_parser_of_the_whole_text_tells_it() {
+        for text in [
+            "{\"a\" 1}",
+            "{\"a\": 1,}",
+            "{\"a\": 1 \"b\": 2}",
+            "{\n \"a\": tru\n}",
+            "{\n  \"a\": {\"b\": [1, 2}\n}",
+            "{\"items\": [1,\n 2,\n]}",
+            "{\"items\": [1\n 2]}",
+            "{\"items\": [{\"a\": 1},\n  {\"b\": 1 2}]}",
+            "{\"items\": [\"\\x\"]}",
+            "{1: 2}",
+            "{,}",
+        ] {
+            let whole = serde_json::from_str::<Value>(text).expect_err(text);
+            let what = whole.to_string();
+            let what = what.rsplit_once(" at line ").map_or(what.as_str(), |(what, _)| what).to_owned();
+            assert_eq!(flaw(text), (whole.line() as u64, whole.column() as u64, what), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_breaks_off_and_one_that_never_comes_up_again_are_told() {
+        for (text, what) in [
+            ("{", "EOF while parsing an object"),
+            ("{\"items\": [", "EOF while parsing a list"),
+            ("{\"items\": [{\"a\": \"b", "EOF while parsing a string"),
+            ("{\"a\"", "EOF while parsing an object"),
+            ("{} x", "expected an object"),
+            ("{\"items\": {}}", "expected a list of objects"),
+        ] {
+            assert_eq!(flaw(text).2, what, "{text}");
+        }
+        let deep = format!("{{\"items\": [{}", "[".repeat(1_000_000));
+        assert_eq!(flaw(&deep).2, "recursion limit exceeded");
+    }
+
+    /// Each byte of a text taken away, and replaced by others in turn.
+    fn changed(text: &str) -> Vec<String> {
+        let bytes = text.as_bytes();
+        let with = |at: usize, by: &[u8]| [&bytes[..at], by, &bytes[at + 1..]].concat();
+        let by = |at: usize| {
+            b"{}[]\",:\\ 1-.etn\n\x01"
+                .iter()
+                .map(move |&byte| vec![byte])
+                .chain([vec![]])
+                .map(move |by| with(at, &by))
+        };
+        (0..bytes.len()).flat_map(by).filter_map(|text| String::from_utf8(text).ok()).collect()
+    }
+
+    #[test]
+    fn whatever_is_changed_in_a_text_it_is_read_or_refused_as_the_whole_is() {
+        let text = "{\"kind\": \"List\",\n \"items\": [\n{\"kind\":\"Pod\",\"a\":[1,-2.5e3,true,null,\"x\\n}\"]},\n {}],\n\
+                    \"metadata\":{\"b\":{}}}\n {\"kind\":\"Node\"}";
+        let mut refused = 0;
+        for text in changed(text) {
+            let whole: Result<Vec<Value>, _> =
+                serde_json::Deserializer::from_str(&text).into_iter().collect();
+            let whole = whole.ok().filter(|all| {
+                all.iter().all(|it| it.is_object() && it.get("items").is_none_or(Value::is_array))
+            });
+            let flat = |document: Value| {
+                crate::cli::simulate::files::items(document).into_iter().map(|it| Held::lean(it).into_tree())
+            };
+            let whole = whole.map(|all| all.into_iter().flat_map(flat).collect::<Vec<_>>());
+            let pieces = objects(text.as_bytes()).ok();
+            let pieces = pieces.map(|all| all.into_iter().map(Held::into_tree).collect::<Vec<_>>());
+            assert_eq!(pieces, whole, "{text}");
+            refused += usize::from(whole.is_none());
+        }
+        assert!(refused > 500, "{refused}");
+    }
+
+    #[test]
+    fn a_pod_that_says_who_it_is_is_held_as_text_and_is_the_same_afterwards() {
+        let item = |kind: &str| {
+            format!(
+                "{{{kind}\"metadata\":{{\"name\":\"p\",\"namespace\":\"n\",\"uid\":\"u\",\"managedFields\":[1]}},\"spec\":{{\"x\":\"\\u001b}}\"}}}}"
+            )
+        };
+        let own = item("\"apiVersion\":\"v1\",\"kind\":\"Pod\",");
+        for text in [
+            format!("{{\"kind\":\"List\",\"items\":[{own}]}}"),
+            format!("{{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"items\":[{}]}}", item("")),
+            format!("{{\"items\":[{}],\"kind\":\"PodList\",\"apiVersion\":\"v1\"}}", item("")),
+            own.clone(),
+        ] {
+            let held = objects(text.as_bytes()).unwrap_or_else(|bad| panic!("{bad:?}"));
+            assert!(matches!(held.as_slice(), [Held::Packed(_)]), "{held:?}");
+            let mut whole: Value = serde_json::from_str(&own).expect("it is JSON");
+            crate::cli::simulate::files::leave_out_what_nobody_reads(&mut whole);
+            assert_eq!(held.into_iter().map(Held::into_tree).collect::<Vec<_>>(), [whole]);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The program as people run it over files: in a folder, with no cluster to be found, and what came of it.
+//!
+//! Whole answers are compared with what is written down; `UPDATE_EXPECT=1` writes them anew. What a cluster looks like is its callers' own.
+
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// The folder of the package.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The text of a file of the package.
+pub(crate) fn page(name: &str) -> String {
+    std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// What has ended.
+    pub(crate) fn of(out: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
+        Self { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
+    }
+
+    /// The answer in JSON, of a kind that has a version.
+    pub(crate) fn json(&self, kind: &str) -> Value {
+        let answer: Value =
+            serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        assert_eq!(
+            (&answer["apiVersion"], &answer["kind"]),
+            (&json!("supercargo.dev/v1alpha1"), &json!(kind))
+        );
+        answer
+    }
+
+    /// What is told of flags or files that are refused.
+    pub(crate) fn refused(&self) -> &str {
+        assert_eq!((self.code, self.stdout.as_str()), (Some(2), ""), "{self:?}");
+        self.stderr.strip_prefix("error: ").expect("an error").trim_end()
+    }
+}
+
+/// The program, to be run in a folder: at a time that never changes, and with no cluster but one that is named.
+pub(crate) fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
+    command.args(args).current_dir(folder);
+    command.env_remove("KUBECONFIG").env("HOME", folder).env("SOURCE_DATE_EPOCH", "0");
+    command
+}
+
+/// Runs the program in a folder.
+pub(crate) fn run(folder: &Path, args: &[&str]) -> Ran {
+    Ran::of(command(folder, args).output().expect("the program is built"))
+}
+
+/// Runs the program in a folder, with a text on its standard input.
+pub(crate) fn run_with_input(folder: &Path, args: &[&str], input: &str) -> Ran {
+    let mut command = command(folder, args);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program is built");
+    let mut to = child.stdin.take().expect("it was asked for");
+    std::thread::scope(|scope| {
+        // A program that ends without reading is no failure of the writer.
+        scope.spawn(move || drop(to.write_all(input.as_bytes())));
+        Ran::of(child.wait_with_output().expect("it ends"))
+    })
+}
+
+/// A folder of files.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder can be made"))
+    }
+
+    /// With the file `cluster`.
+    pub(crate) fn with(cluster: &str) -> Self {
+        let folder = Self::new();
+        folder.write("cluster", cluster);
+        folder
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).expect("a file can be written");
+        path
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Runs the program in it.
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        run(self.path(), args)
+    }
+}
+
+/// Objects as one list.
+pub(crate) fn list(objects: &[Value]) -> String {
+    json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string()
+}
+
+/// The spec of a pod of one container that asks for cpu; `more` joins it.
+pub(crate) fn spec(cpu: &str, more: &Value) -> Value {
+    let mut spec =
+        json!({ "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "cpu": cpu } } }] });
+    merge(&mut spec, more);
+    spec
+}
+
+/// The fields of `more` join, or take the place of, those of `into`.
+pub(crate) fn merge(into: &mut Value, more: &Value) {
+    let fields = into.as_object_mut().expect("an object");
+    fields.extend(more.as_object().cloned().unwrap_or_default());
+}
+
+/// Compares with a file of the package, or writes it.
+pub(crate) fn is_as_written(name: &str, told: &str) {
+    let path = root().join(name);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, told).expect("it can be written");
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(told, expected, "{name} says something else; UPDATE_EXPECT=1 writes it anew");
+}
+
+/// Runs the examples of a page of the package, and compares what they tell with what the page shows.
+pub(crate) fn shows_what_comes_out(name: &str, examples: usize) {
+    let page = page(name);
+    let (mut written, mut rest, mut shown) = (String::new(), page.as_str(), 0);
+    while let Some((before, block)) = rest.split_once("```console\n$ supercargo ") {
+        let (command, block) = block.split_once('\n').expect("a line");
+        let (_, after) = block.split_once("```").expect("its end");
+        let ran = run(root(), &command.split(' ').collect::<Vec<_>>());
+        written += &format!("{before}```console\n$ supercargo {command}\n{}```", ran.stdout);
+        (rest, shown) = (after, shown + 1);
+    }
+    written += rest;
+    assert_eq!(shown, examples, "{name}");
+    is_as_written(name, &written);
+}
