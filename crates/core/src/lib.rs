@@ -13,6 +13,7 @@ pub mod framework;
 pub mod hash;
 mod index;
 pub mod intern;
+mod list;
 pub mod ln;
 pub mod mutation;
 pub mod node;

@@ -3,6 +3,7 @@
 use super::{ImageState, KindId, PodIdx};
 use crate::hash::IdMap;
 use crate::intern::{HoldsIds, Marks, Symbol, TaintSetId, holds_ids};
+use crate::list::push_tightly;
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -58,8 +59,8 @@ impl Columns {
     }
 
     fn add_slot(&mut self) {
-        self.all().into_iter().for_each(|column| column.push(0));
-        self.taints.push(None);
+        self.all().into_iter().for_each(|column| push_tightly(column, 0));
+        push_tightly(&mut self.taints, None);
     }
 
     fn clear_slot(&mut self, at: usize) {
@@ -246,7 +247,7 @@ impl Nodes {
             stamp: 0,
         };
         if idx.index() == self.slots.len() {
-            self.slots.push(slot);
+            push_tightly(&mut self.slots, slot);
         } else {
             self.slots[idx.index()] = slot;
         }
@@ -392,15 +393,6 @@ impl Nodes {
             slot.images = slot.info.as_deref().map(&view).unwrap_or_default().into();
         }
     }
-}
-
-/// Adds to a list of what is on a node. There are many such lists, and they are short: room for twice as much would be a good part of
-/// what a pod takes.
-fn push_tightly<T>(list: &mut Vec<T>, item: T) {
-    if list.len() == list.capacity() {
-        list.reserve_exact((list.len() / 4).max(4));
-    }
-    list.push(item);
 }
 
 /// Namespace and name of each claim a pod names. Claims of its own, of ephemeral volumes, no other pod can use.

@@ -4,6 +4,7 @@ use super::PodIdx;
 use crate::hash::fixed_hash;
 use crate::index::Index;
 use crate::intern::{HoldsIds, Marks, holds_ids};
+use crate::list::push_tightly;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub(super) struct Pods {
 impl Pods {
     pub(super) fn insert(&mut self, info: Arc<PodInfo>, node: NodeIdx, state: PodState) -> PodIdx {
         let idx = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
+            push_tightly(&mut self.slots, None);
             PodIdx(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 pods"))
         });
         self.assumed += usize::from(state == PodState::Assumed);

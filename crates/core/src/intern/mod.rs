@@ -9,6 +9,7 @@ pub(crate) use held::{HoldsIds, Marks, holds_ids};
 
 use crate::hash::fixed_hash;
 use crate::index::Index;
+use crate::list::push_tightly;
 use crate::node::Taint;
 use crate::pod::PodTemplate;
 use crate::selector::RequiredNodeAffinity;
@@ -179,7 +180,7 @@ impl Tables {
             }
             None => {
                 let index = u32::try_from(self.texts.len()).expect("fewer than 2^32 texts are alive");
-                self.texts.push(entry);
+                push_tightly(&mut self.texts, entry);
                 Symbol::at(index)
             }
         };
@@ -323,7 +324,7 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
                 id
             }
             None => {
-                self.items.push(entry);
+                push_tightly(&mut self.items, entry);
                 u32::try_from(self.items.len() - 1).expect("fewer than 2^32 sets are alive")
             }
         };

@@ -119,6 +119,26 @@ proptest! {
         sets_equal_verdicts(world.snapshot(), &rules(&world, &plugins, &pod));
     }
 
+    /// A number in place of a verdict is 0 for nodes that fit, and the same only for the same rejection.
+    #[test]
+    fn numbers_stand_for_verdicts((nodes, pods, pod) in cluster(), come in pod()) {
+        let (mut world, _) = build(&nodes, &pods);
+        let plugins = all(&mut world.tables);
+        let (pod, come) = (world.pod_from(&format!("x {pod}")), world.pod_from(&format!("y {come}")));
+        let mut overlay = Overlay::new();
+        overlay.add(&come);
+        let snapshot = world.snapshot();
+        for (name, rule) in rules(&world, &plugins, &pod) {
+            let views = snapshot.nodes().iter().map(|idx| snapshot.node(idx)).flat_map(|it| [it, it.with(&overlay)]);
+            let told: Vec<_> = views.map(|view| (rule.verdict_number(&view), rule.check(&view))).collect();
+            for (number, verdict) in told.iter().filter(|(number, _)| number.is_some()) {
+                prop_assert_eq!(*number == Some(0), *verdict == Verdict::Fits, "{}", name);
+                let same = told.iter().filter(|(other, _)| other == number);
+                prop_assert!(same.into_iter().all(|(_, other)| other == verdict), "{}", name);
+            }
+        }
+    }
+
     /// A node with pods thought away and onto it is judged as one where they are gone and come.
     #[test]
     fn an_overlay_equals_the_node_it_describes((nodes, pods, pod) in cluster(), gone in any::<u8>(), come in pod()) {
