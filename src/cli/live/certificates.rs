@@ -7,8 +7,6 @@ use crate::names::Resolver;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::Offset;
 use k8s_openapi::ByteString;
 use kube::config::AuthInfo;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -151,72 +149,13 @@ impl ServerCertVerifier for Looks {
     }
 }
 
-/// Tags of DER, as RFC 5280 has them in a certificate.
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
-const INTEGER: u8 = 0x02;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-
-/// Reads the validity of a certificate, and nothing else of it. RFC 5280, 4.1.
+/// Reads the validity of a certificate, and judges nothing of it.
 fn validity(der: &[u8]) -> Result<Validity, String> {
-    let times = || -> Option<[DateTime; 2]> {
-        let (certificate, _) = expect(der, SEQUENCE)?;
-        let (mut rest, _) = expect(certificate, SEQUENCE)?;
-        if let Some((_, after)) = expect(rest, VERSION) {
-            rest = after;
-        }
-        // Serial number, signature, issuer.
-        for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-            (_, rest) = expect(rest, tag)?;
-        }
-        let (validity, _) = expect(rest, SEQUENCE)?;
-        let (from, rest) = time(validity)?;
-        let (until, _) = time(rest)?;
-        Some([from, until])
-    };
-    let unread = || "it is no X.509 certificate".to_owned();
-    let [from, until] = times().ok_or_else(unread)?.map(|time| Offset::UTC.to_timestamp(time));
-    Ok(Validity { from: from.map_err(|_| unread())?, until: until.map_err(|_| unread())? })
-}
-
-/// The content of an element of this tag, and what comes after it.
-fn expect(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, content, rest) = element(bytes)?;
-    (found == tag).then_some((content, rest))
-}
-
-/// The tag and the content of the first element, and what comes after it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x84 => {
-            let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (length.iter().fold(0, |length, &byte| length << 8 | usize::from(byte)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
-}
-
-/// A time: of two digits a year is one from 1950 to 2049.
-fn time(bytes: &[u8]) -> Option<(DateTime, &[u8])> {
-    let (tag, content, rest) = element(bytes)?;
-    let text = std::str::from_utf8(content).ok()?.strip_suffix('Z')?;
-    let (year, text) = match tag {
-        UTC_TIME => {
-            let year: i16 = text.get(..2)?.parse().ok()?;
-            (if year < 50 { 2000 + year } else { 1900 + year }, text.get(2..)?)
-        }
-        GENERALIZED_TIME => (text.get(..4)?.parse().ok()?, text.get(4..)?),
-        _ => return None,
-    };
-    let two = |at: usize| text.get(at..at + 2)?.parse::<i8>().ok();
-    let time = DateTime::new(year, two(0)?, two(2)?, two(4)?, two(6)?, two(8)?, 0).ok()?;
-    (text.len() == 10).then_some((time, rest))
+    let unread = |error: &dyn std::fmt::Display| format!("it is no X.509 certificate: {error}");
+    let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|error| unread(&error))?;
+    let time = |seconds: i64| Timestamp::from_second(seconds).map_err(|error| unread(&error));
+    let said = certificate.validity();
+    Ok(Validity { from: time(said.not_before.timestamp())?, until: time(said.not_after.timestamp())? })
 }
 
 #[cfg(test)]
@@ -249,9 +188,7 @@ mod tests {
         for length in 0..whole.len() {
             assert!(validity(&whole[..length]).is_err(), "{length} bytes of {}", whole.len());
         }
-        for bytes in
-            [&b"not DER"[..], &[SEQUENCE, 0x85, 1, 1, 1, 1, 1], &[SEQUENCE, 0x84, 0xff, 0xff, 0xff, 0xff]]
-        {
+        for bytes in [&b"not DER"[..], &[0x30, 0x85, 1, 1, 1, 1, 1], &[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]] {
             assert!(validity(bytes).is_err(), "{bytes:?}");
         }
     }
