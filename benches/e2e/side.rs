@@ -69,6 +69,8 @@ pub(crate) fn supercargo(plane: &ControlPlane, configuration: &str, flags: &[&st
     fs::write(&config, configuration)?;
     let port = Port::reserve()?;
     let mut program = Program::new(name, binary()?)
+        // As the image has it.
+        .env("MALLOC_ARENA_MAX", "1")
         .arg(format!("--kubeconfig={}", plane.admin().kubeconfig().display()))
         .arg(format!("--config={}", config.display()))
         .arg("--bind-address=127.0.0.1")
