@@ -359,6 +359,20 @@ fn every_signature_is_remembered_and_more_than_there_is_room_for_are_forgotten()
     assert!(law.shapes.signatures() > 4_096, "{} signatures", law.shapes.signatures());
 }
 
+/// Each pod of a DaemonSet is for a node of its own: a signature each, of which all nodes would be remembered.
+#[test]
+fn of_pods_that_are_for_one_node_nothing_is_remembered() {
+    let mut law = Law::with_many_nodes(&[]);
+    for number in 0..MANY {
+        let pod = law.world.pod_from(&format!("x cpu=1 require=@name:in:n{number}"));
+        let quick = law.framework.decide_quickly(&mut law.shapes, &pod, law.world.snapshot(), &mut NoProbe);
+        assert!(quick.is_none(), "n{number}");
+    }
+    assert_eq!((law.shapes.node_signatures(), law.shapes.bytes()), (0, 0));
+    law.meets("x cpu=1");
+    assert_eq!(law.shapes.node_signatures(), 1, "of others it is");
+}
+
 /// What counts by nodes takes many times as much as what asks for room alone: bytes are bounded, not signatures.
 #[test]
 fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {

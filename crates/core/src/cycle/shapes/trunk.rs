@@ -14,6 +14,10 @@ use crate::pod::PodInfo;
 /// Beyond this the points of all scores together would not fit.
 const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
 
+/// Pods that can go to so few nodes from the outset, as each of a DaemonSet's to its own, are decided about faster than anything could be
+/// remembered of all nodes, and without taking the memory.
+const FEW: usize = 8;
+
 pub(super) struct Trunk {
     /// The cache's clock when this was last brought up to date.
     seen: u64,
@@ -54,6 +58,9 @@ impl Trunk {
             field: Field::default(),
         };
         trunk.take_filters(framework, pod, snapshot)?;
+        if trunk.only.as_ref().is_some_and(|only| only.len() <= FEW) {
+            return Err(Extraordinary);
+        }
         trunk.take_scores(framework, pod, snapshot)?;
         trunk.patch(snapshot, snapshot.nodes(), snapshot.nodes())?;
         Ok(trunk)
