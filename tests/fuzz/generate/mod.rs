@@ -1,4 +1,4 @@
-//! Scenarios, drawn: small clusters, biased to what is easily got wrong.
+//! Scenarios, drawn: small clusters, and some of up to 200 nodes, biased to what is easily got wrong.
 //!
 //! Names, labels, amounts and ports come from small pools, so that things meet: pods that fit exactly, scores that tie, selectors
 //! that match. Objects are what an API server would store or, seldom, what it would refuse; they always decode.
@@ -54,6 +54,8 @@ struct Mix {
     configuration: usize,
     /// Parts that an API server would refuse.
     odd: usize,
+    /// Clusters of so many nodes that they are judged by the block.
+    many: usize,
 }
 
 /// A kind of scenario.
@@ -80,6 +82,7 @@ const LITTLE: Mix = Mix {
     contest: 0,
     configuration: 0,
     odd: 1,
+    many: 0,
 };
 
 /// Some of everything that most clusters have.
@@ -126,6 +129,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         name: "everything",
         mix: Mix { contest: 40, configuration: 40, volumes: 25, features: 10, ..MIXED },
     },
+    Family { name: "many-nodes", mix: Mix { many: 100, resources: 50, configuration: 30, ..MIXED } },
 ];
 
 /// The scenario with this number in the run with this seed. Families take turns.
@@ -134,7 +138,11 @@ pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     let family = families[usize::try_from(number % count).expect("it is below a usize")];
     let draw = &mut Draw::new(seed, number);
     let mix = family.mix;
-    let nodes = draw.weighted(&[(5, 1), (10, 2), (3, 3), (3, 4), (3, 5), (2, 6), (2, 8)]);
+    let nodes = if mix.many > 0 && draw.percent(mix.many) {
+        draw.between(60, 200)
+    } else {
+        draw.weighted(&[(5, 1), (10, 2), (3, 3), (3, 4), (3, 5), (2, 6), (2, 8)])
+    };
     let contest = draw.percent(mix.contest);
     let mut objects = lookups::namespaces(draw);
     objects.extend((0..nodes).map(|index| nodes::node(draw, mix, index, contest)));
@@ -142,7 +150,11 @@ pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     if mix.volumes > 0 {
         objects.extend(volumes::objects(draw, mix, nodes));
     }
-    let running = if contest { draw.between(6, 20) } else { draw.below(21) };
+    let running = match (contest, mix.many) {
+        (true, _) => draw.between(6, 20),
+        (false, 0) => draw.below(21),
+        (false, _) => draw.below(2 * nodes),
+    };
     let mut pods: Vec<_> = (0..running).map(|index| pods::running(draw, mix, index, nodes)).collect();
     if contest {
         pods.iter_mut().for_each(|pod| contest::running(draw, pod));
