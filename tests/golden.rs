@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::io::Read as _;
 
 /// How many vectors there are, so that none is lost unseen: those the project began with, and its own families.
-const VECTORS: usize = 345 + 49 + 2 + 52 + 17 + 34 + 57 + 65 + 72 + 331 + 34;
+const VECTORS: usize = 345 + 49 + 2 + 52 + 17 + 34 + 57 + 65 + 72 + 331 + 34 + 12;
 
 #[test]
 fn every_decision_is_the_one_kube_scheduler_made_in_every_field() {
