@@ -49,8 +49,8 @@ only() { # <package> <the packages it may be built from, as an extended regular 
 }
 
 # --- packages -------------------------------------------------------------------------------------------------------------------------
-only supercargo-core 'supercargo-core'
-only supercargo-sim 'supercargo-sim|supercargo-core|proptest.*'
+only supercargo-core 'supercargo-core|fearless_simd'
+only supercargo-sim 'supercargo-sim|supercargo-core|fearless_simd|proptest.*'
 
 # The same once more in the words of cargo: asked who brings tokio into the engine, it finds no such crate.
 for crate in tokio kube kube-client k8s-openapi hyper prometheus serde tracing; do

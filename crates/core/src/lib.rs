@@ -1,6 +1,6 @@
 //! The engine of supercargo: `f(seed, sequence of (now, Event)) -> Effects`.
 //!
-//! It has no dependencies, reads no clock, starts no threads and does no I/O. Text becomes ids in [`intern`] as objects
+//! It has one dependency, which brings nothing but wide registers, reads no clock, starts no threads and does no I/O. Text becomes ids in [`intern`] as objects
 //! come in; a decision works on ids and numbers; text comes back only for messages. See ARCHITECTURE.md.
 
 pub mod cache;
@@ -33,3 +33,4 @@ pub mod signature;
 pub mod time;
 pub mod version;
 pub mod volume;
+mod wide;

@@ -83,6 +83,7 @@ impl NodeSet {
     }
 
     /// Keeps those nodes of each block, as [`Self::blocks`] has it, of which `keep` leaves the bit.
+    #[inline(always)]
     pub fn retain_blocks(&mut self, mut keep: impl FnMut(usize, u64) -> u64) {
         for (at, word) in self.words.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
             *word &= keep(at * BITS, *word);

@@ -4,6 +4,7 @@
 use super::shape::NEVER;
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet};
+use crate::wide::widest;
 use std::cmp::Ordering;
 
 /// Classes from this number on are not kept here, and all nodes have to be looked at.
@@ -17,6 +18,14 @@ struct Lead {
 }
 
 impl Lead {
+    /// That of these numbers.
+    #[inline(always)]
+    fn of(numbers: &[i32]) -> Self {
+        let top = numbers.iter().fold(NEVER, |top, &number| top.max(number));
+        let nodes = numbers.iter().map(|&number| u32::from(number == top)).sum();
+        Self { top, nodes }
+    }
+
     fn count(&mut self, number: i32) {
         match number.cmp(&self.top) {
             Ordering::Less => {}
@@ -92,7 +101,10 @@ impl Leaders {
         if self.leads.len() != blocks || self.are_all_changed {
             self.leads.clear();
             self.leads.resize(blocks, [NOBODY; CLASSES]);
-            (0..blocks).for_each(|block| self.renew(block, numbers, classes));
+            widest(
+                #[inline(always)]
+                || (0..blocks).for_each(|block| self.renew(block, numbers, classes)),
+            );
             self.are_all_changed = false;
         } else {
             let changed = std::mem::take(&mut self.changed);
@@ -103,11 +115,19 @@ impl Leaders {
         true
     }
 
+    #[inline(always)]
     fn renew(&mut self, block: usize, numbers: &[i32], classes: &[u16]) {
         let slots = block * BLOCK..((block + 1) * BLOCK).min(numbers.len());
         let leads = &mut self.leads[block];
         *leads = [NOBODY; CLASSES];
-        for (&number, &class) in numbers[slots.clone()].iter().zip(&classes[slots]) {
+        let (numbers, classes) = (&numbers[slots.clone()], &classes[slots]);
+        let class = classes[0];
+        if classes.iter().fold(0, |others, one| others | (one ^ class)) == 0 {
+            // Of most blocks all nodes are the same.
+            leads[usize::from(class) % CLASSES] = Lead::of(numbers);
+            return;
+        }
+        for (&number, &class) in numbers.iter().zip(classes) {
             leads[usize::from(class) % CLASSES].count(number);
         }
     }

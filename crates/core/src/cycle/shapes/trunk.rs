@@ -10,6 +10,7 @@ use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
+use crate::wide::widest;
 
 /// Beyond this the points of all scores together would not fit.
 const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
@@ -244,15 +245,16 @@ impl Trunk {
         let mut cells = vec![0_i64; nodes.len()];
         for (weight, rule) in &self.raw {
             rule.score(snapshot, nodes, &mut cells).map_err(|_| Extraordinary)?;
-            // A sign says that one is below 0, or above the highest.
-            let signs = cells.iter().fold(0, |signs, &score| signs | score | (MAX_NODE_SCORE - score));
-            if signs < 0 {
+            // The weights were looked at when they were taken.
+            let weight = *weight as i32;
+            let are_scores = widest(
+                #[inline(always)]
+                || weigh(&mut base, weight, &cells),
+            );
+            if !are_scores {
                 // The plain path says what is wrong with it.
                 return Err(Extraordinary);
             }
-            // The weights were looked at when they were taken.
-            let weight = *weight as i32;
-            base.iter_mut().zip(&cells).for_each(|(base, &score)| *base += weight * score as i32);
         }
         Ok(base)
     }
@@ -266,7 +268,12 @@ impl Trunk {
     ) -> Result<(NodeSet, Vec<Vec<i64>>), Extraordinary> {
         let mut unknown = nodes.clone();
         if self.is_relative_to_objects {
-            unknown.retain(|node| changed.contains(node) || !self.field.classes().has(node));
+            let is_known = |node: NodeIdx| self.field.classes().has(node);
+            unknown.retain_blocks(|first, nodes| {
+                let changed = changed.block(first);
+                let known = bits(nodes & !changed).filter(|&bit| is_known(NodeIdx((first + bit) as u32)));
+                known.fold(nodes, |unknown, bit| unknown & !(1 << bit))
+            });
         }
         let mut relative = Vec::with_capacity(self.relative.len());
         for (_, rule) in &self.relative {
@@ -276,4 +283,16 @@ impl Trunk {
         }
         Ok((unknown, relative))
     }
+}
+
+/// Adds so many times these scores; whether they are scores.
+#[inline(always)]
+fn weigh(base: &mut [i32], weight: i32, scores: &[i64]) -> bool {
+    // A sign says that one is below 0, or above the highest.
+    let mut signs = 0;
+    for (base, &score) in base.iter_mut().zip(scores) {
+        signs |= score | MAX_NODE_SCORE.wrapping_sub(score);
+        *base = base.wrapping_add(weight.wrapping_mul(score as i32));
+    }
+    signs >= 0
 }

@@ -12,6 +12,7 @@ use crate::node::NodeIdx;
 use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
 use crate::resources::Resources;
+use crate::wide::widest;
 
 /// The highest score a point of a shape may have in the configuration (upstream `MaxCustomPriorityScore`).
 const MAX_SHAPE_SCORE: i64 = 10;
@@ -64,14 +65,22 @@ impl ScoringStrategy {
     ) {
         let mean_of_two = weighing.mean_of_two();
         match self {
-            Self::LeastAllocated => {
-                let of_two = |a: &Part, b: &Part| mean_of_two.of(a, b, Part::free_percent);
-                weighing.score_in_lanes(snapshot, nodes, cells, least_allocated, of_two);
-            }
-            Self::MostAllocated => {
-                let of_two = |a: &Part, b: &Part| mean_of_two.of(a, b, Part::taken_percent);
-                weighing.score_in_lanes(snapshot, nodes, cells, most_allocated, of_two);
-            }
+            Self::LeastAllocated => weighing.score_in_lanes(
+                snapshot,
+                nodes,
+                cells,
+                least_allocated,
+                #[inline(always)]
+                |a, b| mean_of_two.of(a, b, Part::free_percent),
+            ),
+            Self::MostAllocated => weighing.score_in_lanes(
+                snapshot,
+                nodes,
+                cells,
+                most_allocated,
+                #[inline(always)]
+                |a, b| mean_of_two.of(a, b, Part::taken_percent),
+            ),
             Self::RequestedToCapacityRatio(shape) => {
                 weighing.score(snapshot, nodes, cells, |shares| shaped(shape, shares));
             }
@@ -198,6 +207,7 @@ impl Column<'_> {
     }
 
     /// Takes these nodes into the lanes; whether all can be reckoned with in floats.
+    #[inline(always)]
     fn fill(&self, slots: &[usize], lanes: &mut Lanes) -> bool {
         let (first, last) = (slots[0], slots[slots.len() - 1]);
         if slots.len() == lanes::WIDTH
@@ -223,6 +233,7 @@ struct Pair<'c> {
 
 impl Pair<'_> {
     /// What `score` makes of each node's shares; of two of them `of_two` makes the same.
+    #[inline(always)]
     fn score(
         &self,
         nodes: &NodeSet,
@@ -232,36 +243,41 @@ impl Pair<'_> {
     ) {
         // Most calls are about a few nodes.
         let mut room = None;
-        // Those that are not yet scored.
-        let (mut slots, mut waiting) = ([0; lanes::WIDTH], 0);
-        let mut flush = |slots: &[usize; lanes::WIDTH]| {
-            let here = cells.split_off_mut(..lanes::WIDTH).expect("a cell for each node");
-            self.score_lanes(slots, room.get_or_insert_with(Room::default), here, &score, &of_two);
-        };
-        for (at, block) in nodes.blocks() {
-            if block == u64::MAX && waiting == 0 {
-                slots.iter_mut().zip(at..).for_each(|(slot, at)| *slot = at);
-                flush(&slots);
-                continue;
-            }
-            for lane in bits(block) {
-                slots[waiting] = at + lane;
-                waiting += 1;
-                if waiting == lanes::WIDTH {
-                    flush(&slots);
-                    waiting = 0;
+        let (mut blocks, mut at, mut rest) = (nodes.blocks(), 0, 0);
+        let mut slots = [0; lanes::WIDTH];
+        loop {
+            let mut taken = 0;
+            while taken < lanes::WIDTH {
+                if rest == 0 {
+                    let Some(next) = blocks.next() else { break };
+                    (at, rest) = next;
+                }
+                if rest == u64::MAX && taken == 0 {
+                    slots.iter_mut().zip(at..).for_each(|(slot, at)| *slot = at);
+                    (taken, rest) = (lanes::WIDTH, 0);
+                    break;
+                }
+                for (slot, bit) in slots[taken..].iter_mut().zip(bits(rest)) {
+                    *slot = at + bit;
+                    rest &= rest - 1;
+                    taken += 1;
                 }
             }
-        }
-        let slots = &slots[..waiting];
-        if waiting >= lanes::PAY_FROM {
-            self.score_lanes(slots, room.get_or_insert_with(Room::default), cells, &score, &of_two);
-        } else {
-            cells.iter_mut().zip(slots).for_each(|(cell, &slot)| *cell = self.score_of(slot, &score));
+            let here = cells.split_off_mut(..taken).expect("a cell for each node");
+            let slots = &slots[..taken];
+            if taken >= lanes::PAY_FROM {
+                self.score_lanes(slots, room.get_or_insert_with(Room::default), here, &score, &of_two);
+            } else {
+                here.iter_mut().zip(slots).for_each(|(cell, &slot)| *cell = self.score_of(slot, &score));
+            }
+            if taken < lanes::WIDTH {
+                return;
+            }
         }
     }
 
     /// The same of so many nodes at once.
+    #[inline(always)]
     fn score_lanes(
         &self,
         slots: &[usize],
@@ -352,7 +368,10 @@ impl Weighing {
     ) {
         // Nearly all configurations look at cpu and memory, and nearly all time of scoring is spent here.
         match self.pair(snapshot.columns()) {
-            [Some(first), Some(second)] => Pair { first, second }.score(nodes, cells, score, of_two),
+            [Some(first), Some(second)] => widest(
+                #[inline(always)]
+                || Pair { first, second }.score(nodes, cells, score, of_two),
+            ),
             _ => self.score(snapshot, nodes, cells, score),
         }
     }
@@ -442,10 +461,16 @@ pub(super) fn check_lanes(
         let pair = Pair { first: of(0), second: of(1) };
         let share = [1, 2, 7, 64][next() as usize % 4];
         let nodes: NodeSet = (0..SLOTS as u32).map(NodeIdx).filter(|_| next() % share == 0).collect();
-        let mut cells = vec![-7; nodes.len()];
-        pair.score(&nodes, &mut cells, &score, |a, b| of_two(a, b));
         let expected: Vec<i64> = nodes.iter().map(|node| pair.score_of(node.index(), &score)).collect();
+        let mut cells = vec![-7; nodes.len()];
+        pair.score(&nodes, &mut cells, &score, &of_two);
         assert_eq!(cells, expected, "in turn {turn}");
+        cells.fill(-7);
+        widest(
+            #[inline(always)]
+            || pair.score(&nodes, &mut cells, &score, &of_two),
+        );
+        assert_eq!(cells, expected, "in turn {turn}, with the widest registers");
         asked += cells.len();
         in_lanes +=
             nodes.blocks().filter(|(_, slots)| slots.count_ones() as usize >= lanes::PAY_FROM).count();

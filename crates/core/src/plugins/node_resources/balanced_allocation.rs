@@ -74,7 +74,7 @@ fn score(shares: &[Share]) -> i64 {
 }
 
 /// The same of two resources.
-#[inline]
+#[inline(always)]
 fn score_of_two(a: &Part, b: &Part) -> f64 {
     let half = (MAX_NODE_SCORE / 2) as f64;
     let balance = |taken: fn(&Part) -> f64| {

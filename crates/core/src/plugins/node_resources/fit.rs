@@ -15,6 +15,7 @@ use crate::mutation::{self, Mutation};
 use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
 use crate::resources::{Resources, is_extended_resource};
+use crate::wide::widest;
 use std::sync::Arc;
 
 const NAME: PluginName = "NodeResourcesFit";
@@ -191,6 +192,7 @@ impl Demand {
     }
 
     /// The nodes of a block that would do by [`Self::fits_columns`], and others; `None` where each is to be looked at.
+    #[inline(always)]
     fn fits_block(&self, columns: &Columns, at: usize, nodes: u64) -> Option<u64> {
         if (nodes.count_ones() as usize) < lanes::PAY_FROM {
             return None;
@@ -212,6 +214,20 @@ impl Demand {
         left.nodes()
     }
 
+    /// Keeps the nodes that have enough of what there are columns of.
+    #[inline(always)]
+    fn filter_columns(&self, columns: &Columns, feasible: &mut NodeSet) {
+        feasible.retain_blocks(
+            #[inline(always)]
+            |at, nodes| match self.fits_block(columns, at, nodes) {
+                Some(fitting) => fitting,
+                None => bits(nodes)
+                    .filter(|&bit| self.fits_columns(columns, at + bit))
+                    .fold(0, |fitting, bit| fitting | 1 << bit),
+            },
+        );
+    }
+
     fn fits_columns(&self, columns: &Columns, at: usize) -> bool {
         columns.pods[at] < columns.allocatable_pods[at]
             && suffices(self.cpu_milli, columns.allocatable_cpu_milli[at], columns.requested_cpu_milli[at])
@@ -230,13 +246,10 @@ impl FilterRule for Demand {
     }
 
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
-        let columns = snapshot.columns();
-        feasible.retain_blocks(|at, nodes| match self.fits_block(columns, at, nodes) {
-            Some(fitting) => fitting,
-            None => {
-                bits(nodes).filter(|&bit| self.fits_columns(columns, at + bit)).fold(0, |n, bit| n | 1 << bit)
-            }
-        });
+        widest(
+            #[inline(always)]
+            || self.filter_columns(snapshot.columns(), feasible),
+        );
         for need in &self.scalar {
             feasible.retain(|node| {
                 let allocatable = &snapshot.node_info(node).allocatable;

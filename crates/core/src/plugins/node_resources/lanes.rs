@@ -55,6 +55,7 @@ pub(super) struct Part {
 
 impl Lanes {
     /// Takes the amounts over; whether they can be reckoned with.
+    #[inline(always)]
     pub(super) fn fill(
         &mut self,
         allocatable: &[i64; WIDTH],
@@ -73,7 +74,7 @@ impl Lanes {
         bits >> AMOUNT_BITS == 0 && (1..WEIGHT_MAX).contains(&weight)
     }
 
-    #[inline]
+    #[inline(always)]
     fn part(&self, lane: usize) -> Part {
         let used = self.used[lane];
         let requested = used + self.request;
@@ -83,34 +84,34 @@ impl Lanes {
 
 impl Part {
     /// How much of a hundred parts would be free.
-    #[inline]
+    #[inline(always)]
     pub(super) fn free_percent(&self) -> f64 {
         let free = self.allocatable - self.requested;
         self.percent(if free < 0.0 { 0.0 } else { free })
     }
 
     /// How much of a hundred parts would be taken.
-    #[inline]
+    #[inline(always)]
     pub(super) fn taken_percent(&self) -> f64 {
         let all = self.allocatable;
         self.percent(if self.requested > all { all } else { self.requested })
     }
 
     /// Cut to a whole number. A quotient that is none is further below the next one than it is rounded.
-    #[inline]
+    #[inline(always)]
     fn percent(&self, part: f64) -> f64 {
         whole(part * MAX_NODE_SCORE as f64 / self.allocatable)
     }
 }
 
 /// A number from 0 on as a float, if it is none of the largest; the processor has no instruction for several at once.
-#[inline]
+#[inline(always)]
 fn float(number: i64) -> f64 {
     f64::from_bits(number as u64 | ONLY_WHOLE.to_bits()) - ONLY_WHOLE
 }
 
 /// The whole part of a number from 0 on that is none of the largest.
-#[inline]
+#[inline(always)]
 pub(super) fn whole(number: f64) -> f64 {
     let nearest = (number + ONLY_WHOLE) - ONLY_WHOLE;
     if nearest > number { nearest - 1.0 } else { nearest }
@@ -129,7 +130,7 @@ impl Mean {
         Self { parts: 1.0 / (first + second) as f64 }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(self, a: &Part, b: &Part, score: impl Fn(&Part) -> f64) -> f64 {
         let sum = score(a) * a.weight + score(b) * b.weight;
         // Half a part more than there is and less than the next whole number takes: far more than is lost by not dividing.
@@ -138,7 +139,7 @@ impl Mean {
 }
 
 /// What `score`, which gives whole numbers from 0 on, makes of each node; [`NONE`] for those that lack a resource.
-#[inline]
+#[inline(always)]
 pub(super) fn score(
     first: &Lanes,
     second: &Lanes,
@@ -168,6 +169,7 @@ impl Left {
     }
 
     /// So much of it is needed.
+    #[inline(always)]
     pub(super) fn need(&mut self, wanted: i64, allocatable: &[i64; WIDTH], taken: &[i64; WIDTH]) {
         let mut bits = wanted as u64;
         for lane in 0..WIDTH {
@@ -179,8 +181,14 @@ impl Left {
     }
 
     /// A bit for each node on which nothing is short; `None` where there are amounts that cannot be reckoned with so.
+    #[inline(always)]
     pub(super) fn nodes(&self) -> Option<u64> {
-        let short = |nodes: u64, left: &i64| nodes >> 1 | *left as u64 & 1 << (WIDTH - 1);
-        (self.bits >> DIFFERENCE_BITS == 0).then(|| !self.left.iter().fold(0, short))
+        let mut short = [0; WIDTH];
+        short.iter_mut().zip(&self.left).for_each(|(short, left)| *short = (*left as u64 >> 63) as u8);
+        // Moves the lowest bit of each of eight bytes into the highest byte.
+        let gathered = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        let (bytes, _) = short.as_chunks();
+        let short = bytes.iter().rev().fold(0, |nodes, bytes| nodes << 8 | gathered(bytes));
+        (self.bits >> DIFFERENCE_BITS == 0).then_some(!short)
     }
 }
