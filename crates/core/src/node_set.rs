@@ -18,6 +18,11 @@ impl NodeSet {
         Self::default()
     }
 
+    /// The nodes of blocks of 64 slots one after the other, a bit each.
+    pub fn of_blocks(blocks: impl Iterator<Item = u64>) -> Self {
+        Self { words: blocks.collect() }
+    }
+
     /// Adds a node; whether it was absent.
     pub fn insert(&mut self, node: NodeIdx) -> bool {
         let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));

@@ -43,20 +43,37 @@ impl Eq for Signature {}
 impl Hash for Signature {
     /// Reads what is cheap and tells most pods apart; equality has the last word.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let pod = &*self.0;
-        (pod.namespace, pod.labels, pod.scheduler_name, pod.owner).hash(state);
-        (pod.priority, pod.never_preempts, pod.nominated_node).hash(state);
-        pod.resources.hash(state);
-        pod.ports.hash(state);
-        pod.tolerations.hash(state);
-        pod.node_affinity.hash(state);
-        pod.spread.hash(state);
-        pod.images.hash(state);
-        (pod.volumes.len(), pod.required_features.len(), pod.unjudged.len()).hash(state);
+        hash_but_for_volumes(&self.0, state);
+        self.0.volumes.len().hash(state);
     }
 }
 
-/// A pod that stands for all that differ from it at most in what ties them to other pods: what affinity, spreading and nothing else
+/// A pod that stands for all that differ from it at most in their volumes: to all but the plugins that read these they are the same.
+#[derive(Clone, Debug)]
+pub struct ShapeSignature(Arc<PodInfo>);
+
+impl ShapeSignature {
+    /// That of a pod.
+    pub fn of(pod: &Arc<PodInfo>) -> Self {
+        Self(Arc::clone(pod))
+    }
+}
+
+impl PartialEq for ShapeSignature {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || alike_but_for_volumes(&self.0, &other.0)
+    }
+}
+
+impl Eq for ShapeSignature {}
+
+impl Hash for ShapeSignature {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        hash_but_for_volumes(&self.0, state);
+    }
+}
+
+/// A pod that stands for all that differ from it at most in volumes and what ties them to other pods: what affinity, spreading and nothing else
 /// reads. Nodes are the same to all of them (see `Reads` in `framework`).
 #[derive(Clone, Debug)]
 pub struct NodeSignature(Arc<PodInfo>);
@@ -88,8 +105,25 @@ impl Hash for NodeSignature {
     }
 }
 
+fn hash_but_for_volumes<H: Hasher>(pod: &PodInfo, state: &mut H) {
+    (pod.namespace, pod.labels, pod.scheduler_name, pod.owner).hash(state);
+    (pod.priority, pod.never_preempts, pod.nominated_node).hash(state);
+    pod.resources.hash(state);
+    pod.ports.hash(state);
+    pod.tolerations.hash(state);
+    pod.node_affinity.hash(state);
+    pod.spread.hash(state);
+    pod.images.hash(state);
+    (pod.required_features.len(), pod.unjudged.len()).hash(state);
+}
+
 /// Whether two pods differ in nothing a plugin reads.
 fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
+    pod.volumes == it.volumes && alike_but_for_volumes(pod, it)
+}
+
+/// The same, of plugins that do not read volumes.
+fn alike_but_for_volumes(pod: &PodInfo, it: &PodInfo) -> bool {
     pod.labels == it.labels
         && alike_to_nodes(pod, it)
         && (Shared::is_same(&pod.template, &it.template)
@@ -99,7 +133,7 @@ fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
                 && pod.spread == it.spread))
 }
 
-/// Whether two pods differ in nothing that is read but what [`alike`] adds.
+/// Whether two pods differ in nothing that is read but what [`alike_but_for_volumes`] and [`alike`] add.
 fn alike_to_nodes(pod: &PodInfo, it: &PodInfo) -> bool {
     // Destructured, so that a new field of a pod must be put on one side or the other.
     let PodInfo {
@@ -111,18 +145,17 @@ fn alike_to_nodes(pod: &PodInfo, it: &PodInfo) -> bool {
         preempted: _,
         scheduled: _,
         labels: _,
+        volumes: _,
         deleting,
         node_name,
         nominated_node,
         node_affinity,
-        volumes,
         template,
     } = pod;
     *deleting == it.deleting
         && *node_name == it.node_name
         && *nominated_node == it.nominated_node
         && *node_affinity == it.node_affinity
-        && *volumes == it.volumes
         && (Shared::is_same(template, &it.template) || are_templates_alike_to_nodes(template, &it.template))
 }
 

@@ -7,10 +7,12 @@ use proptest::strategy::ValueTree;
 use std::sync::Arc;
 use supercargo_core::cache::{DeviceClass, Service};
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options, Shapes};
+use supercargo_core::node::NodeIdx;
 use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::rng::Seed;
-use support::World;
+use supercargo_core::volume::{StorageKey, StorageKind};
+use support::{World, storage};
 
 const NODES: [&str; 13] = [
     "zone=z1 cpu=4 mem=8Gi",
@@ -27,7 +29,7 @@ const NODES: [&str; 13] = [
     "zone=z1 cpu=4 mem=8Gi label:rack=r1",
     "zone=z3 cpu=8 mem=8Gi label:rack=r2",
 ];
-const PLACED: [&str; 13] = [
+const PLACED: [&str; 19] = [
     "label:app=web cpu=1 mem=1Gi",
     "label:app=db cpu=2 port=80",
     "label:app=web cpu=1 anti=zone/app=web",
@@ -41,9 +43,44 @@ const PLACED: [&str; 13] = [
     "label:app=db prefer-anti=3/host/app=db label:tier=back",
     "label:app=web label:tier=back cpu=1 anti=rack/app=job",
     "label:app=job prefer-affinity=7/rack/app=web",
+    "claim=c1 cpu=1",
+    "claim=c2 claim=c3",
+    "claim=once label:app=web",
+    "iscsi=iqn1",
+    "claim=missing label:app=db",
+    "ephemeral=own",
+];
+/// What is there of storage from the outset.
+const STORAGE: [&str; 13] = [
+    "class late of=driver",
+    "class now of=driver immediate",
+    "pv v1 csi=driver/h1",
+    "pv v2 csi=driver/h2 zone=z1",
+    "pv v3 csi=other/h3 at=zone:in:z1,z2",
+    "pv v4 csi=driver/h4 class=late size=10Gi modes=RWO at=disk=ssd",
+    "pvc c1 bound=v1",
+    "pvc c2 bound=v2",
+    "pvc c3 bound=v3",
+    "pvc once bound=v1 modes=RWOP",
+    "pvc open class=late size=5Gi modes=RWO",
+    "pvc soon class=now size=5Gi modes=RWO",
+    "csinode a driver=1",
+];
+/// What becomes of it; @ is a node.
+const STORED: [&str; 10] = [
+    "csinode @ driver=1",
+    "csinode @ driver=2 other=1",
+    "csinode @ driver=any other=3",
+    "csinode @",
+    "attachment one-@ on=@ by=driver of=v1",
+    "attachment two-@ on=@ by=driver of=v2",
+    "attachment one-@ on=b by=other of=v3",
+    "pvc c1 bound=v1 deleting",
+    "pvc c1 bound=v1",
+    "pv v4 csi=driver/h4 class=late size=10Gi modes=RWO at=zone=z1",
 ];
 /// Signatures that are decided about again and again.
-const WANTED: [&str; 26] = [
+const WANTED: [&str; 34] = [
     "x",
     "x cpu=1 mem=1Gi",
     "x cpu=3 label:app=web image=nginx:latest",
@@ -70,6 +107,14 @@ const WANTED: [&str; 26] = [
     "x label:tier=back label:app=web",
     "x label:tier=back label:app=job prefer-anti=9/rack/app=web tolerate=spot",
     "x label:app=web select:disk=ssd spread=zone/1/DoNotSchedule/app=web",
+    "x claim=c1",
+    "x cpu=1 claim=c1 claim=c3",
+    "x claim=c2 tolerate=gpu prefer=5/disk:in:ssd",
+    "x label:app=web claim=c3 anti=host/app=web spread=zone/1/ScheduleAnyway/app=web",
+    "x label:app=web claim=c1 spread=zone/1/DoNotSchedule/app=web",
+    "x claim=open cpu=1",
+    "x claim=once cpu=1",
+    "x iscsi=iqn1 label:app=db anti=zone/app=db",
 ];
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -83,11 +128,13 @@ enum Change {
     Class(bool),
     Service { app: usize, there: bool },
     Namespace(bool),
+    Stored { node: usize, what: usize },
+    StorageGone(usize),
     Ask(usize),
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let (node, what) = (0..NAMES.len(), 0..PLACED.len());
+    let (node, what, node_number) = (0..NAMES.len(), 0..PLACED.len(), 0..NAMES.len());
     prop_oneof![
         4 => (node.clone(), 0..NODES.len()).prop_map(|(name, what)| Change::Node(name, what)),
         1 => node.clone().prop_map(Change::NodeGone),
@@ -99,6 +146,8 @@ fn change() -> impl Strategy<Value = Change> {
         1 => any::<bool>().prop_map(Change::Class),
         1 => (0..2_usize, any::<bool>()).prop_map(|(app, there)| Change::Service { app, there }),
         1 => any::<bool>().prop_map(Change::Namespace),
+        3 => (0..NAMES.len(), 0..STORED.len()).prop_map(|(node, what)| Change::Stored { node, what }),
+        1 => node_number.prop_map(Change::StorageGone),
         12 => (0..WANTED.len()).prop_map(Change::Ask),
     ]
 }
@@ -119,6 +168,7 @@ impl Law {
     fn new() -> Self {
         let mut world = World::new();
         let wanted = WANTED.map(|words| world.pod_from(words)).to_vec();
+        STORAGE.iter().for_each(|line| assert!(storage::apply(&mut world, line), "{line}"));
         let names = NAMES.map(str::to_owned).to_vec();
         Self { world, names, framework: Framework::default(), shapes: Shapes::default(), wanted }
     }
@@ -190,6 +240,21 @@ impl Law {
                 let name = tables.symbol("default");
                 cache.lookups_mut().set_namespace(name, labels);
             }
+            Change::Stored { node, what } => {
+                let line = STORED[what].replace('@', &self.names[node]);
+                assert!(storage::apply(&mut self.world, &line), "{line}");
+            }
+            Change::StorageGone(node) => {
+                let name = &self.names[node];
+                let gone = [
+                    (StorageKind::CsiNode, name.clone()),
+                    (StorageKind::VolumeAttachment, format!("one-{name}")),
+                ];
+                for (kind, name) in gone {
+                    let name = self.world.tables.symbol(&name);
+                    self.world.cache.volumes_mut().remove(StorageKey { kind, namespace: None, name });
+                }
+            }
             Change::Ask(wanted) => self.ask(wanted),
         }
     }
@@ -222,6 +287,9 @@ impl Law {
             };
             let is_what = quick.is_what(&plain, Seed(7), pod);
             assert!(is_what, "{}: {quick:?}, but {told}", WANTED[wanted]);
+            let Ok(Decision::Feasible(plain)) = plain else { unreachable!("they are the same") };
+            let node = quick.choose(Seed(7), pod, 1);
+            assert_eq!(quick.reserve(snapshot, node), plain.filtered.reserve(snapshot, node).ok());
         }
     }
 }
@@ -371,6 +439,48 @@ fn of_pods_that_are_for_one_node_nothing_is_remembered() {
     assert_eq!((law.shapes.node_signatures(), law.shapes.bytes()), (0, 0));
     law.meets("x cpu=1");
     assert_eq!(law.shapes.node_signatures(), 1, "of others it is");
+}
+
+/// Each pod of a StatefulSet has a claim of its own: they are one signature all the same.
+#[test]
+fn pods_that_differ_in_their_claims_are_one_signature() {
+    let mut law = Law::with_many_nodes(&[]);
+    for number in 0..MANY {
+        assert!(storage::apply(&mut law.world, &format!("csinode n{number} driver=2")));
+        assert!(storage::apply(&mut law.world, &format!("pv pv{number} csi=driver/h{number}")));
+        assert!(storage::apply(&mut law.world, &format!("pvc data-{number} bound=pv{number}")));
+    }
+    for number in 0..MANY {
+        law.world.cache.refresh();
+        law.meets(&format!("x cpu=1 claim=data-{number}"));
+    }
+    law.meets("x cpu=1");
+    assert_eq!(law.shapes.signatures(), 1);
+}
+
+/// A node takes as many volumes as its driver says, of pods, of attachments, and of both.
+#[test]
+fn nodes_that_are_full_of_volumes_are_out() {
+    let mut law = Law::with_many_nodes(&[]);
+    let place = |law: &mut Law, pod: &str| {
+        let pod = law.world.pod_from(pod);
+        law.world.place(&pod);
+    };
+    for number in 0..8 {
+        assert!(storage::apply(&mut law.world, &format!("csinode n{number} driver=1")));
+    }
+    place(&mut law, "p1 on=n1 claim=c2");
+    place(&mut law, "p2 on=n2 claim=c3");
+    place(&mut law, "p3 on=n3 claim=c1");
+    assert!(storage::apply(&mut law.world, "attachment one on=n4 by=driver of=v2"));
+    assert!(storage::apply(&mut law.world, "attachment two on=n5 by=other of=v3"));
+    law.world.cache.refresh();
+    let pod = law.world.pod_from("x claim=c1");
+    let (shapes, snapshot) = (&mut law.shapes, law.world.snapshot());
+    let quick = law.framework.decide_quickly(shapes, &pod, snapshot, &mut NoProbe).expect("there are nodes");
+    let feasible: Vec<bool> = (0..8).map(|slot| quick.feasible().contains(NodeIdx(slot))).collect();
+    // On the third stands the very volume, others are of another driver.
+    assert_eq!(feasible, [true, false, true, true, false, true, true, true]);
 }
 
 /// What counts by nodes takes many times as much as what asks for room alone: bytes are bounded, not signatures.

@@ -3,6 +3,7 @@
 //! There is one writer, the scheduler, and a snapshot is a borrow. The cache knows no plugin and no queue.
 //! Upstream: `pkg/scheduler/backend/cache`.
 
+mod attachable;
 mod device_classes;
 mod images;
 mod kinds;
@@ -16,6 +17,7 @@ mod trial;
 mod view;
 mod volumes;
 
+pub use attachable::Attachable;
 pub use device_classes::{DeviceClass, DeviceClasses};
 pub use images::ImageState;
 pub use kinds::{Kind, KindId};
@@ -243,13 +245,17 @@ impl Cache {
         self.nodes.present().iter().map(|idx| self.nodes.name(idx))
     }
 
-    /// Brings each changed node's view of its images up to date; to be called before a decision.
+    /// Brings each changed node's view of its images up to date, and how many volumes it may take; to be called before a decision.
     ///
     /// Upstream copies a node's image counts when it copies the node into the snapshot, so a node that did not change
     /// keeps an older count (`pkg/scheduler/backend/cache/cache.go#UpdateSnapshot`); so does this.
     pub fn refresh(&mut self) {
-        let images = &self.images;
-        self.nodes.refresh_changed(|node| images.view(node));
+        let Self { images, volumes, nodes, .. } = self;
+        nodes.refresh_changed(volumes, |node| images.view(node));
+        let changed = volumes.take_changed_nodes();
+        if !changed.is_empty() {
+            nodes.refresh_storage(changed.into_iter(), volumes);
+        }
     }
 
     /// A number that grows whenever anything on the node changes.

@@ -1,6 +1,6 @@
 //! Nodes in columns: one slot a node, one vector a quantity.
 
-use super::{ImageState, KindId, PodIdx};
+use super::{Attachable, ImageState, KindId, PodIdx, Volumes};
 use crate::hash::IdMap;
 use crate::intern::{HoldsIds, Marks, Symbol, TaintSetId, holds_ids};
 use crate::list::push_tightly;
@@ -40,6 +40,8 @@ pub struct Columns {
     pub pods: Vec<i64>,
     /// Its taints; none where there is no node.
     pub taints: Vec<Option<TaintSetId>>,
+    /// How many volumes it may still take.
+    pub attachable: Attachable,
 }
 
 impl Columns {
@@ -61,11 +63,13 @@ impl Columns {
     fn add_slot(&mut self) {
         self.all().into_iter().for_each(|column| push_tightly(column, 0));
         push_tightly(&mut self.taints, None);
+        self.attachable.add_slot();
     }
 
     fn clear_slot(&mut self, at: usize) {
         self.all().into_iter().for_each(|column| column[at] = 0);
         self.taints[at] = None;
+        self.attachable.clear_slot(at);
     }
 
     fn set_allocatable(&mut self, at: usize, allocatable: &Resources, pods: i64) {
@@ -104,6 +108,8 @@ pub(super) struct Slot {
     pub(super) ports: Vec<(HostPort, u32)>,
     pub(super) images: Box<[(Symbol, ImageState)]>,
     changed: bool,
+    /// What storage says of a node of this name has been taken over, but for what changed since.
+    knows_storage: bool,
     stamp: u64,
 }
 
@@ -244,6 +250,7 @@ impl Nodes {
             ports: Vec::new(),
             images: Box::default(),
             changed,
+            knows_storage: false,
             stamp: 0,
         };
         if idx.index() == self.slots.len() {
@@ -351,6 +358,7 @@ impl Nodes {
         if !mutation::is_on(Mutation::PlacesUncounted) {
             columns.pods[at] += i64::from(sign);
         }
+        columns.attachable.count(at, pod, sign);
     }
 
     /// The time by the clock that ticks with every change of a node.
@@ -385,13 +393,32 @@ impl Nodes {
         }
     }
 
-    /// Recomputes the image views of the nodes that changed since the last call.
-    pub(super) fn refresh_changed(&mut self, view: impl Fn(&NodeInfo) -> Vec<(Symbol, ImageState)>) {
+    /// Recomputes the image views of the nodes that changed since the last call, and takes over what storage says of new ones.
+    pub(super) fn refresh_changed(
+        &mut self,
+        volumes: &Volumes,
+        view: impl Fn(&NodeInfo) -> Vec<(Symbol, ImageState)>,
+    ) {
         for idx in std::mem::take(&mut self.changed) {
             let slot = &mut self.slots[idx.index()];
             slot.changed = false;
+            if !std::mem::replace(&mut slot.knows_storage, true) {
+                self.columns.attachable.set(idx, slot.name, volumes);
+            }
             slot.images = slot.info.as_deref().map(&view).unwrap_or_default().into();
         }
+    }
+}
+
+impl Nodes {
+    /// Takes over what storage says of these nodes.
+    pub(super) fn refresh_storage(&mut self, names: impl Iterator<Item = Symbol>, volumes: &Volumes) {
+        for name in names {
+            if let Some(idx) = self.find(name) {
+                self.columns.attachable.set(idx, name, volumes);
+            }
+        }
+        self.columns.attachable.tidy();
     }
 }
 
@@ -409,7 +436,7 @@ impl HoldsIds for Nodes {
             slots,
             claims,
             free: _,
-            columns: _,
+            columns,
             present: _,
             cordoned: _,
             changed: _,
@@ -418,9 +445,10 @@ impl HoldsIds for Nodes {
             arrivals: _,
         } = self;
         claims.mark(marks);
+        columns.attachable.mark(marks);
         by_name.values().for_each(|idx| slots[idx.index()].mark(marks));
     }
 }
 
-holds_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, kinds, changed, stamp });
+holds_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, kinds, changed, knows_storage, stamp });
 holds_ids!(Sums { scalar } but not { cpu_milli, memory, ephemeral_storage, non_zero_cpu_milli, non_zero_memory });

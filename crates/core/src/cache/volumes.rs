@@ -12,7 +12,7 @@ use crate::volume::{
     ClaimInfo, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, PersistentVolumeInfo, Reservation,
     StorageClassInfo, StorageKey, StorageKind, StorageObject, VolumeAttachmentInfo,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An object as the API server has it, and as pods that were placed assume it to become.
@@ -78,6 +78,8 @@ pub struct Volumes {
     /// By node; in it by name.
     attachments: IdMap<Symbol, BTreeMap<Symbol, Arc<VolumeAttachmentInfo>>>,
     attachment_nodes: IdMap<Symbol, Symbol>,
+    /// The nodes of CSINodes and VolumeAttachments that came, changed or went, until somebody takes note. Names may be of nodes long gone.
+    changed_nodes: BTreeSet<Symbol>,
     /// By the uid of the pod it is for.
     held: FixedMap<Uid, Vec<Reservation>>,
 }
@@ -172,13 +174,21 @@ impl Volumes {
         self.attachments.get(&node).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// The nodes about which storage says something else since this was asked last.
+    pub(super) fn take_changed_nodes(&mut self) -> BTreeSet<Symbol> {
+        std::mem::take(&mut self.changed_nodes)
+    }
+
     /// Adds an object or replaces it; what it was before.
     pub fn apply(&mut self, object: StorageObject) -> Option<StorageObject> {
         match object {
             StorageObject::Volume(it) => self.set_volume(it).map(StorageObject::Volume),
             StorageObject::Claim(it) => self.set_claim(it).map(StorageObject::Claim),
             StorageObject::Class(it) => self.classes.insert(it.name, it).map(StorageObject::Class),
-            StorageObject::CsiNode(it) => self.csi_nodes.insert(it.name, it).map(StorageObject::CsiNode),
+            StorageObject::CsiNode(it) => {
+                self.changed_nodes.insert(it.name);
+                self.csi_nodes.insert(it.name, it).map(StorageObject::CsiNode)
+            }
             StorageObject::CsiDriver(it) => {
                 self.csi_drivers.insert(it.name, it).map(StorageObject::CsiDriver)
             }
@@ -191,6 +201,7 @@ impl Volumes {
             }
             StorageObject::Attachment(it) => {
                 let old = self.remove_attachment(it.name);
+                self.changed_nodes.insert(it.node);
                 self.attachment_nodes.insert(it.name, it.node);
                 self.attachments.entry(it.node).or_default().insert(it.name, it);
                 old
@@ -212,7 +223,10 @@ impl Volumes {
                 self.claims.remove(&namespaced).map(|entry| StorageObject::Claim(entry.object))
             }
             StorageKind::StorageClass => self.classes.remove(&name).map(StorageObject::Class),
-            StorageKind::CsiNode => self.csi_nodes.remove(&name).map(StorageObject::CsiNode),
+            StorageKind::CsiNode => {
+                self.changed_nodes.insert(name);
+                self.csi_nodes.remove(&name).map(StorageObject::CsiNode)
+            }
             StorageKind::CsiDriver => self.csi_drivers.remove(&name).map(StorageObject::CsiDriver),
             StorageKind::CsiStorageCapacity => self.remove_capacity(namespaced),
             StorageKind::VolumeAttachment => self.remove_attachment(name),
@@ -283,6 +297,7 @@ impl Volumes {
 
     fn remove_attachment(&mut self, name: Symbol) -> Option<StorageObject> {
         let node = self.attachment_nodes.remove(&name)?;
+        self.changed_nodes.insert(node);
         remove_in(&mut self.attachments, node, &name).map(StorageObject::Attachment)
     }
 
@@ -371,6 +386,7 @@ impl HoldsIds for Volumes {
             capacity_classes,
             attachments,
             attachment_nodes,
+            changed_nodes: _,
             held,
         } = self;
         volumes.mark(marks);

@@ -63,6 +63,9 @@ pub enum Reads {
     /// signature until one of these changes. Its rule judges each node by that node alone, and it reads nothing of the pod that
     /// [`NodeSignature`](crate::signature::NodeSignature) leaves out: neither labels, namespace and owner nor affinity to pods and spreading.
     Pod,
+    /// The pod's volumes and objects of storage, so that it has nothing to say of a pod without volumes. Its rule takes nodes out one by
+    /// one, and may be asked of any part of them.
+    Volumes,
     /// Anything.
     Cluster,
 }
@@ -144,6 +147,11 @@ pub trait FilterRule: Send {
             }
         });
         failed
+    }
+
+    /// Whether [`check`](Self::check) fails for no node, as the cluster is.
+    fn is_safe(&self, _snapshot: Snapshot<'_>) -> bool {
+        false
     }
 
     /// The same verdict for one node, with reasons, and with the view's overlay applied.

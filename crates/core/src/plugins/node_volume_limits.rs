@@ -7,9 +7,11 @@
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    PodAction, Prepared, Rejection, Verdict,
+    PodAction, Prepared, Reads, Rejection, Verdict,
 };
 use crate::intern::{Symbol, known};
+use crate::node::NodeIdx;
+use crate::node_set::{NodeSet, bits};
 use crate::pod::{PodInfo, Uid};
 use crate::volume::{ClaimInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject, VolumeAttachmentInfo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,6 +77,10 @@ fn counts(volume: &PodVolume) -> bool {
 impl FilterPlugin for NodeVolumeLimits {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Volumes
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
@@ -154,6 +160,33 @@ impl FilterRule for Filter {
         DependsOn::Cluster
     }
 
+    fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        let new = self.plain(snapshot);
+        let mut drivers: Vec<Symbol> = new.iter().flatten().map(|volume| volume.driver).collect();
+        drivers.dedup();
+        let (attachable, mut failed) = (&snapshot.columns().attachable, Ok(()));
+        feasible.retain_blocks(|first, nodes| {
+            let can_take = |new: &BTreeSet<_>| attachable.can_take(first, nodes, &drivers, new.len() as i64);
+            let sure = new.as_ref().map_or(0, can_take);
+            // The others may have room all the same: what is counted twice there may be one volume.
+            bits(nodes & !sure).fold(sure, |fitting, bit| {
+                match self.check(&snapshot.node(NodeIdx((first + bit) as u32))) {
+                    Verdict::Fits => fitting | 1 << bit,
+                    Verdict::Rejected(_) => fitting,
+                    Verdict::Failed(error) => {
+                        failed = failed.clone().and(Err(error));
+                        fitting
+                    }
+                }
+            })
+        });
+        failed
+    }
+
+    fn is_safe(&self, snapshot: Snapshot<'_>) -> bool {
+        self.plain(snapshot).is_some() && !snapshot.columns().attachable.has_uncounted_pods()
+    }
+
     fn check(&self, node: &NodeView<'_>) -> Verdict {
         match self.fits(node) {
             Ok(true) => Verdict::Fits,
@@ -165,13 +198,33 @@ impl FilterRule for Filter {
 }
 
 impl Filter {
+    fn mounts(&self) -> Mounts<'_> {
+        let Self { namespace, name, uid, volumes } = self;
+        Mounts { namespace: *namespace, name, uid, volumes }
+    }
+
+    /// The pod's volumes, where they are the same on all nodes and nothing is wrong with them.
+    fn plain(&self, snapshot: Snapshot<'_>) -> Option<BTreeSet<Counted>> {
+        let (objects, mut new) = (snapshot.volumes(), BTreeSet::new());
+        for volume in &self.volumes {
+            let claim = objects.claim(self.namespace, volume.claim()?.0)?;
+            let is_migratable = match claim.volume.and_then(|name| objects.volume(name)) {
+                Some(volume) => volume.in_tree.is_some(),
+                None => objects.class(claim.class).is_some_and(|class| class.in_tree.is_some()),
+            };
+            if is_migratable {
+                return None;
+            }
+        }
+        count(snapshot, self.mounts(), None, true, &mut new).ok()?;
+        Some(new)
+    }
+
     fn fits(&self, node: &NodeView<'_>) -> Result<bool, Problem> {
         let (snapshot, name) = (node.snapshot(), node.name());
         let csi_node = snapshot.volumes().csi_node(name).map(Arc::as_ref);
         let mut new = BTreeSet::new();
-        let Self { namespace, name: pod_name, uid, volumes } = self;
-        let incoming = Mounts { namespace: *namespace, name: pod_name, uid, volumes };
-        count(snapshot, incoming, csi_node, true, &mut new)?;
+        count(snapshot, self.mounts(), csi_node, true, &mut new)?;
         let Some(csi_node) = csi_node.filter(|node| node.limits.iter().any(|(_, limit)| limit.is_some()))
         else {
             return Ok(true);

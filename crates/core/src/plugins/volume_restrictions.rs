@@ -7,7 +7,7 @@
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
-    Prepared, Rejection, Verdict,
+    Prepared, Reads, Rejection, Verdict,
 };
 use crate::intern::{Symbol, known};
 use crate::pod::PodInfo;
@@ -41,6 +41,10 @@ fn named_claims(pod: &PodInfo) -> impl Iterator<Item = Symbol> + '_ {
 impl FilterPlugin for VolumeRestrictions {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Volumes
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
@@ -104,6 +108,10 @@ impl Filter {
 impl FilterRule for Filter {
     fn depends_on(&self) -> DependsOn {
         DependsOn::Cluster
+    }
+
+    fn is_safe(&self, _snapshot: Snapshot<'_>) -> bool {
+        true
     }
 
     fn check(&self, node: &NodeView<'_>) -> Verdict {

@@ -6,7 +6,7 @@
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    Prepared, Rejection, Verdict,
+    Prepared, Reads, Rejection, Verdict,
 };
 use crate::intern::{Labels, Symbol, known};
 use crate::node_set::NodeSet;
@@ -31,6 +31,10 @@ struct Filter {
 impl FilterPlugin for VolumeZone {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Volumes
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
@@ -155,6 +159,10 @@ impl FilterRule for Filter {
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         feasible.retain(|node| self.holds(snapshot.node_labels(node)));
         Ok(())
+    }
+
+    fn is_safe(&self, _snapshot: Snapshot<'_>) -> bool {
+        true
     }
 
     fn check(&self, node: &NodeView<'_>) -> Verdict {

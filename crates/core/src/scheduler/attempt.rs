@@ -184,9 +184,11 @@ impl Scheduler {
                     let compared = Compared { framework, pod: &pod, quick: &mut quick, seed, evaluated };
                     differs = verify.judged(compared.verdict(snapshot)).err();
                 }
-                if differs.is_none() {
-                    let node = quick.choose(seed, &pod, queued.attempts);
-                    let (feasible, score, reservations) = (quick.len(), quick.total(node), Vec::new());
+                let node = quick.choose(seed, &pod, queued.attempts);
+                if differs.is_none()
+                    && let Some(reservations) = quick.reserve(snapshot, node)
+                {
+                    let (feasible, score) = (quick.len(), quick.total(node));
                     return Decided::Node(Choice { node, evaluated, feasible, score, reservations });
                 }
             }

@@ -25,7 +25,7 @@ pub(super) struct Award {
     /// By class, beside what its nodes get for themselves; [`NEVER`] where they do not pass.
     pub(super) points: Vec<i32>,
     /// Nodes that do not pass all the same.
-    pub(super) barred: Vec<NodeIdx>,
+    pub(super) barred: NodeSet,
 }
 
 impl Field {
@@ -136,12 +136,21 @@ impl Field {
         true
     }
 
+    /// The nodes that are of a class with nodes that pass, of which there are so many by class.
+    pub(super) fn passing(&self, nodes: &[u32]) -> NodeSet {
+        let passes: Vec<bool> = nodes.iter().map(|&nodes| nodes > 0).collect();
+        NodeSet::of_blocks(self.classes.by_slot().chunks(BLOCK).map(|block| {
+            let bits =
+                block.iter().zip(0..).map(|(&class, bit)| u64::from(passes[usize::from(class)]) << bit);
+            bits.fold(0, |passing, bit| passing | bit)
+        }))
+    }
+
     /// The nodes that pass with their totals, in slot order.
     pub(super) fn scored<'a>(&'a self, award: &'a Award) -> impl Iterator<Item = (NodeIdx, i64)> + 'a {
         let slots = self.base.iter().zip(self.classes.by_slot());
         let totals = (0..).map(NodeIdx).zip(slots).map(|(node, (base, class))| {
-            let is_barred = !award.barred.is_empty() && award.barred.contains(&node);
-            (node, if is_barred { NEVER } else { base + award.points[usize::from(*class)] })
+            (node, if award.barred.contains(node) { NEVER } else { base + award.points[usize::from(*class)] })
         });
         totals.filter(|&(_, total)| total > NEVER / 2).map(|(node, total)| (node, i64::from(total)))
     }
@@ -165,7 +174,7 @@ impl Field {
         let slots = base.iter().zip(classes.by_slot());
         totals.clear();
         totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
-        barred.iter().for_each(|node| totals[node.index()] = NEVER);
+        barred.iter().for_each(|node: NodeIdx| totals[node.index()] = NEVER);
         let best = totals.iter().copied().max().unwrap_or(NEVER);
         let ties = totals.iter().filter(|&&total| total == best).count();
         let at = draw(ties);

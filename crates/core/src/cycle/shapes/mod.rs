@@ -25,9 +25,10 @@ use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
-use crate::signature::Signature;
+use crate::signature::ShapeSignature;
+use crate::volume::Reservation;
 use atlas::Atlas;
-use shape::Shape;
+use shape::{Rules, Shape};
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub struct Shapes {
 #[derive(Default)]
 struct Generation {
     /// Where what is known of them stands.
-    places: FixedMap<Signature, usize>,
+    places: FixedMap<ShapeSignature, usize>,
     known: Vec<What>,
     bytes: usize,
 }
@@ -80,6 +81,8 @@ enum What {
 pub struct Quick<'a> {
     shape: &'a mut Shape,
     trunk: &'a mut Trunk,
+    /// What only this pod is held to.
+    rules: Rules,
 }
 
 impl Quick<'_> {
@@ -111,6 +114,16 @@ impl Quick<'_> {
     /// The total of a feasible node; `None` where a single node made scoring needless.
     pub fn total(&self, node: NodeIdx) -> Option<i64> {
         (self.len() > 1).then(|| self.shape.total(self.trunk, node))
+    }
+
+    /// What the pod needs on a feasible node beside its place there; `None` where the node will not do after all, and
+    /// [`Framework::decide`] is to be asked.
+    pub fn reserve(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> Option<Vec<Reservation>> {
+        let mut all = Vec::new();
+        for rule in &self.rules {
+            all.append(&mut rule.reserve(&snapshot.node(node)).ok()?);
+        }
+        Some(all)
     }
 
     /// Whether the plain path found the same, and chooses the same in any of three attempts.
@@ -168,7 +181,7 @@ impl Shapes {
 
 impl Shapes {
     /// Where among the young stands what is known of a signature.
-    fn place_of(&mut self, signature: Signature) -> usize {
+    fn place_of(&mut self, signature: ShapeSignature) -> usize {
         let Self { young, old, trunks, room, .. } = self;
         if young.bytes > *room / 2 || young.known.len() > SIGNATURES / 2 {
             *old = std::mem::take(young);
@@ -244,10 +257,10 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> Option<Quick<'a>> {
         // A walk looks at other nodes each time, and is never answered from here.
-        if self.sampling.is_some() || !pod.volumes.is_empty() || pod.nominated_node.is_some() {
+        if self.sampling.is_some() || pod.nominated_node.is_some() {
             return None;
         }
-        let place = shapes.place_of(Signature::of(pod));
+        let place = shapes.place_of(ShapeSignature::of(pod));
         if matches!(shapes.young.known[place], What::Never { era } if era == snapshot.era()) {
             return None;
         }
@@ -257,8 +270,8 @@ impl Framework {
         let Shapes { young, trunks, answers, .. } = shapes;
         let What::Shape(shape) = &mut young.known[place] else { return None };
         let trunk = trunks.at_mut(shape.trunk());
-        shape.decide(self, trunk, pod, snapshot, probe).ok()?;
+        let rules = shape.decide(self, trunk, pod, snapshot, probe).ok()?;
         *answers += 1;
-        Some(Quick { shape, trunk })
+        Some(Quick { shape, trunk, rules })
     }
 }

@@ -6,10 +6,10 @@ use super::classes::Classes;
 use super::field::{Award, Field};
 use super::sums::Sums;
 use super::trunk::Trunk;
-use crate::cache::{Overlay, Snapshot, Touch};
+use crate::cache::{NodeView, Overlay, Snapshot, Touch};
 use crate::cycle::{Framework, Point, Probe};
 use crate::framework::tally::Outdated;
-use crate::framework::{MAX_NODE_SCORE, Prepared, Reads, Tallied};
+use crate::framework::{FilterRule, MAX_NODE_SCORE, Prepared, Reads, Tallied, Verdict};
 use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
@@ -42,6 +42,9 @@ pub(super) struct Shape {
 
 /// Whether a decision about the pod is out of the ordinary, and the plain path is to be asked.
 pub(super) struct Extraordinary;
+
+/// Rules of one pod.
+pub(super) type Rules = Vec<Box<dyn FilterRule>>;
 
 impl From<Outdated> for Extraordinary {
     fn from(_: Outdated) -> Self {
@@ -102,7 +105,7 @@ impl Shape {
         snapshot: Snapshot<'_>,
     ) -> Result<(), Extraordinary> {
         for (at, seat) in framework.filters.iter().enumerate() {
-            if seat.plugin.reads() != Reads::Cluster {
+            if seat.plugin.reads() == Reads::Pod {
                 continue;
             }
             // Where upstream's points are enabled one by one the plain path knows what follows.
@@ -117,7 +120,7 @@ impl Shape {
             if !seat.pre_score && seat.score.is_some_and(|place| place.fails.is_some()) {
                 return Err(Extraordinary);
             }
-            if seat.plugin.reads() != Reads::Cluster {
+            if seat.plugin.reads() == Reads::Pod {
                 continue;
             }
             match seat.plugin.tally(pod, snapshot) {
@@ -207,17 +210,17 @@ impl Shape {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         probe: &mut dyn Probe,
-    ) -> Result<(), Extraordinary> {
+    ) -> Result<Rules, Extraordinary> {
         probe.enter(Point::PreFilter);
-        let silent = self.is_silent(framework, pod, snapshot);
+        let rules = self.rules_of_its_own(framework, pod, snapshot);
         probe.leave(Point::PreFilter, "Success");
-        silent?;
+        let rules = rules?;
         probe.enter(Point::Filter);
-        let nodes = self.filter(trunk, pod, snapshot);
+        let nodes = self.filter(trunk, pod, snapshot, &rules);
         probe.leave(Point::Filter, "Success");
         let nodes = nodes?;
         if self.feasible == 1 {
-            return Ok(());
+            return Ok(rules);
         }
         // The preparation is part of it: what scores are made of is there already.
         probe.enter(Point::PreScore);
@@ -225,31 +228,40 @@ impl Shape {
         probe.enter(Point::Score);
         let scored = self.score(trunk, snapshot, &nodes);
         probe.leave(Point::Score, "Success");
-        scored
+        scored.map(|()| rules)
     }
 
-    fn is_silent(
+    /// The rules of the pod itself, which is no other's: what those say of its volumes that read nothing else. All others have to be silent.
+    fn rules_of_its_own(
         &self,
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-    ) -> Result<(), Extraordinary> {
+    ) -> Result<Rules, Extraordinary> {
+        let mut rules = Rules::new();
         for seat in self.silent_filters.iter().map(|&at| &framework.filters[at]) {
-            if seat.pre_filter {
-                if !matches!(seat.plugin.prepare(pod, snapshot), Prepared::Skip) {
-                    return Err(Extraordinary);
+            let rule = if seat.pre_filter {
+                match seat.plugin.prepare(pod, snapshot) {
+                    Prepared::Skip => None,
+                    Prepared::Run { rule, only: None } => Some(rule),
+                    _ => return Err(Extraordinary),
                 }
-            } else if seat.filter.is_some() && crate::cycle::filter::unprepared(seat, pod, snapshot).is_some()
-            {
+            } else {
+                crate::cycle::filter::unprepared(seat, pod, snapshot)
+            };
+            let Some(rule) = rule else { continue };
+            // Nodes that the others reject are not looked at, as they are where one of them comes later.
+            if seat.plugin.reads() != Reads::Volumes || seat.filter.is_none() || !rule.is_safe(snapshot) {
                 return Err(Extraordinary);
             }
+            rules.push(rule);
         }
         for seat in self.silent_scores.iter().map(|&at| &framework.scores[at]) {
             if !matches!(seat.plugin.prepare(pod, snapshot, snapshot.nodes()), Prepared::Skip) {
                 return Err(Extraordinary);
             }
         }
-        Ok(())
+        Ok(rules)
     }
 
     /// How many nodes of each class pass. At least one does.
@@ -258,18 +270,23 @@ impl Shape {
         trunk: &Trunk,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
+        rules: &Rules,
     ) -> Result<Vec<u32>, Extraordinary> {
         let field = self.field(trunk);
         let (classes, mut nodes) = (field.classes(), field.classes().nodes().to_vec());
         self.sums.filter(|class| self.sums_of(classes, class), &mut nodes);
-        let mut barred = Vec::new();
+        let mut barred = if rules.is_empty() {
+            NodeSet::new()
+        } else {
+            barred_by(rules, snapshot, field.passing(&nodes))?
+        };
         for node in snapshot.nodes_with_nominations() {
             let class = usize::from(classes.by_slot()[node.index()]);
-            if nodes[class] > 0 && !self.passes_with_nominated(trunk, pod, snapshot, node)? {
-                nodes[class] -= 1;
-                barred.push(node);
+            if nodes[class] > 0 && !self.passes_with_nominated(trunk, pod, snapshot, node, rules)? {
+                barred.insert(node);
             }
         }
+        barred.iter().for_each(|node| nodes[usize::from(classes.by_slot()[node.index()])] -= 1);
         let Self { award, feasible, .. } = self;
         award.barred = barred;
         award.points.clear();
@@ -290,6 +307,7 @@ impl Shape {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         node: NodeIdx,
+        rules: &Rules,
     ) -> Result<bool, Extraordinary> {
         let mut overlay = Overlay::new();
         let nominated = snapshot.nominated_on(node).iter();
@@ -302,7 +320,8 @@ impl Shape {
         if self.sums.filters_count() {
             return Err(Extraordinary);
         }
-        trunk.passes(&snapshot.node(node).with(&overlay))
+        let view = snapshot.node(node).with(&overlay);
+        Ok(trunk.passes(&view)? && all_pass(rules.iter(), &view)?)
     }
 
     /// What the nodes of each class get beside their base.
@@ -353,4 +372,29 @@ impl Shape {
     pub(super) fn best(&mut self, trunk: &mut Trunk, draw: impl FnOnce(usize) -> usize) -> NodeIdx {
         self.own.as_mut().unwrap_or(trunk.field_mut()).best(&self.award, draw)
     }
+}
+
+/// Of these nodes those that the rules reject.
+fn barred_by(rules: &Rules, snapshot: Snapshot<'_>, nodes: NodeSet) -> Result<NodeSet, Extraordinary> {
+    let (mut passing, mut barred) = (nodes.clone(), nodes);
+    for rule in rules {
+        rule.filter(snapshot, &mut passing).map_err(|_| Extraordinary)?;
+    }
+    barred.subtract(&passing);
+    Ok(barred)
+}
+
+/// Whether a node as it is in `view` passes.
+pub(super) fn all_pass<'r>(
+    rules: impl Iterator<Item = &'r Box<dyn FilterRule>>,
+    view: &NodeView<'_>,
+) -> Result<bool, Extraordinary> {
+    for rule in rules {
+        match rule.check(view) {
+            Verdict::Fits => {}
+            Verdict::Rejected(_) => return Ok(false),
+            Verdict::Failed(_) => return Err(Extraordinary),
+        }
+    }
+    Ok(true)
 }

@@ -2,10 +2,10 @@
 //! themselves, and what the scores that do so give them. Signatures grow from it; it knows nothing of them.
 
 use super::field::Field;
-use super::shape::Extraordinary;
+use super::shape::{Extraordinary, all_pass};
 use crate::cache::{NodeView, Snapshot, Touch};
 use crate::cycle::Framework;
-use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule, Verdict};
+use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule};
 use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::{NodeSet, bits};
@@ -90,14 +90,7 @@ impl Trunk {
 
     /// Whether a node as it is in `view` passes.
     pub(super) fn passes(&self, view: &NodeView<'_>) -> Result<bool, Extraordinary> {
-        for rule in self.object_filters.iter().chain(&self.usage_filters) {
-            match rule.check(view) {
-                Verdict::Fits => {}
-                Verdict::Rejected(_) => return Ok(false),
-                Verdict::Failed(_) => return Err(Extraordinary),
-            }
-        }
-        Ok(true)
+        all_pass(self.object_filters.iter().chain(&self.usage_filters), view)
     }
 
     fn take_filters(
@@ -106,7 +99,7 @@ impl Trunk {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<(), Extraordinary> {
-        for seat in framework.filters.iter().filter(|seat| seat.plugin.reads() != Reads::Cluster) {
+        for seat in framework.filters.iter().filter(|seat| seat.plugin.reads() == Reads::Pod) {
             let rule = if seat.pre_filter {
                 match seat.plugin.prepare(pod, snapshot) {
                     Prepared::Skip => None,
@@ -143,7 +136,7 @@ impl Trunk {
         if weights.fold(0_i64, i64::saturating_add) > WEIGHTS_MAX {
             return Err(Extraordinary);
         }
-        for seat in framework.scores.iter().filter(|seat| seat.plugin.reads() != Reads::Cluster) {
+        for seat in framework.scores.iter().filter(|seat| seat.plugin.reads() == Reads::Pod) {
             let rule = match seat.plugin.prepare(pod, snapshot, snapshot.nodes()) {
                 Prepared::Skip => continue,
                 Prepared::Run { rule, .. } => rule,

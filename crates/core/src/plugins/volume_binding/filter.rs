@@ -169,6 +169,11 @@ impl FilterRule for Filter {
         failed
     }
 
+    fn is_safe(&self, _snapshot: Snapshot<'_>) -> bool {
+        self.delayed.iter().all(|it| it.matching.is_ok())
+            && self.bound.iter().flatten().all(|volume| volume.in_tree.is_none())
+    }
+
     fn check(&self, node: &NodeView<'_>) -> Verdict {
         match self.find(node) {
             Err(error) => Verdict::Failed(error),

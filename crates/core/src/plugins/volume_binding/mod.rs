@@ -14,6 +14,7 @@ mod provisioning;
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
+    Reads,
 };
 use crate::pod::PodInfo;
 use crate::volume::{PersistentVolumeInfo, StorageKind};
@@ -33,6 +34,10 @@ pub struct VolumeBinding;
 impl FilterPlugin for VolumeBinding {
     fn name(&self) -> PluginName {
         NAME
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Volumes
     }
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
