@@ -244,18 +244,18 @@ impl Law {
                 let line = STORED[what].replace('@', &self.names[node]);
                 assert!(storage::apply(&mut self.world, &line), "{line}");
             }
-            Change::StorageGone(node) => {
-                let name = &self.names[node];
-                let gone = [
-                    (StorageKind::CsiNode, name.clone()),
-                    (StorageKind::VolumeAttachment, format!("one-{name}")),
-                ];
-                for (kind, name) in gone {
-                    let name = self.world.tables.symbol(&name);
-                    self.world.cache.volumes_mut().remove(StorageKey { kind, namespace: None, name });
-                }
-            }
+            Change::StorageGone(node) => self.lose_storage(node),
             Change::Ask(wanted) => self.ask(wanted),
+        }
+    }
+
+    fn lose_storage(&mut self, node: usize) {
+        let name = &self.names[node];
+        let gone =
+            [(StorageKind::CsiNode, name.clone()), (StorageKind::VolumeAttachment, format!("one-{name}"))];
+        for (kind, name) in gone {
+            let name = self.world.tables.symbol(&name);
+            self.world.cache.volumes_mut().remove(StorageKey { kind, namespace: None, name });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::cache::{Snapshot, Touch};
 use crate::hash::IdMap;
-use crate::intern::Symbol;
+use crate::intern::{Symbol, known};
 use crate::node::NodeIdx;
 use std::sync::Arc;
 
@@ -16,19 +16,28 @@ const KEYS_MAX: usize = 64;
 pub(super) struct Places {
     ids: IdMap<Symbol, u32>,
     by_slot: Vec<u32>,
+    /// Every node is in a domain, and none in that of an empty value.
+    has_all: bool,
 }
 
 impl Places {
     fn of(snapshot: Snapshot<'_>, key: Symbol) -> Self {
-        let mut places =
-            Self { ids: IdMap::default(), by_slot: vec![NOWHERE; snapshot.columns().pods.len()] };
+        let by_slot = vec![NOWHERE; snapshot.columns().pods.len()];
+        let mut places = Self { ids: IdMap::default(), by_slot, has_all: true };
         for node in snapshot.nodes().iter() {
-            if let Some(value) = snapshot.node_labels(node).get(key) {
+            let value = snapshot.node_labels(node).get(key);
+            places.has_all &= value.is_some_and(|value| value != known::EMPTY);
+            if let Some(value) = value {
                 let next = u32::try_from(places.ids.len()).expect("fewer domains than nodes");
                 places.by_slot[node.index()] = *places.ids.entry(value).or_insert(next);
             }
         }
         places
+    }
+
+    /// Whether every node is in a domain, and none in that of an empty value.
+    pub(super) fn has_all(&self) -> bool {
+        self.has_all
     }
 
     /// The number of a domain.

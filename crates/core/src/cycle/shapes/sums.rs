@@ -287,7 +287,8 @@ impl Sums {
     /// Where all nodes are and whether they count; their pods are counted already.
     fn find_all(&mut self, snapshot: Snapshot<'_>) -> Result<(), Outdated> {
         self.counts.iter_mut().for_each(|count| count.make_room(snapshot));
-        if self.tallies().all(|(tally, _)| tally.counts_everywhere()) {
+        let are_all_placed = self.counts.iter().all(|count| count.places.has_all());
+        if self.tallies().all(|(tally, _)| tally.counts_everywhere(are_all_placed)) {
             self.counts.iter_mut().for_each(|count| count.find_all(snapshot.nodes()));
             return Ok(());
         }

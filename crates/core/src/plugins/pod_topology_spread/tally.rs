@@ -81,9 +81,10 @@ impl Tally for SpreadTally {
         Ok(())
     }
 
-    fn counts_everywhere(&self) -> bool {
+    fn counts_everywhere(&self, are_all_placed: bool) -> bool {
         // With one constraint, a node that lacks a key is in no domain.
-        self.require_all && self.constraints.len() == 1 && self.inclusion.is_everything(&self.constraints)
+        let needs_no_key = self.require_all && self.constraints.len() == 1;
+        (are_all_placed || needs_no_key) && self.inclusion.is_everything(&self.constraints)
     }
 
     fn counts_on(&self, snapshot: Snapshot<'_>, node: NodeIdx, counts: &mut [bool]) -> Result<(), Outdated> {
