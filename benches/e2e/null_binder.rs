@@ -64,7 +64,8 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn bind(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<()> {
+/// Binds a pod to a node.
+pub(crate) async fn bind(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"namespace": namespace, "name": pod},
         "target": {"kind": "Node", "name": node},
