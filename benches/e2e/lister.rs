@@ -32,7 +32,7 @@ const FRAME_HEAD: usize = size_of::<u32>();
 
 /// Lists, and binds the pod to the node.
 pub(crate) async fn run(kubeconfig: &Path, pod: &str, node: &str) -> Result<()> {
-    let client = Access::from_kubeconfig(kubeconfig).client().await?;
+    let client = connected(&Access::from_kubeconfig(kubeconfig)).await?;
     let mut lists = JoinSet::new();
     for list in lists_of_all_kinds() {
         let client = client.clone();
@@ -46,6 +46,11 @@ pub(crate) async fn run(kubeconfig: &Path, pod: &str, node: &str) -> Result<()> 
     bind(&client, NAMESPACE, pod, node).await?;
     // What it has used can be read as long as it lives.
     std::future::pending().await
+}
+
+/// A client whose connections are as supercargo's.
+pub(crate) async fn connected(access: &Access) -> Result<Client> {
+    Ok(supercargo::client::builder(&access.config().await?)?.build())
 }
 
 /// The lists that supercargo begins with (`src/watch`): of each kind a watch that begins with what there is.

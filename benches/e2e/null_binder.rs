@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
+use crate::lister::connected;
 use crate::load::{CLIENTS, post};
 use crate::support::Access;
 use crate::tell;
@@ -25,9 +26,9 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     let access = Access::from_kubeconfig(kubeconfig);
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(access.client().await?);
+        clients.push(connected(&access).await?);
     }
-    let client = access.client().await?;
+    let client = connected(&access).await?;
     let nodes: Vec<String> = Api::<Node>::all(client.clone())
         .list_metadata(&Default::default())
         .await?
