@@ -7,13 +7,17 @@
 //! fixed rate whatever becomes of them, and the time of each is counted from the moment it was due. It needs Linux.
 //!
 //! `--part asked` measures another thing in the same way: what supercargo loses while somebody asks it about pending pods without a pause.
+//! `--part start` measures how long a start takes where many pods run: all sides take turns at one control plane.
 
 mod asked;
 mod asker;
+mod lister;
 mod load;
 mod null_binder;
 mod run;
 mod side;
+mod start;
+mod start_tables;
 mod tables;
 mod watch;
 
@@ -41,7 +45,7 @@ struct Args {
     /// What is measured
     #[arg(long, value_enum, default_value_t = Part::WholeWay)]
     part: Part,
-    /// Which [default: all of `oracle time`'s; basic and spread where somebody asks]
+    /// Which [default: all of `oracle time`'s; basic and spread where somebody asks, basic for the start]
     #[arg(long = "workload")]
     workloads: Vec<String>,
     /// Only these of null-binder, kube-scheduler, supercargo [default: all]
@@ -50,11 +54,12 @@ struct Args {
     /// How often each side runs each workload
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    #[arg(long, default_value_t = 2_000)]
-    nodes: usize,
-    /// Pods that run already
-    #[arg(long, default_value_t = 4_000)]
-    existing: usize,
+    /// [default: 2000; 5000 for the start]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Pods that run already [default: 4000; 50000 for the start]
+    #[arg(long)]
+    existing: Option<usize>,
     /// Pods of the burst
     #[arg(long, default_value_t = 1_000)]
     pods: usize,
@@ -82,6 +87,8 @@ enum Part {
     WholeWay,
     /// The same by supercargo, with and without somebody who asks.
     Asked,
+    /// A start where many pods run, by two sides and one that only lists.
+    Start,
 }
 
 #[derive(Subcommand)]
@@ -91,21 +98,34 @@ enum Command {
         /// Who it is, and where the API server
         kubeconfig: PathBuf,
     },
+    /// Who lists as supercargo does, and binds one pod
+    Lister {
+        /// Who it is, and where the API server
+        kubeconfig: PathBuf,
+        /// The pod
+        pod: String,
+        /// Where it goes
+        node: String,
+    },
 }
 
 impl Args {
     fn plan(&self) -> Plan {
-        let Self { nodes, existing, pods, seconds, .. } = *self;
+        let (nodes, existing) = if self.part == Part::Start { (5_000, 50_000) } else { (2_000, 4_000) };
+        let (nodes, existing) = (self.nodes.unwrap_or(nodes), self.existing.unwrap_or(existing));
+        let Self { pods, seconds, .. } = *self;
         let size = Size { nodes, existing, pods, signatures: 1, waiting: 0 };
         Plan { size, rates: self.rates.clone(), seconds }
     }
 
     fn workloads(&self) -> Result<Vec<Workload>> {
-        if self.workloads.is_empty() && self.part == Part::Asked {
-            return Ok(["basic", "spread"].into_iter().filter_map(Workload::named).collect());
-        }
         if self.workloads.is_empty() {
-            return Ok(Workload::all().into_iter().take(7).collect());
+            let all = Workload::all().into_iter();
+            return Ok(match self.part {
+                Part::WholeWay => all.take(7).collect(),
+                Part::Asked => all.filter(|workload| ["basic", "spread"].contains(&workload.id)).collect(),
+                Part::Start => all.take(1).collect(),
+            });
         }
         let named =
             |id: &String| Workload::named(id).ok_or_else(|| anyhow::anyhow!("there is no workload {id}"));
@@ -122,6 +142,7 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
         Some(Command::NullBinder { kubeconfig }) => null_binder::run(kubeconfig).await,
+        Some(Command::Lister { kubeconfig, pod, node }) => lister::run(kubeconfig, pod, node).await,
         None => measure(&args).await,
     };
     match done {
@@ -138,6 +159,7 @@ async fn measure(args: &Args) -> Result<()> {
     let (section, text) = match args.part {
         Part::WholeWay => ("whole way", whole_way(args, &plan, &workloads).await?),
         Part::Asked => ("asked", asked::measure(&plan, args.rounds, args.waiting.max(1), &workloads).await?),
+        Part::Start => ("start", start::measure(plan.size, args.rounds, &workloads).await?),
     };
     if args.write {
         report::write_section(section, &text)?;

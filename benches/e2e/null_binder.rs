@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
+use crate::lister::connected;
 use crate::load::{CLIENTS, post};
 use crate::support::Access;
 use crate::tell;
@@ -25,9 +26,9 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     let access = Access::from_kubeconfig(kubeconfig);
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(access.client().await?);
+        clients.push(connected(&access).await?);
     }
-    let client = access.client().await?;
+    let client = connected(&access).await?;
     let nodes: Vec<String> = Api::<Node>::all(client.clone())
         .list_metadata(&Default::default())
         .await?
@@ -64,7 +65,8 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn bind(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<()> {
+/// Binds a pod to a node.
+pub(crate) async fn bind(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"namespace": namespace, "name": pod},
         "target": {"kind": "Node", "name": node},

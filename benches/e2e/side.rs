@@ -49,12 +49,11 @@ impl Side {
                 let program = Program::new(self.as_str(), std::env::current_exe()?);
                 let process =
                     plane.launch(&program.arg(self.as_str()).arg(kubeconfig.display().to_string()))?;
-                Ok(Running { pid: process.pid(), _process: Some(process), port: None })
+                Ok(Running::of(process))
             }
             Self::KubeScheduler => {
                 plane.start(Component::Scheduler).await?;
-                let pid = *plane.pids().get(self.as_str()).context("it was started just now")?;
-                Ok(Running { pid, _process: None, port: None })
+                Running::component(plane, Component::Scheduler)
             }
             Self::Supercargo => {
                 supercargo(plane, &crate::support::supercargo::configuration("default-scheduler"), &[])
@@ -83,21 +82,54 @@ pub(crate) fn supercargo(plane: &ControlPlane, configuration: &str, flags: &[&st
 }
 
 impl Running {
+    /// A program that was started.
+    pub(crate) fn of(process: Process) -> Self {
+        Self { pid: process.pid(), _process: Some(process), port: None }
+    }
+
+    /// A component of the control plane that was started.
+    pub(crate) fn component(plane: &ControlPlane, component: Component) -> Result<Self> {
+        let pid = *plane.pids().get(component.name()).context("it was started just now")?;
+        Ok(Self { pid, _process: None, port: None })
+    }
+
     /// Where it serves its pages, if that is known.
     pub(crate) fn port(&self) -> Option<u16> {
         self.port.as_ref().map(Port::number)
     }
 
-    /// What it has used, from `/proc`: processor time in ticks of a hundredth of a second.
+    /// What it has used.
     pub(crate) fn usage(&self) -> Result<Usage> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        // Behind the name, which may hold anything: utime and stime are fields 14 and 15 of the line.
-        let (_, fields) = stat.rsplit_once(')').context("a line of stat has a name")?;
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
-        let peak = peak.context("a process has a peak")?.parse::<u64>()? * 1024;
-        Ok(Usage { cpu: Duration::from_millis(ticks * 10), peak })
+        usage(self.pid)
     }
+
+    /// The processor time of its threads of this name.
+    pub(crate) fn cpu_of_threads(&self, name: &str) -> Result<Duration> {
+        let mut all = Duration::ZERO;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            let folder = thread?.path();
+            if fs::read_to_string(folder.join("comm"))?.trim_end() == name {
+                all += cpu(&fs::read_to_string(folder.join("stat"))?)?;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// What a process has used, from `/proc`.
+pub(crate) fn usage(pid: u32) -> Result<Usage> {
+    let cpu = cpu(&fs::read_to_string(format!("/proc/{pid}/stat"))?)?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
+    let peak = peak.context("a process has a peak")?.parse::<u64>()? * 1024;
+    Ok(Usage { cpu, peak })
+}
+
+/// Processor time in a line of stat, which counts it in ticks of a hundredth of a second.
+fn cpu(stat: &str) -> Result<Duration> {
+    // Behind the name, which may hold anything: utime and stime are fields 14 and 15 of the line.
+    let (_, fields) = stat.rsplit_once(')').context("a line of stat has a name")?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    Ok(Duration::from_millis(ticks * 10))
 }

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use supercargo_core::event::{Event, Kind};
 use tokio::time::Instant;
 
+use super::first::FirstLists;
 use super::lines::{self, Events, Told, Trouble, page, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
@@ -57,6 +58,7 @@ pub(super) struct Watch<K, E> {
     pub(super) state: Arc<KindState>,
     pub(super) metrics: WatchMetrics,
     pub(super) troubles: Arc<Troubles>,
+    pub(super) first: Arc<FirstLists>,
     pub(super) flaws: Arc<Flaws>,
     /// What the API server is asked to write objects in.
     pub(super) encoding: Encoding,
@@ -315,10 +317,12 @@ impl<K: Object, E: 'static> Watch<K, E> {
     async fn ended(&self) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.list_ended());
         self.objects.list_ended(K::KIND);
-        let state = Arc::clone(&self.state);
+        let (state, first) = (Arc::clone(&self.state), Arc::clone(&self.first));
         // In sync when the engine is told so, not when we have read it.
         let convert = Box::new(move |_: &mut _| {
-            state.synced();
+            if state.synced() {
+                first.ended(K::KIND);
+            }
             Event::ListEnded(K::KIND)
         });
         let text = self.inbox.wants_text().then(|| journal::list_ended(K::KIND));

@@ -3,6 +3,7 @@
 //! Each kind has a task that lists, follows and begins again for ever. Nothing is kept here but the version each has
 //! reached; what the objects mean is the engine's business.
 
+mod first;
 mod kind;
 mod lines;
 mod object;
@@ -25,6 +26,7 @@ use crate::api::{
 use crate::driver::Inbox;
 use crate::extender::Objects;
 use crate::metrics::Metrics;
+use first::FirstLists;
 use object::{Flaws, Object};
 use state::KindState;
 use trouble::Troubles;
@@ -93,6 +95,7 @@ impl Watches {
             encoding,
             states: &states,
             troubles: Arc::new(Troubles::new()),
+            first: Arc::new(FirstLists::begin()),
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
             relist_nodes: Relist::default(),
@@ -141,6 +144,7 @@ struct Start<'a, E> {
     encoding: Encoding,
     states: &'a [Arc<KindState>],
     troubles: Arc<Troubles>,
+    first: Arc<FirstLists>,
     tasks: JoinSet<()>,
     relist_pods: Relist,
     relist_nodes: Relist,
@@ -161,6 +165,7 @@ impl<E: 'static> Start<'_, E> {
             flaws: Arc::new(Flaws::new(metrics.clone())),
             metrics,
             troubles: Arc::clone(&self.troubles),
+            first: Arc::clone(&self.first),
             encoding: self.encoding,
             streams: true,
             relist: match K::KIND {

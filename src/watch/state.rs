@@ -64,8 +64,9 @@ impl KindState {
         self.seen().trouble = Some(trouble);
     }
 
-    pub(super) fn synced(&self) {
-        self.seen().synced = true;
+    /// The engine has a list of it whole; whether it had none before.
+    pub(super) fn synced(&self) -> bool {
+        !std::mem::replace(&mut self.seen().synced, true)
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -127,6 +127,7 @@ impl Fixture {
             encoding: Encoding::Protobuf,
             states: &states,
             troubles: Arc::new(Troubles::new()),
+            first: Arc::new(FirstLists::begin()),
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
             relist_nodes: Relist::default(),

@@ -268,7 +268,8 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    fn spawn(&self, component: Component) -> Result<()> {
+    /// Starts a component that does not run, on its old port and data; it may not serve yet.
+    pub(crate) fn spawn(&self, component: Component) -> Result<()> {
         let mut processes = self.processes();
         if let Some(process) = processes.get_mut(&component)
             && process.ended()?.is_none()

@@ -1,0 +1,123 @@
+//! Who asks the API server for what supercargo asks it at its start, in the same form and at once, throws away what comes, and then posts one
+//! Binding: how long that takes is the API server's own time.
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bytes::{Buf, BytesMut};
+use futures::StreamExt;
+use http::Request;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::{Client, Resource};
+use std::path::Path;
+use supercargo::api::proto::{Change, Flaw, WatchEvent, bookmark};
+use supercargo::api::{
+    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+    StorageClass, VolumeAttachment,
+};
+use supercargo_core::event::Kind;
+use tokio::task::JoinSet;
+
+use crate::load::NAMESPACE;
+use crate::null_binder::bind;
+use crate::support::Access;
+use crate::tell;
+
+/// What it says before it binds, and behind that the bytes of all lists.
+pub(crate) const READ: &str = "bytes of lists: ";
+
+/// The length of a frame's length.
+const FRAME_HEAD: usize = size_of::<u32>();
+
+/// Lists, and binds the pod to the node.
+pub(crate) async fn run(kubeconfig: &Path, pod: &str, node: &str) -> Result<()> {
+    let client = connected(&Access::from_kubeconfig(kubeconfig)).await?;
+    let mut lists = JoinSet::new();
+    for list in lists_of_all_kinds() {
+        let client = client.clone();
+        lists.spawn(async move { read(&client, &list).await.with_context(|| format!("GET {list}")) });
+    }
+    let mut bytes = 0;
+    while let Some(read) = lists.join_next().await {
+        bytes += read??;
+    }
+    tell(&format!("{READ}{bytes}"));
+    bind(&client, NAMESPACE, pod, node).await?;
+    // What it has used can be read as long as it lives.
+    std::future::pending().await
+}
+
+/// A client whose connections are as supercargo's.
+pub(crate) async fn connected(access: &Access) -> Result<Client> {
+    Ok(supercargo::client::builder(&access.config().await?)?.build())
+}
+
+/// The lists that supercargo begins with (`src/watch`): of each kind a watch that begins with what there is.
+fn lists_of_all_kinds() -> [String; Kind::ALL.len()] {
+    [
+        list::<Pod>("&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"),
+        list::<Node>(""),
+        list::<Namespace>(""),
+        list::<Service>(""),
+        list::<ReplicationController>(""),
+        list::<ReplicaSet>(""),
+        list::<StatefulSet>(""),
+        list::<PodDisruptionBudget>(""),
+        list::<PersistentVolume>(""),
+        list::<PersistentVolumeClaim>(""),
+        list::<StorageClass>(""),
+        list::<CsiNode>(""),
+        list::<CsiDriver>(""),
+        list::<CsiStorageCapacity>(""),
+        list::<VolumeAttachment>(""),
+        list::<DeviceClass>(""),
+    ]
+}
+
+fn list<K: Resource<DynamicType = ()>>(selector: &str) -> String {
+    let query = "watch=true&allowWatchBookmarks=true&timeoutSeconds=600&sendInitialEvents=true\
+                 &resourceVersionMatch=NotOlderThan";
+    format!("{}?{query}{selector}", K::url_path(&(), None))
+}
+
+/// Reads a list to its end; the bytes of its frames.
+async fn read(client: &Client, list: &str) -> Result<usize> {
+    let request = Request::get(list).header(ACCEPT, Encoding::Protobuf.accept_watch()).body(Body::empty())?;
+    let answer = client.send(request).await?;
+    let (status, headers) = (answer.status(), answer.headers());
+    let written = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    ensure!(status.is_success() && Encoding::of(written) == Encoding::Protobuf, "status {status}, {written}");
+    let (mut chunks, mut buffer, mut bytes) = (answer.into_body().into_data_stream(), BytesMut::new(), 0);
+    while let Some(chunk) = chunks.next().await {
+        buffer.extend_from_slice(&chunk?);
+        while let Some(frame) = frame(&mut buffer) {
+            bytes += frame.len();
+            if ends_list(&frame)? {
+                return Ok(bytes);
+            }
+        }
+    }
+    bail!("the list broke off before its end")
+}
+
+/// A frame without its length, if it is whole.
+fn frame(buffer: &mut BytesMut) -> Option<BytesMut> {
+    let length = u32::from_be_bytes(*buffer.first_chunk()?) as usize;
+    if buffer.len() - FRAME_HEAD < length {
+        return None;
+    }
+    buffer.advance(FRAME_HEAD);
+    Some(buffer.split_to(length))
+}
+
+/// Whether this is the bookmark at the end of a list. What else a frame holds is stepped over.
+fn ends_list(frame: &[u8]) -> Result<bool> {
+    let garbled = |flaw: Flaw| anyhow!("{flaw}");
+    let WatchEvent { change, object } = WatchEvent::read(frame).map_err(garbled)?;
+    match change {
+        Change::Applied | Change::Deleted => Ok(false),
+        Change::Bookmark => Ok(bookmark(object).map_err(garbled)?.1),
+        Change::Error | Change::Unknown(_) => bail!("the API server refuses to go on"),
+    }
+}

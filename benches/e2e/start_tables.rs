@@ -1,0 +1,127 @@
+//! What came of all starts, in tables.
+
+use crate::report::{Numbers, Table, circumstances};
+use crate::start::{By, Measured, Parts, Round, Start};
+use crate::workloads::Size;
+
+fn of(rounds: &[Round], by: By, number: impl Fn(&Start) -> Option<f64>) -> String {
+    rounds.iter().filter_map(|round| number(&round[by as usize])).collect::<Numbers>().told()
+}
+
+fn over(
+    rounds: &[Round],
+    number: impl Fn(&Start) -> f64,
+    compare: impl Fn(f64, f64) -> f64,
+    pair: [By; 2],
+) -> String {
+    let numbers = rounds.iter().map(|round| {
+        let [left, right] = pair.map(|by| number(&round[by as usize]));
+        compare(left, right)
+    });
+    numbers.collect::<Numbers>().told()
+}
+
+pub(crate) fn tell(size: Size, rounds: usize, measured: &[Measured]) -> String {
+    let named: Vec<String> =
+        measured.iter().map(|measured| format!("--workload {}", measured.workload)).collect();
+    let filled: Numbers = measured.iter().map(|measured| measured.filled.as_secs_f64()).collect();
+    format!(
+        "{}\n\n{} nodes, {} pods on them, one pod that waits; medians of {rounds} interleaved rounds with their ranges, differences and ratios of \
+         the same round. Nobody is elected. To fill a cluster took {} s. `cargo bench --bench e2e -- --part start {} --nodes {} --existing {} --rounds \
+         {rounds}` repeats it.\n\n\
+         From the launch of the process until the binding was seen:\n\n{}\nThe same compared:\n\n{}\n\
+         Parts of supercargo's start, by its log, in seconds, and the processor seconds of its threads; the engine has one of its own, the others read, decode \
+         and write:\n\n{}\n",
+        circumstances("kube-scheduler v1.36.3, qps and burst 5000; kube-apiserver v1.36.3, etcd v3.7.3"),
+        size.nodes,
+        size.existing,
+        filled.told(),
+        named.join(" "),
+        size.nodes,
+        size.existing,
+        starts(measured),
+        compared(measured),
+        parts(measured),
+    )
+}
+
+fn starts(measured: &[Measured]) -> String {
+    let mut table = Table::new(&[
+        "workload",
+        "by",
+        "seconds",
+        "CPU seconds",
+        "the API server's CPU seconds",
+        "peak RSS MB",
+        "MB of lists",
+    ]);
+    let all: [fn(&Start) -> Option<f64>; 5] = [
+        |start| Some(start.s),
+        |start| Some(start.cpu_s),
+        |start| Some(start.server_cpu_s),
+        |start| Some(start.peak_mb),
+        |start| start.read_mb,
+    ];
+    for Measured { workload, rounds, .. } in measured {
+        for by in By::ALL {
+            let cells = all.map(|number| of(rounds, by, number));
+            let head = [(*workload).to_owned(), by.as_str().to_owned()];
+            table.row(&head.into_iter().chain(cells).collect::<Vec<_>>());
+        }
+    }
+    table.text().to_owned()
+}
+
+fn compared(measured: &[Measured]) -> String {
+    use By::{KubeScheduler, Lister, Supercargo};
+    let mut table = Table::new(&[
+        "workload",
+        "supercargo, beyond the API server's own seconds",
+        "kube-scheduler, beyond them",
+        "seconds, kube-scheduler / supercargo",
+        "CPU, kube-scheduler / supercargo",
+        "peak RSS, kube-scheduler / supercargo",
+    ]);
+    for Measured { workload, rounds, .. } in measured {
+        let beyond = |by| over(rounds, |start| start.s, |left, right| left - right, [by, Lister]);
+        let ratio = |number: fn(&Start) -> f64| {
+            over(rounds, number, |left, right| left / right, [KubeScheduler, Supercargo])
+        };
+        table.row(&[
+            (*workload).to_owned(),
+            beyond(Supercargo),
+            beyond(KubeScheduler),
+            ratio(|start| start.s),
+            ratio(|start| start.cpu_s),
+            ratio(|start| start.peak_mb),
+        ]);
+    }
+    table.text().to_owned()
+}
+
+fn parts(measured: &[Measured]) -> String {
+    let mut table = Table::new(&[
+        "workload",
+        "until it asks",
+        "until all is listed",
+        "until it has decided",
+        "until the binding is seen",
+        "CPU of the engine's thread",
+        "CPU of the others",
+    ]);
+    let all: [fn(&Start, &Parts) -> f64; 6] = [
+        |_, parts| parts.launch,
+        |_, parts| parts.lists,
+        |_, parts| parts.decision,
+        |_, parts| parts.binding,
+        |_, parts| parts.engine_cpu,
+        |start, parts| start.cpu_s - parts.engine_cpu,
+    ];
+    for Measured { workload, rounds, .. } in measured {
+        let cells = all.map(|number| {
+            of(rounds, By::Supercargo, |start| start.parts.as_ref().map(|parts| number(start, parts)))
+        });
+        table.row(&[(*workload).to_owned()].into_iter().chain(cells).collect::<Vec<_>>());
+    }
+    table.text().to_owned()
+}
