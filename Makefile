@@ -14,6 +14,10 @@ RELEASE_FLAGS := -C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=/so
 # What comes out the same of several generics is there once. The linker that rustc brings for this triple can do so; others need not.
 ifeq ($(TRIPLE),x86_64-unknown-linux-gnu)
 RELEASE_FLAGS += -C link-arg=-Wl,--icf=all -C link-arg=-Wl,--strip-all
+# Addresses to be moved at the start take a bit each in place of 24 bytes, all of which were read once and then kept. The C library's start knows them since 2.36.
+ifeq ($(shell printf '2.36\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes),yes)
+RELEASE_FLAGS += -C link-arg=-Wl,-z,pack-relative-relocs
+endif
 endif
 SEED ?= 1
 STEPS ?= 1000

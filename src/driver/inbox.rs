@@ -116,6 +116,24 @@ impl<E> Inbox<E> {
     }
 }
 
+/// Where the cluster's objects go. Hides the engine's type from the watches: there is one for each kind, and not one for each engine besides.
+pub trait Intake: Send + Sync {
+    /// As [`Inbox::wants_text`].
+    fn wants_text(&self) -> bool;
+    /// Hands over an object, or a mark of its list. Waits for room.
+    fn take(&self, convert: Convert, text: Written) -> BoxFuture<'_, Result<(), Ended>>;
+}
+
+impl<E> Intake for Inbox<E> {
+    fn wants_text(&self) -> bool {
+        self.wants_text
+    }
+
+    fn take(&self, convert: Convert, text: Written) -> BoxFuture<'_, Result<(), Ended>> {
+        Box::pin(self.send(Item::Object(convert, text)))
+    }
+}
+
 /// Where answers to effects go. Hides the engine's type from those who carry out effects.
 pub trait Answers: Send + Sync {
     /// Hands over the events an effect came to. Waits for room; after the driver's end, does nothing.

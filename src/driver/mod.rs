@@ -26,7 +26,7 @@ pub use clock::Clock;
 pub use engine::{Engine, Observer, Outbox};
 #[cfg(test)]
 pub(crate) use inbox::without_driver;
-pub use inbox::{Answers, Change, Convert, Ended, Fill, Inbox, Item};
+pub use inbox::{Answers, Change, Convert, Ended, Fill, Inbox, Intake, Item};
 pub use observe::Accounts;
 pub use pulse::Pulse;
 pub use tape::{Tape, Told, Written};

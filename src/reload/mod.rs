@@ -17,20 +17,18 @@ use crate::extender::{Extenders, Prepared};
 use crate::journal;
 use crate::metrics::{Metrics, ReloadResult};
 use crate::watch::Relist;
-use source::Source;
+use futures::StreamExt as _;
+use source::follow;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 use supercargo_core::event::Kind;
 use supercargo_core::extender::Extender;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
-/// How often the file is looked at. A kubelet takes up to a minute to bring a ConfigMap's change to its mount.
-const POLL: Duration = Duration::from_secs(3);
-
 /// Follows the configuration file.
 pub struct Reload {
-    source: Source,
+    path: PathBuf,
     flags: Flags,
     /// What the process was started with.
     started: Effective,
@@ -65,8 +63,7 @@ impl Reload {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (in_force, shown) = (started.clone(), InForce::new(&started));
-        let source = Source::new(path);
-        Self { source, flags, started, in_force, inbox, relist, extenders, metrics, shown }
+        Self { path, flags, started, in_force, inbox, relist, extenders, metrics, shown }
     }
 
     /// Whoever shows the configuration in force is told of changes.
@@ -78,28 +75,18 @@ impl Reload {
 
     /// Runs until the engine ends.
     pub async fn run(mut self) {
-        loop {
-            // Where the file is mounted from is not known: a look may take its time.
-            let looked = tokio::task::spawn_blocking(move || {
-                let looked = self.source.look();
-                (self, looked)
-            });
-            let Ok((same, looked)) = looked.await else { return };
-            self = same;
-            if let Some(text) = looked
-                && self.changed(text).await == Err(Ended)
-            {
+        let mut texts = pin!(follow(self.path.clone()));
+        while let Some(text) = texts.next().await {
+            if self.changed(text).await == Err(Ended) {
                 return;
             }
-            tokio::time::sleep(POLL).await;
         }
     }
 
     /// The file has another text than before.
     async fn changed(&mut self, text: std::io::Result<String>) -> Result<(), Ended> {
-        let path = self.source.path().to_owned();
-        let read = text.map_err(|source| ConfigError::Read { path: path.clone(), source });
-        let read = read.and_then(|text| Effective::parse(&path, &text, &self.flags));
+        let read = text.map_err(|source| ConfigError::Read { path: self.path.clone(), source });
+        let read = read.and_then(|text| Effective::parse(&self.path, &text, &self.flags));
         let read = read.and_then(|effective| Ok((Settings::of(&effective)?, effective)));
         let read = read.and_then(|(settings, effective)| {
             let extenders = self.extenders.prepare(&settings.extenders);

@@ -1,13 +1,15 @@
 //! The configuration file of a shadow while it runs: the profile that it judges by, and nothing else of it.
 
-use super::source::Source;
-use super::{InForce, POLL};
+use super::InForce;
+use super::source::follow;
 use crate::config::{ConfigError, Difference, Effective, Flags, ProfileSettings, Settings};
 use crate::driver::{Ended, Inbox};
 use crate::metrics::{Metrics, ReloadResult};
 use crate::shadow::Judging;
+use futures::StreamExt as _;
 use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// The profile to judge the scheduler of this name by, of a file.
@@ -26,7 +28,7 @@ pub fn profile_of<'s>(settings: &'s Settings, name: &str) -> Result<&'s ProfileS
 
 /// Follows the configuration file for a shadow.
 pub struct ShadowReload {
-    source: Source,
+    path: PathBuf,
     flags: Flags,
     started: Effective,
     in_force: Effective,
@@ -47,25 +49,17 @@ impl ShadowReload {
         metrics: Arc<Metrics>,
         shown: InForce,
     ) -> Self {
-        let (source, in_force) = (Source::new(path), started.clone());
-        Self { source, flags, started, in_force, judged_by, inbox, metrics, shown }
+        let in_force = started.clone();
+        Self { path, flags, started, in_force, judged_by, inbox, metrics, shown }
     }
 
     /// Runs until the thread that judges ends.
     pub async fn run(mut self) {
-        loop {
-            let looked = tokio::task::spawn_blocking(move || {
-                let looked = self.source.look();
-                (self, looked)
-            });
-            let Ok((same, looked)) = looked.await else { return };
-            self = same;
-            if let Some(text) = looked
-                && self.changed(text).await == Err(Ended)
-            {
+        let mut texts = pin!(follow(self.path.clone()));
+        while let Some(text) = texts.next().await {
+            if self.changed(text).await == Err(Ended) {
                 return;
             }
-            tokio::time::sleep(POLL).await;
         }
     }
 
@@ -114,9 +108,8 @@ impl ShadowReload {
     }
 
     fn read(&self, text: io::Result<String>) -> Result<(ProfileSettings, Effective), String> {
-        let path = self.source.path().to_owned();
-        let text = text.map_err(|source| ConfigError::Read { path: path.clone(), source });
-        let effective = text.and_then(|text| Effective::parse(&path, &text, &self.flags));
+        let text = text.map_err(|source| ConfigError::Read { path: self.path.clone(), source });
+        let effective = text.and_then(|text| Effective::parse(&self.path, &text, &self.flags));
         let effective = effective.map_err(|error| error.to_string())?;
         let settings = Settings::of(&effective).map_err(|error| error.to_string())?;
         let profile = profile_of(&settings, &self.judged_by.name)?;

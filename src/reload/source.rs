@@ -3,9 +3,15 @@
 //! Looks at what the name leads to, and reads it only when that is another file, or was written. Says nothing of what the
 //! text means.
 
+use futures::{Stream, stream};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+
+/// How often the file is looked at. A kubelet takes up to a minute to bring a ConfigMap's change to its mount.
+const POLL: Duration = Duration::from_secs(3);
 
 /// What tells one state of a file from another without reading it.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +40,7 @@ impl Stamp {
 
 /// A file, and what it held when it was looked at last.
 #[derive(Debug)]
-pub(super) struct Source {
+struct Source {
     path: PathBuf,
     stamp: Option<Stamp>,
     text: Option<String>,
@@ -44,16 +50,12 @@ pub(super) struct Source {
 
 impl Source {
     /// A file that was not looked at yet: the first look finds it changed.
-    pub(super) fn new(path: PathBuf) -> Self {
+    fn new(path: PathBuf) -> Self {
         Self { path, stamp: None, text: None, is_unread: false }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The text, if it is another one than at the last look, or could not be read then. That it cannot be read is told once.
-    pub(super) fn look(&mut self) -> Option<io::Result<String>> {
+    fn look(&mut self) -> Option<io::Result<String>> {
         match self.read() {
             Ok(text) => {
                 let is_back = std::mem::take(&mut self.is_unread);
@@ -83,11 +85,34 @@ impl Source {
     }
 }
 
+/// What [`Source::look`] tells of a file for as long as it is followed, beginning with the text that is there.
+pub(super) fn follow(path: PathBuf) -> impl Stream<Item = io::Result<String>> + Send {
+    let mut looks = tokio::time::interval(POLL);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    stream::unfold((Source::new(path), looks), |(mut source, mut looks)| async move {
+        loop {
+            looks.tick().await;
+            // Where the file is mounted from is not known: a look may take its time.
+            let looked = tokio::task::spawn_blocking(move || {
+                let looked = source.look();
+                (source, looked)
+            });
+            let (same, looked) = looked.await.ok()?;
+            source = same;
+            if let Some(text) = looked {
+                return Some((text, (source, looks)));
+            }
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::StreamExt as _;
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::pin::pin;
 
     fn told(source: &mut Source) -> Option<String> {
         source.look().map(|text| text.expect("it can be read"))
@@ -161,5 +186,17 @@ mod tests {
         assert_eq!(told(&mut source), None);
         mount.swap("third", "two");
         assert_eq!(told(&mut source).as_deref(), Some("two"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_followed_through_what_cannot_be_read() {
+        let mount = Mount::new("one");
+        let mut texts = pin!(follow(mount.0.path().join("config.yaml")));
+        let mut next = async || texts.next().await.expect("it is followed on").ok();
+        assert_eq!(next().await.as_deref(), Some("one"));
+        fs::remove_file(mount.0.path().join("..data")).expect("it was there");
+        assert_eq!(next().await, None);
+        mount.swap("second", "two");
+        assert_eq!(next().await.as_deref(), Some("two"));
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::driver::{Item, without_driver};
 use crate::metrics::Exposition;
 use std::path::Path;
+use std::time::Duration;
 use supercargo_core::extender::ExtenderId;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;

@@ -20,7 +20,7 @@ use super::trouble::Troubles;
 use super::{Onlooker, Relist};
 use crate::api::{Encoding, proto};
 use crate::dispatch::pause::jittered;
-use crate::driver::{Convert, Inbox, Item, Written};
+use crate::driver::{Convert, Intake, Written};
 use crate::extender::Objects;
 use crate::journal;
 use crate::metrics::WatchMetrics;
@@ -52,9 +52,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Everything the watch of one kind works with.
-pub(super) struct Watch<K, E> {
+pub(super) struct Watch<K> {
     pub(super) client: kube::Client,
-    pub(super) inbox: Inbox<E>,
+    pub(super) inbox: Arc<dyn Intake>,
     pub(super) state: Arc<KindState>,
     pub(super) metrics: WatchMetrics,
     pub(super) troubles: Arc<Troubles>,
@@ -91,7 +91,7 @@ struct ListMeta {
     more: Option<String>,
 }
 
-impl<K: Object, E: 'static> Watch<K, E> {
+impl<K: Object> Watch<K> {
     /// Runs until the driver ends.
     pub(super) async fn run(mut self) {
         let mut version = None;
@@ -330,7 +330,7 @@ impl<K: Object, E: 'static> Watch<K, E> {
     }
 
     async fn send(&self, convert: Convert, text: Written) -> Result<(), Trouble> {
-        self.inbox.send(Item::Object(convert, text)).await.map_err(|_| Trouble::NobodyListens)
+        self.inbox.take(convert, text).await.map_err(|_| Trouble::NobodyListens)
     }
 
     fn watch_uri(&self, life: Duration, query: &str) -> String {

@@ -23,7 +23,7 @@ use crate::api::{
     PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
     StorageClass, VolumeAttachment,
 };
-use crate::driver::Inbox;
+use crate::driver::{Inbox, Intake};
 use crate::extender::Objects;
 use crate::metrics::Metrics;
 use first::FirstLists;
@@ -90,7 +90,7 @@ impl Watches {
         let states: Arc<[_]> = Kind::ALL.map(|kind| Arc::new(KindState::new(kind))).into();
         let mut start = Start {
             client,
-            inbox,
+            inbox: Arc::new(inbox.clone()),
             metrics,
             encoding,
             states: &states,
@@ -137,9 +137,9 @@ impl Watches {
     }
 }
 
-struct Start<'a, E> {
+struct Start<'a> {
     client: &'a kube::Client,
-    inbox: &'a Inbox<E>,
+    inbox: Arc<dyn Intake>,
     metrics: &'a Metrics,
     encoding: Encoding,
     states: &'a [Arc<KindState>],
@@ -151,7 +151,7 @@ struct Start<'a, E> {
     objects: &'a Objects,
 }
 
-impl<E: 'static> Start<'_, E> {
+impl Start<'_> {
     fn kind<K: Object>(&mut self) {
         self.kind_seen_by::<K>(None);
     }
@@ -160,7 +160,7 @@ impl<E: 'static> Start<'_, E> {
         let metrics = self.metrics.watch(K::KIND.as_str());
         let watch = kind::Watch {
             client: self.client.clone(),
-            inbox: self.inbox.clone(),
+            inbox: Arc::clone(&self.inbox),
             state: Arc::clone(&self.states[K::KIND as usize]),
             flaws: Arc::new(Flaws::new(metrics.clone())),
             metrics,

@@ -122,7 +122,7 @@ impl Fixture {
         let states = Kind::ALL.map(|kind| Arc::new(KindState::new(kind)));
         let mut start = Start {
             client: &client,
-            inbox: &inbox,
+            inbox: Arc::new(inbox),
             metrics: &metrics,
             encoding: Encoding::Protobuf,
             states: &states,

@@ -32,10 +32,13 @@ impl Troubles {
 
     /// The watch of a kind broke off.
     pub(super) fn tell<K: Object>(&self, trouble: &Trouble) {
-        let kind = K::kind(&());
-        self.troubled.lock().unwrap_or_else(PoisonError::into_inner).insert(K::KIND);
+        self.tell_of(K::KIND, &K::kind(&()), resource::<K>, trouble);
+    }
+
+    fn tell_of(&self, of: Kind, kind: &str, resource: fn() -> String, trouble: &Trouble) {
+        self.troubled.lock().unwrap_or_else(PoisonError::into_inner).insert(of);
         let throttle = match trouble {
-            Trouble::Refused(_) | Trouble::Garbled(_) => &self.refusals[K::KIND as usize],
+            Trouble::Refused(_) | Trouble::Garbled(_) => &self.refusals[of as usize],
             Trouble::NobodyListens | Trouble::Lost(_) | Trouble::Ended(_) => &self.away,
         };
         let Some(withheld) = throttle.admit() else {
@@ -46,7 +49,7 @@ impl Troubles {
             Trouble::Refused(status) if status.code == 403 => tracing::error!(
                 %kind, withheld,
                 "{trouble}: grant list and watch on {} as manifests/base/cluster-role-read.yaml does; trying again",
-                resource::<K>()
+                resource()
             ),
             Trouble::Refused(status) if status.code == 401 => tracing::error!(
                 %kind, withheld,
@@ -61,9 +64,13 @@ impl Troubles {
 
     /// The watch of a kind works again.
     pub(super) fn over<K: Object>(&self) {
-        tracing::debug!(kind = %K::kind(&()), "watching again");
+        self.over_with(K::KIND, &K::kind(&()));
+    }
+
+    fn over_with(&self, of: Kind, kind: &str) {
+        tracing::debug!(%kind, "watching again");
         let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
-        if troubled.remove(&K::KIND) && troubled.is_empty() {
+        if troubled.remove(&of) && troubled.is_empty() {
             self.away.reset();
             self.refusals.iter().for_each(Throttle::reset);
             tracing::info!("the API server answers all watches again");

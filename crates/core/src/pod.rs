@@ -91,6 +91,31 @@ pub struct PodTemplate {
     pub unjudged: Box<[Unjudged]>,
 }
 
+impl PodTemplate {
+    /// That of a pod of one container that asks for nothing and minds nothing: what others begin with.
+    pub fn plain(namespace: Symbol, scheduler_name: Symbol) -> Self {
+        Self {
+            namespace,
+            owner: None,
+            scheduler_name,
+            priority: 0,
+            never_preempts: false,
+            gates: [].into(),
+            resources: PodResources::default(),
+            ports: [].into(),
+            tolerations: [].into(),
+            preferred_node_affinity: None,
+            pod_affinity: None,
+            spread: [].into(),
+            images: [].into(),
+            containers: 1,
+            required_features: [].into(),
+            extended_resources: [].into(),
+            unjudged: [].into(),
+        }
+    }
+}
+
 impl Hash for PodTemplate {
     /// Reads what tells templates apart, since each pod that comes is looked up by it; equality has the last word.
     fn hash<H: Hasher>(&self, state: &mut H) {

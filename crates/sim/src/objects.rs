@@ -229,23 +229,16 @@ impl Pod {
                 })
             }),
             template: PodTemplate {
-                namespace,
-                owner: None,
-                scheduler_name: tables.symbol(if self.ours { OURS } else { THEIRS }),
                 priority: self.priority,
-                never_preempts: false,
                 gates: if self.gated { [tables.symbol("example.com/gate")].into() } else { [].into() },
                 resources: self.resources(tables),
                 ports: self.port.iter().map(|&(address, port)| host_port(tables, address, port)).collect(),
                 tolerations: self.tolerates.iter().map(|key| toleration(tables, key)).collect(),
-                preferred_node_affinity: None,
                 pod_affinity: self.affinity.info(tables, namespace),
                 spread: self.spread.iter().map(|s| s.info(tables)).collect(),
                 images: [tables.symbol(self.app)].into(),
-                containers: 1,
-                required_features: [].into(),
                 extended_resources: if self.gpus > 0 { [tables.symbol(GPU)].into() } else { [].into() },
-                unjudged: [].into(),
+                ..PodTemplate::plain(namespace, tables.symbol(if self.ours { OURS } else { THEIRS }))
             }
             .into(),
         }

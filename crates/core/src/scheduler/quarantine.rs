@@ -211,27 +211,12 @@ pub(super) mod tests {
             volumes: [].into(),
             scheduled: None,
             template: PodTemplate {
-                namespace: tables.symbol("default"),
-                owner: None,
-                scheduler_name: tables.symbol("default-scheduler"),
-                priority: 0,
-                never_preempts: false,
-                gates: [].into(),
                 resources: PodResources {
                     request: request.clone(),
                     placed: request,
                     ..PodResources::default()
                 },
-                ports: [].into(),
-                tolerations: [].into(),
-                preferred_node_affinity: None,
-                pod_affinity: None,
-                spread: [].into(),
-                images: [].into(),
-                containers: 1,
-                required_features: [].into(),
-                extended_resources: [].into(),
-                unjudged: [].into(),
+                ..PodTemplate::plain(tables.symbol("default"), tables.symbol("default-scheduler"))
             }
             .into(),
         })

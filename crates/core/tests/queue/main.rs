@@ -12,7 +12,6 @@ use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, Pod
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::pod::{PodInfo, PodTemplate};
 use supercargo_core::queue::{Place, QueueConfig, QueuedPod, SchedulingQueue};
-use supercargo_core::resources::PodResources;
 use supercargo_core::selector::RequiredNodeAffinity;
 use supercargo_core::time::Time;
 
@@ -46,26 +45,7 @@ fn pod(uid: &str, priority: i32) -> Arc<PodInfo> {
         node_affinity: RequiredNodeAffinity::default().into(),
         volumes: [].into(),
         scheduled: None,
-        template: PodTemplate {
-            namespace: known::EMPTY,
-            owner: None,
-            scheduler_name: PROFILE,
-            priority,
-            never_preempts: false,
-            gates: Box::default(),
-            resources: PodResources::default(),
-            ports: Box::default(),
-            tolerations: Box::default(),
-            preferred_node_affinity: None,
-            pod_affinity: None,
-            spread: Box::default(),
-            images: Box::default(),
-            containers: 1,
-            required_features: [].into(),
-            extended_resources: [].into(),
-            unjudged: [].into(),
-        }
-        .into(),
+        template: PodTemplate { priority, ..PodTemplate::plain(known::EMPTY, PROFILE) }.into(),
     })
 }
 

@@ -46,26 +46,7 @@ impl<'t> PodBuilder<'t> {
             node_affinity: RequiredNodeAffinity::default().into(),
             volumes: [].into(),
             scheduled: None,
-            template: PodTemplate {
-                namespace,
-                owner: None,
-                scheduler_name,
-                priority: 0,
-                never_preempts: false,
-                gates: [].into(),
-                resources: PodResources::default(),
-                ports: [].into(),
-                tolerations: [].into(),
-                preferred_node_affinity: None,
-                pod_affinity: None,
-                spread: [].into(),
-                images: [].into(),
-                containers: 1,
-                required_features: [].into(),
-                extended_resources: [].into(),
-                unjudged: [].into(),
-            }
-            .into(),
+            template: PodTemplate::plain(namespace, scheduler_name).into(),
         };
         Self {
             tables,

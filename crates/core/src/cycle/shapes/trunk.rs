@@ -289,3 +289,24 @@ fn weigh(base: &mut [i32], weight: i32, scores: &[i64]) -> bool {
     }
     signs >= 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_range_is_no_score_however_far() {
+        let are_scores = |scores: &[i64]| weigh(&mut vec![0; scores.len()], 3, scores);
+        assert!(are_scores(&[]) && are_scores(&[0, 1, MAX_NODE_SCORE]));
+        for strange in [i64::MIN, i64::MIN + 1, i64::MIN + MAX_NODE_SCORE, -1, MAX_NODE_SCORE + 1, i64::MAX] {
+            assert!(!are_scores(&[50, strange]) && !are_scores(&[strange, 50]), "{strange}");
+        }
+    }
+
+    #[test]
+    fn scores_are_added_as_often_as_they_count() {
+        let mut base = [7, 0, -1];
+        assert!(weigh(&mut base, 3, &[0, 5, MAX_NODE_SCORE]));
+        assert_eq!(base, [7, 15, 299]);
+    }
+}
