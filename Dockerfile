@@ -4,10 +4,10 @@
 #
 # Builds for the architecture it runs on: arm64 needs nothing but an arm64 builder. Its build step is the one `make` has.
 
-# Alpine's own target is musl, whose binaries are static. The version is that of rust-toolchain.toml.
-FROM rust:1.95.0-alpine AS build
-# ring's assembly and C need a compiler; make is what builds, and its shell is bash.
-RUN apk add --no-cache bash build-base make
+# With the C library that `make release-check` and the benchmarks run with, linked in. The version is that of rust-toolchain.toml.
+FROM rust:1.95.0-slim-trixie AS build
+# A compiler, for ring's assembly and C, and bash are there; make is what builds.
+RUN apt-get update && apt-get install --yes --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 # rustup is told the toolchain it already has, or it would fetch clippy and rustfmt for rust-toolchain.toml.
 ENV RUSTUP_TOOLCHAIN=1.95.0 CARGO_TARGET_DIR=/build
 WORKDIR /source

@@ -34,8 +34,8 @@ pub use tape::{Tape, Told, Written};
 use inbox::{Arrival, Arrivals};
 
 /// Items that may wait for the driver. A watched pod is some kilobytes while it waits, so a full channel holds in the
-/// order of ten megabytes; at tens of microseconds an item it is also at most some tenths of a second of work.
-pub const INBOX_CAPACITY: usize = 4_096;
+/// order of one megabyte; at tens of microseconds an item it is some milliseconds of work, enough that neither side waits long.
+pub const INBOX_CAPACITY: usize = 512;
 
 /// Events handled between two steps: about as much work as one decision on a large cluster.
 const BATCH: usize = 256;
