@@ -25,6 +25,40 @@ pub(crate) fn fixed_hash(key: &(impl Hash + ?Sized)) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(key)
 }
 
+/// A key that knows its hash, for an [`IdMap`]: when the map grows, keys are not read again, however many there are.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashed<K> {
+    key: K,
+    hash: u64,
+}
+
+impl<K: Hash> Hashed<K> {
+    /// The key with its hash as a [`FixedMap`] has it.
+    pub(crate) fn of(key: K) -> Self {
+        let hash = fixed_hash(&key);
+        Self { key, hash }
+    }
+
+    /// The hash.
+    pub(crate) fn hash_of(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl<K: PartialEq> PartialEq for Hashed<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.key == other.key
+    }
+}
+
+impl<K: Eq> Eq for Hashed<K> {}
+
+impl<K> Hash for Hashed<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
 /// Hashes interned ids: they are dense and not chosen by users, so one multiplication spreads them well enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdHasher(u64);

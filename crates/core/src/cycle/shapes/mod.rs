@@ -11,6 +11,7 @@
 mod atlas;
 mod classes;
 mod field;
+mod known;
 mod leaders;
 mod shape;
 mod sums;
@@ -20,7 +21,7 @@ mod trunks;
 use super::{Decision, Framework, Probe};
 use crate::cache::Snapshot;
 use crate::framework::CycleError;
-use crate::hash::FixedMap;
+use crate::hash::Hashed;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -28,37 +29,35 @@ use crate::rng::{Purpose, Seed};
 use crate::signature::ShapeSignature;
 use crate::volume::Reservation;
 use atlas::Atlas;
+use known::{Known, Ring};
 use shape::{Rules, Shape};
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 use trunk::Trunk;
-use trunks::{Age, Trunks};
+use trunks::Trunks;
 
 /// Bytes that all signatures together take at most, but for the one made last.
 const ROOM: usize = 256 << 20;
-/// Signatures remembered at most.
+/// Signatures remembered at most, but for the one made last.
 const SIGNATURES: usize = 8_192;
+/// Newcomers have this part of the room, and of the signatures when those are as many as may be.
+const NEWCOMERS: usize = 4;
+/// How many have their turn to go when something is made: so many go at most, and the one made last before.
+const TURNS: usize = 8;
 
 /// What is remembered of the pods of all profiles: a pod's profile is part of its signature.
 pub struct Shapes {
-    /// Signatures met of late.
-    young: Generation,
-    /// Signatures met before; those that are not met again before the young take half of the room are forgotten.
-    old: Generation,
+    known: Known<What>,
     trunks: Trunks,
+    /// The bytes that signatures take, with the trunks that they grow from.
+    bytes: usize,
     room: usize,
+    /// What was made last, if there is no room for it beside the others: it goes when something else is made.
+    guest: Option<usize>,
     atlas: Atlas,
     answers: u64,
-}
-
-/// Signatures, and the bytes they take with the trunks that they grow from.
-#[derive(Default)]
-struct Generation {
-    /// Where what is known of them stands.
-    places: FixedMap<ShapeSignature, usize>,
-    known: Vec<What>,
-    bytes: usize,
+    made: u64,
+    let_go: u64,
 }
 
 impl Default for Shapes {
@@ -147,8 +146,17 @@ impl fmt::Debug for Quick<'_> {
 impl Shapes {
     /// What is remembered takes so many bytes at most, but for the signature that was met last.
     pub fn with_room(room: usize) -> Self {
-        let (young, old) = (Generation::default(), Generation::default());
-        Self { young, old, trunks: Trunks::default(), room, atlas: Atlas::default(), answers: 0 }
+        Self {
+            known: Known::default(),
+            trunks: Trunks::default(),
+            bytes: 0,
+            room,
+            guest: None,
+            atlas: Atlas::default(),
+            answers: 0,
+            made: 0,
+            let_go: 0,
+        }
     }
 
     /// How many decisions came from here.
@@ -156,9 +164,19 @@ impl Shapes {
         self.answers
     }
 
+    /// How often it was found out about a signature, for the first time or anew.
+    pub fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// How many signatures had to go, to make room for others.
+    pub fn let_go(&self) -> u64 {
+        self.let_go
+    }
+
     /// How many signatures are remembered.
     pub fn signatures(&self) -> usize {
-        self.young.places.len() + self.old.places.len()
+        self.known.len()
     }
 
     /// How many of them differ in what nodes are to them by themselves.
@@ -168,52 +186,38 @@ impl Shapes {
 
     /// How many bytes they take.
     pub fn bytes(&self) -> usize {
-        self.young.bytes + self.old.bytes
+        self.bytes
     }
 
     /// Forgets everything, for what was held may be half changed, or was found by other plugins.
     pub fn clear(&mut self) {
-        (self.young, self.old) = (Generation::default(), Generation::default());
-        self.trunks = Trunks::default();
+        (self.known, self.trunks) = (Known::default(), Trunks::default());
+        (self.bytes, self.guest) = (0, None);
         self.atlas.clear();
     }
 }
 
 impl Shapes {
-    /// Where among the young stands what is known of a signature.
+    /// Where stands what is known of a signature.
     fn place_of(&mut self, signature: ShapeSignature) -> usize {
-        let Self { young, old, trunks, room, .. } = self;
-        if young.bytes > *room / 2 || young.known.len() > SIGNATURES / 2 {
-            *old = std::mem::take(young);
-            trunks.turn();
-        }
-        match young.places.entry(signature) {
-            Entry::Occupied(entry) => *entry.get(),
-            Entry::Vacant(entry) => {
-                let place = young.known.len();
-                let before = old.places.remove(entry.key());
-                entry.insert(place);
-                let take = |place: usize| std::mem::replace(&mut old.known[place], What::Nothing);
-                let known = before.map_or(What::Nothing, take);
-                // Held before it is let go, so that its trunk stays.
-                young.bytes += known.held(trunks, Age::Young);
-                old.bytes -= known.released(trunks, Age::Old);
-                young.known.push(known);
-                place
-            }
-        }
+        let signature = Hashed::of(signature);
+        self.known.meet(&signature).unwrap_or_else(|| self.known.add(signature, What::Nothing))
     }
 
-    /// Whether what is known of a young signature is up to date by now.
+    /// Whether what is known of a signature is up to date by now.
     fn is_fresh(&mut self, place: usize, snapshot: Snapshot<'_>) -> bool {
-        let What::Shape(shape) = &mut self.young.known[place] else { return false };
+        let What::Shape(shape) = self.known.at(place) else { return false };
         let trunk = self.trunks.fresh(shape.trunk(), snapshot);
         trunk.is_ok_and(|trunk| shape.catch_up(trunk, snapshot).is_ok())
     }
 
-    /// Finds out about a young signature.
+    /// Finds out about a signature, and lets others go as far as there is no room for all.
     fn make(&mut self, framework: &Framework, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>, place: usize) {
-        let Self { young, trunks, atlas, .. } = self;
+        if let Some(guest) = self.guest.take_if(|guest| *guest != place) {
+            let gone = self.known.let_go(guest);
+            self.release(&gone);
+        }
+        let Self { known, trunks, atlas, bytes, .. } = self;
         let made = trunks.of(framework, pod, snapshot).and_then(|root| {
             let trunk = (root, trunks.at(root));
             let shape = Shape::new(framework, pod, snapshot, atlas, trunk);
@@ -226,23 +230,59 @@ impl Shapes {
             Ok(shape) => What::Shape(Box::new(shape)),
             Err(_) => What::Never { era: snapshot.era() },
         };
-        young.bytes += made.held(trunks, Age::Young);
-        let before = std::mem::replace(&mut young.known[place], made);
-        young.bytes -= before.released(trunks, Age::Young);
+        // Held before another is let go, so that its trunk stays.
+        let held = made.held(trunks);
+        *bytes += held;
+        *bytes -= known.replace(place, made, held).released(trunks);
+        self.made += 1;
+        self.make_room_beside(place);
+    }
+
+    /// Some have their turn to go, but for what was made just now.
+    fn make_room_beside(&mut self, place: usize) {
+        for _ in 0..TURNS {
+            let Some(ring) = self.next() else { break };
+            if let Some(gone) = self.known.turn(ring, place) {
+                self.release(&gone);
+            }
+        }
+        self.guest = self.is_full().then_some(place);
+    }
+
+    /// A signature went.
+    fn release(&mut self, gone: &What) {
+        self.bytes -= gone.released(&mut self.trunks);
+        self.let_go += 1;
+    }
+
+    /// Whether there is no room for all.
+    fn is_full(&self) -> bool {
+        self.bytes > self.room || self.known.len() > SIGNATURES
+    }
+
+    /// Of which ring one is to go, if any.
+    fn next(&self) -> Option<Ring> {
+        let (all, newcomers) = (self.known.len(), self.known.len_of(Ring::Newcomers));
+        let are_too_large = self.known.newcomers_weigh() > self.room / NEWCOMERS;
+        let are_too_many = all > SIGNATURES && newcomers > SIGNATURES / NEWCOMERS;
+        if newcomers > 1 && (are_too_large || are_too_many) {
+            return Some(Ring::Newcomers);
+        }
+        self.is_full().then_some(if newcomers == all { Ring::Newcomers } else { Ring::Proven })
     }
 }
 
 impl What {
-    /// It is among those of an age; the bytes that this adds to them.
-    fn held(&self, trunks: &mut Trunks, age: Age) -> usize {
+    /// It is remembered; the bytes that this adds to all that is.
+    fn held(&self, trunks: &mut Trunks) -> usize {
         let Self::Shape(shape) = self else { return 0 };
-        shape.bytes() + trunks.hold(shape.trunk(), age)
+        shape.bytes() + trunks.hold(shape.trunk())
     }
 
-    /// It no longer is; the bytes that this takes from them.
-    fn released(&self, trunks: &mut Trunks, age: Age) -> usize {
+    /// It no longer is; the bytes that this takes from all that is.
+    fn released(&self, trunks: &mut Trunks) -> usize {
         let Self::Shape(shape) = self else { return 0 };
-        shape.bytes() + trunks.release(shape.trunk(), age)
+        shape.bytes() + trunks.release(shape.trunk())
     }
 }
 
@@ -261,14 +301,14 @@ impl Framework {
             return None;
         }
         let place = shapes.place_of(ShapeSignature::of(pod));
-        if matches!(shapes.young.known[place], What::Never { era } if era == snapshot.era()) {
+        if matches!(*shapes.known.at(place), What::Never { era } if era == snapshot.era()) {
             return None;
         }
         if !shapes.is_fresh(place, snapshot) {
             shapes.make(self, pod, snapshot, place);
         }
-        let Shapes { young, trunks, answers, .. } = shapes;
-        let What::Shape(shape) = &mut young.known[place] else { return None };
+        let Shapes { known, trunks, answers, .. } = shapes;
+        let What::Shape(shape) = known.at(place) else { return None };
         let trunk = trunks.at_mut(shape.trunk());
         let rules = shape.decide(self, trunk, pod, snapshot, probe).ok()?;
         *answers += 1;

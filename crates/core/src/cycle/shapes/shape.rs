@@ -74,8 +74,10 @@ impl Shape {
             feasible: 0,
             bytes: 0,
         };
-        shape.take_tallies(framework, pod, snapshot)?;
-        shape.sums.count(snapshot, atlas)?;
+        if !trunk.is_barren() {
+            shape.take_tallies(framework, pod, snapshot)?;
+            shape.sums.count(snapshot, atlas)?;
+        }
         if shape.sums.len() > 0 {
             shape.own = Some(trunk.field().grown(&shape.sums.columns()).ok_or(Extraordinary)?);
         }
@@ -143,6 +145,10 @@ impl Shape {
             return Err(Extraordinary);
         }
         if self.seen == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
+            return Ok(());
+        }
+        if trunk.is_barren() {
+            self.seen = snapshot.clock();
             return Ok(());
         }
         let touches = || snapshot.touched_since(self.seen).ok_or(Extraordinary);
@@ -272,6 +278,9 @@ impl Shape {
         snapshot: Snapshot<'_>,
         rules: &Rules,
     ) -> Result<Vec<u32>, Extraordinary> {
+        if trunk.is_barren() {
+            return Err(Extraordinary);
+        }
         let field = self.field(trunk);
         let (classes, mut nodes) = (field.classes(), field.classes().nodes().to_vec());
         self.sums.filter(|class| self.sums_of(classes, class), &mut nodes);

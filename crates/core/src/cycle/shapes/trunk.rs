@@ -72,6 +72,11 @@ impl Trunk {
         size_of::<Self>() + self.field.bytes()
     }
 
+    /// Whether no node passes, so that nothing is kept of any.
+    pub(super) fn is_barren(&self) -> bool {
+        self.field.base().is_empty()
+    }
+
     /// What nodes get by all scores that count as they are, and in classes by what [`Self::relative`] say of them before they look
     /// at other nodes.
     pub(super) fn field(&self) -> &Field {
@@ -183,7 +188,13 @@ impl Trunk {
         }
         touched.intersect(snapshot.nodes());
         objects.intersect(snapshot.nodes());
+        let was_barren = self.is_barren();
         self.patch(snapshot, &touched, &objects)?;
+        if was_barren && !self.is_barren() {
+            // It was weighed as one that is.
+            self.field = Field::default();
+            return Err(Extraordinary);
+        }
         self.seen = snapshot.clock();
         Ok(())
     }
@@ -195,13 +206,16 @@ impl Trunk {
         nodes: &NodeSet,
         objects: &NodeSet,
     ) -> Result<(), Extraordinary> {
-        self.field.resize(snapshot.columns().pods.len());
         self.judge_objects(snapshot, objects)?;
         let mut passing = nodes.clone();
         passing.intersect(&self.fitting);
         for rule in &self.usage_filters {
             rule.filter(snapshot, &mut passing).map_err(|_| Extraordinary)?;
         }
+        if self.is_barren() && passing.is_empty() {
+            return Ok(());
+        }
+        self.field.resize(snapshot.columns().pods.len());
         let base = self.score_alone(snapshot, &passing)?;
         let (unknown, relative) = self.score_relative(snapshot, &passing, objects)?;
         self.field.put_all(&passing, &base);

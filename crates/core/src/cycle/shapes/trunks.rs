@@ -1,33 +1,26 @@
-//! The trunks there are, each as long as a signature grows from it. Knows of signatures only how many of either generation do.
+//! The trunks there are, each as long as a signature grows from it. Knows of signatures only how many do.
 
 use super::shape::Extraordinary;
 use super::trunk::Trunk;
 use crate::cache::Snapshot;
 use crate::cycle::Framework;
-use crate::hash::FixedMap;
+use crate::hash::{Hashed, IdMap};
 use crate::pod::PodInfo;
 use crate::signature::NodeSignature;
 use std::sync::Arc;
 
-/// Signatures met of late, and those met before.
-#[derive(Clone, Copy)]
-pub(super) enum Age {
-    Young,
-    Old,
-}
-
 #[derive(Default)]
 pub(super) struct Trunks {
-    places: FixedMap<NodeSignature, usize>,
+    places: IdMap<Hashed<NodeSignature>, usize>,
     kept: Vec<Option<Kept>>,
     free: Vec<usize>,
 }
 
 struct Kept {
-    signature: NodeSignature,
+    signature: Hashed<NodeSignature>,
     trunk: Trunk,
-    /// Of each age, how many signatures grow from it.
-    held: [usize; 2],
+    /// How many signatures grow from it.
+    held: usize,
     bytes: usize,
 }
 
@@ -59,7 +52,7 @@ impl Trunks {
         pod: &Arc<PodInfo>,
         snapshot: Snapshot<'_>,
     ) -> Result<usize, Extraordinary> {
-        let signature = NodeSignature::of(pod);
+        let signature = Hashed::of(NodeSignature::of(pod));
         if let Some(&place) = self.places.get(&signature)
             && self.fresh(place, snapshot).is_ok()
         {
@@ -67,7 +60,7 @@ impl Trunks {
         }
         // One that cannot be brought up to date stays for the signatures that grow from it, which find that out one by one.
         let trunk = Trunk::new(framework, pod, snapshot)?;
-        let kept = Kept { signature: signature.clone(), bytes: trunk.bytes(), trunk, held: [0; 2] };
+        let kept = Kept { signature: signature.clone(), bytes: trunk.bytes(), trunk, held: 0 };
         let place = self.free.pop().unwrap_or(self.kept.len());
         if place == self.kept.len() {
             self.kept.push(None);
@@ -77,18 +70,18 @@ impl Trunks {
         Ok(place)
     }
 
-    /// One signature more grows from it; the bytes that this adds to those of its age.
-    pub(super) fn hold(&mut self, place: usize, age: Age) -> usize {
+    /// One signature more grows from it; the bytes that this adds to all of them.
+    pub(super) fn hold(&mut self, place: usize) -> usize {
         let kept = self.kept[place].as_mut().expect("what is held is kept");
-        kept.held[age as usize] += 1;
-        if kept.held[age as usize] == 1 { kept.bytes } else { 0 }
+        kept.held += 1;
+        if kept.held == 1 { kept.bytes } else { 0 }
     }
 
-    /// One signature less does; the bytes that this takes from those of its age. The last one takes the trunk with it.
-    pub(super) fn release(&mut self, place: usize, age: Age) -> usize {
+    /// One signature less does; the bytes that this takes from all of them. The last one takes the trunk with it.
+    pub(super) fn release(&mut self, place: usize) -> usize {
         let kept = self.kept[place].as_mut().expect("what is held is kept");
-        kept.held[age as usize] -= 1;
-        let bytes = if kept.held[age as usize] == 0 { kept.bytes } else { 0 };
+        kept.held -= 1;
+        let bytes = if kept.held == 0 { kept.bytes } else { 0 };
         self.tidy(place);
         bytes
     }
@@ -98,17 +91,9 @@ impl Trunks {
         self.kept.iter().flatten().count()
     }
 
-    /// The young are the old from here on, and the old are gone.
-    pub(super) fn turn(&mut self) {
-        for kept in self.kept.iter_mut().flatten() {
-            kept.held = [0, kept.held[Age::Young as usize]];
-        }
-        (0..self.kept.len()).for_each(|place| self.tidy(place));
-    }
-
     /// Forgets the trunk at a place if nothing grows from it.
     pub(super) fn tidy(&mut self, place: usize) {
-        if let Some(gone) = self.kept[place].take_if(|kept| kept.held == [0; 2]) {
+        if let Some(gone) = self.kept[place].take_if(|kept| kept.held == 0) {
             // Another may be in its place by now.
             if self.places.get(&gone.signature) == Some(&place) {
                 self.places.remove(&gone.signature);

@@ -1,0 +1,217 @@
+//! Which signatures are remembered, and how those go that there is no room for: a few at a time. What is remembered of each is
+//! looked at in `shapes.rs`.
+
+mod support;
+
+use supercargo_core::cycle::{Decision, Framework, NoProbe, Options, Shapes};
+use supercargo_core::rng::Seed;
+use support::World;
+
+const ROOM: usize = 1 << 20;
+
+struct Memory {
+    world: World,
+    framework: Framework,
+    shapes: Shapes,
+}
+
+impl Memory {
+    /// Of nothing yet, beside 300 nodes in three zones.
+    fn with_room(room: usize) -> Self {
+        let mut world = World::new();
+        for number in 0..300 {
+            let node = world.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
+            world.add_node(&node);
+        }
+        Self { world, framework: Framework::default(), shapes: Shapes::with_room(room) }
+    }
+
+    /// A pod comes that can be placed; whether its signature was known.
+    fn knew(&mut self, words: &str) -> bool {
+        let (pod, before) = (self.world.pod_from(words), self.shapes.made());
+        let quick =
+            self.framework.decide_quickly(&mut self.shapes, &pod, self.world.snapshot(), &mut NoProbe);
+        assert!(quick.is_some(), "{words}");
+        self.shapes.made() == before
+    }
+
+    /// What it takes to remember nothing but this.
+    fn alone(words: &str) -> usize {
+        let mut memory = Self::with_room(usize::MAX);
+        memory.knew(words);
+        memory.shapes.bytes()
+    }
+}
+
+/// A kind of pods that takes some 24 kB to remember, where nodes are the same to all of them.
+fn spread(number: usize) -> String {
+    format!("x label:app=a{number} anti=host/app=a{number} spread=host/1/DoNotSchedule/app=a{number}")
+}
+
+/// One that takes a few hundred bytes, where nodes are the same to all of them.
+fn plain(number: usize) -> String {
+    format!("x label:number={number}")
+}
+
+/// One to which nodes are other than to all others.
+fn asking(number: usize) -> String {
+    format!("x cpu={}m mem={}Mi", number % 1_000, number / 1_000 + 1)
+}
+
+/// Numbers below a bound, the same in every run.
+fn numbers() -> impl FnMut(usize) -> usize {
+    let mut state = 1_u64;
+    move |bound| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    }
+}
+
+#[test]
+fn no_decision_lets_more_than_a_few_go_and_all_but_the_last_fit_into_the_room() {
+    let kinds = [plain, asking, spread];
+    let sizes = kinds.map(|kind| Memory::alone(&kind(0)));
+    let mut memory = Memory::with_room(ROOM);
+    let (mut below, mut last, mut most, mut crowded) = (numbers(), 0, 0, 0);
+    for turn in 0..20_000 {
+        // Long runs of the small ones, then large ones: each has to wait for many small ones to go.
+        let kind = if turn % 2_000 < 1_500 { below(2) } else { 2 };
+        let number = if below(3) == 0 { below(40) } else { 100 + turn };
+        let before = memory.shapes.let_go();
+        if !memory.knew(&kinds[kind](number)) {
+            last = sizes[kind];
+        }
+        let gone = memory.shapes.let_go() - before;
+        assert!(gone <= 9, "{gone} went in turn {turn}");
+        let bytes = memory.shapes.bytes();
+        assert!(bytes <= ROOM + last, "{bytes} bytes in turn {turn}, of which the last takes {last}");
+        most = most.max(gone);
+        crowded += usize::from(bytes > ROOM);
+    }
+    let gone = memory.shapes.let_go();
+    assert!(gone > 10_000 && most > 4, "{gone} went, {most} at once");
+    assert!(crowded > 0, "there was always room for the last");
+}
+
+#[test]
+fn signatures_that_come_again_and_again_are_not_forgotten_for_those_that_do_not() {
+    const OFTEN: usize = 20;
+    let mut memory = Memory::with_room(ROOM);
+    let mut forgotten = 0;
+    for turn in 0..2_000 {
+        assert!(!memory.knew(&spread(100 + turn)), "it is met for the first time");
+        forgotten += usize::from(!memory.knew(&spread(turn % OFTEN)));
+    }
+    // There is no room for all newcomers between two meetings: each is found out about once more, and stays.
+    assert!(
+        forgotten <= 2 * OFTEN,
+        "{forgotten} times something was not known that came every {OFTEN} turns"
+    );
+    assert!(memory.shapes.let_go() > 1_900, "{} went", memory.shapes.let_go());
+    assert!(memory.shapes.bytes() <= ROOM, "{} bytes", memory.shapes.bytes());
+}
+
+#[test]
+fn signatures_that_fill_most_of_the_room_are_not_forgotten_for_those_that_come_once() {
+    let mut memory = Memory::with_room(ROOM);
+    let often = ROOM * 2 / 3 / Memory::alone(&spread(0));
+    let meet = |memory: &mut Memory| (0..often).filter(|&number| !memory.knew(&spread(number))).count();
+    (0..3).for_each(|_| _ = meet(&mut memory));
+    assert_eq!(meet(&mut memory), 0, "there is room for {often}");
+    let mut forgotten = 0;
+    for turn in 0..500 {
+        memory.knew(&spread(1_000 + turn));
+        forgotten += meet(&mut memory);
+    }
+    // Some of them were newcomers yet.
+    assert!(forgotten <= often, "{forgotten} of {often}");
+}
+
+#[test]
+fn kinds_of_pods_in_turn_are_remembered_if_there_is_room_for_them() {
+    let mut memory = Memory::with_room(ROOM);
+    let kinds = ROOM * 3 / 4 / Memory::alone(&spread(0));
+    let rounds = [0, 1, 2, 3].map(|_| (0..kinds).filter(|&kind| !memory.knew(&spread(kind))).count());
+    assert!(
+        rounds[0] == kinds && rounds[1] < kinds && rounds[2..] == [0, 0],
+        "{rounds:?} of {kinds} unknown"
+    );
+}
+
+#[test]
+fn pods_of_one_deployment_are_found_out_about_once() {
+    let mut memory = Memory::with_room(ROOM);
+    for app in 0..100 {
+        let unknown = (0..50).filter(|_| !memory.knew(&spread(app))).count();
+        assert_eq!(unknown, 1, "of app {app}");
+    }
+}
+
+/// What nodes are to many signatures goes with the last of them.
+#[test]
+fn what_signatures_share_goes_with_the_last_of_them() {
+    let mut memory = Memory::with_room(ROOM);
+    let shared = |number| format!("{} cpu=1", spread(number));
+    (0..3).for_each(|number| assert!(!memory.knew(&shared(number))));
+    assert_eq!(memory.shapes.node_signatures(), 1);
+    let (mut others, mut left) = (0, 3);
+    while left > 0 {
+        let before = memory.shapes.let_go();
+        memory.knew(&spread(100 + others));
+        others += 1;
+        assert!(others < 100, "they go in their turn");
+        left -= (memory.shapes.let_go() - before) as usize;
+        assert_eq!(memory.shapes.node_signatures(), 1 + usize::from(left > 0), "{left} are left");
+    }
+    // Nothing of them is left, and of the others all.
+    let mut others_alone = Memory::with_room(usize::MAX);
+    let first = others - memory.shapes.signatures();
+    (first..others).for_each(|number| _ = others_alone.knew(&spread(100 + number)));
+    assert_eq!(memory.shapes.bytes(), others_alone.shapes.bytes());
+}
+
+/// Nothing by node is remembered of pods that no node can take, until one can.
+#[test]
+fn pods_that_no_node_can_take_take_no_room() {
+    let mut memory = Memory::with_room(ROOM);
+    let (large, small) = ("x cpu=7 label:app=a anti=host/app=a", "x cpu=1 label:app=a anti=host/app=a");
+    for number in 0..300 {
+        let pod = memory.world.pod_from(&format!("q{number} on=n{number} cpu=3"));
+        memory.world.place(&pod);
+    }
+    let ask = |memory: &mut Memory| {
+        memory.world.cache.refresh();
+        let (pod, snapshot) = (memory.world.pod_from(large), memory.world.snapshot());
+        let plain = memory.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let quick = memory.framework.decide_quickly(&mut memory.shapes, &pod, snapshot, &mut NoProbe);
+        assert_eq!(quick.is_some(), matches!(plain, Ok(Decision::Feasible(_))));
+        quick.is_some_and(|mut quick| quick.is_what(&plain, Seed(7), &pod))
+    };
+    assert!(!ask(&mut memory), "there is no room on any node");
+    let bytes = memory.shapes.bytes();
+    assert!(bytes < Memory::alone(small) / 10, "{bytes} bytes");
+    let pod = memory.world.pod_from("q7 on=n7 cpu=2");
+    memory.world.place(&pod);
+    assert!(!ask(&mut memory), "there is still none");
+    assert_eq!(
+        (memory.shapes.bytes(), memory.shapes.made()),
+        (bytes, 1),
+        "it was found without looking anew"
+    );
+    memory.world.cache.remove_pod("q8");
+    assert!(ask(&mut memory), "there is room on a node");
+    assert_eq!(memory.shapes.bytes(), Memory::alone(small), "and now it takes what others do");
+    assert_eq!((memory.shapes.signatures(), memory.shapes.node_signatures()), (1, 1));
+}
+
+#[test]
+fn what_is_cleared_is_forgotten_and_found_out_about_again() {
+    let mut memory = Memory::with_room(ROOM);
+    (0..100).for_each(|number| _ = memory.knew(&spread(number)));
+    memory.shapes.clear();
+    assert_eq!(
+        (memory.shapes.signatures(), memory.shapes.node_signatures(), memory.shapes.bytes()),
+        (0, 0, 0)
+    );
+    assert!(!memory.knew(&spread(99)) && memory.knew(&spread(99)));
+}
