@@ -62,8 +62,11 @@ impl Trunk {
         if trunk.only.as_ref().is_some_and(|only| only.len() <= FEW) {
             return Err(Extraordinary);
         }
-        trunk.take_scores(framework, pod, snapshot)?;
-        trunk.patch(snapshot, snapshot.nodes(), snapshot.nodes())?;
+        let passing = trunk.judge(snapshot, snapshot.nodes(), snapshot.nodes())?;
+        if !passing.is_empty() {
+            trunk.take_scores(framework, pod, snapshot)?;
+            trunk.score(snapshot, snapshot.nodes(), snapshot.nodes(), &passing)?;
+        }
         Ok(trunk)
     }
 
@@ -72,7 +75,7 @@ impl Trunk {
         size_of::<Self>() + self.field.bytes()
     }
 
-    /// Whether no node passes, so that nothing is kept of any.
+    /// Whether no node passes: then nothing is kept of any, and it has to be made anew when one does.
     pub(super) fn is_barren(&self) -> bool {
         self.field.base().is_empty()
     }
@@ -188,37 +191,44 @@ impl Trunk {
         }
         touched.intersect(snapshot.nodes());
         objects.intersect(snapshot.nodes());
-        let was_barren = self.is_barren();
-        self.patch(snapshot, &touched, &objects)?;
-        if was_barren && !self.is_barren() {
-            // It was weighed as one that is.
-            self.field = Field::default();
+        let passing = self.judge(snapshot, &touched, &objects)?;
+        if !self.is_barren() {
+            self.score(snapshot, &touched, &objects, &passing)?;
+        } else if !passing.is_empty() {
             return Err(Extraordinary);
         }
         self.seen = snapshot.clock();
         Ok(())
     }
 
-    /// Judges and scores these nodes anew; of `objects`, which are among them, the object changed as well.
-    fn patch(
+    /// Judges these nodes anew; of `objects`, which are among them, the object changed as well. Those that pass.
+    fn judge(
         &mut self,
         snapshot: Snapshot<'_>,
         nodes: &NodeSet,
         objects: &NodeSet,
-    ) -> Result<(), Extraordinary> {
+    ) -> Result<NodeSet, Extraordinary> {
         self.judge_objects(snapshot, objects)?;
         let mut passing = nodes.clone();
         passing.intersect(&self.fitting);
         for rule in &self.usage_filters {
             rule.filter(snapshot, &mut passing).map_err(|_| Extraordinary)?;
         }
-        if self.is_barren() && passing.is_empty() {
-            return Ok(());
-        }
+        Ok(passing)
+    }
+
+    /// Scores these nodes anew, of which `passing` do; of `objects`, which are among them, the object changed as well.
+    fn score(
+        &mut self,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        objects: &NodeSet,
+        passing: &NodeSet,
+    ) -> Result<(), Extraordinary> {
         self.field.resize(snapshot.columns().pods.len());
-        let base = self.score_alone(snapshot, &passing)?;
-        let (unknown, relative) = self.score_relative(snapshot, &passing, objects)?;
-        self.field.put_all(&passing, &base);
+        let base = self.score_alone(snapshot, passing)?;
+        let (unknown, relative) = self.score_relative(snapshot, passing, objects)?;
+        self.field.put_all(passing, &base);
         if !self.field.classify(&unknown, &relative) {
             return Err(Extraordinary);
         }
