@@ -40,7 +40,7 @@ pub struct Columns {
     pub pods: Vec<i64>,
     /// Its taints; none where there is no node.
     pub taints: Vec<Option<TaintSetId>>,
-    /// How many volumes it may still take.
+    /// How many volumes it may still take, as of the last refresh; `Snapshot::attachable` knows whether that is still so.
     pub attachable: Attachable,
 }
 
@@ -219,6 +219,11 @@ impl Nodes {
     /// Entries to be refreshed that no slot needs: were there any, churn without decisions would pile them up.
     pub(super) fn needless_refreshes(&self) -> usize {
         self.changed.len().saturating_sub(self.slots.len())
+    }
+
+    /// Whether [`Self::refresh_changed`] has nothing to do.
+    pub(super) fn is_refreshed(&self) -> bool {
+        self.changed.is_empty()
     }
 
     pub(super) fn claims_in_use(&self) -> usize {

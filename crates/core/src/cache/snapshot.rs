@@ -1,6 +1,6 @@
 //! A borrow of the cache and the tables: all a plugin ever sees of the world.
 
-use super::{Cache, Columns, ImageState, Kind, KindId, NodeView, Touch};
+use super::{Attachable, Cache, Columns, ImageState, Kind, KindId, NodeView, Touch};
 use crate::intern::{LabelSetId, Labels, Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -69,6 +69,12 @@ impl<'a> Snapshot<'a> {
     /// The quantities of all nodes.
     pub fn columns(self) -> &'a Columns {
         self.cache.nodes.columns()
+    }
+
+    /// How many volumes nodes may still take; `None` where something changed of that since [`Cache::refresh`](super::Cache::refresh).
+    pub fn attachable(self) -> Option<&'a Attachable> {
+        let is_refreshed = self.cache.nodes.is_refreshed() && self.cache.volumes.is_refreshed();
+        is_refreshed.then(|| &self.columns().attachable)
     }
 
     /// The object of a node that exists.

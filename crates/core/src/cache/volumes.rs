@@ -179,6 +179,11 @@ impl Volumes {
         std::mem::take(&mut self.changed_nodes)
     }
 
+    /// Whether [`Self::take_changed_nodes`] would name none.
+    pub(super) fn is_refreshed(&self) -> bool {
+        self.changed_nodes.is_empty()
+    }
+
     /// Adds an object or replaces it; what it was before.
     pub fn apply(&mut self, object: StorageObject) -> Option<StorageObject> {
         match object {

@@ -4,7 +4,7 @@
 //! other volumes by a random prefix. Upstream: `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go` without
 //! VolumeLimitScaling.
 
-use crate::cache::{NodeView, Snapshot};
+use crate::cache::{Attachable, NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
     PodAction, Prepared, Reads, Rejection, Verdict,
@@ -164,10 +164,11 @@ impl FilterRule for Filter {
         let new = self.plain(snapshot);
         let mut drivers: Vec<Symbol> = new.iter().flatten().map(|volume| volume.driver).collect();
         drivers.dedup();
-        let (attachable, mut failed) = (&snapshot.columns().attachable, Ok(()));
+        let (known, mut failed) = (snapshot.attachable().zip(new), Ok(()));
         feasible.retain_blocks(|first, nodes| {
-            let can_take = |new: &BTreeSet<_>| attachable.can_take(first, nodes, &drivers, new.len() as i64);
-            let sure = new.as_ref().map_or(0, can_take);
+            let sure = known
+                .as_ref()
+                .map_or(0, |(attachable, new)| attachable.can_take(first, nodes, &drivers, new.len() as i64));
             // The others may have room all the same: what is counted twice there may be one volume.
             bits(nodes & !sure).fold(sure, |fitting, bit| {
                 match self.check(&snapshot.node(NodeIdx((first + bit) as u32))) {
@@ -184,7 +185,8 @@ impl FilterRule for Filter {
     }
 
     fn is_safe(&self, snapshot: Snapshot<'_>) -> bool {
-        self.plain(snapshot).is_some() && !snapshot.columns().attachable.has_uncounted_pods()
+        let is_counted = |attachable: &Attachable| !attachable.has_uncounted_pods();
+        snapshot.attachable().is_some_and(is_counted) && self.plain(snapshot).is_some()
     }
 
     fn check(&self, node: &NodeView<'_>) -> Verdict {

@@ -177,6 +177,8 @@ proptest! {
         let (mut world, _) = build(&cluster);
         let pod = world.pod_from(&format!("x {}", cluster.incoming));
         sets_equal_verdicts(world.snapshot(), &rules(&world, &all(), &pod));
+        world.cache.refresh();
+        sets_equal_verdicts(world.snapshot(), &rules(&world, &all(), &pod));
     }
 
     /// A node with pods thought away and onto it is judged as one where they are gone and come. Not so claims for one pod:
