@@ -21,7 +21,7 @@ use support::wait::PATIENCE;
 use support::{Access, Component, ControlPlane, KwokNode, Program, http, objects, supercargo, wait_for};
 
 /// Bytes: what an image of it may take.
-const SIZE_MAX: usize = 25_000_000;
+const SIZE_MAX: usize = 24_000_000;
 
 fn dist(name: &str) -> Result<PathBuf> {
     let path = support::binaries::target_dir().join("dist").join(name);
