@@ -18,8 +18,6 @@ use tower::timeout::TimeoutLayer;
 use tower::util::{BoxCloneService, BoxCloneSyncService, MapRequestLayer};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
-/// Connections that are kept for the next request. Each takes some 40 KiB; watches keep theirs busy and are not among them.
-const IDLE_MAX: usize = 48;
 /// How long a connection to the API server may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -107,8 +105,7 @@ fn carrier(config: &kube::Config, hands_on: bool) -> Result<ClientBuilder<Carrie
     let connector =
         ServiceBuilder::new().option_layer(config.connect_timeout.map(TimeoutLayer::new)).service(https);
     let connector = BoxCloneSyncService::new(connector);
-    let client =
-        Client::builder(TokioExecutor::new()).pool_max_idle_per_host(IDLE_MAX).build::<_, Body>(connector);
+    let client = Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

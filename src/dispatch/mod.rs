@@ -49,8 +49,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// How much is carried out at once, and for how long it is waited.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bindings in flight. The client speaks HTTP/1.1, so each takes a connection of its own, and with it some 40 KiB: as many
-    /// as these, at some milliseconds each, are what an API server writes at most, and at 0.6 s each what upstream sends.
+    /// Bindings in flight. The client speaks HTTP/1.1, so each takes a connection of its own; a hundred of them at some
+    /// milliseconds each are many times what an API server writes.
     pub bindings: usize,
     /// Writes of volumes and claims in flight.
     pub volumes: usize,
@@ -73,7 +73,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            bindings: 32,
+            bindings: 100,
             volumes: 16,
             evictions: 16,
             patches: 16,

@@ -478,7 +478,7 @@ async fn each_lane_grants_as_much_as_it_carries_out_at_once() {
         })
         .collect();
     let expected = [
-        (Lane::Bind, 32),
+        (Lane::Bind, 100),
         (Lane::Volume, 16),
         (Lane::Evict, 16),
         (Lane::Status, 16),
