@@ -54,6 +54,8 @@ pub enum Mutation {
     CountedAgain,
     /// The number of pods on a node is not kept.
     PlacesUncounted,
+    /// What the pods of a node take is known, but not where all nodes are looked at together.
+    ColumnStands,
     /// Pods of a node that is gone are forgotten with it.
     NodeTakesItsPods,
     /// A node does not show that it changed.
@@ -88,7 +90,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -113,6 +115,7 @@ impl Mutation {
         Self::FreedTwice,
         Self::CountedAgain,
         Self::PlacesUncounted,
+        Self::ColumnStands,
         Self::NodeTakesItsPods,
         Self::StampStands,
         Self::PodGoneLeaves,

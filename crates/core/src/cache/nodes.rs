@@ -355,7 +355,9 @@ impl Nodes {
         let (at, columns, slot) = (idx.index(), &mut self.columns, &mut self.slots[idx.index()]);
         slot.sums.count(pod, i128::from(sign));
         slot.requested = slot.sums.requested();
-        columns.requested_cpu_milli[at] = slot.requested.cpu_milli;
+        if !mutation::is_on(Mutation::ColumnStands) {
+            columns.requested_cpu_milli[at] = slot.requested.cpu_milli;
+        }
         columns.requested_memory[at] = slot.requested.memory;
         columns.requested_ephemeral_storage[at] = slot.requested.ephemeral_storage;
         columns.non_zero_cpu_milli[at] = clamp(slot.sums.non_zero_cpu_milli);

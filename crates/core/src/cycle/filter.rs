@@ -348,7 +348,7 @@ impl Filtered {
     }
 
     /// The first plugin that rejects the node, and why.
-    pub(super) fn first_rejector(
+    pub(crate) fn first_rejector(
         &self,
         node: &NodeView<'_>,
     ) -> Result<Option<(PluginName, Rejection)>, CycleError> {

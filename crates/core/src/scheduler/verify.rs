@@ -1,8 +1,8 @@
 //! Compares answers from memory with fresh ones while the engine runs, and stops to believe in its memory once they differ.
 //!
 //! What is remembered equals what a fresh look gives: laws, recorded answers of the real scheduler and the simulation show it.
-//! This is for who wants to see it of a cluster of their own. It proves nothing of the plain path itself; that is the
-//! shadow's work.
+//! This is for who wants to see it of a cluster of their own. Both read the same columns, so each node that fits is looked at by itself
+//! as well. Beyond that it proves nothing of the plain path itself; that is the shadow's work.
 
 use super::Scheduler;
 use super::failure::Unschedulable;
@@ -139,7 +139,7 @@ impl Compared<'_, '_> {
             _ => None,
         };
         if quick.is_what(&plain, seed, pod) && seen == Some(evaluated) {
-            return Ok(());
+            return stands_one_by_one(&plain, snapshot);
         }
         let node = |slot| snapshot.text(snapshot.node_info(slot).name).to_owned();
         let remembered = format!(
@@ -159,6 +159,23 @@ impl Compared<'_, '_> {
             Err(CycleError(text)) => format!("remembered is: {remembered}; a fresh look: {text}"),
         })
     }
+}
+
+/// Whether each node that passed in columns, as both sorts of decision judge nodes, passes by itself as well.
+fn stands_one_by_one(plain: &Result<Decision, CycleError>, snapshot: Snapshot<'_>) -> Result<(), String> {
+    let Ok(Decision::Feasible(feasible)) = plain else { return Ok(()) };
+    let mut nodes = feasible.filtered.feasible().iter();
+    let refuted = nodes.find_map(|node| {
+        let verdict = feasible.filtered.first_rejector(&snapshot.node(node));
+        let told = match verdict {
+            Ok(None) => return None,
+            Ok(Some((plugin, rejection))) => format!("{plugin} says {}", rejection.message()),
+            Err(CycleError(text)) => text,
+        };
+        let name = snapshot.text(snapshot.node_info(node).name);
+        Some(format!("{name} is among the nodes that fit; looked at by itself, {told}"))
+    });
+    refuted.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
@@ -198,6 +215,21 @@ mod tests {
         world.pod("third", 500, None);
         assert!(world.run()[0].starts_with("third: Placed"));
         assert_eq!(world.scheduler.stats().quick, before, "nothing remembered is used");
+    }
+
+    /// Fresh decisions read the same columns: that these are wrong only the nodes themselves tell.
+    #[test]
+    fn columns_that_say_something_else_than_the_node_are_told_of() {
+        let mut world = World::new();
+        world.scheduler.verify_decisions(NonZeroU32::new(1));
+        let told = with(Some(Mutation::ColumnStands), || {
+            world.pod("first", 3_000, Some("a"));
+            world.pod("second", 3_000, None);
+            world.run()
+        });
+        assert!(told[0].contains("(a is among the nodes that fit; looked at by itself, "), "{told:?}");
+        assert!(told[0].contains(" says Insufficient cpu)"), "{told:?}");
+        assert_eq!(world.scheduler.stats().verified, [0, 1]);
     }
 
     #[test]
