@@ -134,11 +134,11 @@ mutations: ## Show that the simulation and the museum notice mistakes of the eng
 	cargo test --locked --quiet -p supercargo-sim --features mutations --test mutations -- --nocapture 2>/dev/null
 
 .PHONY: bench
-bench: oracle ## Time decisions of the engine in process, beside the real kube-scheduler's: writes docs/benchmarks.md; QUICK=1 for a look, PART=beside, needs or alone for one.
-	cargo bench --locked --quiet --bench algorithm -- --compare $(if $(QUICK),--quick) $(if $(PART),--part $(PART))
+bench: oracle ## Time decisions of the engine in process, beside the real kube-scheduler's: writes docs/benchmarks.md; QUICK=1 for a look, PART=beside, needs or alone for one, PART=profile for where the time goes (by perf).
+	$(if $(filter profile,$(PART)),CARGO_PROFILE_BENCH_STRIP=none )cargo bench --locked --quiet --bench algorithm -- $(if $(filter profile,$(PART)),--profile,--compare) $(if $(QUICK),--quick) $(if $(filter-out profile,$(PART)),--part $(PART))
 
 .PHONY: bench-e2e
-bench-e2e: upstream ## Time the whole way of pods on a real API server, beside kube-scheduler and a null binder: writes docs/benchmarks.md; PART=asked with and without somebody who asks about pending pods, PART=start for a start among 50,000 pods; QUICK=1 for a look.
+bench-e2e: upstream ## Time the whole way of pods on a real API server, beside kube-scheduler and a null binder: writes docs/benchmarks.md; PART=ceiling larger bursts beside the null binder's, PART=asked with and without somebody who asks about pending pods, PART=start for a start among 50,000 pods; QUICK=1 for a look.
 	cargo bench --locked --quiet --bench e2e -- $(if $(PART),--part $(PART)) $(if $(QUICK),--rounds 1 --nodes 500 $(if $(filter start,$(PART)),--existing 5000,--existing 500 --pods 300 --rate 50 --workload basic --workload spread),--write)
 
 .PHONY: soak

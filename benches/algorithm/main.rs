@@ -16,6 +16,7 @@ mod beside;
 mod compare;
 #[path = "../engine/mod.rs"]
 mod engine;
+mod profile;
 #[path = "../report/mod.rs"]
 mod report;
 #[allow(dead_code, reason = "it asks about one cluster at a time")]
@@ -71,6 +72,12 @@ struct Args {
     /// How often each side runs, with --compare
     #[arg(long)]
     pairs: Option<usize>,
+    /// Write into docs/benchmarks.md where the time of one workload goes, by perf; of a program that is not stripped
+    #[arg(long)]
+    profile: bool,
+    /// Decide for some seconds, afresh or from memory, and tell when each decision was: what perf is held against
+    #[arg(long, hide = true)]
+    spans: Option<profile::By>,
     /// Compare small clusters, twice, and print
     #[arg(long)]
     quick: bool,
@@ -147,6 +154,10 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if args.profile {
+        profile::run(args.workload.as_deref().unwrap_or(profile::HOTTEST), args.quick);
+        return ExitCode::SUCCESS;
+    }
     if args.compare {
         beside::run(&args.extent(), args.workload.as_deref(), args.part);
         return ExitCode::SUCCESS;
@@ -159,6 +170,11 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "algorithm: no such workload; --list tells them all");
         return ExitCode::from(2);
     };
+    if let Some(by) = args.spans {
+        let size = args.size(&wanted[0]);
+        profile::tell_spans(&wanted[0], size, by, &mut out);
+        return ExitCode::SUCCESS;
+    }
     for workload in wanted {
         let size = args.size(&workload);
         let line = json(&workload, size, &measure(&workload, size), resident());

@@ -1,5 +1,5 @@
 //! What it costs that somebody asks: the same burst and the same rates by supercargo, with and without a client that asks about pending pods
-//! without a pause. Each run has a control plane of its own; the two take turns, and which of them is first, too.
+//! without a pause. Each run begins with the same data; the two take turns, and which of them is first, too.
 //!
 //! Somebody else holds the Lease until supercargo has listed all and, where somebody asks, has answered: the burst begins when it leads.
 
@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep};
 use crate::asker::{Asked, Asker};
 use crate::load::{NAMESPACE, post};
 use crate::report::{Numbers, Table, circumstances};
-use crate::run::{self, AtRate, Burst, Plan, Scene};
+use crate::run::{self, AtRate, Burst, Plan};
 use crate::side::{self, Running};
+use crate::stage::{Scene, Stage};
 use crate::support::http;
 use crate::support::objects::service_account_token;
 use crate::tell;
@@ -66,11 +67,12 @@ pub(crate) async fn measure(
     workloads: &[Workload],
 ) -> Result<String> {
     let mut pairs = Vec::new();
-    for round in 1..=rounds {
-        for workload in workloads {
+    for workload in workloads {
+        let mut stage = Stage::fill(workload, plan.size, (0..waiting).map(nowhere).collect()).await?;
+        for round in 1..=rounds {
             let mut both = [None, None];
             for is_asked in [round % 2 == 0, round % 2 != 0] {
-                let outcome = one(workload, plan, waiting, is_asked).await?;
+                let outcome = one(workload, plan, waiting, is_asked, &mut stage).await?;
                 let by = if is_asked { "with questions" } else { "without" };
                 tell(&format!("round {round} of {rounds}: {} {by}: {outcome:?}", workload.id));
                 both[usize::from(is_asked)] = Some(outcome);
@@ -82,12 +84,18 @@ pub(crate) async fn measure(
     Ok(told(plan, rounds, waiting, workloads, &pairs))
 }
 
-async fn one(workload: &Workload, plan: &Plan, waiting: usize, is_asked: bool) -> Result<Outcome> {
-    let scene = Scene::set(workload, plan, (0..waiting).map(nowhere).collect()).await?;
+async fn one(
+    workload: &Workload,
+    plan: &Plan,
+    waiting: usize,
+    is_asked: bool,
+    stage: &mut Stage,
+) -> Result<Outcome> {
+    let scene = stage.set().await?;
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
     let admin = scene.plane.admin();
     post(&admin.client().await?, &leases, &held()).await?;
-    let running = side::supercargo(&scene.plane, CONFIGURATION, &["--allow-second-default-scheduler"])?;
+    let running = side::supercargo(scene.plane, CONFIGURATION, &["--allow-second-default-scheduler"])?;
     ready(&running).await.with_context(|| scene.plane.log_tails())?;
     let asker = match is_asked {
         true => Some(asking(&scene, &running, waiting).await?),
@@ -130,7 +138,7 @@ async fn ready(running: &Running) -> Result<()> {
 }
 
 /// Somebody who asks and is answered.
-async fn asking(scene: &Scene, running: &Running, waiting: usize) -> Result<Asker> {
+async fn asking(scene: &Scene<'_>, running: &Running, waiting: usize) -> Result<Asker> {
     let port = running.port().context("supercargo has a port")?;
     let asker = Asker::begin(port, &reader(scene).await?, (0..waiting).map(name).collect())?;
     let by = Instant::now() + READY;
@@ -142,7 +150,7 @@ async fn asking(scene: &Scene, running: &Running, waiting: usize) -> Result<Aske
 }
 
 /// The token of a ServiceAccount that may get the pods of the namespace and nothing else.
-async fn reader(scene: &Scene) -> Result<String> {
+async fn reader(scene: &Scene<'_>) -> Result<String> {
     let (admin, account) = (scene.plane.admin(), format!("--serviceaccount={NAMESPACE}:default"));
     // Nobody here puts the shipped roles for users together.
     admin.kubectl(&["create", "role", "reader", "--verb=get", "--resource=pods", "-n", NAMESPACE]).await?;

@@ -1,4 +1,4 @@
-//! One run: a fresh control plane, a cluster, one that binds, a burst, and pods at fixed rates.
+//! One run: one that binds on a stage that was set anew, a burst, and pods at fixed rates.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::load::Loader;
 use crate::side::{Running, Side};
-use crate::support::{Component, ControlPlane, http, plane::ADMIN_TOKEN};
+use crate::stage::{Scene, Stage};
+use crate::support::{ControlPlane, http, plane::ADMIN_TOKEN};
 use crate::watch::Bound;
 use crate::workloads::{Size, Workload};
 
@@ -64,33 +64,9 @@ pub(crate) struct Burst {
     pub(crate) ended: Instant,
 }
 
-/// A fresh control plane with a cluster and the pods of a burst, which nobody binds yet.
-pub(crate) struct Scene {
-    pub(crate) plane: ControlPlane,
-    pub(crate) bound: Bound,
-    loader: Loader,
-}
-
-impl Scene {
-    /// Sets it, with further pods that were there before those of the burst.
-    pub(crate) async fn set(workload: &Workload, plan: &Plan, further: Vec<Value>) -> Result<Self> {
-        // Nobody here would take the taint off new nodes.
-        let no_taint = "--disable-admission-plugins=TaintNodesByCondition";
-        let plane = ControlPlane::builder().arg(Component::ApiServer, no_taint).start().await?;
-        let loader = Loader::new(&plane.admin()).await?;
-        loader.prepare().await?;
-        let size = plan.size;
-        loader.create(workload.cluster(size)).await?;
-        loader.create(further.into_iter()).await?;
-        loader.create(workload.pods(size)).await?;
-        let bound = Bound::follow(&plane.admin(), size.existing).await?;
-        Ok(Self { plane, bound, loader })
-    }
-}
-
-pub(crate) async fn run(side: Side, workload: &Workload, plan: &Plan) -> Result<Outcome> {
-    let scene = Scene::set(workload, plan, Vec::new()).await?;
-    let (plane, size) = (&scene.plane, plan.size);
+pub(crate) async fn run(side: Side, workload: &Workload, plan: &Plan, stage: &mut Stage) -> Result<Outcome> {
+    let scene = stage.set().await?;
+    let (plane, size) = (scene.plane, plan.size);
     let before = writes(plane).await?;
     let running = side.start(plane).await?;
     let Burst { pods_per_s, cpu_ms_per_pod, cpu_ms_with_start, .. } =
@@ -106,7 +82,7 @@ pub(crate) async fn run(side: Side, workload: &Workload, plan: &Plan) -> Result<
 pub(crate) async fn at_rates(
     workload: &Workload,
     plan: &Plan,
-    scene: &Scene,
+    scene: &Scene<'_>,
     running: &Running,
 ) -> Result<Vec<AtRate>> {
     let size = plan.size;
@@ -149,7 +125,7 @@ async fn at_rate(
     rate: u32,
     pods: Vec<Value>,
     wanted: usize,
-    Scene { bound, loader, .. }: &Scene,
+    Scene { bound, loader, .. }: &Scene<'_>,
     running: &Running,
 ) -> Result<AtRate> {
     let names: Vec<String> =

@@ -3,7 +3,7 @@
 //! One control plane is filled once; the sides take turns on it, each round in another order, every second one backwards. A turn ends with its process, and the pod
 //! it bound is deleted, so that each begins with the same cluster. The first lists after a cluster was filled are read by nobody's count.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -12,20 +12,17 @@ use kube::{Api, ResourceExt};
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::lister::READ;
-use crate::load::{Loader, NAMESPACE};
+use crate::load::NAMESPACE;
 use crate::side::{self, Running, usage};
 use crate::support::{Component, ControlPlane, Program, http, plane::ADMIN_TOKEN};
 use crate::workloads::{Size, Workload, node_name};
-use crate::{start_tables, tell};
+use crate::{stage, start_tables, tell};
 
 /// How long a start may take.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The API server rests when it uses less than a tenth of a processor for this long; how long that is waited for.
-const QUIET: Duration = Duration::from_millis(500);
-const REST_WITHIN: Duration = Duration::from_secs(60);
 
 /// Who starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,33 +109,13 @@ struct Filled {
 
 impl Filled {
     async fn fill(workload: &Workload, size: Size) -> Result<Self> {
-        let began = Instant::now();
-        // Nobody here would take the taint off new nodes.
-        let no_taint = "--disable-admission-plugins=TaintNodesByCondition";
-        let plane = ControlPlane::builder().arg(Component::ApiServer, no_taint).start().await?;
-        let loader = Loader::new(&plane.admin()).await?;
-        loader.prepare().await?;
-        loader.create(workload.cluster(size)).await?;
-        Ok(Self { plane, took: began.elapsed() })
-    }
-
-    /// Waits until the API server has nothing left to do.
-    async fn rest(&self) -> Result<()> {
-        let server = *self.plane.pids().get(Component::ApiServer.name()).context("it runs")?;
-        let by = Instant::now() + REST_WITHIN;
-        loop {
-            let before = usage(server)?.cpu;
-            sleep(QUIET).await;
-            if usage(server)?.cpu.saturating_sub(before) < QUIET / 10 {
-                return Ok(());
-            }
-            ensure!(Instant::now() < by, "the API server does not come to rest");
-        }
+        let (plane, _, took) = stage::filled(workload, size).await?;
+        Ok(Self { plane, took })
     }
 
     /// One start, from which nothing is left.
     async fn start(&self, by: By, pod: Value) -> Result<Start> {
-        self.rest().await?;
+        stage::rest(&self.plane).await?;
         let plane = &self.plane;
         let pods = Api::<Pod>::namespaced(plane.client().await?, NAMESPACE);
         let pod = pods.create(&Default::default(), &serde_json::from_value(pod)?).await?;

@@ -1,5 +1,7 @@
 //! What came of all runs, in tables.
 
+use std::fmt::Write as _;
+
 use crate::report::{Numbers, Table, circumstances};
 use crate::run::{AtRate, Outcome, Plan};
 use crate::side::Side;
@@ -30,10 +32,9 @@ pub(crate) fn tell(
     outcomes: &Outcomes<'_>,
 ) -> String {
     let size = plan.size;
-    format!(
+    let mut text = format!(
         "{}\n\n{} nodes, {} pods on them, medians of {rounds} interleaved rounds with their ranges. `cargo bench --bench e2e -- --workload W \
-         --nodes {} --existing {} --pods {} --rounds {rounds}` repeats it.\n\nA burst of {} pods:\n\n{}\nThe same as ratios:\n\n{}\n\
-         Pods created at a fixed rate for {} seconds, from the moment each was due until it was seen to be bound, in milliseconds:\n\n{}\n",
+         --nodes {} --existing {} --pods {} --rounds {rounds}` repeats it.\n\nA burst of {} pods:\n\n{}\nThe same as ratios:\n\n{}\n",
         circumstances(
             "kube-scheduler v1.36.3, qps and burst 5000, protobuf; kube-apiserver v1.36.3, etcd v3.7.3"
         ),
@@ -44,10 +45,17 @@ pub(crate) fn tell(
         size.pods,
         size.pods,
         bursts(workloads, sides, outcomes),
-        ratios(workloads, outcomes),
-        plan.seconds,
-        rates(plan, workloads, sides, outcomes),
-    )
+        ratios(workloads, sides, outcomes),
+    );
+    if !plan.rates.is_empty() {
+        let _ = write!(
+            text,
+            "Pods created at a fixed rate for {} seconds, from the moment each was due until it was seen to be bound, in milliseconds:\n\n{}\n",
+            plan.seconds,
+            rates(plan, workloads, sides, outcomes),
+        );
+    }
+    text
 }
 
 fn bursts(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> String {
@@ -79,28 +87,29 @@ fn bursts(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> St
     table.text().to_owned()
 }
 
-fn ratios(workloads: &[Workload], outcomes: &Outcomes<'_>) -> String {
+/// A ratio of two sides, and what it is called.
+type Ratio = (&'static str, [Side; 2], fn(&Outcome) -> f64);
+
+/// Those of the sides that ran.
+fn ratios(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> String {
     use Side::{KubeScheduler, NullBinder, Supercargo};
-    let mut table = Table::new(&[
-        "workload",
-        "CPU per pod, kube-scheduler / supercargo",
-        "the same with its start",
-        "peak RSS, kube-scheduler / supercargo",
-        "pods/s, supercargo / kube-scheduler",
-        "pods/s, supercargo / null binder",
-        "pods/s, kube-scheduler / null binder",
-    ]);
+    let all: [Ratio; 6] = [
+        ("CPU per pod, kube-scheduler / supercargo", [KubeScheduler, Supercargo], |by| by.cpu_ms_per_pod),
+        ("the same with its start", [KubeScheduler, Supercargo], |by| by.cpu_ms_with_start),
+        ("peak RSS, kube-scheduler / supercargo", [KubeScheduler, Supercargo], |by| by.peak_mb),
+        ("pods/s, supercargo / kube-scheduler", [Supercargo, KubeScheduler], |by| by.pods_per_s),
+        ("pods/s, supercargo / null binder", [Supercargo, NullBinder], |by| by.pods_per_s),
+        ("pods/s, kube-scheduler / null binder", [KubeScheduler, NullBinder], |by| by.pods_per_s),
+    ];
+    let told: Vec<Ratio> =
+        all.into_iter().filter(|(_, pair, _)| pair.iter().all(|side| sides.contains(side))).collect();
+    let mut head = vec!["workload"];
+    head.extend(told.iter().map(|(name, ..)| name));
+    let mut table = Table::new(&head);
     for workload in workloads {
-        let ratio = |sides, number: fn(&Outcome) -> f64| ratio(outcomes, workload.id, sides, number).told();
-        table.row(&[
-            workload.id.to_owned(),
-            ratio([KubeScheduler, Supercargo], |outcome| outcome.cpu_ms_per_pod),
-            ratio([KubeScheduler, Supercargo], |outcome| outcome.cpu_ms_with_start),
-            ratio([KubeScheduler, Supercargo], |outcome| outcome.peak_mb),
-            ratio([Supercargo, KubeScheduler], |outcome| outcome.pods_per_s),
-            ratio([Supercargo, NullBinder], |outcome| outcome.pods_per_s),
-            ratio([KubeScheduler, NullBinder], |outcome| outcome.pods_per_s),
-        ]);
+        let mut cells = vec![workload.id.to_owned()];
+        cells.extend(told.iter().map(|(_, pair, number)| ratio(outcomes, workload.id, *pair, number).told()));
+        table.row(&cells);
     }
     table.text().to_owned()
 }

@@ -16,6 +16,8 @@ pub(super) struct Stopwatch {
     began: Option<Instant>,
     /// Of each attempt.
     pub(super) laps: Vec<Duration>,
+    /// When each began.
+    pub(super) begins: Vec<Instant>,
     /// Of those since it was last asked.
     decided: Duration,
 }
@@ -35,6 +37,7 @@ impl Probe for Stopwatch {
         if let Some(began) = self.began.take() {
             let lap = began.elapsed();
             self.laps.push(lap);
+            self.begins.push(began);
             self.decided += lap;
         }
     }

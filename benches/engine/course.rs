@@ -1,6 +1,6 @@
 //! What happens in the course of a workload, and what it took.
 
-use super::{Engine, Taken, cpu_time, gone};
+use super::{Engine, Stopwatch, Taken, cpu_time, gone};
 use crate::workloads::{Course, Size, Workload, node_name};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ pub(crate) struct Measured {
     pub(crate) taken: Taken,
     /// Sorted: of each decision; where something else goes on, from the pod's arrival until it was decided about.
     pub(crate) laps: Vec<Duration>,
+    /// When each decision began and how long it took, in their order.
+    pub(crate) spans: Vec<(Instant, Duration)>,
     /// Tells whether two runs decided the same.
     pub(crate) digest: u64,
 }
@@ -28,7 +30,11 @@ pub(crate) fn measure(workload: &Workload, size: Size) -> Measured {
     if workload.course == Course::Start {
         return start(workload, size);
     }
-    let mut engine = Engine::furnished(workload, size);
+    measure_on(Engine::furnished(workload, size), workload, size)
+}
+
+/// The same on an engine that knows the workload's cluster.
+pub(crate) fn measure_on(mut engine: Engine, workload: &Workload, size: Size) -> Measured {
     if size.waiting > 0 {
         let waiting = (0..size.waiting).map(|number| (workload.waiting)(1_000_000 + number, &size));
         let events = waiting.map(|pod| engine.event(pod)).collect();
@@ -124,14 +130,17 @@ impl Engine {
     pub(crate) fn forget_times(&mut self) {
         self.taken = Taken::default();
         self.stopwatch.laps.clear();
+        self.stopwatch.begins.clear();
         self.waits.clear();
         self.placed = 0;
     }
 
     fn measured(self, from_arrival: bool) -> Measured {
-        let mut laps = if from_arrival { self.waits } else { self.stopwatch.laps };
+        let Stopwatch { laps, begins, .. } = self.stopwatch;
+        let spans = begins.into_iter().zip(laps.iter().copied()).collect();
+        let mut laps = if from_arrival { self.waits } else { laps };
         laps.sort_unstable();
-        Measured { scheduled: self.placed, taken: self.taken, laps, digest: self.digest }
+        Measured { scheduled: self.placed, taken: self.taken, laps, spans, digest: self.digest }
     }
 }
 

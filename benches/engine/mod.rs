@@ -8,7 +8,7 @@ mod clock;
 mod course;
 
 pub(crate) use clock::Taken;
-pub(crate) use course::{Measured, measure};
+pub(crate) use course::{Measured, measure, measure_on};
 
 use crate::workloads::{self, Size, Workload};
 use clock::{Stopwatch, cpu_time};
@@ -225,6 +225,11 @@ impl Engine {
     #[allow(dead_code, reason = "not everyone who times or counts needs it")]
     pub(crate) fn verify_nothing(&mut self) {
         self.scheduler.verify_decisions(None);
+    }
+
+    /// From here on nothing remembered is used.
+    pub(crate) fn decide_afresh(&mut self) {
+        self.scheduler.decide_afresh();
     }
 
     /// How many pods have been given a node, and what was decided about whom, as one number.

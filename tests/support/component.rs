@@ -78,6 +78,11 @@ impl Layout {
         self.folder.join("pki")
     }
 
+    /// The folder of etcd's data.
+    pub(crate) fn etcd_data(&self) -> PathBuf {
+        self.folder.join("etcd")
+    }
+
     /// The folder of the logs.
     pub(crate) fn logs(&self) -> PathBuf {
         self.folder.join("logs")
@@ -112,7 +117,7 @@ impl Layout {
         let client = format!("http://127.0.0.1:{}", self.ports[&Component::Etcd]);
         let peer = format!("http://127.0.0.1:{}", self.etcd_peer_port);
         vec![
-            flag("--data-dir", self.folder.join("etcd").display()),
+            flag("--data-dir", self.etcd_data().display()),
             flag("--listen-client-urls", &client),
             flag("--advertise-client-urls", &client),
             flag("--listen-peer-urls", &peer),

@@ -105,6 +105,11 @@ impl ControlPlane {
         &self.layout.folder
     }
 
+    /// The folder of etcd's data; whoever changes it has stopped etcd.
+    pub(crate) fn etcd_data(&self) -> PathBuf {
+        self.layout.etcd_data()
+    }
+
     /// The URL of the API server.
     pub(crate) fn server(&self) -> String {
         self.layout.server()

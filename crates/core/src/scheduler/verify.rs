@@ -90,6 +90,14 @@ impl Scheduler {
         self.verify.believed = 0;
     }
 
+    /// From now on nothing that is remembered is used: each pod is decided about by a look at every node. For who wants to know what memory
+    /// saves.
+    pub fn decide_afresh(&mut self) {
+        self.verify.mode = Mode::Distrust;
+        self.memory.clear();
+        self.shapes.clear();
+    }
+
     /// An answer from memory was wrong.
     pub(super) fn distrust(&mut self, pod: &PodInfo, told: &str) {
         self.memory.clear();

@@ -1,0 +1,185 @@
+//! Where the time of decisions goes: `perf` samples a run that decides afresh, by a look at every node, and one that decides from memory.
+//!
+//! Only samples within decisions count; the run tells when those were, by the clock that perf stamps samples with. A symbol's share is
+//! of what runs in it itself, what was inlined there included.
+
+use crate::beside::tell;
+use crate::engine::{Engine, measure_on};
+use crate::report::{Table, circumstances, short, target, write_section};
+use crate::workloads::{Size, Workload};
+use nix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The workload of `oracle time` whose decisions take the most.
+pub(crate) const HOTTEST: &str = "hard-anti";
+
+/// How long decisions are sampled, of which a look takes less; samples per second.
+const DECIDED: Duration = Duration::from_secs(2);
+const FREQUENCY: &str = "4999";
+
+/// How many symbols are told.
+const TOLD: usize = 15;
+
+/// How it is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum By {
+    /// By a look at every node.
+    Afresh,
+    /// From memory, patched where something changed.
+    Memory,
+}
+
+/// Decides about the workload's pods until that took long enough, and prints when each decision began and ended, in nanoseconds of the
+/// monotonic clock.
+pub(crate) fn tell_spans(workload: &Workload, size: Size, by: By, out: &mut impl Write) {
+    let since_boot = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has a monotonic clock");
+    let (began, since_boot) = (Instant::now(), Duration::from(since_boot));
+    let mut decided = Duration::ZERO;
+    while decided < DECIDED {
+        let mut engine = Engine::furnished(workload, size);
+        if by == By::Afresh {
+            engine.decide_afresh();
+        }
+        let spans = measure_on(engine, workload, size).spans;
+        assert!(!spans.is_empty(), "{} decides nothing", workload.id);
+        for (from, lap) in spans {
+            decided += lap;
+            let from = since_boot + from.duration_since(began);
+            let _ = writeln!(out, "{} {}", from.as_nanos(), (from + lap).as_nanos());
+        }
+    }
+}
+
+/// What perf saw of one run.
+struct Profile {
+    decisions: usize,
+    us_per_decision: f64,
+    /// Samples within decisions, by symbol.
+    symbols: HashMap<String, usize>,
+}
+
+impl Profile {
+    fn samples(&self) -> usize {
+        self.symbols.values().sum()
+    }
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("{}: {error}; perf is in the package linux-tools, or perf", command.get_program().display())
+    });
+    assert!(output.status.success(), "{command:?} fails");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn sampled(workload: &str, size: [usize; 3], by: By) -> Profile {
+    let data = target().join("tmp/profile.data");
+    std::fs::create_dir_all(target().join("tmp")).expect("results can be written");
+    let program = std::env::current_exe().expect("a program knows where it is");
+    let mut record = Command::new("perf");
+    record.args(["record", "--quiet", "-e", "cpu-clock", "-F", FREQUENCY, "-k", "CLOCK_MONOTONIC", "-o"]);
+    record.arg(&data).arg("--").arg(program).args(["--workload", workload, "--spans"]);
+    record.arg(if by == By::Afresh { "afresh" } else { "memory" });
+    for (flag, value) in ["--nodes", "--existing", "--pods"].into_iter().zip(size) {
+        record.args([flag.to_owned(), value.to_string()]);
+    }
+    let spans = output(&mut record);
+    let spans: Vec<[u128; 2]> = spans
+        .lines()
+        .filter_map(|line| {
+            let (from, to) = line.split_once(' ')?;
+            Some([from.parse().ok()?, to.parse().ok()?])
+        })
+        .collect();
+    let symbols = within(&samples(&data), &spans);
+    let _ = std::fs::remove_file(&data);
+    let nanos: u128 = spans.iter().map(|[from, to]| to - from).sum();
+    Profile { decisions: spans.len(), us_per_decision: nanos as f64 / 1e3 / spans.len() as f64, symbols }
+}
+
+/// When each sample was taken, in nanoseconds, and in which symbol.
+fn samples(data: &Path) -> Vec<(u128, String)> {
+    let told = output(Command::new("perf").args(["script", "--ns", "-F", "time,ip,sym", "-i"]).arg(data));
+    let sample = |line: &str| {
+        let (time, rest) = line.trim().split_once(':')?;
+        let (seconds, nanos) = time.split_once('.')?;
+        let time = seconds.parse::<u128>().ok()? * 1_000_000_000 + nanos.parse::<u128>().ok()?;
+        let (_, symbol) = rest.trim().split_once(' ')?;
+        Some((time, symbol.trim().to_owned()))
+    };
+    told.lines().filter_map(sample).collect()
+}
+
+/// How many samples within the spans, which do not overlap and are in order, fall on each symbol.
+fn within(samples: &[(u128, String)], spans: &[[u128; 2]]) -> HashMap<String, usize> {
+    let mut symbols = HashMap::new();
+    for (time, symbol) in samples {
+        let at = spans.partition_point(|[from, _]| from <= time);
+        if at.checked_sub(1).is_some_and(|at| *time < spans[at][1]) {
+            *symbols.entry(symbol.clone()).or_default() += 1;
+        }
+    }
+    symbols
+}
+
+fn table(profile: &Profile) -> String {
+    let mut table = Table::new(&["symbol", "share", "us per decision"]);
+    let all = profile.samples();
+    let mut symbols: Vec<(&String, usize)> =
+        profile.symbols.iter().map(|(name, &count)| (name, count)).collect();
+    symbols.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let rest: usize = symbols.iter().skip(TOLD).map(|(_, count)| count).sum();
+    let mut row = |name: &str, count: usize| {
+        let share = count as f64 / all.max(1) as f64;
+        table.row(&[
+            name.to_owned(),
+            format!("{:.1} %", share * 100.0),
+            short(share * profile.us_per_decision),
+        ]);
+    };
+    for (name, count) in symbols.iter().take(TOLD) {
+        row(&format!("`{name}`"), *count);
+    }
+    row("all others", rest);
+    table.text().to_owned()
+}
+
+/// Samples both, and writes what came of it into docs/benchmarks.md; a look is printed.
+pub(crate) fn run(workload: &str, is_quick: bool) {
+    let size = if is_quick { [1_000, 2_000, 200] } else { [5_000, 10_000, 1_000] };
+    let [nodes, existing, pods] = size;
+    let mut text = format!(
+        "{}\n\n{workload}, {nodes} nodes, {existing} pods on them, {pods} pods at a time; perf with {FREQUENCY} samples per second of processor time.\n",
+        circumstances("perf's cpu-clock")
+    );
+    for (by, how) in [
+        (
+            By::Afresh,
+            "Before: every pod is decided about by a look at every node, the plain path that memory is compared with",
+        ),
+        (By::Memory, "After: from memory, patched where something changed"),
+    ] {
+        let profile = sampled(workload, size, by);
+        tell(&format!("{by:?}: {} decisions, {} samples within", profile.decisions, profile.samples()));
+        assert!(profile.samples() > 0, "perf saw nothing within {} decisions", profile.decisions);
+        let _ = write!(
+            text,
+            "\n{how}. {} us per decision on the wall, {} decisions, {} samples within them.\n\n{}",
+            short(profile.us_per_decision),
+            short(profile.decisions as f64),
+            short(profile.samples() as f64),
+            table(&profile)
+        );
+    }
+    if is_quick {
+        let _ = writeln!(std::io::stdout(), "{text}");
+    } else if let Err(error) = write_section("profile", &text) {
+        tell(&format!("algorithm: {error}"));
+    }
+}
