@@ -39,6 +39,11 @@ impl<K: Hash> Hashed<K> {
         Self { key, hash }
     }
 
+    /// The key.
+    pub(crate) fn key(&self) -> &K {
+        &self.key
+    }
+
     /// The hash.
     pub(crate) fn hash_of(&self) -> u64 {
         self.hash

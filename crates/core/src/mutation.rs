@@ -80,6 +80,8 @@ pub enum Mutation {
     IdsStay,
     /// Ids that only waiting pods hold are given back.
     HolderOverlooked,
+    /// What moves while ids are looked for is overlooked.
+    MovedUnmarked,
     /// Pods that matter less go before those that wait for an extender.
     LesserGoFirst,
     /// A pod that is gone is asked about on.
@@ -90,7 +92,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -128,6 +130,7 @@ impl Mutation {
         Self::NominatedIgnored,
         Self::IdsStay,
         Self::HolderOverlooked,
+        Self::MovedUnmarked,
         Self::LesserGoFirst,
         Self::AskedStays,
         Self::ExtenderUnheard,

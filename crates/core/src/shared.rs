@@ -1,9 +1,11 @@
 //! Values that many hold and few change: equal ones are kept once, and who changes one gets a copy.
 
-use crate::hash::FixedSet;
+use crate::hash::fixed_hash;
+use crate::index::Index;
+use crate::list::push_tightly;
 use std::fmt;
 use std::hash::Hash;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 /// A value held in common with others, until it is written to.
@@ -50,32 +52,60 @@ impl<T: Clone> DerefMut for Shared<T> {
 }
 
 /// The values of one type that are held somewhere.
-pub(crate) struct Pool<T>(FixedSet<Arc<T>>);
+pub(crate) struct Pool<T> {
+    by_content: Index,
+    /// `None` where a value was let go.
+    values: Vec<Option<Arc<T>>>,
+    free: Vec<u32>,
+}
 
 impl<T> Default for Pool<T> {
     fn default() -> Self {
-        Self(FixedSet::default())
+        Self { by_content: Index::default(), values: Vec::new(), free: Vec::new() }
     }
 }
 
 impl<T: Eq + Hash> Pool<T> {
     /// The value that is held already, if there is an equal one.
     pub(crate) fn share(&mut self, value: T) -> Shared<T> {
-        if let Some(known) = self.0.get(&value) {
+        let hash = fixed_hash(&value);
+        let is_it = |at: u32| self.values[at as usize].as_deref() == Some(&value);
+        if let Some(at) = self.by_content.find(hash, is_it) {
+            let known = self.values[at as usize].as_ref().expect("it was just found");
             return Shared(Arc::clone(known));
         }
         let value = Arc::new(value);
-        self.0.insert(Arc::clone(&value));
+        let entry = Some(Arc::clone(&value));
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.values[at as usize] = entry;
+                at
+            }
+            None => {
+                push_tightly(&mut self.values, entry);
+                u32::try_from(self.values.len() - 1).expect("fewer than 2^32 values are held")
+            }
+        };
+        self.by_content.insert(hash, at);
         Shared(value)
     }
 
-    /// Lets go of what nobody else holds.
-    pub(crate) fn keep(&mut self) {
-        self.0.retain(|value| Arc::strong_count(value) > 1);
+    /// Of the values at these places lets those go that nobody else holds; how many places there are.
+    pub(crate) fn keep(&mut self, places: Range<usize>) -> usize {
+        let entries = self.values.iter_mut().enumerate().skip(places.start).take(places.len());
+        let mut looked_at = 0;
+        for (at, entry) in entries {
+            looked_at += 1;
+            if let Some(gone) = entry.take_if(|value| Arc::strong_count(value) == 1) {
+                self.by_content.remove(fixed_hash(&*gone), |other| other as usize == at);
+                self.free.push(at as u32);
+            }
+        }
+        looked_at
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.by_content.len()
     }
 }
 
@@ -88,10 +118,12 @@ mod tests {
         let mut pool = Pool::default();
         let (one, other) = (pool.share("a".to_owned()), pool.share("a".to_owned()));
         assert!(Shared::is_same(&one, &other));
-        pool.keep();
+        assert_eq!(pool.keep(0..8), 1);
         assert_eq!(pool.len(), 1);
         drop((one, other));
-        pool.keep();
+        assert_eq!(pool.keep(1..8), 0);
+        assert_eq!(pool.len(), 1, "nobody looked at it");
+        pool.keep(0..8);
         assert_eq!(pool.len(), 0);
     }
 

@@ -57,6 +57,11 @@ impl ShapeSignature {
     pub fn of(pod: &Arc<PodInfo>) -> Self {
         Self(Arc::clone(pod))
     }
+
+    /// The pod that stands for the others.
+    pub(crate) fn pod(&self) -> &PodInfo {
+        &self.0
+    }
 }
 
 impl PartialEq for ShapeSignature {
@@ -82,6 +87,11 @@ impl NodeSignature {
     /// That of a pod.
     pub fn of(pod: &Arc<PodInfo>) -> Self {
         Self(Arc::clone(pod))
+    }
+
+    /// The pod that stands for the others.
+    pub(crate) fn pod(&self) -> &PodInfo {
+        &self.0
     }
 }
 

@@ -85,6 +85,45 @@ fn churn_leaves_nothing() {
 }
 
 #[test]
+fn what_moves_while_ids_are_looked_for_keeps_its_own() {
+    for units in 16..40 {
+        let mut engine = engine();
+        for at in 0..5 {
+            let node = node(&mut engine, &format!("n{at} cpu=4 zone=z{at} label:rack=r{at}"));
+            engine.handle(NOW, Event::NodeApplied(Box::new(node)));
+        }
+        let mut rounds = 0;
+        for at in 0..60 {
+            // Each waits, is placed, grows old on its node, and goes.
+            let words = format!("p{at} cpu=1 label:job=job-{at} anti=host/job=job-{at}");
+            let pending = pod(&mut engine, &words);
+            engine.handle(NOW, Event::PodApplied(Box::new(pending)));
+            rounds += usize::from(engine.tidy_by(units) > 0);
+            let on = work(&mut engine).expect("there is room");
+            rounds += usize::from(engine.tidy_by(units) > 0);
+            let bound = pod(&mut engine, &format!("{words} on={on}"));
+            engine.handle(NOW, Event::PodApplied(Box::new(bound)));
+            rounds += usize::from(engine.tidy_by(units) > 0);
+            let moved = node(&mut engine, &format!("n{} cpu=4 zone=z{} label:rack=s{at}", at % 5, at % 7));
+            engine.handle(NOW, Event::NodeApplied(Box::new(moved)));
+            rounds += usize::from(engine.tidy_by(units) > 0);
+            if at >= 10 {
+                engine.handle(NOW, Event::Gone(ObjectKey::Pod(format!("p{}", at - 10).into())));
+            }
+            let job = engine.tables().symbol("job");
+            let snapshot = engine.snapshot();
+            let placed: Vec<_> = snapshot.nodes().iter().flat_map(|node| snapshot.pods_on(node)).collect();
+            assert_eq!(placed.len(), (at + 1).min(10));
+            for pod in placed {
+                let label = snapshot.labels(pod.labels).get(job).map(|value| snapshot.text(value));
+                assert_eq!(label, Some(&*pod.name.replace('p', "job-")), "in pieces of {units}, at pod {at}");
+            }
+        }
+        assert!(rounds > 0, "ids are given back in pieces of {units}");
+    }
+}
+
+#[test]
 fn what_is_held_keeps_its_ids_whoever_holds_it() {
     let mut engine = engine();
     for words in ["a cpu=4 zone=z1", "b cpu=4 zone=z2 taint=team:NoSchedule"] {

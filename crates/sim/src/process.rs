@@ -132,9 +132,19 @@ impl Process {
 
     /// Has ids given back that nobody holds; what was converted is forgotten, for it holds some.
     pub(crate) fn tidy(&mut self) {
+        self.forget_converted();
+        self.scheduler.give_back_ids();
+    }
+
+    /// Has a piece of that done, however small.
+    pub(crate) fn tidy_by(&mut self, work: usize) {
+        self.forget_converted();
+        self.scheduler.tidy_by(work);
+    }
+
+    fn forget_converted(&mut self) {
         self.converted.clear();
         self.converted_nodes.clear();
-        self.scheduler.give_back_ids();
     }
 
     /// The pods that are nominated to a node.

@@ -34,6 +34,8 @@ const IDLE_WAKES_MAX: u32 = 5;
 const THOROUGH: u64 = 8;
 /// After so many moments of rest, ids that nobody holds are given back: far more often than in truth.
 const TIDY: u64 = 5;
+/// How much is done then at most, a waiting pod being one.
+const TIDY_WORK: u64 = 32;
 
 /// How large a run's cluster gets.
 #[derive(Clone, Copy, Debug)]
@@ -313,7 +315,8 @@ impl Sim {
         self.process.flushed = flushed.map(|(_, queued)| queued.pod.uid.to_string()).collect();
         self.check_places()?;
         if self.rests.is_multiple_of(TIDY) {
-            self.process.tidy();
+            // Small pieces, so that much happens while ids are looked for.
+            self.process.tidy_by(1 + (self.rests / TIDY % TIDY_WORK) as usize);
         }
         if self.rests.is_multiple_of(THOROUGH) {
             self.check_cache()?;

@@ -3,7 +3,7 @@
 
 use crate::hash::{FixedMap, IdMap};
 use crate::intern::Symbol;
-use crate::intern::{HoldsIds, Marks, holds_ids};
+use crate::intern::{HoldsIds, Marks, Work, holds_ids, mark_after};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +65,8 @@ pub(super) struct Kinds {
     with_affinity: BTreeSet<KindId>,
     with_anti_affinity: BTreeSet<KindId>,
     next: u64,
+    /// The kinds up to this one are marked; later ones have higher numbers.
+    marked: Option<KindId>,
 }
 
 impl Kinds {
@@ -115,6 +117,17 @@ impl Kinds {
         }
     }
 
+    /// All kinds are to be marked.
+    pub(super) fn begin_round(&mut self) {
+        self.marked = None;
+    }
+
+    /// Marks some of the kinds that are to be; whether those are all.
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        let Self { by_id, marked, .. } = self;
+        mark_after(by_id, marked, work, 1, |_, kind| kind.mark(marks))
+    }
+
     /// The number the next kind will have.
     pub(super) fn next(&self) -> KindId {
         KindId(self.next)
@@ -151,7 +164,15 @@ holds_ids!(Kind { pod } but not { nodes });
 // What the other maps name are kinds, which hold what those name.
 impl HoldsIds for Kinds {
     fn mark(&self, marks: &mut Marks) {
-        let Self { by_id, ids: _, by_namespace: _, with_affinity: _, with_anti_affinity: _, next: _ } = self;
+        let Self {
+            by_id,
+            ids: _,
+            by_namespace: _,
+            with_affinity: _,
+            with_anti_affinity: _,
+            next: _,
+            marked: _,
+        } = self;
         by_id.values().for_each(|kind| kind.mark(marks));
     }
 }

@@ -29,8 +29,7 @@ pub use trial::Trial;
 pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
-use crate::intern::holds_ids;
-use crate::intern::{Symbol, Tables};
+use crate::intern::{HoldsIds, Marks, Symbol, Tables, Work, holds_ids};
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, Uid};
@@ -288,6 +287,40 @@ impl Cache {
             ("nominations", self.nominated.len()),
             ("assumed volumes", self.volumes.assumed()),
         ]
+    }
+
+    /// Nodes, pods and kinds are to be marked, piece by piece.
+    pub(crate) fn begin_round(&mut self) {
+        self.nodes.begin_round();
+        self.pods.begin_round();
+        self.kinds.begin_round();
+    }
+
+    /// Marks some of the ids that are held here; whether nothing but [`Self::mark_rest`] is left to mark.
+    pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        let Self { nodes, pods, kinds, .. } = self;
+        nodes.mark_some(marks, work) && pods.mark_some(marks, work) && kinds.mark_some(marks, work)
+    }
+
+    /// Marks at once what is no node's, pod's or kind's.
+    pub(crate) fn mark_rest(&mut self, marks: &mut Marks) {
+        let Self {
+            nodes,
+            pods,
+            kinds: _,
+            // Of each the node is there that has it.
+            images: _,
+            nominated,
+            lookups,
+            volumes,
+            version: _,
+            storage_changes: _,
+        } = self;
+        nodes.mark_rest(marks);
+        pods.end_round();
+        nominated.mark(marks);
+        lookups.mark(marks);
+        volumes.mark(marks);
     }
 
     /// How many objects are held.

@@ -2,7 +2,7 @@
 
 use super::{Attachable, ImageState, KindId, PodIdx, Volumes};
 use crate::hash::IdMap;
-use crate::intern::{HoldsIds, Marks, Symbol, TaintSetId, holds_ids};
+use crate::intern::{HoldsIds, Marks, Symbol, TaintSetId, Unmarked, Work, holds_ids};
 use crate::list::push_tightly;
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
@@ -82,6 +82,11 @@ impl Columns {
 
 /// Changes of nodes that are remembered. Who has seen fewer since begins anew, which costs no more than so many would.
 const LOG_MAX: usize = 65_536;
+
+/// What it costs to mark a node, beside a pod.
+const NODE_COST: usize = 4;
+/// As many images of a node cost as much as a pod.
+const IMAGES_OF_COST: usize = 8;
 
 /// What happened to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +180,7 @@ pub(super) struct Nodes {
     log: VecDeque<(NodeIdx, Touch)>,
     /// How often a node came or went.
     arrivals: u64,
+    unmarked: Unmarked,
 }
 
 impl Nodes {
@@ -385,6 +391,7 @@ impl Nodes {
     }
 
     fn touch(&mut self, idx: NodeIdx, touch: Touch) {
+        self.unmarked.put(idx.index());
         self.clock += 1;
         if self.log.len() == LOG_MAX {
             self.log.pop_front();
@@ -429,6 +436,33 @@ impl Nodes {
     }
 }
 
+impl Nodes {
+    /// All nodes are to be marked.
+    pub(super) fn begin_round(&mut self) {
+        self.unmarked.begin(self.slots.len());
+    }
+
+    /// Marks some of the nodes that are to be; whether those are all.
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        while work.is_left() {
+            let Some(at) = self.unmarked.next() else { return true };
+            let Some(slot) = self.slots.get(at) else { continue };
+            if self.by_name.get(&slot.name).is_some_and(|idx| idx.index() == at) {
+                slot.mark(marks);
+                work.spend(NODE_COST + slot.images.len() / IMAGES_OF_COST);
+            }
+        }
+        false
+    }
+
+    /// Marks what is neither a node's nor a pod's; all is.
+    pub(super) fn mark_rest(&mut self, marks: &mut Marks) {
+        self.unmarked.end();
+        // Claims in use are named by the pods that use them.
+        self.columns.attachable.mark(marks);
+    }
+}
+
 /// Namespace and name of each claim a pod names. Claims of its own, of ephemeral volumes, no other pod can use.
 fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
     let claims = pod.volumes.iter().filter_map(PodVolume::named_claim);
@@ -450,6 +484,7 @@ impl HoldsIds for Nodes {
             clock: _,
             log: _,
             arrivals: _,
+            unmarked: _,
         } = self;
         claims.mark(marks);
         columns.attachable.mark(marks);

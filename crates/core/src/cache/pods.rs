@@ -3,7 +3,7 @@
 use super::PodIdx;
 use crate::hash::fixed_hash;
 use crate::index::Index;
-use crate::intern::{HoldsIds, Marks, holds_ids};
+use crate::intern::{HoldsIds, Marks, Unmarked, Work, holds_ids};
 use crate::list::push_tightly;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
@@ -35,6 +35,7 @@ pub(super) struct Pods {
     assumed: usize,
     /// How many pods have each priority.
     priorities: BTreeMap<i32, usize>,
+    unmarked: Unmarked,
 }
 
 impl Pods {
@@ -47,6 +48,7 @@ impl Pods {
         *self.priorities.entry(info.priority).or_default() += 1;
         self.by_uid.insert(fixed_hash(&*info.uid), idx.0);
         self.slots[idx.0 as usize] = Some(PodEntry { info, node, state });
+        self.unmarked.put(idx.0 as usize);
         idx
     }
 
@@ -75,6 +77,7 @@ impl Pods {
             && let Some(entry) = &mut self.slots[idx.0 as usize]
         {
             let before = std::mem::replace(&mut entry.info, Arc::clone(info));
+            self.unmarked.put(idx.0 as usize);
             self.forget_priority(before.priority);
             *self.priorities.entry(info.priority).or_default() += 1;
         }
@@ -123,6 +126,30 @@ impl Pods {
     }
 }
 
+impl Pods {
+    /// All pods are to be marked.
+    pub(super) fn begin_round(&mut self) {
+        self.unmarked.begin(self.slots.len());
+    }
+
+    /// Marks some of the pods that are to be; whether those are all.
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        while work.is_left() {
+            let Some(at) = self.unmarked.next() else { return true };
+            if let Some(Some(entry)) = self.slots.get(at) {
+                entry.mark(marks);
+                work.spend(1);
+            }
+        }
+        false
+    }
+
+    /// All is marked.
+    pub(super) fn end_round(&mut self) {
+        self.unmarked.end();
+    }
+}
+
 /// Whether a slot's pod has this uid.
 fn has_uid(slots: &[Option<PodEntry>], uid: &str) -> impl Fn(u32) -> bool {
     move |at| slots[at as usize].as_ref().is_some_and(|entry| *entry.info.uid == *uid)
@@ -132,7 +159,7 @@ holds_ids!(PodEntry { info } but not { node, state });
 
 impl HoldsIds for Pods {
     fn mark(&self, marks: &mut Marks) {
-        let Self { slots, free: _, by_uid: _, assumed: _, priorities: _ } = self;
+        let Self { slots, free: _, by_uid: _, assumed: _, priorities: _, unmarked: _ } = self;
         slots.mark(marks);
     }
 }

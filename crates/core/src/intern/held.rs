@@ -2,13 +2,14 @@
 //!
 //! An id that is missed here is an id that comes to mean something else. Therefore types name *all* their fields, those
 //! without ids too: a field that is added does not compile before somebody has said which of the two it is. Counting holders
-//! instead would cost every clone of a pod; this costs a walk over what is there each time the tables have grown by half.
+//! instead would cost every clone of a pod; this costs a walk over what is there each time the tables have grown by half, which
+//! is done in pieces ([`super::round`]).
 
 use super::{LabelSetId, Symbol, TaintSetId};
 use crate::cache::{DeviceClass, DisruptionBudget, ImageState, Service};
 use crate::event::ObjectKey;
 use crate::extender::{Extender, ExtenderId, Room};
-use crate::hash::{FixedMap, IdMap, IdSet};
+use crate::hash::{FixedMap, Hashed, IdMap, IdSet};
 use crate::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
 use crate::pod::{
     Controller, ControllerKind, HostPort, PodAffinity, PodAffinityTerm, PodInfo, PodTemplate,
@@ -17,7 +18,7 @@ use crate::pod::{
 use crate::resources::{PodResources, Resources};
 use crate::selector::{NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands};
 use crate::shared::Shared;
-use crate::signature::Signature;
+use crate::signature::{NodeSignature, ShapeSignature, Signature};
 use crate::volume::{
     ClaimInfo, ClaimRef, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, CsiVolume, ExclusiveDisk,
     InTreePlugin, InTreeVolume, InlineDisk, MigratableDisk, MigratedVolume, PersistentVolumeInfo, PodVolume,
@@ -46,15 +47,28 @@ impl Bits {
         self.0[at / 64] |= 1 << (at % 64);
     }
 
-    pub(super) fn unite(&mut self, other: &Self) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
-        }
-        self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
+    /// Whether all of these are among them.
+    #[cfg(debug_assertions)]
+    fn has_all(&self, others: &Self) -> bool {
+        others
+            .0
+            .iter()
+            .zip(self.0.iter().chain(std::iter::repeat(&0)))
+            .all(|(others, these)| others & !these == 0)
     }
 
     pub(super) fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+}
+
+impl Marks {
+    /// Whether all of these are marked.
+    #[cfg(debug_assertions)]
+    pub(crate) fn have_all(&self, others: &Self) -> bool {
+        self.symbols.has_all(&others.symbols)
+            && self.label_sets.has_all(&others.label_sets)
+            && self.taint_sets.has_all(&others.taint_sets)
     }
 }
 
@@ -285,6 +299,24 @@ holds_ids!(WeightedPodAffinityTerm { term } but not { weight });
 holds_ids!(SpreadConstraint { topology_key, selector } but not {
     max_skew, when_unsatisfiable, min_domains, honor_node_affinity, honor_node_taints
 });
+
+impl HoldsIds for ShapeSignature {
+    fn mark(&self, marks: &mut Marks) {
+        self.pod().mark(marks);
+    }
+}
+
+impl HoldsIds for NodeSignature {
+    fn mark(&self, marks: &mut Marks) {
+        self.pod().mark(marks);
+    }
+}
+
+impl<K: HoldsIds + std::hash::Hash> HoldsIds for Hashed<K> {
+    fn mark(&self, marks: &mut Marks) {
+        self.key().mark(marks);
+    }
+}
 
 impl HoldsIds for Signature {
     fn mark(&self, marks: &mut Marks) {

@@ -4,8 +4,10 @@
 //! Ids compare for equality. Their order means nothing: an id that nobody held any more is given to another text.
 
 mod held;
+mod round;
 
 pub(crate) use held::{HoldsIds, Marks, holds_ids};
+pub(crate) use round::{Unmarked, Work, mark_after};
 
 use crate::hash::fixed_hash;
 use crate::index::Index;
@@ -14,8 +16,10 @@ use crate::node::Taint;
 use crate::pod::PodTemplate;
 use crate::selector::RequiredNodeAffinity;
 use crate::shared::{Pool, Shared};
+use round::Round;
 use std::fmt;
 use std::num::NonZeroU32;
+use std::ops::Range;
 
 /// An interned text: a label key or value, a namespace, a node's or a resource's name, an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,6 +115,8 @@ pub struct Tables {
     is_pinning: bool,
     /// How many were held when ids were given back last.
     held: usize,
+    round: Option<Box<Round>>,
+    rounds: u64,
 }
 
 /// How much tables hold.
@@ -153,6 +159,8 @@ impl Tables {
             pinned: Marks::default(),
             is_pinning: false,
             held: 0,
+            round: None,
+            rounds: 0,
         };
         tables.pinned(|tables| {
             for &(symbol, text) in known::ALL {
@@ -165,9 +173,7 @@ impl Tables {
     /// The id of `text`, given now if it has none.
     pub fn symbol(&mut self, text: &str) -> Symbol {
         let symbol = self.find(text).unwrap_or_else(|| self.new_symbol(text));
-        if self.is_pinning {
-            symbol.mark(&mut self.pinned);
-        }
+        self.hold(&symbol);
         symbol
     }
 
@@ -186,6 +192,16 @@ impl Tables {
         };
         self.by_text.insert(fixed_hash(text), symbol.place());
         symbol
+    }
+
+    /// Somebody asked for it, and is about to hold it.
+    fn hold(&mut self, asked: &(impl HoldsIds + ?Sized)) {
+        if self.is_pinning {
+            asked.mark(&mut self.pinned);
+        }
+        if let Some(round) = &mut self.round {
+            asked.mark(&mut round.marks);
+        }
     }
 
     /// The ids of texts that `build` asks for are never given back: configuration, which is held where no walk comes.
@@ -219,10 +235,10 @@ impl Tables {
         pairs.reverse();
         pairs.dedup_by_key(|&mut (key, _)| key);
         pairs.reverse();
+        // The sets may have been looked through already.
+        self.hold(&*pairs);
         let id = LabelSetId(self.label_sets.intern(pairs));
-        if self.is_pinning {
-            id.mark(&mut self.pinned);
-        }
+        self.hold(&id);
         id
     }
 
@@ -233,10 +249,9 @@ impl Tables {
 
     /// The id of a list of taints.
     pub fn taint_set(&mut self, taints: Vec<Taint>) -> TaintSetId {
+        self.hold(&*taints);
         let id = TaintSetId(self.taint_sets.intern(taints));
-        if self.is_pinning {
-            id.mark(&mut self.pinned);
-        }
+        self.hold(&id);
         id
     }
 
@@ -268,31 +283,6 @@ impl Tables {
     /// Whether so much has come since ids were given back last that another look is worth its time.
     pub(crate) fn have_grown(&self) -> bool {
         self.sizes().total() - self.held.min(self.sizes().total()) > GROWTH_MIN.max(self.held / 2)
-    }
-
-    /// Gives back all ids that are neither marked nor pinned, and says how many.
-    pub(crate) fn keep(&mut self, mut marks: Marks) -> usize {
-        let before = self.sizes().total();
-        self.templates.keep();
-        self.node_affinities.keep();
-        marks.label_sets.unite(&self.pinned.label_sets);
-        marks.taint_sets.unite(&self.pinned.taint_sets);
-        marks.symbols.unite(&self.pinned.symbols);
-        self.label_sets.keep(&marks.label_sets);
-        self.taint_sets.keep(&marks.taint_sets);
-        self.label_sets.held().for_each(|labels| labels.mark(&mut marks));
-        self.taint_sets.held().for_each(|taints| taints.mark(&mut marks));
-        for (index, entry) in (0..).zip(&mut self.texts) {
-            let symbol = Symbol::at(index);
-            if !marks.symbols.has(symbol.index())
-                && let Some(gone) = entry.take()
-            {
-                self.by_text.remove(fixed_hash(&*gone), |at| at == index);
-                self.free.push(symbol);
-            }
-        }
-        self.held = self.sizes().total();
-        before - self.held
     }
 }
 
@@ -340,19 +330,25 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
         self.by_content.len()
     }
 
-    fn held(&self) -> impl Iterator<Item = &Box<[T]>> {
-        self.items.iter().flatten()
-    }
-
-    fn keep(&mut self, marked: &held::Bits) {
-        for (id, entry) in (0..).zip(&mut self.items) {
-            if !marked.has(id as usize)
-                && let Some(gone) = entry.take()
-            {
-                self.by_content.remove(fixed_hash(&*gone), |at| at == id);
-                self.free.push(id);
+    /// Of the entries at these places gives back those that are not held, and tells of the others; how many there are.
+    fn keep(
+        &mut self,
+        places: Range<usize>,
+        is_held: impl Fn(usize) -> bool,
+        mut held: impl FnMut(&[T]),
+    ) -> usize {
+        let entries = self.items.iter_mut().enumerate().skip(places.start).take(places.len());
+        let mut looked_at = 0;
+        for (at, entry) in entries {
+            looked_at += 1;
+            if is_held(at) {
+                entry.iter().for_each(|items| held(items));
+            } else if let Some(gone) = entry.take() {
+                self.by_content.remove(fixed_hash(&*gone), |other| other as usize == at);
+                self.free.push(at as u32);
             }
         }
+        looked_at
     }
 }
 
@@ -381,6 +377,15 @@ impl<'a> Labels<'a> {
 mod tests {
     use super::*;
 
+    /// Gives back all but these and what they hold, in the smallest pieces there are; how many it were.
+    fn give_back_but(tables: &mut Tables, held: &[LabelSetId]) -> usize {
+        tables.begin_round();
+        let mut marks = Marks::default();
+        held.mark(&mut marks);
+        tables.all_is_marked(marks);
+        (0..).find_map(|_| tables.give_back(&mut Work::new(1))).expect("it comes to an end")
+    }
+
     #[test]
     fn a_text_has_one_id_and_comes_back() {
         let mut tables = Tables::new();
@@ -398,16 +403,43 @@ mod tests {
         let [key, value, alone] = ["key", "value", "alone"].map(|text| tables.symbol(text));
         let set = tables.label_set(vec![(key, value)]);
         tables.label_set(vec![(key, alone)]);
-        let mut marks = Marks::default();
-        set.mark(&mut marks);
-        assert_eq!(tables.keep(marks), 2, "a text and a set");
+        assert_eq!(give_back_but(&mut tables, &[set]), 2, "a text and a set");
         assert_eq!(tables.text(value), "value", "the set holds it");
         assert_eq!(tables.text(pinned), "pinned");
         assert_eq!(tables.find("alone"), None);
         assert_eq!(tables.symbol("new"), alone, "the id is free");
         assert_eq!(tables.labels(set).get(key), Some(value));
-        assert_eq!(tables.keep(Marks::default()), 4);
+        assert_eq!(give_back_but(&mut tables, &[]), 4);
         assert_eq!(tables.sizes().symbols, known::ALL.len() + 1);
+    }
+
+    #[test]
+    fn what_is_asked_for_while_ids_are_given_back_stays() {
+        // Asked for after every number of pieces: what is looked at later stays, what was given back gets an id anew.
+        for pieces in 0..100 {
+            let mut tables = Tables::new();
+            let texts: Vec<String> = (0..40).map(|at| format!("text {at}")).collect();
+            let symbols: Vec<Symbol> = texts.iter().map(|text| tables.symbol(text)).collect();
+            for pair in symbols.chunks(2) {
+                tables.label_set(vec![(pair[0], pair[1])]);
+            }
+            tables.begin_round();
+            tables.all_is_marked(Marks::default());
+            for _ in 0..pieces {
+                tables.give_back(&mut Work::new(1));
+            }
+            let (key, value) = (tables.symbol(&texts[0]), tables.symbol(&texts[39]));
+            let set = tables.label_set(vec![(key, value)]);
+            let second = tables.symbol(&texts[1]);
+            let again = tables.label_set(vec![(key, second)]);
+            while tables.are_in_round() {
+                tables.give_back(&mut Work::new(1));
+            }
+            assert_eq!([tables.text(key), tables.text(value)], [&*texts[0], &*texts[39]]);
+            assert_eq!(tables.labels(set).get(key), Some(value));
+            assert_eq!(tables.labels(again).get(key).map(|value| tables.text(value)), Some(&*texts[1]));
+            assert_eq!(tables.sizes().symbols, known::ALL.len() + 3, "after {pieces} pieces");
+        }
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! is handled while a decision runs.
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{HoldsIds, Marks};
+use crate::intern::{HoldsIds, Marks, Work, mark_after};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub(super) struct ActiveQueue {
     pods: BTreeMap<ActiveOrder, QueuedPod>,
+    /// Up to this one they are marked, but for those that were put here since the round began.
+    marked: Option<ActiveOrder>,
 }
 
 impl ActiveQueue {
@@ -35,6 +37,14 @@ impl ActiveQueue {
         self.pods.values()
     }
 
+    pub(super) fn begin_round(&mut self) {
+        self.marked = None;
+    }
+
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        mark_after(&self.pods, &mut self.marked, work, 1, |_, pod| pod.mark(marks))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.pods.len()
     }
@@ -42,7 +52,7 @@ impl ActiveQueue {
 
 impl HoldsIds for ActiveQueue {
     fn mark(&self, marks: &mut Marks) {
-        let Self { pods } = self;
+        let Self { pods, marked: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));
     }
 }

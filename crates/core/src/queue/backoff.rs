@@ -4,7 +4,7 @@
 //! second come back together and compete by priority (KEP-5142).
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{HoldsIds, Marks};
+use crate::intern::{HoldsIds, Marks, Work, mark_after};
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -70,6 +70,8 @@ pub(super) struct BackoffQueue {
     rejected: BTreeMap<BackoffOrder, QueuedPod>,
     /// Failed with no plugin to blame (upstream `podErrorBackoffQ`); sits its time out.
     failed: BTreeMap<BackoffOrder, QueuedPod>,
+    /// Up to these they are marked, but for those that were put here since the round began.
+    marked: [Option<BackoffOrder>; 2],
 }
 
 impl BackoffQueue {
@@ -116,6 +118,17 @@ impl BackoffQueue {
         self.rejected.values().chain(self.failed.values())
     }
 
+    pub(super) fn begin_round(&mut self) {
+        self.marked = [None; 2];
+    }
+
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        let heaps = [&self.rejected, &self.failed].into_iter().zip(&mut self.marked);
+        heaps.fold(true, |all, (heap, marked)| {
+            mark_after(heap, marked, work, 1, |_, pod| pod.mark(marks)) && all
+        })
+    }
+
     pub(super) fn len(&self) -> usize {
         self.rejected.len() + self.failed.len()
     }
@@ -123,7 +136,7 @@ impl BackoffQueue {
 
 impl HoldsIds for BackoffQueue {
     fn mark(&self, marks: &mut Marks) {
-        let Self { rejected, failed } = self;
+        let Self { rejected, failed, marked: _ } = self;
         rejected.values().chain(failed.values()).for_each(|pod| pod.mark(marks));
     }
 }

@@ -9,6 +9,7 @@ mod active;
 mod backoff;
 mod pod;
 mod pool;
+mod put;
 mod rebuild;
 mod reconsider;
 mod stats;
@@ -28,6 +29,7 @@ use active::ActiveQueue;
 use backoff::{BackoffOrder, BackoffPolicy, BackoffQueue};
 use pod::ActiveOrder;
 use pool::Pool;
+use put::Unmarked;
 use stats::Counters;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -95,6 +97,7 @@ pub struct SchedulingQueue {
     next_sequence: u64,
     next_flush: Time,
     counters: Counters,
+    unmarked: Unmarked,
 }
 
 impl SchedulingQueue {
@@ -112,6 +115,7 @@ impl SchedulingQueue {
             next_sequence: 0,
             next_flush: now + FLUSH_PERIOD,
             counters: Counters::default(),
+            unmarked: Unmarked::default(),
         }
     }
 
@@ -511,27 +515,6 @@ impl SchedulingQueue {
         self.put_gated(pod);
     }
 
-    fn put_active(&mut self, now: Time, mut pod: QueuedPod) {
-        pod.initial_attempt.get_or_insert(now);
-        let uid = Arc::clone(&pod.pod.uid);
-        self.slots.insert(uid, Slot::Active(self.active.insert(pod)));
-    }
-
-    fn put_backoff(&mut self, expiry: Time, pod: QueuedPod) {
-        let uid = Arc::clone(&pod.pod.uid);
-        self.slots.insert(uid, Slot::Backoff(self.backoff.insert(expiry, pod)));
-    }
-
-    fn put_unschedulable(&mut self, pod: QueuedPod) {
-        let uid = Arc::clone(&pod.pod.uid);
-        self.slots.insert(uid, Slot::Unschedulable(self.unschedulable.insert(pod)));
-    }
-
-    fn put_gated(&mut self, pod: QueuedPod) {
-        let uid = Arc::clone(&pod.pod.uid);
-        self.slots.insert(uid, Slot::Gated(self.gated.insert(pod)));
-    }
-
     /// Takes a record out of its place. It is still counted under its rejectors.
     fn take(&mut self, uid: &str) -> Option<(Slot, QueuedPod)> {
         let slot = self.slots.remove(uid)?;
@@ -555,5 +538,5 @@ fn release_label(events: &[ClusterEvent<'_>]) -> &'static str {
 }
 
 holds_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
-    backoff_policy, max_in_unschedulable, slots, held, next_sequence, next_flush
+    backoff_policy, max_in_unschedulable, slots, held, next_sequence, next_flush, unmarked
 });

@@ -1,13 +1,15 @@
 //! Pods that are held back, one by one, until somebody takes them out. No event walks them.
 
 use super::pod::QueuedPod;
-use crate::intern::{HoldsIds, Marks};
+use crate::intern::{HoldsIds, Marks, Work, mark_after};
 use std::collections::BTreeMap;
 
 /// Pods by their sequence number.
 #[derive(Default)]
 pub(super) struct Pool {
     pods: BTreeMap<u64, QueuedPod>,
+    /// Up to this one they are marked, but for those that were put here since the round began.
+    marked: Option<u64>,
 }
 
 impl Pool {
@@ -29,6 +31,14 @@ impl Pool {
         self.pods.values()
     }
 
+    pub(super) fn begin_round(&mut self) {
+        self.marked = None;
+    }
+
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        mark_after(&self.pods, &mut self.marked, work, 1, |_, pod| pod.mark(marks))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.pods.len()
     }
@@ -36,7 +46,7 @@ impl Pool {
 
 impl HoldsIds for Pool {
     fn mark(&self, marks: &mut Marks) {
-        let Self { pods } = self;
+        let Self { pods, marked: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));
     }
 }

@@ -6,7 +6,7 @@
 use super::pod::QueuedPod;
 use crate::framework::{Hint, PluginName};
 use crate::hash::FixedMap;
-use crate::intern::{HoldsIds, Marks, holds_ids};
+use crate::intern::{HoldsIds, Marks, Work, holds_ids, mark_after};
 use crate::pod::PodInfo;
 use crate::signature::Signature;
 use crate::time::Time;
@@ -40,9 +40,28 @@ pub(super) struct Unschedulable {
     /// Every pod's group, by sequence number: who came first, and so has waited longest, comes first.
     group_of: BTreeMap<u64, GroupId>,
     next: u64,
+    /// The groups up to this one are marked, but for their pods; later ones have higher numbers.
+    marked_groups: Option<GroupId>,
+    /// Up to this one pods are marked, but for those that were put here since the round began.
+    marked: Option<u64>,
 }
 
 impl Unschedulable {
+    pub(super) fn begin_round(&mut self) {
+        (self.marked_groups, self.marked) = (None, None);
+    }
+
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        let Self { groups, group_of, marked_groups, marked, .. } = self;
+        let are_marked =
+            mark_after(groups, marked_groups, work, 1, |_, Group { key, pods: _ }| key.mark(marks));
+        let mut mark = |sequence, id: &GroupId| {
+            let pod = groups.get(id).and_then(|group| group.pods.get(&sequence));
+            pod.expect("whoever is of a group stands there").mark(marks);
+        };
+        are_marked && mark_after(group_of, marked, work, 1, |sequence, id| mark(sequence, id))
+    }
+
     pub(super) fn insert(&mut self, pod: QueuedPod) -> u64 {
         let sequence = pod.sequence;
         let key = Key { signature: Signature::of(&pod.pod), wakers: pod.wakers() };
@@ -162,7 +181,7 @@ holds_ids!(Key { signature } but not { wakers });
 
 impl HoldsIds for Unschedulable {
     fn mark(&self, marks: &mut Marks) {
-        let Self { groups, ids: _, by_waker: _, group_of: _, next: _ } = self;
+        let Self { groups, ids: _, by_waker: _, group_of: _, next: _, marked_groups: _, marked: _ } = self;
         for Group { key, pods } in groups.values() {
             key.mark(marks);
             pods.values().for_each(|pod| pod.mark(marks));

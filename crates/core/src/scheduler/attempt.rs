@@ -2,6 +2,7 @@
 
 use super::binding::Binding;
 use super::failure::{Failure, Nominate, Unschedulable};
+use super::memory::State;
 use super::opinion::Chosen;
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
@@ -130,7 +131,7 @@ impl Scheduler {
             Decided::Node(choice) => self.assume(now, queued, began, choice),
             Decided::Nowhere(found) => {
                 if self.is_like_others(&queued.pod) {
-                    self.memory.keep(self.cache.version(), &queued.pod, &found);
+                    self.memory.keep(self.memory_state(), &queued.pod, &found);
                 }
                 self.fail(now, queued, began, Failure::Unschedulable(found));
             }
@@ -143,7 +144,12 @@ impl Scheduler {
     /// What was found of a pod of the same signature since the cluster changed last.
     fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         let may = self.verify.is_trusting() && self.is_like_others(pod);
-        if may { self.memory.recall(self.cache.version(), pod) } else { None }
+        if may { self.memory.recall(self.memory_state(), pod) } else { None }
+    }
+
+    /// What is found now holds as long as this stays the same.
+    fn memory_state(&self) -> State {
+        (self.cache.version(), self.tables.rounds())
     }
 
     /// Whether a fresh look comes to the same.

@@ -1,13 +1,18 @@
 //! Ids that nobody holds any more are given back, so that a cluster with ever new labels does not make the tables grow.
 //!
-//! See [`crate::intern`] for how holders are found.
+//! That is done in pieces, so that no decision waits for all of it. See [`crate::intern`] for how holders are found.
 
 use super::Scheduler;
-use crate::intern::{HoldsIds, Marks};
+use crate::intern::{HoldsIds, Marks, Work};
 use crate::mutation::{self, Mutation};
+use std::mem::take;
+
+/// What one piece may cost: to mark a pod costs 1, which takes some 300 ns where no cache of the processor has it.
+const PIECE: usize = 192;
 
 impl Scheduler {
-    /// Gives back the ids that nobody holds where the tables have grown enough since that was done last; how many were.
+    /// Does one piece of giving back the ids that nobody holds, where the tables have grown enough since that was done last; how many
+    /// were given back in all pieces, when this was the last.
     ///
     /// To be called where the caller holds no ids: between a converted object and its event, ids are the caller's.
     pub fn tidy(&mut self) -> usize {
@@ -16,33 +21,72 @@ impl Scheduler {
 
     /// As [`Self::tidy`], where somebody else in the engine holds ids as well, and marks them.
     pub(crate) fn tidy_beside(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
-        if self.tables.have_grown() { self.give_back_but(others) } else { 0 }
+        if self.tables.are_in_round() || self.tables.have_grown() { self.piece(PIECE, others) } else { 0 }
     }
 
-    /// As [`Self::tidy`], however much has come since.
+    /// As [`Self::tidy`], however much has come since; the piece may cost `work`, where marking a pod costs 1.
+    pub fn tidy_by(&mut self, work: usize) -> usize {
+        self.piece(work, |_| {})
+    }
+
+    /// Gives back all ids that nobody holds, at once, and forgets what is remembered of signatures.
     pub fn give_back_ids(&mut self) -> usize {
-        self.give_back_but(|_| {})
-    }
-
-    fn give_back_but(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
-        // They hold ids where no walk comes, and are made anew.
         self.memory.clear();
         self.shapes.clear();
+        self.tables.forget_marks();
+        let was_on = self.tables.are_in_round();
+        let mut given_back = 0;
+        for _ in 0..=usize::from(was_on) {
+            given_back += self.piece(usize::MAX, |_| {});
+            while self.tables.are_in_round() {
+                given_back += self.piece(usize::MAX, |_| {});
+            }
+        }
+        given_back
+    }
+
+    fn piece(&mut self, work: usize, others: impl FnOnce(&mut Marks)) -> usize {
         if mutation::is_on(Mutation::IdsStay) {
             return 0;
         }
-        let mut marks = Marks::default();
-        self.mark(&mut marks);
-        others(&mut marks);
-        self.tables.keep(marks)
+        let mut work = Work::new(work);
+        let Self { tables, cache, queue, shapes, .. } = self;
+        if !tables.are_in_round() {
+            tables.begin_round();
+            cache.begin_round();
+            queue.begin_round();
+            shapes.begin_round();
+        }
+        let Some(marks) = tables.marks() else { return tables.give_back(&mut work).unwrap_or(0) };
+        let are_marked = cache.mark_some(marks, &mut work)
+            && (mutation::is_on(Mutation::HolderOverlooked) || queue.mark_some(marks, &mut work))
+            && shapes.mark_some(marks, &mut work);
+        if are_marked {
+            self.end_marking(others);
+        }
+        0
     }
-}
 
-impl HoldsIds for Scheduler {
-    fn mark(&self, marks: &mut Marks) {
+    /// Marks at once what is not walked through in pieces, for there is little of it.
+    fn end_marking(&mut self, others: impl FnOnce(&mut Marks)) {
+        let mut marks = take(self.tables.marks().expect("not all is marked yet"));
+        self.cache.mark_rest(&mut marks);
+        self.queue.mark_rest(&mut marks);
+        self.shapes.end_round();
+        self.mark_others(&mut marks);
+        others(&mut marks);
+        #[cfg(debug_assertions)]
+        {
+            let mut all = Marks::default();
+            self.mark(&mut all);
+            assert!(marks.have_all(&all), "whoever holds ids was looked at");
+        }
+        self.tables.all_is_marked(marks);
+    }
+
+    /// Marks what is neither in the cache, nor in the queue, nor remembered.
+    fn mark_others(&self, marks: &mut Marks) {
         let Self {
-            cache,
-            queue,
             profiles,
             lists,
             pre_binds,
@@ -53,9 +97,11 @@ impl HoldsIds for Scheduler {
             walk,
             quarantine,
             second,
-            // Given back right before.
-            memory: _,
+            cache: _,
+            queue: _,
             shapes: _,
+            // Knows by itself when ids were given back.
+            memory: _,
             // Texts and numbers.
             tables: _,
             seed: _,
@@ -74,10 +120,6 @@ impl HoldsIds for Scheduler {
             #[cfg(test)]
                 trap: _,
         } = self;
-        cache.mark(marks);
-        if !mutation::is_on(Mutation::HolderOverlooked) {
-            queue.mark(marks);
-        }
         // What their plugins were given is pinned.
         profiles.iter().for_each(|(name, _)| name.mark(marks));
         second.iter().flat_map(|second| second.names()).for_each(|name| name.mark(marks));
@@ -89,5 +131,16 @@ impl HoldsIds for Scheduler {
         sent_conditions.values().for_each(|sent| sent.mark(marks));
         walk.mark(marks);
         quarantine.mark(marks);
+    }
+}
+
+/// All of it at once: what the pieces must come to.
+#[cfg(debug_assertions)]
+impl HoldsIds for Scheduler {
+    fn mark(&self, marks: &mut Marks) {
+        self.cache.mark(marks);
+        self.queue.mark(marks);
+        self.shapes.mark_all(marks);
+        self.mark_others(marks);
     }
 }

@@ -3,57 +3,69 @@
 //! A workload that does not fit has many pods that do not fit, and each of them looks at every node before it says so.
 
 use super::failure::Unschedulable;
-use crate::hash::FixedMap;
+use crate::hash::{Hashed, IdMap};
 use crate::mutation::{self, Mutation};
 use crate::pod::PodInfo;
 use crate::report::Preemption;
 use crate::signature::Signature;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Signatures kept at most; beyond that all are forgotten, and found out again.
+/// Signatures kept at most; beyond that those that came first go.
 const SIGNATURES_MAX: usize = 4_096;
+/// How many that are no use any more go at a time.
+const TURNS: usize = 2;
 
-/// Answers that hold in one state of the cluster.
+/// What an answer holds for: the version of the cluster, and how often ids were given back, so that each still means what it did.
+pub(super) type State = (u64, u64);
+
+/// Answers that hold in one state of the cluster each.
 #[derive(Default)]
 pub(super) struct Memory {
-    version: u64,
-    known: FixedMap<Signature, Unschedulable>,
+    known: IdMap<Hashed<Signature>, (State, Unschedulable)>,
+    /// Whose turn it is to go.
+    order: VecDeque<Hashed<Signature>>,
     hits: u64,
 }
 
 impl Memory {
-    /// What was found of a pod like this in the state of this version.
-    pub(super) fn recall(&mut self, version: u64, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
-        if !mutation::is_on(Mutation::MemoryStays) {
-            self.renew(version);
-        }
-        let found = self.known.get(&Signature::of(pod)).cloned();
+    /// What was found of a pod like this in this state.
+    pub(super) fn recall(&mut self, state: State, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
+        self.forget_some(state);
+        let known = self.known.get(&Hashed::of(Signature::of(pod)));
+        let holds = |of: State| of == state || mutation::is_on(Mutation::MemoryStays);
+        let found = known.filter(|(of, _)| holds(*of)).map(|(_, found)| found.clone());
         self.hits += u64::from(found.is_some());
         found
     }
 
     /// Remembers what was found, where it is the same for every pod of the signature: a way out by preemption is not.
-    pub(super) fn keep(&mut self, version: u64, pod: &Arc<PodInfo>, found: &Unschedulable) {
-        self.renew(version);
+    pub(super) fn keep(&mut self, state: State, pod: &Arc<PodInfo>, found: &Unschedulable) {
         if matches!(found.preemption, Preemption::Nominated { .. }) {
             return;
         }
-        if self.known.len() == SIGNATURES_MAX {
-            self.known.clear();
+        let signature = Hashed::of(Signature::of(pod));
+        if self.known.insert(signature.clone(), (state, found.clone())).is_none() {
+            self.order.push_back(signature);
         }
-        self.known.insert(Signature::of(pod), found.clone());
+        self.forget_some(state);
     }
 
-    fn renew(&mut self, version: u64) {
-        if self.version != version {
-            self.known.clear();
-            self.version = version;
+    /// Lets some go that are too many, or hold no more; what is left of those does no harm.
+    fn forget_some(&mut self, state: State) {
+        for _ in 0..TURNS {
+            let Some(first) = self.order.front() else { return };
+            let is_stale = self.known.get(first).is_none_or(|(of, _)| *of != state);
+            if self.known.len() <= SIGNATURES_MAX && (!is_stale || mutation::is_on(Mutation::MemoryStays)) {
+                return;
+            }
+            self.order.pop_front().map(|first| self.known.remove(&first));
         }
     }
 
     /// Forgets all of it.
     pub(super) fn clear(&mut self) {
-        self.known.clear();
+        (self.known, self.order) = Default::default();
     }
 
     /// How many answers came from here.

@@ -132,6 +132,7 @@ impl Scheduler {
         // What was remembered goes by the clock of the cache that is gone.
         self.shapes.clear();
         self.memory.clear();
+        self.tables.forget_marks();
         let uid = if let ObjectKey::Pod(uid) = without { Some(uid) } else { None };
         self.queue.rebuild(now, uid.map(|uid| &**uid));
         if let Some(uid) = uid {

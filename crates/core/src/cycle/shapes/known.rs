@@ -6,6 +6,7 @@
 //! idea is that of 2Q (Johnson and Shasha, 1994).
 
 use crate::hash::{Hashed, IdMap};
+use crate::intern::{HoldsIds, Marks, Unmarked};
 use crate::signature::ShapeSignature;
 use std::collections::VecDeque;
 
@@ -32,6 +33,7 @@ pub(super) struct Known<T> {
     weight: usize,
     /// By a part of their hash, the hashes of newcomers that went.
     gone: Vec<u64>,
+    unmarked: Unmarked,
 }
 
 struct Entry<T> {
@@ -41,6 +43,8 @@ struct Entry<T> {
     ring: Ring,
     /// It was, since its turn came last.
     is_met: bool,
+    /// It was, since ids were looked for last.
+    is_used: bool,
 }
 
 impl<T> Default for Known<T> {
@@ -52,6 +56,7 @@ impl<T> Default for Known<T> {
             order: Default::default(),
             weight: 0,
             gone: Vec::new(),
+            unmarked: Unmarked::default(),
         }
     }
 }
@@ -75,7 +80,8 @@ impl<T> Known<T> {
     /// Where a signature stands that is met now.
     pub(super) fn meet(&mut self, signature: &Hashed<ShapeSignature>) -> Option<usize> {
         let &place = self.places.get(signature)?;
-        self.entry(place).is_met = true;
+        let entry = self.entry(place);
+        (entry.is_met, entry.is_used) = (true, true);
         Some(place)
     }
 
@@ -87,7 +93,8 @@ impl<T> Known<T> {
             self.entries.push(None);
         }
         self.places.insert(signature.clone(), place);
-        self.entries[place] = Some(Entry { signature, what, weight: 0, ring, is_met: false });
+        self.entries[place] = Some(Entry { signature, what, weight: 0, ring, is_met: false, is_used: false });
+        self.unmarked.put(place);
         self.order[ring as usize].push_back(place);
         place
     }
@@ -142,6 +149,42 @@ impl<T> Known<T> {
             self.remember_gone(&signature);
         }
         what
+    }
+
+    /// All signatures are to be marked.
+    pub(super) fn begin_round(&mut self) {
+        self.unmarked.begin(self.entries.len());
+    }
+
+    /// Whether there may be some that are still to be marked.
+    pub(super) fn is_in_round(&self) -> bool {
+        self.unmarked.is_on()
+    }
+
+    /// All are marked.
+    pub(super) fn end_round(&mut self) {
+        self.unmarked.end();
+    }
+
+    /// Where a signature stands that is still to be marked, and whether it was met again since it was so last.
+    pub(super) fn next_unmarked(&mut self) -> Option<(usize, bool)> {
+        loop {
+            let place = self.unmarked.next()?;
+            if let Some(Some(entry)) = self.entries.get_mut(place) {
+                return Some((place, std::mem::take(&mut entry.is_used)));
+            }
+        }
+    }
+
+    /// Marks the signature at a place, of whose ids is all that is known of it.
+    pub(super) fn mark(&mut self, place: usize, marks: &mut Marks) {
+        self.entry(place).signature.mark(marks);
+    }
+
+    /// Marks all signatures.
+    #[cfg(debug_assertions)]
+    pub(super) fn mark_all(&self, marks: &mut Marks) {
+        self.entries.iter().flatten().for_each(|entry| entry.signature.mark(marks));
     }
 
     fn remember_gone(&mut self, signature: &Hashed<ShapeSignature>) {

@@ -13,6 +13,7 @@ mod classes;
 mod field;
 mod known;
 mod leaders;
+mod marks;
 mod shape;
 mod sums;
 mod trunk;
@@ -191,7 +192,11 @@ impl Shapes {
 
     /// Forgets everything, for what was held may be half changed, or was found by other plugins.
     pub fn clear(&mut self) {
+        let is_in_round = self.known.is_in_round();
         (self.known, self.trunks) = (Known::default(), Trunks::default());
+        if is_in_round {
+            self.begin_round();
+        }
         (self.bytes, self.guest) = (0, None);
         self.atlas.clear();
     }

@@ -5,6 +5,7 @@ use super::trunk::Trunk;
 use crate::cache::Snapshot;
 use crate::cycle::Framework;
 use crate::hash::{Hashed, IdMap};
+use crate::intern::{HoldsIds, Marks, Unmarked, Work};
 use crate::pod::PodInfo;
 use crate::signature::NodeSignature;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ pub(super) struct Trunks {
     places: IdMap<Hashed<NodeSignature>, usize>,
     kept: Vec<Option<Kept>>,
     free: Vec<usize>,
+    unmarked: Unmarked,
 }
 
 struct Kept {
@@ -66,6 +68,7 @@ impl Trunks {
             self.kept.push(None);
         }
         self.kept[place] = Some(kept);
+        self.unmarked.put(place);
         self.places.insert(signature, place);
         Ok(place)
     }
@@ -84,6 +87,34 @@ impl Trunks {
         let bytes = if kept.held == 0 { kept.bytes } else { 0 };
         self.tidy(place);
         bytes
+    }
+
+    /// All trunks are to be marked.
+    pub(super) fn begin_round(&mut self) {
+        self.unmarked.begin(self.kept.len());
+    }
+
+    /// Marks some of the trunks that are to be, of the ids of whose signature they are; whether those are all.
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+        while work.is_left() {
+            let Some(place) = self.unmarked.next() else { return true };
+            if let Some(Some(kept)) = self.kept.get(place) {
+                kept.signature.mark(marks);
+                work.spend(1);
+            }
+        }
+        false
+    }
+
+    /// All are marked.
+    pub(super) fn end_round(&mut self) {
+        self.unmarked.end();
+    }
+
+    /// Marks all trunks.
+    #[cfg(debug_assertions)]
+    pub(super) fn mark_all(&self, marks: &mut Marks) {
+        self.kept.iter().flatten().for_each(|kept| kept.signature.mark(marks));
     }
 
     /// How many there are.
