@@ -60,6 +60,9 @@ struct Args {
     /// One line of JSON for each workload
     #[arg(long)]
     json: bool,
+    /// Also tell how much processor time the longest call of the engine of each kind took
+    #[arg(long)]
+    longest: bool,
     /// Which workloads there are
     #[arg(long)]
     list: bool,
@@ -141,6 +144,11 @@ fn json(workload: &Workload, size: Size, measured: &Measured, rss: u64) -> Strin
     ] {
         let _ = write!(line, ",\"{name}\":{value:.2}");
     }
+    if measured.longest.is_wanted {
+        for (name, call) in ["handle", "step", "tidy"].iter().zip(measured.longest.calls) {
+            let _ = write!(line, ",\"longest_{name}_us\":{:.0}", call.as_secs_f64() * 1e6);
+        }
+    }
     line.push('}');
     line
 }
@@ -177,7 +185,7 @@ fn main() -> ExitCode {
     }
     for workload in wanted {
         let size = args.size(&workload);
-        let line = json(&workload, size, &measure(&workload, size), resident());
+        let line = json(&workload, size, &measure(&workload, size, args.longest), resident());
         let _ = writeln!(out, "{line}");
     }
     ExitCode::SUCCESS

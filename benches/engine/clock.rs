@@ -10,6 +10,42 @@ pub(super) fn cpu_time() -> Duration {
     Duration::from(time)
 }
 
+/// Processor time of this thread so far.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has a clock of a thread's time");
+    Duration::from(time)
+}
+
+/// What the engine is called for, one call after the other: nothing else is done meanwhile.
+#[derive(Clone, Copy)]
+pub(super) enum Call {
+    Handle,
+    Step,
+    Tidy,
+}
+
+/// How much processor time the longest call of each kind took, so that it is nobody else's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Longest {
+    /// To read the clock costs as much as many a call does, so that is done on request.
+    pub(crate) is_wanted: bool,
+    /// Of `handle`, `step` and `tidy`.
+    pub(crate) calls: [Duration; 3],
+}
+
+impl Longest {
+    pub(super) fn time<T>(&mut self, call: Call, work: impl FnOnce() -> T) -> T {
+        if !self.is_wanted {
+            return work();
+        }
+        let began = thread_time();
+        let done = work();
+        let longest = &mut self.calls[call as usize];
+        *longest = (*longest).max(thread_time().saturating_sub(began));
+        done
+    }
+}
+
 /// Times each attempt from the moment its pod has left the queue until it is counted on its node.
 #[derive(Default)]
 pub(super) struct Stopwatch {

@@ -1,6 +1,6 @@
 //! What happens in the course of a workload, and what it took.
 
-use super::{Engine, Stopwatch, Taken, cpu_time, gone};
+use super::{Engine, Longest, Stopwatch, Taken, cpu_time, gone};
 use crate::workloads::{Course, Size, Workload, node_name};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -21,16 +21,20 @@ pub(crate) struct Measured {
     pub(crate) laps: Vec<Duration>,
     /// When each decision began and how long it took, in their order.
     pub(crate) spans: Vec<(Instant, Duration)>,
+    /// What kept all else waiting, where that is wanted.
+    pub(crate) longest: Longest,
     /// Tells whether two runs decided the same.
     pub(crate) digest: u64,
 }
 
 /// Carries out the workload at this size.
-pub(crate) fn measure(workload: &Workload, size: Size) -> Measured {
+pub(crate) fn measure(workload: &Workload, size: Size, is_longest_wanted: bool) -> Measured {
     if workload.course == Course::Start {
         return start(workload, size);
     }
-    measure_on(Engine::furnished(workload, size), workload, size)
+    let mut engine = Engine::furnished(workload, size);
+    engine.longest.is_wanted = is_longest_wanted;
+    measure_on(engine, workload, size)
 }
 
 /// The same on an engine that knows the workload's cluster.
@@ -132,6 +136,7 @@ impl Engine {
         self.stopwatch.laps.clear();
         self.stopwatch.begins.clear();
         self.waits.clear();
+        self.longest.calls = Default::default();
         self.placed = 0;
     }
 
@@ -140,7 +145,8 @@ impl Engine {
         let spans = begins.into_iter().zip(laps.iter().copied()).collect();
         let mut laps = if from_arrival { self.waits } else { laps };
         laps.sort_unstable();
-        Measured { scheduled: self.placed, taken: self.taken, laps, spans, digest: self.digest }
+        let (taken, longest) = (self.taken, self.longest);
+        Measured { scheduled: self.placed, taken, laps, spans, longest, digest: self.digest }
     }
 }
 

@@ -7,11 +7,11 @@
 mod clock;
 mod course;
 
-pub(crate) use clock::Taken;
+pub(crate) use clock::{Longest, Taken};
 pub(crate) use course::{Measured, measure, measure_on};
 
 use crate::workloads::{self, Size, Workload};
-use clock::{Stopwatch, cpu_time};
+use clock::{Call, Stopwatch, cpu_time};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,6 +65,9 @@ pub(crate) struct Engine {
     /// How long each pod waited from its arrival until it was decided about.
     waits: Vec<Duration>,
     taken: Taken,
+    longest: Longest,
+    /// Steps since ids were given back.
+    steps: usize,
     placed: usize,
     digest: u64,
 }
@@ -89,6 +92,8 @@ impl Engine {
             stopwatch: Stopwatch::default(),
             waits: Vec::new(),
             taken: Taken::default(),
+            longest: Longest::default(),
+            steps: 0,
             placed: 0,
             digest: 0xcbf2_9ce4_8422_2325,
         }
@@ -133,10 +138,12 @@ impl Engine {
             answers_wait = !asked.is_empty();
             events = asked.into_iter().flat_map(|effect| self.answers(effect)).collect();
         }
-        // As the driver does, where nobody outside holds ids.
+        // As often as the driver does, where nobody outside holds ids.
         if self.pods.is_empty() {
             let (began, cpu_began) = (Instant::now(), cpu_time());
-            self.scheduler.tidy();
+            for _ in 0..std::mem::take(&mut self.steps) {
+                self.longest.time(Call::Tidy, || self.scheduler.tidy());
+            }
             self.taken.add(began.elapsed(), cpu_time().saturating_sub(cpu_began), Duration::ZERO);
         }
     }
@@ -146,11 +153,13 @@ impl Engine {
         let (began, cpu_began) = (Instant::now(), cpu_time());
         for event in events {
             self.now = self.now + Duration::from_micros(1);
-            self.scheduler.handle(self.now, event);
+            self.longest.time(Call::Handle, || self.scheduler.handle(self.now, event));
         }
         let mut asked = Vec::new();
         loop {
-            match self.scheduler.step(self.now, &mut self.stopwatch) {
+            self.steps += 1;
+            let Self { scheduler, longest, stopwatch, now, .. } = self;
+            match longest.time(Call::Step, || scheduler.step(*now, stopwatch)) {
                 Step::Report(report) => self.note(&report, began),
                 Step::Effect(effect) => asked.push(effect),
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
