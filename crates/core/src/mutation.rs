@@ -91,8 +91,8 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// All of them.
-    pub const ALL: [Self; 41] = [
+    /// All but [`Self::MovedUnmarked`], which takes a rare order of things to show: a test beside the code has it.
+    pub const ALL: [Self; 40] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -130,7 +130,6 @@ impl Mutation {
         Self::NominatedIgnored,
         Self::IdsStay,
         Self::HolderOverlooked,
-        Self::MovedUnmarked,
         Self::LesserGoFirst,
         Self::AskedStays,
         Self::ExtenderUnheard,

@@ -144,3 +144,52 @@ impl HoldsIds for Scheduler {
         self.mark_others(marks);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::cycle::NoProbe;
+    use crate::event::Event;
+    use crate::mutation::{self, Mutation};
+    use crate::queue::Place;
+    use crate::scheduler::Step;
+    use crate::scheduler::quarantine::tests::{World, pod};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::Duration;
+
+    /// A waiting pod moves from where nobody has looked yet to where somebody has: whether it keeps the label that it alone has.
+    fn keeps_its_label() -> bool {
+        let mut world = World::new();
+        let tables = world.scheduler.tables();
+        tables.symbol("nobody's");
+        let mut large = pod(tables, "large", 9_000, None);
+        let pair = (tables.symbol("app"), tables.symbol("large's own"));
+        large.labels = tables.label_set(vec![pair]);
+        large.template.priority = 7;
+        world.handle(Event::PodApplied(large));
+        while !matches!(world.scheduler.step(world.now, &mut NoProbe), Step::Idle { .. }) {}
+        let small = pod(world.scheduler.tables(), "small", 1, None);
+        world.now = world.now + Duration::from_secs(60);
+        world.handle(Event::PodApplied(small));
+        // One node, which is four pods' worth, and what is to be tried next; not those that wait for an event.
+        world.scheduler.tidy_by(4);
+        world.scheduler.tidy_by(1);
+        let snapshot = world.scheduler.snapshot();
+        let node = snapshot.nodes().iter().next().expect("there is one");
+        let mut grown = snapshot.node_info(node).clone();
+        grown.allocatable.cpu_milli = 10_000;
+        world.handle(Event::NodeApplied(Box::new(grown)));
+        let active = world.scheduler.queue().stats().pending[&Place::Active];
+        assert_eq!(active, 2, "large is to be tried next, before small");
+        while world.scheduler.tidy_by(1) == 0 {}
+        world.scheduler.tables().find("large's own").is_some()
+    }
+
+    #[test]
+    fn a_pod_that_moves_while_ids_are_looked_for_keeps_its_own() {
+        assert!(keeps_its_label());
+        let keeps_it = mutation::with(Some(Mutation::MovedUnmarked), || {
+            catch_unwind(AssertUnwindSafe(keeps_its_label)).unwrap_or(false)
+        });
+        assert!(!keeps_it, "what moves has to be looked at again");
+    }
+}
