@@ -30,9 +30,9 @@ pub struct Counter {
 /// What is known of a counter as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// The lowest sum of a domain with a node that counts; `None` where there is no such domain.
+    /// The lowest sum of a domain with a node that counts; `None` where there is no such domain, or nobody asks.
     pub lowest: Option<i64>,
-    /// How many domains have a node that counts.
+    /// How many domains have a node that counts; 0 where nobody asks.
     pub domains: usize,
     /// Whether every sum is 0.
     pub is_zero: bool,
@@ -81,6 +81,9 @@ pub trait Tally: Send {
 
 /// A filter's tally. `sums` are those of a node's domains, `None` where the node is in none.
 pub trait FilterTally: Tally {
+    /// Whether [`Self::passes`] compares domains: only then [`Whole`] tells of the lowest sum, and how many domains there are.
+    fn compares_domains(&self) -> bool;
+
     /// Whether such nodes pass.
     fn passes(&self, sums: &[Option<i64>], whole: &[Whole]) -> bool;
 }

@@ -1,6 +1,8 @@
 //! Which topology domain each node is in, found once for all signatures that ask for the same key. Says nothing about pods.
 
+use super::layout::Layout;
 use crate::cache::{Snapshot, Touch};
+use crate::framework::tally::Domains;
 use crate::hash::IdMap;
 use crate::intern::{Symbol, known};
 use crate::node::NodeIdx;
@@ -60,7 +62,15 @@ impl Places {
 #[derive(Default)]
 pub(super) struct Atlas {
     seen: u64,
-    keys: IdMap<Symbol, Arc<Places>>,
+    keys: IdMap<Symbol, Charts>,
+}
+
+/// What is known of a key.
+struct Charts {
+    places: Arc<Places>,
+    /// By what domains are, where all nodes count.
+    by_value: Option<Arc<Layout>>,
+    by_node: Option<Arc<Layout>>,
 }
 
 impl Atlas {
@@ -73,7 +83,23 @@ impl Atlas {
             self.keys.clear();
         }
         self.seen = snapshot.clock();
-        Arc::clone(self.keys.entry(key).or_insert_with(|| Arc::new(Places::of(snapshot, key))))
+        Arc::clone(&self.charts(snapshot, key).places)
+    }
+
+    fn charts(&mut self, snapshot: Snapshot<'_>, key: Symbol) -> &mut Charts {
+        let chart = || Charts { places: Arc::new(Places::of(snapshot, key)), by_value: None, by_node: None };
+        self.keys.entry(key).or_insert_with(chart)
+    }
+
+    /// Where nodes are if all of them count, of a key whose places were just asked for.
+    pub(super) fn layout(&mut self, snapshot: Snapshot<'_>, key: Symbol, domains: Domains) -> Arc<Layout> {
+        let Charts { places, by_value, by_node } = self.charts(snapshot, key);
+        let layout = match domains {
+            Domains::Values => by_value,
+            Domains::Nodes => by_node,
+        };
+        let made = || Arc::new(Layout::of(snapshot, places, domains, |_| true));
+        Arc::clone(layout.get_or_insert_with(made))
     }
 
     /// Forgets everything.

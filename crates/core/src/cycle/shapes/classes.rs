@@ -17,6 +17,7 @@ const TABLE: usize = 1 << 16;
 const RECENT: usize = 32;
 
 /// The classes of all nodes.
+#[derive(Clone)]
 pub(super) struct Classes {
     ids: IdMap<Arc<[i64]>, u16>,
     /// By class; empty where there is none.

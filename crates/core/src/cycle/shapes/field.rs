@@ -8,7 +8,7 @@ use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet, bits};
 
 /// All nodes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Field {
     /// By slot; [`NEVER`] where the node does not pass.
     base: Vec<i32>,
@@ -79,6 +79,44 @@ impl Field {
         let is_put = views.is_none_or(|views| self.classes.put(node, views));
         self.leaders.moved(node, before, self.standing(node));
         is_put
+    }
+
+    /// Takes over what another field says of these nodes, as one that grew from it by so many numbers, which `views` tells of a node; they
+    /// are as before where `stand` says so and the node's class there is the same. Whether there is a class for all.
+    pub(super) fn follow(
+        &mut self,
+        root: &Self,
+        nodes: &NodeSet,
+        numbers: usize,
+        stand: impl Fn(NodeIdx) -> bool,
+        view: impl Fn(NodeIdx, &mut [i64]),
+    ) -> bool {
+        let mut views = vec![0; numbers + 1];
+        for node in nodes.iter() {
+            let (class, base) = root.standing(node);
+            if base == NEVER {
+                self.leave(node);
+                continue;
+            }
+            let class = i64::from(class);
+            let (before, _) = self.standing(node);
+            let is_known = self.classes.views(usize::from(before)).first() == Some(&class);
+            let is_same = is_known && stand(node);
+            if !is_same {
+                let (first, rest) = views.split_first_mut().expect("there is room for the class");
+                *first = class;
+                view(node, rest);
+            }
+            if !self.put(node, base, (!is_same).then_some(&*views)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Finds out about the best of all blocks, for those that copy this.
+    pub(super) fn know_best(&mut self) {
+        self.leaders.catch_up(&self.base, self.classes.by_slot(), self.classes.nodes());
     }
 
     /// These nodes get this for themselves, one after the other.

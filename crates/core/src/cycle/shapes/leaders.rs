@@ -38,6 +38,7 @@ impl Lead {
 const NOBODY: Lead = Lead { top: NEVER, nodes: 0 };
 
 /// What is known of the blocks, apart from those that changed since.
+#[derive(Clone)]
 pub(super) struct Leaders {
     /// By block, then by class.
     leads: Vec<[Lead; CLASSES]>,

@@ -10,11 +10,14 @@
 
 mod atlas;
 mod classes;
+mod count;
 mod field;
 mod known;
+mod layout;
 mod leaders;
 mod marks;
 mod shape;
+mod stems;
 mod sums;
 mod trunk;
 mod trunks;
@@ -34,6 +37,7 @@ use known::{Known, Ring};
 use shape::{Rules, Shape};
 use std::fmt;
 use std::sync::Arc;
+use stems::Stems;
 use trunk::Trunk;
 use trunks::Trunks;
 
@@ -56,6 +60,7 @@ pub struct Shapes {
     /// What was made last, if there is no room for it beside the others: it goes when something else is made.
     guest: Option<usize>,
     atlas: Atlas,
+    stems: Stems,
     answers: u64,
     made: u64,
     let_go: u64,
@@ -154,6 +159,7 @@ impl Shapes {
             room,
             guest: None,
             atlas: Atlas::default(),
+            stems: Stems::default(),
             answers: 0,
             made: 0,
             let_go: 0,
@@ -199,6 +205,7 @@ impl Shapes {
         }
         (self.bytes, self.guest) = (0, None);
         self.atlas.clear();
+        self.stems.clear();
     }
 }
 
@@ -222,10 +229,9 @@ impl Shapes {
             let gone = self.known.let_go(guest);
             self.release(&gone);
         }
-        let Self { known, trunks, atlas, bytes, .. } = self;
+        let Self { known, trunks, atlas, stems, bytes, .. } = self;
         let made = trunks.of(framework, pod, snapshot).and_then(|root| {
-            let trunk = (root, trunks.at(root));
-            let shape = Shape::new(framework, pod, snapshot, atlas, trunk);
+            let shape = Shape::new(framework, pod, snapshot, (atlas, stems), &trunks.at(root));
             if shape.is_err() {
                 trunks.tidy(root);
             }

@@ -4,8 +4,10 @@
 use super::atlas::Atlas;
 use super::classes::Classes;
 use super::field::{Award, Field};
-use super::sums::Sums;
+use super::stems::Stems;
+use super::sums::{Counted, Sums};
 use super::trunk::Trunk;
+use super::trunks::Root;
 use crate::cache::{NodeView, Overlay, Snapshot, Touch};
 use crate::cycle::{Framework, Point, Probe};
 use crate::framework::tally::Outdated;
@@ -17,6 +19,9 @@ use crate::pod::PodInfo;
 
 /// What a node that cannot be chosen gets: below everything, and so that two of them can be added.
 pub(super) const NEVER: i32 = i32::MIN / 2;
+/// Where pods are summed on more than one of so many nodes, looking at all nodes in a row is faster than at those.
+const BUSY: usize = 3;
+
 /// One signature.
 pub(super) struct Shape {
     /// Where its trunk stands.
@@ -53,16 +58,16 @@ impl From<Outdated> for Extraordinary {
 }
 
 impl Shape {
-    /// The shape of the pod's signature, up to date, as its trunk is, which stands at `place`.
+    /// The shape of the pod's signature, up to date, as its trunk is.
     pub(super) fn new(
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-        atlas: &mut Atlas,
-        (place, trunk): (usize, &Trunk),
+        (atlas, stems): (&mut Atlas, &mut Stems),
+        root: &Root<'_>,
     ) -> Result<Self, Extraordinary> {
         let mut shape = Self {
-            trunk: place,
+            trunk: root.place,
             seen: snapshot.clock(),
             era: snapshot.era(),
             lookups: snapshot.lookups().changes(),
@@ -74,15 +79,37 @@ impl Shape {
             feasible: 0,
             bytes: 0,
         };
-        if !trunk.is_barren() {
+        if !root.trunk.is_barren() {
             shape.take_tallies(framework, pod, snapshot)?;
-            shape.sums.count(snapshot, atlas)?;
-        }
-        if shape.sums.len() > 0 {
-            shape.own = Some(trunk.field().grown(&shape.sums.columns()).ok_or(Extraordinary)?);
+            let counted = shape.sums.count(snapshot, atlas)?;
+            if shape.sums.len() > 0 {
+                shape.own = Some(shape.grown(snapshot, stems, root, counted)?);
+            }
         }
         shape.bytes = shape.weighed();
         Ok(shape)
+    }
+
+    /// All nodes to this signature, which has counted.
+    fn grown(
+        &self,
+        snapshot: Snapshot<'_>,
+        stems: &mut Stems,
+        root: &Root<'_>,
+        Counted { outlines, busy }: Counted,
+    ) -> Result<Field, Extraordinary> {
+        let trunk = root.trunk.field();
+        if busy.len() <= snapshot.nodes().len() / BUSY
+            && let Some(stem) = outlines.and_then(|outlines| stems.field(root, snapshot, outlines))
+        {
+            let mut field = stem.clone();
+            let view = |node, views: &mut [i64]| self.sums.views(node, views);
+            let mut busy = busy;
+            busy.intersect(snapshot.nodes());
+            let is_grown = field.follow(trunk, &busy, self.sums.len(), |_| false, view);
+            return is_grown.then_some(field).ok_or(Extraordinary);
+        }
+        trunk.grown(&self.sums.columns()).ok_or(Extraordinary)
     }
 
     /// Where its trunk stands.
@@ -180,27 +207,10 @@ impl Shape {
         changed: &NodeSet,
     ) -> Result<(), Extraordinary> {
         let Self { own: Some(own), sums, .. } = self else { return Ok(()) };
-        let mut views = vec![0; sums.len() + 1];
-        for node in nodes.iter() {
-            let (base, root) =
-                (trunk.field().base()[node.index()], trunk.field().classes().by_slot()[node.index()]);
-            if base == NEVER {
-                own.leave(node);
-                continue;
-            }
-            let (root, before) = (i64::from(root), usize::from(own.classes().by_slot()[node.index()]));
-            let is_known = own.classes().views(before).first() == Some(&root);
-            let is_same = is_known && !changed.contains(node) && !objects.contains(node);
-            if !is_same {
-                let (first, rest) = views.split_first_mut().expect("there is room for the class");
-                *first = root;
-                sums.views(node, rest);
-            }
-            if !own.put(node, base, (!is_same).then_some(&*views)) {
-                return Err(Extraordinary);
-            }
-        }
-        Ok(())
+        let stands = |node| !changed.contains(node) && !objects.contains(node);
+        let view = |node, views: &mut [i64]| sums.views(node, views);
+        let is_followed = own.follow(trunk.field(), nodes, sums.len(), stands, view);
+        if is_followed { Ok(()) } else { Err(Extraordinary) }
     }
 
     /// What nodes get, and in which classes.

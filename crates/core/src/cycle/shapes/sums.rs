@@ -1,20 +1,15 @@
-//! Sums of pods by topology domain, for the tallies of one signature: counted once for all nodes, then for those touched.
+//! What the tallies of one signature count, and what they make of it: who adds what, on which nodes it counts, and what nodes get that see the
+//! same sums.
 
-use super::atlas::{Atlas, NOWHERE, Places};
+use super::atlas::Atlas;
+use super::count::{COARSE_MAX, Count, Outline};
+use super::layout::Seat;
 use crate::cache::{KindId, Snapshot, Touch};
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::hash::IdMap;
-use crate::intern::Symbol;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
-
-/// A counter with so many domains at most tells nodes apart by their domain, one with more by what is summed there.
-const COARSE_MAX: usize = 64;
-/// In a node's view, stands for a counter of which the node is in no domain.
-const NO_DOMAIN: i64 = i64::MIN;
 
 /// The tallies with what they have counted.
 #[derive(Default)]
@@ -27,198 +22,17 @@ pub(super) struct Sums {
     next_kind: KindId,
 }
 
-/// One counter.
-struct Count {
-    counter: Counter,
-    /// It is a filter's, which may ask for the lowest sum.
-    is_levelled: bool,
-    /// Nodes are told apart by domain.
-    is_coarse: bool,
-    /// The domains there were when everything was counted, and those that were met since.
-    places: Arc<Places>,
-    ids: IdMap<Symbol, u32>,
-    by_slot: Vec<Place>,
-    domains: Vec<Domain>,
-    /// How many domains have a sum other than 0.
-    non_zero: usize,
-    /// How many domains with a node that counts have which sum.
-    levels: BTreeMap<i64, usize>,
-}
-
-/// A node, to a counter.
-#[derive(Clone, Copy)]
-struct Place {
-    domain: u32,
-    counts: bool,
-    pods: i64,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Domain {
-    sum: i64,
-    nodes: u32,
-    counting: u32,
-}
-
-impl Count {
-    fn new(counter: Counter, is_levelled: bool) -> Self {
-        Self {
-            counter,
-            is_levelled,
-            is_coarse: false,
-            places: Arc::default(),
-            ids: IdMap::default(),
-            by_slot: Vec::new(),
-            domains: Vec::new(),
-            non_zero: 0,
-            levels: BTreeMap::new(),
-        }
-    }
-
-    /// The domain of a node, given now if it has none.
-    fn domain_of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx) -> u32 {
-        let Some(value) = snapshot.node_labels(node).get(self.counter.key) else { return NOWHERE };
-        let id = match self.counter.domains {
-            Domains::Nodes => node.0,
-            Domains::Values => self.places.id(value).unwrap_or_else(|| {
-                let next = u32::try_from(self.domain_count()).expect("fewer domains than nodes");
-                *self.ids.entry(value).or_insert(next)
-            }),
-        };
-        self.make_room_for(id);
-        id
-    }
-
-    fn make_room_for(&mut self, id: u32) {
-        if self.domains.len() <= id as usize {
-            self.domains.resize(id as usize + 1, Domain::default());
-        }
-    }
-
-    /// Room for the domains and nodes there are.
-    fn make_room(&mut self, snapshot: Snapshot<'_>) {
-        let slots = snapshot.columns().pods.len();
-        let domains = match self.counter.domains {
-            Domains::Nodes => slots,
-            Domains::Values => self.places.len(),
-        };
-        self.domains = vec![Domain::default(); domains];
-    }
-
-    /// How many domains there are, of values.
-    fn domain_count(&self) -> usize {
-        self.places.len() + self.ids.len()
-    }
-
-    /// The domain of a node when all nodes are counted.
-    fn first_domain_of(&self, node: NodeIdx) -> u32 {
-        match (self.places.domain(node), self.counter.domains) {
-            (NOWHERE, _) => NOWHERE,
-            (_, Domains::Nodes) => node.0,
-            (domain, Domains::Values) => domain,
-        }
-    }
-
-    /// Where a node is and whether it counts, when all nodes are counted; its pods are counted already.
-    #[inline]
-    fn found(&mut self, node: NodeIdx, counts: bool) {
-        let id = self.first_domain_of(node);
-        let place = &mut self.by_slot[node.index()];
-        (place.domain, place.counts) = (id, counts);
-        let pods = place.pods;
-        if let Some(domain) = self.domains.get_mut(id as usize) {
-            domain.nodes += 1;
-            domain.counting += u32::from(counts);
-            domain.sum += if counts { pods } else { 0 };
-        }
-    }
-
-    /// The same of all nodes, which count.
-    fn find_all(&mut self, nodes: &NodeSet) {
-        nodes.iter().for_each(|node| self.found(node, true));
-    }
-
-    /// When all nodes were counted.
-    fn sum_up(&mut self) {
-        self.non_zero = self.domains.iter().filter(|domain| domain.sum != 0).count();
-        if self.is_levelled {
-            for domain in self.domains.iter().filter(|domain| domain.counting > 0) {
-                *self.levels.entry(domain.sum).or_default() += 1;
-            }
-        }
-    }
-
-    /// Takes a node out of its domain, and puts it into another.
-    fn renew(&mut self, slot: usize, to: Place) {
-        if self.by_slot.len() <= slot {
-            self.by_slot.resize(slot + 1, Place { domain: NOWHERE, counts: false, pods: 0 });
-        }
-        let from = std::mem::replace(&mut self.by_slot[slot], to);
-        if from.domain == to.domain && from.counts == to.counts && from.pods == to.pods {
-            return;
-        }
-        self.change(from, -1);
-        self.change(to, 1);
-    }
-
-    fn change(&mut self, place: Place, by: i64) {
-        let Some(domain) = self.domains.get_mut(place.domain as usize) else { return };
-        let before = *domain;
-        domain.nodes = domain.nodes.strict_add_signed(by as i32);
-        if place.counts {
-            domain.counting = domain.counting.strict_add_signed(by as i32);
-            domain.sum += by * place.pods;
-        }
-        let after = *domain;
-        self.non_zero = self.non_zero + usize::from(after.sum != 0) - usize::from(before.sum != 0);
-        if self.is_levelled {
-            self.level(before, -1);
-            self.level(after, 1);
-        }
-    }
-
-    fn level(&mut self, domain: Domain, by: isize) {
-        if domain.counting == 0 {
-            return;
-        }
-        let domains = self.levels.entry(domain.sum).or_default();
-        *domains = domains.strict_add_signed(by);
-        if *domains == 0 {
-            self.levels.remove(&domain.sum);
-        }
-    }
-
-    fn whole(&self) -> Whole {
-        Whole {
-            lowest: self.levels.keys().next().copied(),
-            domains: self.levels.values().sum(),
-            is_zero: self.non_zero == 0,
-        }
-    }
-
-    /// What tells a node from others: its domain, or what is summed there.
-    #[inline]
-    fn view(&self, slot: usize) -> i64 {
-        match self.by_slot[slot].domain {
-            NOWHERE => NO_DOMAIN,
-            domain if self.is_coarse => i64::from(domain),
-            domain => self.domains[domain as usize].sum,
-        }
-    }
-
-    /// What a node with this view sees summed.
-    fn sum(&self, view: i64) -> Option<i64> {
-        match view {
-            NO_DOMAIN => None,
-            domain if self.is_coarse => Some(self.domains[domain as usize].sum),
-            sum => Some(sum),
-        }
-    }
+/// What all nodes together are, once they were counted.
+pub(super) struct Counted {
+    /// What tells nodes apart beside what is summed, by counter, if that is the same to all signatures with such counters.
+    pub(super) outlines: Option<Vec<Outline>>,
+    /// Nodes that are told from others by what is summed there, and where something is.
+    pub(super) busy: NodeSet,
 }
 
 impl Sums {
     pub(super) fn add_filter(&mut self, tally: Box<dyn FilterTally>) {
-        let range = self.add_counters(tally.counters(), true);
+        let range = self.add_counters(tally.counters(), tally.compares_domains());
         self.filters.push((tally, range));
     }
 
@@ -240,11 +54,7 @@ impl Sums {
 
     /// The heap it takes. What all signatures share of a key is nobody's.
     pub(super) fn bytes(&self) -> usize {
-        let of = |count: &Count| {
-            let (places, domains) = (count.by_slot.capacity(), count.domains.capacity());
-            places * size_of::<Place>() + domains * size_of::<Domain>() + count.ids.capacity() * 16
-        };
-        self.counts.iter().map(of).sum::<usize>() + self.adds.capacity() * 64
+        self.counts.iter().map(Count::bytes).sum::<usize>() + self.adds.capacity() * 64
     }
 
     /// Whether a filter has counters: pods that are nominated to a node may be other to it.
@@ -258,55 +68,55 @@ impl Sums {
     }
 
     /// Counts everything.
-    pub(super) fn count(&mut self, snapshot: Snapshot<'_>, atlas: &mut Atlas) -> Result<(), Outdated> {
-        if self.counts.is_empty() {
-            return self.learn(snapshot);
-        }
+    pub(super) fn count(&mut self, snapshot: Snapshot<'_>, atlas: &mut Atlas) -> Result<Counted, Outdated> {
         self.learn(snapshot)?;
-        let slots = snapshot.columns().pods.len();
-        for count in &mut self.counts {
-            count.places = atlas.places(snapshot, count.counter.key);
-            count.by_slot = vec![Place { domain: NOWHERE, counts: true, pods: 0 }; slots];
+        let mut counted = Counted { outlines: None, busy: NodeSet::new() };
+        if self.counts.is_empty() {
+            return Ok(counted);
         }
+        let is_everywhere = self.open(snapshot, atlas)?;
         for (id, kind) in snapshot.kinds_since(KindId::default()) {
             let Some(adds) = self.adds.get(&id) else { continue };
             for (node, number) in kind.nodes() {
                 for &(at, amount) in adds {
-                    self.counts[at].by_slot[node.index()].pods += amount * number;
+                    self.counts[at].take(node, amount * number, &mut counted.busy)?;
                 }
             }
         }
-        self.find_all(snapshot)?;
-        self.counts.iter_mut().for_each(Count::sum_up);
-        for count in &mut self.counts {
-            count.is_coarse = count.counter.domains == Domains::Values && count.domain_count() <= COARSE_MAX;
-        }
-        self.are_tellable()
+        self.counts.iter_mut().for_each(|count| count.sum_up(&mut counted.busy));
+        self.are_tellable()?;
+        counted.outlines = is_everywhere.then(|| self.counts.iter().map(Count::outline).collect());
+        Ok(counted)
     }
 
-    /// Where all nodes are and whether they count; their pods are counted already.
-    fn find_all(&mut self, snapshot: Snapshot<'_>) -> Result<(), Outdated> {
-        self.counts.iter_mut().for_each(|count| count.make_room(snapshot));
-        let are_all_placed = self.counts.iter().all(|count| count.places.has_all());
+    /// Gets ready to count on all nodes; whether all of them count for everything.
+    fn open(&mut self, snapshot: Snapshot<'_>, atlas: &mut Atlas) -> Result<bool, Outdated> {
+        self.counts.iter_mut().for_each(|count| count.survey(snapshot, atlas));
+        let are_all_placed = self.counts.iter().all(Count::has_all);
         if self.tallies().all(|(tally, _)| tally.counts_everywhere(are_all_placed)) {
-            self.counts.iter_mut().for_each(|count| count.find_all(snapshot.nodes()));
-            return Ok(());
+            let all = None::<fn(NodeIdx) -> bool>;
+            self.counts.iter_mut().for_each(|count| count.open(snapshot, atlas, all));
+            return Ok(true);
         }
-        let mut counts = vec![true; self.counts.len()];
+        let (mut counting, mut counts) =
+            (vec![NodeSet::new(); self.counts.len()], vec![true; self.counts.len()]);
         for node in snapshot.nodes().iter() {
             self.where_it_counts(snapshot, node, &mut counts)?;
-            for (count, &counts) in self.counts.iter_mut().zip(&counts) {
-                count.found(node, counts);
+            for (counting, _) in counting.iter_mut().zip(&counts).filter(|(_, counts)| **counts) {
+                counting.insert(node);
             }
         }
-        Ok(())
+        for (count, counting) in self.counts.iter_mut().zip(&counting) {
+            count.open(snapshot, atlas, Some(|node| counting.contains(node)));
+        }
+        Ok(false)
     }
 
     /// Whether the scores that weigh domains can count those of the feasible nodes.
     fn are_tellable(&self) -> Result<(), Outdated> {
-        let tellable = |count: &Count| match count.counter.domains {
+        let tellable = |count: &Count| match count.counter().domains {
             Domains::Nodes => true,
-            Domains::Values => count.is_coarse && count.domain_count() <= 2 * COARSE_MAX,
+            Domains::Values => count.is_coarse() && count.domain_count() <= 2 * COARSE_MAX,
         };
         let mut weighing = self.scores.iter().filter(|(_, tally, _)| tally.weighs_domains());
         let are = weighing.all(|(_, _, range)| self.counts[range.clone()].iter().all(tellable));
@@ -368,9 +178,7 @@ impl Sums {
             let Some(adds) = self.adds.get(&kind) else { continue };
             if !objects.contains(node) && snapshot.nodes().contains(node) {
                 for &(at, amount) in adds {
-                    let count = &mut self.counts[at];
-                    let place = count.by_slot[node.index()];
-                    count.move_to(node, Place { pods: place.pods + sign * amount, ..place }, changed);
+                    self.counts[at].add(node, sign * amount, changed)?;
                 }
             }
         }
@@ -396,7 +204,7 @@ impl Sums {
             }
             for (at, count) in self.counts.iter_mut().enumerate() {
                 let domain = count.domain_of(snapshot, node);
-                count.move_to(node, Place { domain, counts: counts[at], pods: pods[at] }, changed);
+                count.move_to(node, Seat { domain, counts: counts[at] }, pods[at], changed)?;
             }
         }
         Ok(())
@@ -404,8 +212,7 @@ impl Sums {
 
     /// What tells nodes from others, by counter and slot.
     pub(super) fn columns(&self) -> Vec<Vec<i64>> {
-        let column = |count: &Count| (0..count.by_slot.len()).map(|slot| count.view(slot)).collect();
-        self.counts.iter().map(column).collect()
+        self.counts.iter().map(Count::column).collect()
     }
 
     /// What tells a node from others.
@@ -455,7 +262,7 @@ impl Sums {
             let is_ignored: Vec<bool> = (0..classes.len()).map(|at| tally.ignores(of(at))).collect();
             let scored =
                 || classes.iter().zip(&is_ignored).filter(|(_, ignored)| !**ignored).map(|(&c, _)| c);
-            let domains = |at: usize| match self.counts[at].counter.domains {
+            let domains = |at: usize| match self.counts[at].counter().domains {
                 Domains::Nodes => scored().map(|class| nodes[class] as usize).sum(),
                 Domains::Values => {
                     let mut seen: Vec<i64> = scored().map(|class| views(class)[at]).collect();
@@ -479,36 +286,5 @@ impl Sums {
     fn sums_of(&self, views: &[i64], sums: &mut Vec<Option<i64>>) {
         sums.clear();
         sums.extend(self.counts.iter().zip(views).map(|(count, &view)| count.sum(view)));
-    }
-}
-
-impl Count {
-    /// Takes a node out of its domain, and puts it into another; the nodes that see something else then are added to `changed`.
-    fn move_to(&mut self, node: NodeIdx, to: Place, changed: &mut NodeSet) {
-        let from = self.by_slot.get(node.index()).map_or(NOWHERE, |place| place.domain);
-        let sum = |count: &Self, domain: u32| count.domains.get(domain as usize).map(|domain| domain.sum);
-        let before = [from, to.domain].map(|domain| sum(self, domain));
-        self.renew(node.index(), to);
-        if self.is_coarse {
-            return;
-        }
-        for (domain, before) in [from, to.domain].into_iter().zip(before) {
-            if sum(self, domain) != before {
-                changed.insert(node);
-                self.others_in(domain, changed);
-            }
-        }
-    }
-
-    /// The nodes of a domain, where there is more than one.
-    fn others_in(&self, domain: u32, nodes: &mut NodeSet) {
-        if domain == NOWHERE || self.domains[domain as usize].nodes <= 1 {
-            return;
-        }
-        for (slot, place) in (0..).zip(&self.by_slot) {
-            if place.domain == domain {
-                nodes.insert(NodeIdx(slot));
-            }
-        }
     }
 }

@@ -16,10 +16,24 @@ pub(super) struct Trunks {
     kept: Vec<Option<Kept>>,
     free: Vec<usize>,
     unmarked: Unmarked,
+    /// How many were made.
+    made: u64,
+}
+
+/// A trunk that a signature is about to grow from.
+pub(super) struct Root<'a> {
+    /// Where it stands.
+    pub(super) place: usize,
+    pub(super) trunk: &'a Trunk,
+    /// No two ever have the same.
+    pub(super) number: u64,
+    /// Others grow from it.
+    pub(super) is_shared: bool,
 }
 
 struct Kept {
     signature: Hashed<NodeSignature>,
+    number: u64,
     trunk: Trunk,
     /// How many signatures grow from it.
     held: usize,
@@ -28,8 +42,9 @@ struct Kept {
 
 impl Trunks {
     /// The trunk at a place.
-    pub(super) fn at(&self, place: usize) -> &Trunk {
-        &self.kept[place].as_ref().expect("what is held is kept").trunk
+    pub(super) fn at(&self, place: usize) -> Root<'_> {
+        let Kept { number, ref trunk, held, .. } = *self.kept[place].as_ref().expect("what is held is kept");
+        Root { place, trunk, number, is_shared: held > 0 }
     }
 
     /// The same, to ask for the best.
@@ -62,7 +77,9 @@ impl Trunks {
         }
         // One that cannot be brought up to date stays for the signatures that grow from it, which find that out one by one.
         let trunk = Trunk::new(framework, pod, snapshot)?;
-        let kept = Kept { signature: signature.clone(), bytes: trunk.bytes(), trunk, held: 0 };
+        self.made += 1;
+        let (number, bytes) = (self.made, trunk.bytes());
+        let kept = Kept { signature: signature.clone(), number, bytes, trunk, held: 0 };
         let place = self.free.pop().unwrap_or(self.kept.len());
         if place == self.kept.len() {
             self.kept.push(None);

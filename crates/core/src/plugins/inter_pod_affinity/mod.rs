@@ -87,7 +87,7 @@ impl ScorePlugin for InterPodAffinity {
             Some(_) => Tallied::No,
             None => {
                 let preferences = score::Preferences::new(*self, pod, snapshot);
-                Tallied::Yes(Box::new(tally::PreferredTally::new(preferences, snapshot)))
+                Tallied::Yes(Box::new(tally::PreferredTally::new(preferences, pod, snapshot)))
             }
         }
     }

@@ -48,6 +48,8 @@ impl RequiredTally {
         for term in rule.anti_affinity() {
             counters.add(Match::AntiAffinity, term.topology_key);
         }
+        // The pod itself will be among them, and the next one alike is to be counted by the same.
+        rule.each_match(snapshot, pod, |sort, key| counters.add(sort, key));
         for kind in snapshot.kinds_with_required_anti_affinity() {
             rule.each_match(snapshot, kind.pod(), |sort, key| counters.add(sort, key));
         }
@@ -78,6 +80,10 @@ impl Tally for RequiredTally {
 }
 
 impl FilterTally for RequiredTally {
+    fn compares_domains(&self) -> bool {
+        false
+    }
+
     fn passes(&self, sums: &[Option<i64>], whole: &[Whole]) -> bool {
         let mut peers_everywhere = true;
         for &at in &self.affinity {
@@ -102,9 +108,11 @@ pub(super) struct PreferredTally {
 }
 
 impl PreferredTally {
-    pub(super) fn new(preferences: Preferences, snapshot: Snapshot<'_>) -> Self {
+    pub(super) fn new(preferences: Preferences, pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
         let mut counters = Counters::new();
         preferences.keys().for_each(|key| counters.add((), key));
+        // The pod itself will be among them, and the next one alike is to be counted by the same.
+        preferences.weigh(snapshot, pod, |key, _| counters.add((), key));
         for kind in snapshot.kinds_with_affinity() {
             preferences.weigh(snapshot, kind.pod(), |key, _| counters.add((), key));
         }

@@ -110,6 +110,10 @@ impl Tally for SpreadTally {
 }
 
 impl FilterTally for SpreadTally {
+    fn compares_domains(&self) -> bool {
+        true
+    }
+
     fn passes(&self, sums: &[Option<i64>], whole: &[Whole]) -> bool {
         self.constraints.iter().enumerate().all(|(at, constraint)| {
             let Whole { lowest, domains, .. } = whole[at];
