@@ -59,6 +59,11 @@ pub trait Tally: Send {
         add: &mut dyn FnMut(usize, i64),
     ) -> Result<(), Outdated>;
 
+    /// Whether pods without affinity of their own never add anything.
+    fn ignores_pods_without_affinity(&self) -> bool {
+        false
+    }
+
     /// Whether [`Self::counts_on`] says yes of every node, counters and nodes that are in no domain of theirs apart;
     /// `are_all_placed` says that there are none such, and that no domain is that of an empty value.
     fn counts_everywhere(&self, _are_all_placed: bool) -> bool {

@@ -142,16 +142,23 @@ impl Sums {
         if next == self.next_kind {
             return Ok(());
         }
+        let asked: Vec<_> = self
+            .tallies()
+            .map(|(tally, range)| (tally, range, tally.ignores_pods_without_affinity()))
+            .collect();
+        let mut learnt = Vec::new();
         for (id, kind) in snapshot.kinds_since(self.next_kind) {
             let mut adds: Vec<(usize, i64)> = Vec::new();
-            for (tally, range) in self.tallies() {
+            let has_affinity = kind.pod().pod_affinity.is_some();
+            for (tally, range, _) in asked.iter().filter(|(.., ignores)| has_affinity || !ignores) {
                 let add = &mut |at, amount| adds.push((range.start + at, amount));
                 tally.adds(snapshot, kind.pod(), add)?;
             }
             if !adds.is_empty() {
-                self.adds.insert(id, adds.into());
+                learnt.push((id, adds.into()));
             }
         }
+        self.adds.extend(learnt);
         self.next_kind = next;
         Ok(())
     }

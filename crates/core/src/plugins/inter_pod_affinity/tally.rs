@@ -77,6 +77,10 @@ impl Tally for RequiredTally {
         });
         known
     }
+
+    fn ignores_pods_without_affinity(&self) -> bool {
+        self.rule.affinity().is_empty() && self.rule.anti_affinity().is_empty()
+    }
 }
 
 impl FilterTally for RequiredTally {
@@ -137,6 +141,10 @@ impl Tally for PreferredTally {
             None => known = Err(Outdated),
         });
         known
+    }
+
+    fn ignores_pods_without_affinity(&self) -> bool {
+        self.preferences.keys().next().is_none()
     }
 }
 

@@ -15,6 +15,8 @@ use crate::pod::PodInfo;
 pub(super) struct SpreadTally {
     namespace: Symbol,
     constraints: Vec<Constraint>,
+    /// All of them have the same selector, as most have.
+    are_alike: bool,
     counters: Vec<Counter>,
     inclusion: Inclusion,
     /// Nodes that lack a key count for nothing.
@@ -53,6 +55,7 @@ impl SpreadTally {
             inclusion: Inclusion::new(pod, &constraints),
             require_all,
             itself: Vec::new(),
+            are_alike: constraints.windows(2).all(|two| two[0].selector == two[1].selector),
             constraints,
         }
     }
@@ -73,8 +76,15 @@ impl Tally for SpreadTally {
             return Ok(());
         }
         let labels = snapshot.labels(pod.labels);
+        let matches = |constraint: &Constraint| {
+            !constraint.selector.is_empty() && constraint.selector.matches(snapshot.tables(), labels)
+        };
+        let mut is_matched = false;
         for (at, constraint) in self.constraints.iter().enumerate() {
-            if !constraint.selector.is_empty() && constraint.selector.matches(snapshot.tables(), labels) {
+            if at == 0 || !self.are_alike {
+                is_matched = matches(constraint);
+            }
+            if is_matched {
                 add(at, 1);
             }
         }
