@@ -1,0 +1,125 @@
+//! Signatures that differ only in whom they look for: those that come later start from what the first ones have in common, and have to be
+//! decided about as if nothing were remembered. How much is remembered is looked at in `remembered.rs`.
+
+mod support;
+
+use supercargo_core::cycle::{Framework, NoProbe, Options, Shapes};
+use supercargo_core::rng::Seed;
+use support::World;
+
+/// More than two blocks of slots, and more racks than are told apart by name.
+const NODES: usize = 210;
+
+struct Cluster {
+    world: World,
+    framework: Framework,
+    shapes: Shapes,
+    state: u64,
+    pods: usize,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let (framework, shapes) = (Framework::default(), Shapes::default());
+        let mut cluster = Self { world: World::new(), framework, shapes, state: 1, pods: 0 };
+        (0..NODES).for_each(|number| cluster.renew(number, number % 3));
+        cluster
+    }
+
+    /// A number below a bound, the same in every run.
+    fn below(&mut self, bound: usize) -> usize {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) as usize % bound
+    }
+
+    /// A node comes, or has another zone; some are in no rack.
+    fn renew(&mut self, number: usize, zone: usize) {
+        let rack =
+            if number.is_multiple_of(20) { String::new() } else { format!("label:rack=r{}", number / 3) };
+        let node = self.world.node_from(&format!("n{number} zone=z{zone} {rack} cpu=8 mem=8Gi"));
+        self.world.add_node(&node);
+        self.world.cache.refresh();
+    }
+
+    /// A pod is on a node from now on.
+    fn place(&mut self, words: &str, node: usize) {
+        let pod = self.world.pod_from(&format!("p{} on=n{node} {words}", self.pods));
+        self.world.place(&pod);
+        self.world.cache.refresh();
+        self.pods += 1;
+    }
+
+    /// A pod comes; where it goes, if it does, which has to be where it goes if nothing is remembered.
+    fn decide(&mut self, words: &str) -> Option<usize> {
+        let (pod, snapshot) = (self.world.pod_from(&format!("x {words}")), self.world.snapshot());
+        let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let mut quick = self.framework.decide_quickly(&mut self.shapes, &pod, snapshot, &mut NoProbe)?;
+        assert!(quick.is_what(&plain, Seed(7), &pod), "{words}: {quick:?}");
+        Some(quick.choose(Seed(7), &pod, 1).index())
+    }
+}
+
+/// What ties a pod of an app to others; of each the first says how, and later ones differ in the app alone.
+const TIES: [&str; 9] = [
+    "",
+    "anti=host/app=APP",
+    "affinity=zone/app=APP",
+    "prefer-anti=7/host/app=APP",
+    "spread=zone/1/DoNotSchedule/app=APP spread=host/1/ScheduleAnyway/app=APP",
+    "spread=zone/1/ScheduleAnyway/app=APP spread=host/1/ScheduleAnyway/app=APP",
+    "spread=rack/1/DoNotSchedule/app=APP",
+    "prefer-affinity=3/rack/app=APP anti=host/app=APP",
+    "spread=zone/2/DoNotSchedule/app=APP/honor-taints prefer-anti=1/rack/app=APP",
+];
+
+fn of(app: &str, ties: &str) -> String {
+    format!("label:app={app} cpu=100m {}", ties.replace("APP", app))
+}
+
+#[test]
+fn a_kind_that_starts_from_what_others_have_in_common_is_decided_about_as_afresh() {
+    let mut cluster = Cluster::new();
+    let mut answers = 0;
+    for turn in 0..700 {
+        // Some apps come again and again, some once, some have pods on most nodes.
+        let app = match cluster.below(3) {
+            0 => format!("often-{}", cluster.below(5)),
+            1 => "everywhere".to_owned(),
+            _ => format!("once-{turn}"),
+        };
+        let words = of(&app, TIES[cluster.below(TIES.len())]);
+        if let Some(node) = cluster.decide(&words) {
+            answers += 1;
+            cluster.place(&words, node);
+        }
+        // Pods that nobody decided about here, pods that go, and nodes that change.
+        let (node, zone, gone) = (cluster.below(NODES), cluster.below(4), cluster.below(cluster.pods.max(1)));
+        if turn % 3 == 0 {
+            cluster.place(&of("everywhere", ""), turn / 3 % NODES);
+            cluster.place(&of(&format!("once-{}", turn + 1), ""), node);
+        }
+        match turn % 40 {
+            10 | 20 => _ = cluster.world.cache.remove_pod(&format!("p{gone}")),
+            30 => cluster.renew(node, zone),
+            _ => {}
+        }
+        cluster.world.cache.refresh();
+    }
+    assert!(answers > 400, "{answers} decisions were remembered");
+}
+
+#[test]
+fn pods_that_their_own_kind_matters_to_are_found_out_about_once() {
+    for ties in TIES {
+        let mut cluster = Cluster::new();
+        let words = of("a", ties);
+        let node = cluster.decide(&words).expect("there is room");
+        cluster.place(&words, node);
+        for _ in 0..2 {
+            let node = cluster.decide(&words).expect("there is room");
+            cluster.place(&words, node);
+        }
+        assert_eq!(cluster.shapes.made(), 1, "{ties}");
+    }
+}
