@@ -159,6 +159,7 @@ impl World {
                 fields.insert("message".into(), diagnosis.message.as_str().into());
                 let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let outcome = framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
+                refused_again(framework, &mut self.shapes, &pod, failed, &outcome);
                 tell_post_filter(fields, &outcome, snapshot);
             }
             Ok(Decision::Feasible(feasible)) => {
@@ -174,6 +175,27 @@ impl World {
             self.cache.assume_volumes(&pod.uid, reserved);
         }
         told
+    }
+}
+
+/// A pod like one that no node can take is told the same, and its place is made at the expense of the same pods.
+fn refused_again(
+    framework: &Framework,
+    shapes: &mut Shapes,
+    pod: &Arc<PodInfo>,
+    failed: Failed<'_>,
+    outcome: &PostFilter<'_>,
+) {
+    let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| {
+        let seen = (failed.filtered.evaluated(failed.snapshot), failed.filtered.walked());
+        let chosen = outcome.nomination.choose(pod, DRAWS).map(|candidate| format!("{candidate:?}"));
+        (seen, failed.diagnosis.clone(), outcome.message.clone(), outcome.hindered_by.clone(), chosen)
+    };
+    let plain = tell(failed, outcome);
+    framework.note_refusal(shapes, pod, failed.filtered);
+    for _ in 0..2 {
+        let again = framework.refuse(shapes, pod, failed.snapshot, (DRAWS, NOW), &mut NoProbe, tell);
+        assert!(again.is_none_or(|again| again == plain), "{}: it is not told the same", pod.name);
     }
 }
 

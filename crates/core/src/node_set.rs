@@ -68,6 +68,33 @@ impl NodeSet {
         Iter { words: self.words.iter(), first: 0, rest: 0, next_first: 0 }
     }
 
+    /// The nodes by slot from the `nth` on, then those before it.
+    pub fn iter_from_nth(&self, nth: usize) -> impl Iterator<Item = NodeIdx> + '_ {
+        let (mut word, mut before) = (0, nth);
+        while let Some(here) = self.words.get(word).map(|word| word.count_ones() as usize)
+            && here <= before
+        {
+            before -= here;
+            word += 1;
+        }
+        let late = move |at: usize| if at < word { 0 } else { u64::MAX };
+        // Of the word in the middle, the bits from the nth on.
+        let middle =
+            bits(self.words.get(word).copied().unwrap_or(0)).nth(before).map_or(0, |bit| u64::MAX << bit);
+        let mask = move |at: usize| if at == word { middle } else { late(at) };
+        let nodes =
+            |at: usize, bits_here: u64| bits(bits_here).map(move |bit| NodeIdx((at * BITS + bit) as u32));
+        let from =
+            self.words.iter().enumerate().skip(word).flat_map(move |(at, &here)| nodes(at, here & mask(at)));
+        let until = self
+            .words
+            .iter()
+            .enumerate()
+            .take(word + 1)
+            .flat_map(move |(at, &here)| nodes(at, here & !mask(at)));
+        from.chain(until)
+    }
+
     /// Keeps the nodes for which `keep` holds.
     pub fn retain(&mut self, mut keep: impl FnMut(NodeIdx) -> bool) {
         self.retain_blocks(|first, nodes| {
@@ -196,5 +223,16 @@ mod tests {
         let mut all = other.clone();
         all.unite(&set);
         assert_eq!(all.iter().map(|n| n.0).collect::<Vec<_>>(), [63, 130]);
+    }
+
+    #[test]
+    fn a_round_of_a_set_begins_anywhere() {
+        let slots = [0, 5, 63, 64, 200, 255, 256];
+        let set: NodeSet = slots.map(NodeIdx).into_iter().collect();
+        for nth in 0..slots.len() {
+            let round: Vec<u32> = set.iter_from_nth(nth).map(|node| node.0).collect();
+            assert_eq!(round, [&slots[nth..], &slots[..nth]].concat(), "from {nth}");
+        }
+        assert_eq!(NodeSet::new().iter_from_nth(0).next(), None);
     }
 }

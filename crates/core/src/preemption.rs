@@ -4,6 +4,7 @@
 //! Upstream: `pkg/scheduler/framework/preemption/preemption.go`,
 //! `pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go`.
 
+mod again;
 mod budgets;
 mod choice;
 mod dry_run;
@@ -11,10 +12,10 @@ mod importance;
 mod sort;
 
 use crate::extender::{self, Room};
+use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
-use crate::framework::post_filter::{Candidate, PostFilterPlugin, PostFiltered, Rooms, Unplaced};
+use crate::framework::post_filter::{Candidate, Draws, PostFilterPlugin, PostFiltered, Rooms, Unplaced};
 use crate::framework::{CycleError, PluginName};
-use crate::node::NodeIdx;
 use crate::pod::Uid;
 use crate::rng::Purpose;
 use dry_run::Tried;
@@ -65,23 +66,18 @@ impl DefaultPreemption {
 
     /// Thinks away the less important pods of one node after the other, from a drawn one on, until there are enough
     /// candidates and one of them breaks no disruption budget.
-    fn try_nodes<'a>(&self, unplaced: &Unplaced<'a>) -> DryRuns<'a> {
-        let nodes: Vec<NodeIdx> = unplaced.curable.iter().collect();
-        let mut runs = DryRuns::new(self.args.enough(nodes.len()));
-        if nodes.is_empty() {
+    fn try_nodes<'a>(&self, unplaced: &Unplaced<'a>) -> Trials<'a> {
+        let nodes = unplaced.curable.len();
+        let mut runs = Trials::new(self.args.enough(nodes));
+        if nodes == 0 {
             return runs;
         }
-        // Where all pods have one priority, which is common, there is nobody to look for.
-        let pod = unplaced.pod;
-        if unplaced.snapshot.lowest_priority().is_none_or(|lowest| pod.priority <= lowest) {
-            runs.reasons.add_times(dry_run::NO_VICTIMS.into(), nodes.len());
-            runs.hopeless = nodes.len();
+        if finds_nobody(unplaced) {
+            runs.reasons.add_times(dry_run::NO_VICTIMS.into(), nodes);
+            runs.hopeless = nodes;
             return runs;
         }
-        let draws = unplaced.draws;
-        let attempt = u64::from(draws.attempt);
-        let first = draws.seed.draw(Purpose::PreemptionStart, &pod.uid, attempt, nodes.len());
-        for &node in nodes[first..].iter().chain(&nodes[..first]) {
+        for node in unplaced.curable.iter_from_nth(first(unplaced, nodes)) {
             runs.add(dry_run::try_node(unplaced, node));
             if runs.are_enough() {
                 break;
@@ -107,7 +103,7 @@ impl PostFilterPlugin for DefaultPreemption {
             };
         }
         let runs = self.try_nodes(unplaced);
-        let DryRuns { harmless, violating, .. } = runs;
+        let Trials { harmless, violating, .. } = runs;
         if !harmless.is_empty() || !violating.is_empty() {
             let candidates = harmless.into_iter().chain(violating).collect();
             return PostFiltered::Found(match unplaced.rooms {
@@ -118,11 +114,35 @@ impl PostFilterPlugin for DefaultPreemption {
         if let Some(error) = aggregate(&runs.errors) {
             return PostFiltered::Failed(CycleError(format!("preemption: {error}")));
         }
-        let all = unplaced.snapshot.nodes().len();
-        let mut reasons = runs.reasons;
-        reasons.add_times(NOT_HELPFUL.into(), all - runs.hopeless);
-        nothing(&reasons.message(all), true, runs.hindered_by)
+        in_vain(unplaced, runs.reasons, runs.hopeless, runs.hindered_by)
     }
+
+    fn post_filter_again<'a>(&self, unplaced: &Unplaced<'a>, known: &mut DryRuns) -> PostFiltered<'a> {
+        self.again(unplaced, known).unwrap_or_else(|| self.post_filter(unplaced))
+    }
+}
+
+/// Whether all pods have a priority for which the pod sends nobody away, which is common: there is nobody to look for.
+fn finds_nobody(unplaced: &Unplaced<'_>) -> bool {
+    unplaced.snapshot.lowest_priority().is_none_or(|lowest| unplaced.pod.priority <= lowest)
+}
+
+/// At which of so many nodes the search begins.
+fn first(unplaced: &Unplaced<'_>, nodes: usize) -> usize {
+    let Draws { seed, attempt } = unplaced.draws;
+    seed.draw(Purpose::PreemptionStart, &unplaced.pod.uid, u64::from(attempt), nodes)
+}
+
+/// No node is a candidate: so many are none for these reasons, and preemption could not have helped on the others.
+fn in_vain<'a>(
+    unplaced: &Unplaced<'_>,
+    mut reasons: Histogram,
+    hopeless: usize,
+    hindered_by: BTreeSet<PluginName>,
+) -> PostFiltered<'a> {
+    let all = unplaced.snapshot.nodes().len();
+    reasons.add_times(NOT_HELPFUL.into(), all - hopeless);
+    nothing(&reasons.message(all), true, hindered_by)
 }
 
 /// The best of what extenders left. What changed since the dry runs may have made a room too small; that one is none then.
@@ -176,7 +196,7 @@ fn aggregate(errors: &[String]) -> Option<String> {
 }
 
 /// What the dry runs came to so far.
-struct DryRuns<'a> {
+struct Trials<'a> {
     enough: usize,
     /// Candidates that break no disruption budget. Neither list takes more than are enough.
     harmless: Vec<Candidate<'a>>,
@@ -188,7 +208,7 @@ struct DryRuns<'a> {
     errors: Vec<String>,
 }
 
-impl<'a> DryRuns<'a> {
+impl<'a> Trials<'a> {
     fn new(enough: usize) -> Self {
         Self {
             enough,

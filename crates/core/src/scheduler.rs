@@ -21,6 +21,7 @@ mod pre_bind;
 mod preempt;
 mod quarantine;
 mod reconfigure;
+mod refused;
 mod rejected;
 mod relist;
 mod verify;

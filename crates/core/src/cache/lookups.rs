@@ -37,6 +37,8 @@ pub struct Lookups {
     device_classes: DeviceClasses,
     /// How often a namespace, a Service or a controller came, went or became another.
     changes: u64,
+    /// How often a disruption budget came, went or became another.
+    budget_changes: u64,
 }
 
 impl Lookups {
@@ -93,11 +95,13 @@ impl Lookups {
 
     /// Adds or replaces a PodDisruptionBudget.
     pub fn set_disruption_budget(&mut self, namespace: Symbol, name: Symbol, budget: DisruptionBudget) {
+        self.budget_changes += 1;
         self.budgets.entry(namespace).or_default().insert(name, budget);
     }
 
     /// Forgets a PodDisruptionBudget.
     pub fn remove_disruption_budget(&mut self, namespace: Symbol, name: Symbol) {
+        self.budget_changes += 1;
         if let Some(budgets) = self.budgets.get_mut(&namespace) {
             budgets.remove(&name);
             if budgets.is_empty() {
@@ -119,6 +123,11 @@ impl Lookups {
     /// How often a namespace, a Service or a controller came, went or became another.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// How often a disruption budget came, went or became another.
+    pub fn budget_changes(&self) -> u64 {
+        self.budget_changes
     }
 
     /// All DeviceClasses.
@@ -171,4 +180,4 @@ impl Lookups {
     }
 }
 
-holds_ids!(Lookups { namespaces, services, controllers, budgets, device_classes } but not { changes });
+holds_ids!(Lookups { namespaces, services, controllers, budgets, device_classes } but not { changes, budget_changes });

@@ -4,6 +4,7 @@
 //! Upstream: `pkg/scheduler/backend/cache`.
 
 mod attachable;
+mod beside;
 mod device_classes;
 mod images;
 mod kinds;
@@ -34,6 +35,7 @@ use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, Uid};
 use crate::volume::Reservation;
+use beside::Beside;
 use images::Images;
 use kinds::Kinds;
 use nodes::Nodes;
@@ -60,6 +62,7 @@ pub struct CacheSize {
 #[derive(Default)]
 pub struct Cache {
     nodes: Nodes,
+    beside: Beside,
     pods: Pods,
     kinds: Kinds,
     images: Images,
@@ -116,7 +119,7 @@ impl Cache {
         if known.is_some_and(|known| self.is_there_already(known, pod, node))
             && !mutation::is_on(Mutation::CountedAgain)
         {
-            self.pods.replace(pod);
+            self.replace_pod(pod);
             self.pods.confirm(&pod.uid, state);
             return;
         }
@@ -141,7 +144,13 @@ impl Cache {
     /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.
     pub fn renew_pod(&mut self, pod: &Arc<PodInfo>) {
         self.version += 1;
-        self.pods.replace(pod);
+        self.replace_pod(pod);
+    }
+
+    fn replace_pod(&mut self, pod: &Arc<PodInfo>) {
+        if let Some(node) = self.pods.replace(pod) {
+            self.beside.touch(node);
+        }
     }
 
     /// Takes a pod off its node, with all that is assumed for it; what it was.
@@ -176,15 +185,25 @@ impl Cache {
     pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Symbol>) {
         if node.is_some() || self.nominated.node_of(&pod.uid).is_some() {
             self.version += 1;
+            self.nomination_changes(&pod.uid, node);
             self.nominated.set(pod, node);
         }
     }
 
     /// Forgets the nomination of a pod, whatever it was; the pod, if it had one.
     pub fn forget_nomination(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        self.nomination_changes(uid, None);
         let pod = self.nominated.remove(uid);
         self.version += u64::from(pod.is_some());
         pod
+    }
+
+    fn nomination_changes(&mut self, uid: &str, node: Option<Symbol>) {
+        for name in self.nominated.node_of(uid).into_iter().chain(node) {
+            if let Some(node) = self.nodes.find(name) {
+                self.beside.touch(node);
+            }
+        }
     }
 
     /// The pods nominated to the node named `node`.
@@ -306,6 +325,8 @@ impl Cache {
     pub(crate) fn mark_rest(&mut self, marks: &mut Marks) {
         let Self {
             nodes,
+            // Slots.
+            beside: _,
             pods,
             kinds: _,
             // Of each the node is there that has it.
@@ -329,4 +350,4 @@ impl Cache {
     }
 }
 
-holds_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { version, storage_changes });
+holds_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { beside, version, storage_changes });

@@ -72,15 +72,15 @@ impl Pods {
         }
     }
 
-    pub(super) fn replace(&mut self, info: &Arc<PodInfo>) {
-        if let Some(idx) = self.find(&info.uid)
-            && let Some(entry) = &mut self.slots[idx.0 as usize]
-        {
-            let before = std::mem::replace(&mut entry.info, Arc::clone(info));
-            self.unmarked.put(idx.0 as usize);
-            self.forget_priority(before.priority);
-            *self.priorities.entry(info.priority).or_default() += 1;
-        }
+    /// Puts a newer version of a pod in place; its node, where it is told of another start.
+    pub(super) fn replace(&mut self, info: &Arc<PodInfo>) -> Option<NodeIdx> {
+        let idx = self.find(&info.uid)?;
+        let entry = self.slots[idx.0 as usize].as_mut()?;
+        let (before, node) = (std::mem::replace(&mut entry.info, Arc::clone(info)), entry.node);
+        self.unmarked.put(idx.0 as usize);
+        self.forget_priority(before.priority);
+        *self.priorities.entry(info.priority).or_default() += 1;
+        (before.start_time != info.start_time).then_some(node)
     }
 
     fn forget_priority(&mut self, priority: i32) {

@@ -10,6 +10,7 @@ impl Cache {
     pub(crate) fn rebuilt(self, without: &ObjectKey) -> Self {
         let Self {
             nodes,
+            beside: _,
             pods,
             kinds: _,
             images: _,

@@ -46,6 +46,17 @@ impl<'a> Snapshot<'a> {
         self.cache.nodes.touched_since(since)
     }
 
+    /// A time that moves when a pod is nominated to a node, or is no more, and when a pod on a node is told of another start.
+    pub fn clock_beside(self) -> u64 {
+        self.cache.beside.clock()
+    }
+
+    /// The nodes, and slots of former nodes, of which that is so since [`Self::clock_beside`] was `since`; `None` where that is too
+    /// long ago to tell.
+    pub fn touched_beside_since(self, since: u64) -> Option<impl Iterator<Item = NodeIdx> + 'a> {
+        self.cache.beside.touched_since(since)
+    }
+
     /// All nodes that exist.
     pub fn nodes(self) -> &'a NodeSet {
         self.cache.nodes.present()

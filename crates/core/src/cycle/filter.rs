@@ -28,6 +28,18 @@ pub struct Filtered {
     walked: NodeSet,
     /// What extenders said of nodes.
     pub(super) overruled: Overruled,
+    /// Nodes that are known to reject the pod, of which is told elsewhere why.
+    refused_by: NodeSet,
+}
+
+/// How a node refuses a pod.
+pub(super) enum Refusing {
+    /// Not at all.
+    Not,
+    /// By this plugin, with the number of its rule's verdict.
+    Numbered(PluginName, u64),
+    /// By this plugin, so.
+    Plain(PluginName, Rejection),
 }
 
 impl Framework {
@@ -65,6 +77,7 @@ impl Framework {
             nominated: BTreeMap::new(),
             walked: NodeSet::new(),
             overruled: Overruled::default(),
+            refused_by: NodeSet::new(),
         };
         let mut rules = Vec::with_capacity(self.filters.len());
         for seat in &self.filters {
@@ -162,6 +175,47 @@ impl Filtered {
             nodes.intersect(only);
         }
         nodes
+    }
+
+    /// Whether the filters look at all nodes.
+    pub(super) fn looks_at_all(&self) -> bool {
+        self.prefilter.is_none() && self.only.is_none()
+    }
+
+    /// The plugins whose filters look at nodes, in order.
+    pub(super) fn judges(&self) -> impl Iterator<Item = PluginName> + '_ {
+        self.rules.iter().map(|(name, _)| *name)
+    }
+
+    /// These nodes were found to reject the pod, in another way than by [`Self::run`].
+    pub(super) fn is_refused_by(&mut self, nodes: NodeSet) {
+        self.refused_by = nodes;
+    }
+
+    /// How the node refuses the pod, with the pods nominated to it or without them.
+    pub(super) fn refusing(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+    ) -> Result<Refusing, CycleError> {
+        if let Some((plugin, rejection)) = self.with_nominated_pods(pod, snapshot, node)? {
+            return Ok(Refusing::Plain(plugin, rejection));
+        }
+        let view = snapshot.node(node);
+        for (name, rule) in &self.rules {
+            match rule.verdict_number(&view) {
+                Some(0) => continue,
+                Some(number) => return Ok(Refusing::Numbered(name, number)),
+                None => {}
+            }
+            match rule.check(&view) {
+                Verdict::Fits => {}
+                Verdict::Rejected(rejection) => return Ok(Refusing::Plain(name, rejection)),
+                Verdict::Failed(error) => return Err(filter_error(name, &error)),
+            }
+        }
+        Ok(Refusing::Not)
     }
 
     /// The nodes that passed all filters.
@@ -270,6 +324,7 @@ impl Filtered {
     /// walk did not come to, or an extender dropped without a word are none of them.
     pub fn evaluated(&self, snapshot: Snapshot<'_>) -> usize {
         let mut judged = self.feasible.clone();
+        judged.unite(&self.refused_by);
         self.rejected.iter().for_each(|(_, nodes)| judged.unite(nodes));
         for &node in self.nominated.keys() {
             judged.insert(node);
@@ -291,8 +346,7 @@ impl Filtered {
     ) -> Result<(), CycleError> {
         self.rejected.clear();
         self.nominated.clear();
-        let with_nominations = snapshot.nodes_with_nominations();
-        for node in with_nominations.into_iter().filter(|&node| candidates.contains(node)) {
+        for node in with_nominations(snapshot, &candidates) {
             if let Some(verdict) = self.with_nominated_pods(pod, snapshot, node)? {
                 self.nominated.insert(node, verdict);
             }
@@ -413,6 +467,15 @@ impl Filtered {
             }
         }
     }
+}
+
+/// Of some nodes those that pods are nominated to.
+fn with_nominations(snapshot: Snapshot<'_>, nodes: &NodeSet) -> Vec<NodeIdx> {
+    const FEW: usize = 8;
+    let some: Vec<NodeIdx> = nodes.iter().take(FEW + 1).collect();
+    let mut found = if some.len() <= FEW { some } else { snapshot.nodes_with_nominations() };
+    found.retain(|&node| nodes.contains(node) && !snapshot.nominated_on(node).is_empty());
+    found
 }
 
 fn filter_error(name: PluginName, CycleError(text): &CycleError) -> CycleError {

@@ -4,6 +4,7 @@
 
 use super::{Diagnosis, Filtered, Framework, Point, Probe};
 use crate::cache::{NodeView, Snapshot};
+use crate::framework::dry_runs::DryRuns;
 use crate::framework::post_filter::{Candidate, Draws, Judge, PostFiltered, Rooms, Unplaced};
 use crate::framework::registry::ExtensionPoint;
 use crate::framework::{Code, CycleError, PluginName, Rejection};
@@ -95,7 +96,34 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> PostFilter<'a> {
         probe.enter(Point::PostFilter);
-        let unplaced = Unplaced {
+        let unplaced = self.unplaced(failed, (draws, now), rooms);
+        let (outcome, status) = self.run_post_filters(&unplaced, None);
+        probe.leave(Point::PostFilter, status);
+        outcome
+    }
+
+    /// The same, with what is known of nodes from pods like it.
+    pub(super) fn post_filter_again<'a>(
+        &'a self,
+        failed: Failed<'a>,
+        when: (Draws, Time),
+        known: &mut DryRuns,
+        probe: &mut dyn Probe,
+    ) -> PostFilter<'a> {
+        probe.enter(Point::PostFilter);
+        let unplaced = self.unplaced(failed, when, Rooms::Free);
+        let (outcome, status) = self.run_post_filters(&unplaced, Some(known));
+        probe.leave(Point::PostFilter, status);
+        outcome
+    }
+
+    fn unplaced<'a>(
+        &'a self,
+        failed: Failed<'a>,
+        (draws, now): (Draws, Time),
+        rooms: Rooms<'a>,
+    ) -> Unplaced<'a> {
+        Unplaced {
             pod: failed.pod,
             snapshot: failed.snapshot,
             curable: &failed.diagnosis.curable,
@@ -104,19 +132,24 @@ impl Framework {
             draws,
             now,
             rooms,
-        };
-        let (outcome, status) = self.run_post_filters(&unplaced);
-        probe.leave(Point::PostFilter, status);
-        outcome
+        }
     }
 
-    fn run_post_filters<'a>(&self, unplaced: &Unplaced<'a>) -> (PostFilter<'a>, &'static str) {
+    fn run_post_filters<'a>(
+        &self,
+        unplaced: &Unplaced<'a>,
+        mut known: Option<&mut DryRuns>,
+    ) -> (PostFilter<'a>, &'static str) {
         let (mut reasons, mut asked, mut hindered_by) = (Vec::new(), Vec::new(), BTreeSet::new());
         // Where nobody has a say, upstream clears the nomination.
         let mut nomination = if self.post_filters.is_empty() { Nomination::Clear } else { Nomination::Keep };
         for plugin in &self.post_filters {
             asked.push(plugin.name());
-            match plugin.post_filter(unplaced) {
+            let filtered = match known.as_deref_mut() {
+                Some(known) => plugin.post_filter_again(unplaced, known),
+                None => plugin.post_filter(unplaced),
+            };
+            match filtered {
                 PostFiltered::Found(candidates) => {
                     let nomination = Nomination::To(candidates);
                     hindered_by.clear();

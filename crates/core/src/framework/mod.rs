@@ -2,6 +2,7 @@
 //!
 //! Names no plugin; only `registry` does. Upstream: `kube-scheduler/framework/interface.go`.
 
+pub mod dry_runs;
 pub mod event;
 pub mod event_set;
 pub mod fact;

@@ -3,6 +3,7 @@
 //! It decides and changes nothing. Upstream: `kube-scheduler/framework/interface.go#PostFilterPlugin`.
 
 use super::PluginName;
+use super::dry_runs::DryRuns;
 use super::status::{CycleError, Rejection};
 use crate::cache::{NodeView, Snapshot};
 use crate::extender::Room;
@@ -20,6 +21,12 @@ pub trait PostFilterPlugin: Send + Sync {
 
     /// Looks for a way to place the pod.
     fn post_filter<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a>;
+
+    /// The same where `known` is what was found out for pods alike, of nodes that did not change since. Of several candidates it may
+    /// give one alone: the one that would be drawn of them.
+    fn post_filter_again<'a>(&self, unplaced: &Unplaced<'a>, _known: &mut DryRuns) -> PostFiltered<'a> {
+        self.post_filter(unplaced)
+    }
 }
 
 /// A pod no node can take, and what is known of it.

@@ -1,43 +1,71 @@
 //! Which candidate is the least harm (upstream `pickOneNodeForPreemption`).
 
 use super::importance::started;
+use crate::framework::dry_runs::Harm;
 use crate::framework::post_filter::Candidate;
 use crate::time::Time;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
-/// How much harm a candidate does; less is better, the first difference decides.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Harm {
-    violations: usize,
-    highest_priority: i32,
-    /// Of the priorities, each raised to be no less than 0, so that more victims are never less harm.
-    priorities: i64,
-    victims: usize,
-    /// Of the victims of the highest priority: that they have not run for long is better.
-    earliest_start: Reverse<Time>,
+/// What a candidate does.
+pub(super) fn harm(candidate: &Candidate<'_>, now: Time) -> Harm {
+    let victims = &candidate.victims;
+    // The first is the most important one, as plugins order them; an extender's order is its own.
+    let first = victims.first().map_or(i32::MIN, |pod| pod.priority);
+    let highest = victims.iter().map(|pod| pod.priority).max().unwrap_or(i32::MIN);
+    let important = || victims.iter().filter(|pod| pod.priority == highest);
+    let earliest = important().map(|pod| started(pod, now)).min();
+    let is_now = earliest == Some(now) && important().any(|pod| pod.start_time.is_none());
+    let count = |number: usize| u32::try_from(number).expect("a node has fewer than 2^32 pods");
+    Harm {
+        violations: count(candidate.violations),
+        highest_priority: first,
+        priorities: victims.iter().map(|pod| i64::from(pod.priority) - i64::from(i32::MIN)).sum(),
+        victims: count(victims.len()),
+        earliest_start: earliest.filter(|_| !is_now),
+    }
 }
 
-impl Harm {
-    fn of(candidate: &Candidate<'_>, now: Time) -> Self {
-        let victims = &candidate.victims;
-        // The first is the most important one, as plugins order them; an extender's order is its own.
-        let first = victims.first().map_or(i32::MIN, |pod| pod.priority);
-        let highest = victims.iter().map(|pod| pod.priority).max().unwrap_or(i32::MIN);
-        let starts = victims.iter().filter(|pod| pod.priority == highest).map(|pod| started(pod, now));
-        Self {
-            violations: candidate.violations,
-            highest_priority: first,
-            priorities: victims.iter().map(|pod| i64::from(pod.priority) - i64::from(i32::MIN)).sum(),
-            victims: victims.len(),
-            earliest_start: Reverse(starts.min().unwrap_or(now)),
-        }
-    }
+/// Which of two does less.
+pub(super) fn compare(a: &Harm, b: &Harm, now: Time) -> Ordering {
+    let key = |harm: &Harm| {
+        let start = Reverse(harm.earliest_start.unwrap_or(now));
+        (harm.violations, harm.highest_priority, harm.priorities, harm.victims, start)
+    };
+    key(a).cmp(&key(b))
 }
 
 /// The candidates of least harm, in the order they came. Upstream takes any one of them.
 pub(super) fn best(candidates: Vec<Candidate<'_>>, now: Time) -> Vec<Candidate<'_>> {
-    let harms: Vec<Harm> = candidates.iter().map(|candidate| Harm::of(candidate, now)).collect();
-    let least = harms.iter().min();
-    let tied = candidates.into_iter().zip(&harms).filter(|(_, harm)| Some(*harm) == least);
+    let harms: Vec<Harm> = candidates.iter().map(|candidate| harm(candidate, now)).collect();
+    let least = harms.iter().min_by(|a, b| compare(a, b, now));
+    let is_least = |harm: &Harm| least.is_some_and(|least| compare(harm, least, now).is_eq());
+    let tied = candidates.into_iter().zip(&harms).filter(|(_, harm)| is_least(harm));
     tied.map(|(candidate, _)| candidate).collect()
+}
+
+/// The least harm of those that came by, and where it is done.
+pub(super) struct Least<T> {
+    harm: Option<Harm>,
+    /// Each does as little as the others, in the order they came.
+    pub(super) tied: Vec<T>,
+}
+
+impl<T> Least<T> {
+    /// Nobody came by.
+    pub(super) fn new() -> Self {
+        Self { harm: None, tied: Vec::new() }
+    }
+
+    /// One comes by.
+    pub(super) fn meets(&mut self, harm: &Harm, at: T, now: Time) {
+        match self.harm.as_ref().map_or(Ordering::Less, |least| compare(harm, least, now)) {
+            Ordering::Greater => return,
+            Ordering::Equal => {}
+            Ordering::Less => {
+                self.harm = Some(*harm);
+                self.tied.clear();
+            }
+        }
+        self.tied.push(at);
+    }
 }

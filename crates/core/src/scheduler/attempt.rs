@@ -6,6 +6,7 @@ use super::memory::State;
 use super::opinion::Chosen;
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
+use super::refused::Refusal;
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
@@ -198,16 +199,24 @@ impl Scheduler {
                     return Decided::Node(Choice { node, evaluated, feasible, score, reservations });
                 }
             }
-            let pod = &*pod;
-            match framework.decide(pod, snapshot, options, probe) {
+            let draws = Draws { seed, attempt: queued.attempts };
+            if differs.is_none() && verify.is_trusting() {
+                let known = Refusal { framework, shapes, pod: &pod, draws, now };
+                match known.recall(snapshot, verify, probe) {
+                    Ok(Some(found)) => return Decided::Nowhere(found),
+                    Ok(None) => {}
+                    Err(told) => differs = Some(told),
+                }
+            }
+            match framework.decide(&pod, snapshot, options, probe) {
                 Ok(Decision::Feasible(feasible)) => {
-                    let node = feasible.choose(seed, pod, queued.attempts);
+                    let node = feasible.choose(seed, &pod, queued.attempts);
                     reserve(&feasible, snapshot, node)
                 }
                 Ok(Decision::Infeasible(filtered)) => {
+                    framework.note_refusal(shapes, &pod, &filtered);
                     let diagnosis = filtered.diagnose(snapshot);
-                    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-                    let draws = Draws { seed, attempt: queued.attempts };
+                    let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                     let outcome = framework.post_filter(failed, draws, now, probe);
                     Decided::Nowhere(unschedulable(failed, &outcome, draws))
                 }

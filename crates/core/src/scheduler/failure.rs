@@ -30,7 +30,7 @@ pub(super) enum Failure {
 }
 
 /// What is known of a pod no node can take.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unschedulable {
     /// The plugins to blame.
     pub(super) rejectors: BTreeSet<PluginName>,
@@ -49,7 +49,7 @@ pub(super) struct Unschedulable {
 }
 
 /// What becomes of the nomination of a pod that was not placed (upstream `NominatingInfo`).
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Nominate {
     /// It stays as it is.
     Keep,

@@ -16,7 +16,8 @@ use crate::pod::{PodInfo, Uid};
 use crate::preemption;
 use crate::report::{Outcome, Report};
 use crate::time::Time;
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A preemption whose victims are not all on their way out.
@@ -57,9 +58,45 @@ struct Victim {
 pub(super) struct Preemptions {
     running: BTreeMap<Uid, Running>,
     victims: BTreeMap<Uid, Victim>,
+    /// Of each pod that is left to somebody, the preemptors that wait for it.
+    awaited: BTreeMap<Uid, BTreeSet<Uid>>,
 }
 
 impl Preemptions {
+    fn begin(&mut self, running: Running) {
+        let preemptor = Arc::clone(&running.preemptor.uid);
+        for victim in &running.left {
+            self.awaited.entry(Arc::clone(victim)).or_default().insert(Arc::clone(&preemptor));
+        }
+        self.running.insert(preemptor, running);
+    }
+
+    /// The preemption runs no more.
+    fn finish(&mut self, preemptor: &str) -> Option<Running> {
+        let running = self.running.remove(preemptor)?;
+        for victim in &running.left {
+            self.awaits_no_more(preemptor, victim);
+        }
+        Some(running)
+    }
+
+    fn awaits_no_more(&mut self, preemptor: &str, victim: &str) {
+        if let Some(waiting) = self.awaited.get_mut(victim) {
+            waiting.remove(preemptor);
+            if waiting.is_empty() {
+                self.awaited.remove(victim);
+            }
+        }
+    }
+
+    /// A preemptor waits for this victim no longer.
+    fn strike_out(&mut self, preemptor: &str, victim: &str) {
+        if let Some(running) = self.running.get_mut(preemptor) {
+            running.left.retain(|left| **left != *victim);
+        }
+        self.awaits_no_more(preemptor, victim);
+    }
+
     pub(super) fn running(&self) -> usize {
         self.running.len()
     }
@@ -79,8 +116,7 @@ impl Preemptions {
 
     /// The preemptors that wait for the victim.
     fn waiting_for(&self, victim: &str) -> Vec<Uid> {
-        let waits = |running: &Running| running.left.iter().any(|uid| **uid == *victim);
-        self.running.iter().filter(|(_, running)| waits(running)).map(|(uid, _)| Arc::clone(uid)).collect()
+        self.awaited.get(victim).into_iter().flatten().cloned().collect()
     }
 
     /// The victims of a preemption that may be told by now.
@@ -116,7 +152,7 @@ impl Scheduler {
             return;
         }
         let running = Running { preemptor: Arc::clone(pod), attempt, node, began: now, left };
-        self.preemptions.running.insert(Arc::clone(&pod.uid), running);
+        self.preemptions.begin(running);
         let gated =
             |profile: &super::Profile| profile.framework.runs(ExtensionPoint::PreEnqueue, preemption::NAME);
         if self.profile_of(pod).is_some_and(gated) {
@@ -225,17 +261,15 @@ impl Scheduler {
             self.outbox.cancel_eviction(uid);
         }
         for preemptor in self.preemptions.waiting_for(uid) {
-            if let Some(running) = self.preemptions.running.get_mut(&preemptor) {
-                running.left.retain(|left| **left != *uid);
-            }
+            self.preemptions.strike_out(&preemptor, uid);
             self.advance(now, &preemptor);
         }
     }
 
     /// The pod is gone, going, or placed: nobody more is sent away for it.
     pub(super) fn preemptor_left(&mut self, now: Time, uid: &str) {
-        if self.preemptions.running.remove(uid).is_some() {
-            self.drop_unwanted();
+        if let Some(running) = self.preemptions.finish(uid) {
+            self.drop_unwanted(&running.left);
             self.queue.let_go(now, uid);
         }
     }
@@ -258,33 +292,31 @@ impl Scheduler {
     /// Gives up all preemptions: nothing more is sent, and what is in flight is still told of. Gives the pods they were
     /// for.
     pub(super) fn drop_preemptions(&mut self) -> Vec<Uid> {
-        let preemptors: Vec<Uid> = std::mem::take(&mut self.preemptions.running).into_keys().collect();
-        self.drop_unwanted();
+        let preemptors: Vec<Uid> = self.preemptions.running.keys().cloned().collect();
+        for preemptor in &preemptors {
+            if let Some(running) = self.preemptions.finish(preemptor) {
+                self.drop_unwanted(&running.left);
+            }
+        }
         preemptors
     }
 
-    /// Drops the evictions that have not left and that nobody waits for.
-    fn drop_unwanted(&mut self) {
-        let unwanted: Vec<Uid> = self
-            .preemptions
-            .victims
-            .iter()
-            .filter(|(uid, victim)| {
-                victim.stage == Stage::Waiting && self.preemptions.waiting_for(uid).is_empty()
-            })
-            .map(|(uid, _)| Arc::clone(uid))
-            .collect();
-        for uid in unwanted {
-            self.preemptions.victims.remove(&uid);
-            self.outbox.cancel_eviction(&uid);
+    /// Drops, of the evictions that somebody waited for, those that have not left and that nobody waits for any more.
+    fn drop_unwanted(&mut self, left: &[Uid]) {
+        for uid in left.iter().filter(|uid| !self.preemptions.awaited.contains_key(*uid)) {
+            let Entry::Occupied(victim) = self.preemptions.victims.entry(Arc::clone(uid)) else { continue };
+            if victim.get().stage == Stage::Waiting {
+                victim.remove();
+                self.outbox.cancel_eviction(uid);
+            }
         }
     }
 
     /// Ends a preemption. After an error the pod is tried again, but not at once: upstream tries without a pause, for
     /// as long as the error lasts.
     fn end(&mut self, now: Time, uid: &Uid, error: Option<String>) {
-        let Some(running) = self.preemptions.running.remove(uid) else { return };
-        self.drop_unwanted();
+        let Some(running) = self.preemptions.finish(uid) else { return };
+        self.drop_unwanted(&running.left);
         let Running { preemptor, attempt, node, began, .. } = running;
         if error.is_some() {
             self.queue.rouse_later(now, uid);
@@ -308,7 +340,7 @@ holds_ids!(Victim { pod, node, preemptor } but not { stage, left });
 
 impl HoldsIds for Preemptions {
     fn mark(&self, marks: &mut Marks) {
-        let Self { running, victims } = self;
+        let Self { running, victims, awaited: _ } = self;
         running.values().for_each(|it| it.mark(marks));
         victims.values().for_each(|it| it.mark(marks));
     }

@@ -3,7 +3,7 @@
 //!
 //! That is enough. What rules hold is their pod's, or the configuration's, which is pinned. What tallies hold of other pods and of nodes
 //! (topology keys and their values) nobody sees any more once no node has it: the sum stands at zero, and whoever gets such an id anew
-//! comes with a node that is touched.
+//! comes with a node that is touched. What is known of refusals goes as a whole: reasons name ids, and it is found out again by one pod.
 
 use super::Shapes;
 use crate::intern::{Marks, Work};
@@ -37,10 +37,11 @@ impl Shapes {
         false
     }
 
-    /// All is marked.
+    /// All is marked; what is not will mean something else.
     pub(crate) fn end_round(&mut self) {
         self.known.end_round();
         self.trunks.end_round();
+        self.refusals.clear();
     }
 
     /// Marks all signatures.

@@ -16,6 +16,7 @@ mod known;
 mod layout;
 mod leaders;
 mod marks;
+mod refusals;
 mod shape;
 mod stems;
 mod sums;
@@ -34,6 +35,7 @@ use crate::signature::ShapeSignature;
 use crate::volume::Reservation;
 use atlas::Atlas;
 use known::{Known, Ring};
+use refusals::Refusals;
 use shape::{Rules, Shape};
 use std::fmt;
 use std::sync::Arc;
@@ -61,6 +63,7 @@ pub struct Shapes {
     guest: Option<usize>,
     atlas: Atlas,
     stems: Stems,
+    refusals: Refusals,
     answers: u64,
     made: u64,
     let_go: u64,
@@ -160,6 +163,7 @@ impl Shapes {
             guest: None,
             atlas: Atlas::default(),
             stems: Stems::default(),
+            refusals: Refusals::default(),
             answers: 0,
             made: 0,
             let_go: 0,
@@ -206,6 +210,7 @@ impl Shapes {
         (self.bytes, self.guest) = (0, None);
         self.atlas.clear();
         self.stems.clear();
+        self.refusals.clear();
     }
 }
 

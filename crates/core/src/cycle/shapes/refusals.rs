@@ -1,0 +1,311 @@
+//! What each node said to pods that no node can take, remembered by what they are to nodes: the next pod alike costs what changed
+//! since, and so do the dry runs of a preemption.
+//!
+//! Only of pods on which plugins that judge nodes one by one have a say, and nobody else. Whether a pod can be placed after all, and
+//! where, is none of its business: then there is no answer from here.
+
+use super::Shapes;
+use crate::cache::Snapshot;
+use crate::cycle::filter::Refusing;
+use crate::cycle::{Diagnosis, Failed, Filtered, Framework, NoProbe, Point, PostFilter, Probe};
+use crate::framework::dry_runs::DryRuns;
+use crate::framework::histogram::Histogram;
+use crate::framework::post_filter::Draws;
+use crate::framework::{Code, CycleError, PluginName, Reads, Rejection};
+use crate::hash::Hashed;
+use crate::mutation::{self, Mutation};
+use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+use crate::signature::NodeSignature;
+use crate::time::Time;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes that all signatures take at most, but for the one that was met last.
+const ROOM: usize = 32 << 20;
+/// Signatures remembered at most.
+const SIGNATURES_MAX: usize = 64;
+/// Of so many signatures that were refused once it is known that they were: what is refused only once is not worth remembering, nor is
+/// any of more signatures in turn than there is room for.
+const MET_MAX: usize = SIGNATURES_MAX;
+/// More kinds of refusals than this are not told apart.
+const KINDS_MAX: usize = 1_024;
+/// The kind of a node that refuses nothing, or is none.
+const NO_KIND: u16 = u16::MAX;
+
+/// What is known of all signatures.
+#[derive(Default)]
+pub(super) struct Refusals {
+    /// In the order in which they were met, the last at the end.
+    known: Vec<Refused>,
+    /// Hashes of signatures that were refused once.
+    met: VecDeque<u64>,
+}
+
+/// One signature.
+struct Refused {
+    signature: Hashed<NodeSignature>,
+    era: u64,
+    /// The cache's clocks when this was last brought up to date.
+    seen: Option<(u64, u64)>,
+    kinds: Vec<Kind>,
+    /// By slot, which of them.
+    by_slot: Vec<u16>,
+    /// The nodes that do not refuse.
+    passing: NodeSet,
+    curable: NodeSet,
+    runs: DryRuns,
+}
+
+/// Nodes that refuse alike.
+struct Kind {
+    plugin: PluginName,
+    /// The rule's number for it, if it gave one.
+    number: Option<u64>,
+    rejection: Rejection,
+    nodes: usize,
+}
+
+impl Refusals {
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.met.is_empty()
+    }
+
+    /// A pod was refused by all nodes.
+    fn note(&mut self, signature: &Hashed<NodeSignature>) {
+        let hash = signature.hash_of();
+        if self.known.iter().any(|known| known.signature == *signature) || self.met.contains(&hash) {
+            return;
+        }
+        if self.met.len() == MET_MAX {
+            self.met.pop_front();
+        }
+        self.met.push_back(hash);
+    }
+
+    /// What is known of a signature, which may be nothing yet; `None` where it is met for the first time.
+    fn of(&mut self, signature: Hashed<NodeSignature>, era: u64) -> Option<&mut Refused> {
+        if let Some(at) = self.known.iter().position(|known| known.signature == signature) {
+            let mut known = self.known.remove(at);
+            if known.era != era {
+                known = Refused::new(known.signature, era);
+            }
+            self.known.push(known);
+        } else {
+            self.met.iter().position(|&met| met == signature.hash_of())?;
+            self.make_room();
+            self.known.push(Refused::new(signature, era));
+        }
+        self.known.last_mut()
+    }
+
+    fn make_room(&mut self) {
+        let bytes = |known: &[Refused]| known.iter().map(Refused::bytes).sum::<usize>();
+        while self.known.len() >= SIGNATURES_MAX || bytes(&self.known) > ROOM {
+            self.known.remove(0);
+        }
+    }
+}
+
+impl Refused {
+    fn new(signature: Hashed<NodeSignature>, era: u64) -> Self {
+        Self {
+            signature,
+            era,
+            seen: None,
+            kinds: Vec::new(),
+            by_slot: Vec::new(),
+            passing: NodeSet::new(),
+            curable: NodeSet::new(),
+            runs: DryRuns::default(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.by_slot.capacity() * size_of::<u16>()
+            + self.kinds.capacity() * size_of::<Kind>()
+            + self.runs.bytes()
+    }
+
+    /// Brings it up to date; `None` where something is out of the ordinary.
+    fn catch_up(&mut self, filtered: &Filtered, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<()> {
+        let clocks = (snapshot.clock(), snapshot.clock_beside());
+        if self.seen == Some(clocks) || mutation::is_on(Mutation::ShapesStand) && self.seen.is_some() {
+            return Some(());
+        }
+        // Whoever does not come to an end here begins anew.
+        let touched = self.seen.take().and_then(|seen| touched_since(snapshot, seen));
+        let touched = touched.unwrap_or_else(|| {
+            *self = Self::new(self.signature.clone(), self.era);
+            snapshot.nodes().clone()
+        });
+        for node in touched.iter() {
+            self.forget(node);
+            if snapshot.nodes().contains(node) {
+                self.judge(filtered, pod, snapshot, node).ok()?;
+            }
+        }
+        self.seen = Some(clocks);
+        Some(())
+    }
+
+    fn forget(&mut self, node: NodeIdx) {
+        self.runs.forget(node);
+        self.passing.remove(node);
+        self.curable.remove(node);
+        if let Some(kind) = self.by_slot.get_mut(node.index()) {
+            let kind = std::mem::replace(kind, NO_KIND);
+            if let Some(kind) = self.kinds.get_mut(usize::from(kind)) {
+                kind.nodes -= 1;
+            }
+        }
+    }
+
+    fn judge(
+        &mut self,
+        filtered: &Filtered,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+    ) -> Result<(), CycleError> {
+        let is_kind = |kind: &Kind, plugin, number| kind.plugin == plugin && kind.number == Some(number);
+        let at = match filtered.refusing(pod, snapshot, node)? {
+            Refusing::Not => {
+                self.passing.insert(node);
+                return Ok(());
+            }
+            Refusing::Numbered(plugin, number) => {
+                let known = self.kinds.iter().position(|kind| is_kind(kind, plugin, number));
+                match known {
+                    Some(at) => at,
+                    None => {
+                        let verdict = filtered.first_rejector(&snapshot.node(node))?;
+                        let Some((plugin, rejection)) = verdict else {
+                            return Err(CycleError(format!("{plugin}: a number, and no verdict")));
+                        };
+                        self.new_kind(Kind { plugin, number: Some(number), rejection, nodes: 0 })?
+                    }
+                }
+            }
+            Refusing::Plain(plugin, rejection) => {
+                let is_it = |kind: &Kind| kind.plugin == plugin && kind.rejection == rejection;
+                let known = self.kinds.iter().position(is_it);
+                known.map_or_else(
+                    || self.new_kind(Kind { plugin, number: None, rejection: rejection.clone(), nodes: 0 }),
+                    Ok,
+                )?
+            }
+        };
+        let kind = &mut self.kinds[at];
+        kind.nodes += 1;
+        if kind.rejection.code == Code::Unschedulable {
+            self.curable.insert(node);
+        }
+        if self.by_slot.len() <= node.index() {
+            self.by_slot.resize(node.index() + 1, NO_KIND);
+        }
+        self.by_slot[node.index()] = u16::try_from(at).expect("there are few kinds");
+        Ok(())
+    }
+
+    fn new_kind(&mut self, kind: Kind) -> Result<usize, CycleError> {
+        if self.kinds.len() == KINDS_MAX {
+            return Err(CycleError("too many kinds".to_owned()));
+        }
+        self.kinds.push(kind);
+        Ok(self.kinds.len() - 1)
+    }
+
+    /// The same as [`Filtered::diagnose`] finds.
+    fn diagnosis(&self, snapshot: Snapshot<'_>) -> Diagnosis {
+        let mut reasons = Histogram::default();
+        let kinds = || self.kinds.iter().filter(|kind| kind.nodes > 0);
+        for kind in kinds() {
+            for reason in &kind.rejection.reasons {
+                reasons.add_times(reason.clone(), kind.nodes);
+            }
+        }
+        Diagnosis {
+            rejectors: kinds().map(|kind| kind.plugin).collect(),
+            message: reasons.message(snapshot.nodes().len()),
+            curable: self.curable.clone(),
+        }
+    }
+}
+
+/// The nodes that changed since, and those to which pods were nominated, or whose pods started; `None` where that is too long ago.
+fn touched_since(snapshot: Snapshot<'_>, (seen, seen_beside): (u64, u64)) -> Option<NodeSet> {
+    let mut touched: NodeSet = snapshot.touched_since(seen)?.map(|(node, _)| node).collect();
+    for node in snapshot.touched_beside_since(seen_beside)? {
+        touched.insert(node);
+    }
+    Some(touched)
+}
+
+impl Framework {
+    /// Whether a refusal of a pod can be remembered at all.
+    fn remembers_refusals(&self, pod: &PodInfo) -> bool {
+        // A walk looks at other nodes each time.
+        self.sampling.is_none() && pod.nominated_node.is_none() && pod.volumes.is_empty()
+    }
+
+    /// A pod was refused by all nodes: if one alike comes, it is worth remembering.
+    pub fn note_refusal(&self, shapes: &mut Shapes, pod: &Arc<PodInfo>, filtered: &Filtered) {
+        if self.remembers_refusals(pod) && self.judges_one_by_one(filtered) {
+            shapes.refusals.note(&Hashed::of(NodeSignature::of(pod)));
+        }
+    }
+
+    /// That no node can take `pod`, from what is remembered of pods like it, and what PostFilter makes of it, told to `then`; `None`
+    /// where [`Self::decide`] is to be asked.
+    ///
+    /// Of several candidates of least harm the nomination names one, that which [`Nomination::choose`](super::super::Nomination::choose)
+    /// would draw of them.
+    pub fn refuse<R>(
+        &self,
+        shapes: &mut Shapes,
+        pod: &Arc<PodInfo>,
+        snapshot: Snapshot<'_>,
+        (draws, now): (Draws, Time),
+        probe: &mut dyn Probe,
+        then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
+    ) -> Option<R> {
+        if !self.remembers_refusals(pod) || shapes.refusals.is_empty() {
+            return None;
+        }
+        let refused = shapes.refusals.of(Hashed::of(NodeSignature::of(pod)), snapshot.era())?;
+        let mut filtered = self.prepare(pod, snapshot, &mut NoProbe).ok()?;
+        if !self.judges_one_by_one(&filtered) {
+            return None;
+        }
+        refused.catch_up(&filtered, pod, snapshot)?;
+        if !refused.passing.is_empty() {
+            return None;
+        }
+        probe.enter(Point::PreFilter);
+        probe.leave(Point::PreFilter, "Success");
+        probe.enter(Point::Filter);
+        let diagnosis = refused.diagnosis(snapshot);
+        filtered.is_refused_by(snapshot.nodes().clone());
+        probe.leave(Point::Filter, "Unschedulable");
+        let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+        let outcome = self.post_filter_again(failed, (draws, now), &mut refused.runs, probe);
+        Some(then(failed, &outcome))
+    }
+
+    /// Whether those that have a say judge each node by itself, and all nodes.
+    fn judges_one_by_one(&self, filtered: &Filtered) -> bool {
+        let is_by_node = |name: PluginName| {
+            let seat = self.filters.iter().find(|seat| seat.plugin.name() == name);
+            seat.is_some_and(|seat| seat.plugin.reads() == Reads::Pod)
+        };
+        filtered.looks_at_all() && filtered.judges().all(is_by_node)
+    }
+}

@@ -1,0 +1,105 @@
+//! The same decision for a pod like those that were decided about before: what the dry run came to is known of nodes that stayed as
+//! they were. Only on the node that is chosen it is made once more, for the victims.
+//!
+//! Whatever is out of the ordinary is not answered here.
+
+use super::choice::{self, Least};
+use super::dry_run::{self, Tried};
+use super::{DefaultPreemption, finds_nobody, first, in_vain, ineligible};
+use crate::framework::dry_runs::{DryRun, DryRuns};
+use crate::framework::histogram::Histogram;
+use crate::framework::post_filter::{Candidate, PostFiltered, Rooms, Unplaced};
+use crate::node::NodeIdx;
+use crate::pod::PodInfo;
+use crate::rng::Purpose;
+use crate::time::Time;
+use std::collections::BTreeSet;
+
+impl DefaultPreemption {
+    /// What [`post_filter`](crate::framework::post_filter::PostFilterPlugin::post_filter) comes to, with one of the candidates of least
+    /// harm, the one that would be drawn; `None` where that has to be asked.
+    pub(super) fn again<'a>(&self, unplaced: &Unplaced<'a>, known: &mut DryRuns) -> Option<PostFiltered<'a>> {
+        if !matches!(unplaced.rooms, Rooms::Free) || ineligible(unplaced).is_some() {
+            return None;
+        }
+        let curable = unplaced.curable.len();
+        if curable == 0 || finds_nobody(unplaced) {
+            return None;
+        }
+        known.as_of(unplaced.snapshot.lookups().budget_changes());
+        let tied = self.walk(unplaced, known, curable)?;
+        if tied.is_empty() {
+            return Some(nowhere(unplaced, known));
+        }
+        let draws = unplaced.draws;
+        let attempt = u64::from(draws.attempt);
+        let at = draws.seed.draw(Purpose::PreemptionTie, &unplaced.pod.uid, attempt, tied.len());
+        let Tried::Candidate(chosen) = dry_run::try_node(unplaced, tied[at]) else { return None };
+        Some(PostFiltered::Found(vec![chosen]))
+    }
+
+    /// The nodes of least harm of as many candidates as are enough; none where there is none.
+    fn walk(&self, unplaced: &Unplaced<'_>, known: &mut DryRuns, curable: usize) -> Option<Vec<NodeIdx>> {
+        let enough = self.args.enough(curable);
+        let (mut harmless, mut violating, mut least) = (0, 0, Least::new());
+        for node in unplaced.curable.iter_from_nth(first(unplaced, curable)) {
+            let harm = match known.on(node) {
+                DryRun::Hopeless(_) => continue,
+                DryRun::Candidate(harm) => harm,
+                DryRun::Unknown => match find_out(unplaced, known, node)? {
+                    DryRun::Candidate(harm) => harm,
+                    DryRun::Hopeless(_) | DryRun::Unknown => continue,
+                },
+            };
+            let count = if harm.violations == 0 { &mut harmless } else { &mut violating };
+            if *count < enough {
+                *count += 1;
+                least.meets(&harm, node, unplaced.now);
+            }
+            if harmless > 0 && harmless + violating >= enough {
+                break;
+            }
+        }
+        Some(least.tied)
+    }
+}
+
+/// Makes the dry run on a node, and remembers what it came to as long as that says all there is to it.
+fn find_out(unplaced: &Unplaced<'_>, known: &mut DryRuns, node: NodeIdx) -> Option<DryRun> {
+    match dry_run::try_node(unplaced, node) {
+        Tried::Candidate(candidate) => {
+            let harm = choice::harm(&candidate, unplaced.now);
+            if is_timeless(&candidate, unplaced) {
+                known.is_candidate(node, harm);
+            }
+            Some(DryRun::Candidate(harm))
+        }
+        Tried::Hopeless(reasons, plugin) => known.is_hopeless(node, (reasons, plugin)).map(DryRun::Hopeless),
+        Tried::Failed(_) => None,
+    }
+}
+
+/// Whether the dry run comes to the same at any later time: then no pod it looks at starts in the future.
+fn is_timeless(candidate: &Candidate<'_>, unplaced: &Unplaced<'_>) -> bool {
+    let has_started = |pod: &PodInfo, now: Time| pod.start_time.is_none_or(|start| start < now);
+    unplaced.snapshot.pods_on(candidate.node).all(|pod| has_started(pod, unplaced.now))
+}
+
+/// There is no candidate among all nodes, of each of which is known why.
+fn nowhere<'a>(unplaced: &Unplaced<'_>, known: &DryRuns) -> PostFiltered<'a> {
+    let mut nodes_by_hindrance: Vec<usize> = Vec::new();
+    for node in unplaced.curable.iter() {
+        if let DryRun::Hopeless(at) = known.on(node) {
+            let at = usize::from(at);
+            nodes_by_hindrance.resize(nodes_by_hindrance.len().max(at + 1), 0);
+            nodes_by_hindrance[at] += 1;
+        }
+    }
+    let (mut reasons, mut hindered_by) = (Histogram::default(), BTreeSet::new());
+    for (at, &nodes) in (0..).zip(&nodes_by_hindrance).filter(|(_, nodes)| **nodes > 0) {
+        let (texts, plugin) = known.hindrance(at);
+        texts.iter().for_each(|text| reasons.add_times(text.clone(), nodes));
+        hindered_by.extend(*plugin);
+    }
+    in_vain(unplaced, reasons, nodes_by_hindrance.iter().sum(), hindered_by)
+}

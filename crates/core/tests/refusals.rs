@@ -1,0 +1,242 @@
+//! A pod like others that no node can take is told what a decision made afresh tells, and its place is made at the expense of the same
+//! pods, whatever happened in between.
+
+mod support;
+
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::time::Duration;
+use supercargo_core::cycle::{Decision, Failed, Framework, NoProbe, Options, PostFilter, Shapes};
+use supercargo_core::framework::post_filter::Draws;
+use supercargo_core::framework::registry::Plan;
+use supercargo_core::node::NodeIdx;
+use supercargo_core::pod::PodInfo;
+use supercargo_core::preemption::DefaultPreemptionArgs;
+use supercargo_core::rng::Seed;
+use supercargo_core::time::Time;
+use support::{World, language};
+
+const NODES: [&str; 6] = [
+    "zone=z1 cpu=4 pods=5",
+    "zone=z2 cpu=3 pods=4",
+    "zone=z1 cpu=4 pods=5 taint=k:NoSchedule",
+    "zone=z2 cpu=2 pods=3",
+    "zone=z1 cpu=8 pods=2",
+    "cpu=4 pods=5 unschedulable",
+];
+const PLACED: [&str; 10] = [
+    "cpu=1",
+    "cpu=2 priority=1",
+    "cpu=1 priority=2 label:app=web",
+    "cpu=3 priority=7",
+    "label:app=web",
+    "cpu=1 port=80 priority=1",
+    "cpu=1 label:app=db anti=host/app=web",
+    "cpu=2 deleting",
+    "cpu=1 priority=2 label:app=db",
+    "port=80 priority=2",
+];
+const STARTS: [&str; 4] = ["", " started=1", " started=2", " started=9"];
+const WANTED: [&str; 8] = [
+    "cpu=4 priority=5",
+    "cpu=3 priority=5 label:app=web",
+    "cpu=3 priority=2",
+    "cpu=2 priority=9 port=80",
+    "cpu=4",
+    "cpu=9 priority=5",
+    "cpu=3 priority=5 tolerate=k",
+    "cpu=3 priority=5 label:app=web anti=host/app=db",
+];
+const BUDGETS: [&str; 3] = ["allowed=0 app=web", "allowed=1 app=web", "allowed=0 app=db"];
+const NAMES: usize = 5;
+const PODS: usize = 14;
+
+#[derive(Clone, Debug)]
+enum Change {
+    Node(usize, usize),
+    NodeGone(usize),
+    Place { pod: usize, node: usize, what: usize, start: usize },
+    Gone(usize),
+    Nominate { pod: usize, node: Option<usize>, what: usize },
+    Budget(usize, Option<usize>),
+    Ask(usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let places = (0..PODS, 0..NAMES, 0..PLACED.len(), 0..STARTS.len());
+    prop_oneof![
+        1 => (0..NAMES, 0..NODES.len()).prop_map(|(name, what)| Change::Node(name, what)),
+        1 => (0..NAMES).prop_map(Change::NodeGone),
+        8 => places.prop_map(|(pod, node, what, start)| Change::Place { pod, node, what, start }),
+        2 => (0..PODS).prop_map(Change::Gone),
+        2 => (0..3_usize, prop::option::of(0..NAMES), 0..PLACED.len())
+            .prop_map(|(pod, node, what)| Change::Nominate { pod, node, what }),
+        1 => (0..2_usize, prop::option::of(0..BUDGETS.len())).prop_map(|(at, what)| Change::Budget(at, what)),
+        12 => (0..WANTED.len()).prop_map(Change::Ask),
+    ]
+}
+
+struct Law {
+    world: World,
+    framework: Framework,
+    shapes: Shapes,
+    now: Time,
+    asked: u32,
+    /// How often there was an answer from memory.
+    answers: Cell<u32>,
+}
+
+impl Law {
+    fn new(percentage: u32, absolute: u32) -> Self {
+        let mut world = World::new();
+        for at in 0..NAMES {
+            let node = world.node_from(&format!("n{at} {}", NODES[0]));
+            world.add_node(&node);
+        }
+        let mut plan = Plan::default();
+        plan.args.default_preemption = DefaultPreemptionArgs {
+            min_candidate_nodes_percentage: percentage,
+            min_candidate_nodes_absolute: absolute,
+        };
+        let (framework, shapes) = (Framework::new(&plan), Shapes::default());
+        Self { world, framework, shapes, now: Time::from_secs(5), asked: 0, answers: Cell::new(0) }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        let world = &mut self.world;
+        match *change {
+            Change::Node(name, what) => {
+                let node = world.node_from(&format!("n{name} {}", NODES[what]));
+                world.add_node(&node);
+            }
+            Change::NodeGone(name) => {
+                let name = world.tables.symbol(&format!("n{name}"));
+                world.cache.remove_node(name);
+            }
+            Change::Place { pod, node, what, start } => {
+                let words = format!("q{pod} on=n{node} {}{}", PLACED[what], STARTS[start]);
+                let pod = world.pod_from(&words);
+                world.place(&pod);
+            }
+            Change::Gone(pod) => {
+                world.cache.remove_pod(&format!("q{pod}"));
+            }
+            Change::Nominate { pod, node, what } => {
+                let pod = world.pod_from(&format!("m{pod} {}", PLACED[what]));
+                let node = node.map(|node| world.tables.symbol(&format!("n{node}")));
+                world.cache.nominate(&pod, node);
+            }
+            Change::Budget(at, Some(what)) => {
+                language::apply(world, &format!("budget b{at} {}", BUDGETS[what]));
+            }
+            Change::Budget(at, None) => {
+                let (namespace, name) =
+                    (world.tables.symbol("default"), world.tables.symbol(&format!("b{at}")));
+                world.cache.lookups_mut().remove_disruption_budget(namespace, name);
+            }
+            Change::Ask(wanted) => self.ask(wanted),
+        }
+    }
+
+    /// A pod comes that no other is but in name.
+    fn ask(&mut self, wanted: usize) {
+        self.asked += 1;
+        self.now = self.now + Duration::from_millis(300);
+        let pod = self.world.pod_from(&format!("x{} {}", self.asked, WANTED[wanted]));
+        self.world.cache.refresh();
+        let snapshot = self.world.snapshot();
+        let when = (Draws { seed: Seed(3), attempt: self.asked % 3 }, self.now);
+        let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| told(&pod, failed, outcome, when.0);
+        let again = self.framework.refuse(&mut self.shapes, &pod, snapshot, when, &mut NoProbe, tell);
+        let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let plain = match plain.expect("no filter fails here") {
+            Decision::Infeasible(filtered) => {
+                self.framework.note_refusal(&mut self.shapes, &pod, &filtered);
+                let diagnosis = filtered.diagnose(snapshot);
+                let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let outcome = self.framework.post_filter(failed, when.0, when.1, &mut NoProbe);
+                tell(failed, &outcome)
+            }
+            Decision::Feasible(_) => "it fits".to_owned(),
+        };
+        if let Some(again) = again {
+            self.answers.set(self.answers.get() + 1);
+            assert_eq!(again, plain, "{}", WANTED[wanted]);
+        }
+    }
+}
+
+/// All that follows from the decision.
+fn told(pod: &PodInfo, failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> String {
+    let (snapshot, diagnosis) = (failed.snapshot, failed.diagnosis);
+    let mut text = outcome.complete(&diagnosis.message);
+    let curable: Vec<NodeIdx> = diagnosis.curable.iter().collect();
+    let _ = write!(text, "\n{:?} {curable:?}", diagnosis.rejectors);
+    let _ = write!(text, "\n{} {}", failed.filtered.evaluated(snapshot), failed.filtered.walked());
+    let _ = write!(text, "\n{:?} {:?}", outcome.asked, outcome.hindered_by);
+    match outcome.nomination.choose(pod, draws) {
+        Some(chosen) => {
+            let victims: Vec<&str> = chosen.victims.iter().map(|victim| &*victim.name).collect();
+            let _ = write!(text, "\n{:?} {victims:?} {}", chosen.node, chosen.violations);
+        }
+        None => {
+            let _ = write!(text, "\n{:?}", outcome.nomination);
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_pod_like_others_that_fit_nowhere_is_told_what_is_so(
+        changes in prop::collection::vec(change(), 1..150),
+        (percentage, absolute) in prop::sample::select(vec![(10, 100), (0, 1), (0, 2), (50, 1)]),
+    ) {
+        let mut law = Law::new(percentage, absolute);
+        changes.iter().for_each(|change| law.apply(change));
+        (0..WANTED.len()).for_each(|wanted| law.ask(wanted));
+    }
+}
+
+/// Full nodes, and pods that are to have the room of others.
+fn crowd() -> Law {
+    let mut law = Law::new(10, 100);
+    for pod in 0..NAMES {
+        law.apply(&Change::Place { pod, node: pod, what: 1, start: 1 });
+        law.apply(&Change::Place { pod: pod + NAMES, node: pod, what: 1, start: 1 });
+    }
+    law
+}
+
+#[test]
+fn the_second_of_its_kind_is_told_from_memory() {
+    let mut law = crowd();
+    for answers in 0..3 {
+        law.ask(0);
+        assert_eq!(law.answers.get(), answers);
+    }
+}
+
+#[test]
+fn what_is_remembered_is_told_of_starts_nominations_and_budgets() {
+    let mut law = crowd();
+    law.ask(1);
+    law.ask(1);
+    let changes = [
+        Change::Place { pod: 0, node: 0, what: 1, start: 2 },
+        Change::Nominate { pod: 0, node: Some(1), what: 3 },
+        Change::Budget(0, Some(0)),
+        Change::Place { pod: 3, node: 3, what: 1, start: 0 },
+        Change::Place { pod: 4, node: 4, what: 1, start: 3 },
+        Change::Nominate { pod: 0, node: None, what: 3 },
+        Change::Budget(0, None),
+    ];
+    for change in &changes {
+        law.apply(change);
+        (0..20).for_each(|_| law.ask(1));
+    }
+    assert_eq!(law.answers.get(), 141, "each was told from memory");
+}
