@@ -156,7 +156,9 @@ impl Scheduler {
     /// Whether a fresh look comes to the same.
     pub(super) fn still_holds(&mut self, now: Time, queued: &QueuedPod, remembered: &Unschedulable) -> bool {
         let start = self.walk.start();
+        let trust = self.verify.suspend();
         let decided = self.decide(now, queued, &mut NoProbe);
+        self.verify.resume(trust);
         self.walk.return_to(start);
         matches!(decided, Decided::Nowhere(found)
             if (&found.rejectors, &found.message, found.walked)

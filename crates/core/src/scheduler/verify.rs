@@ -26,7 +26,7 @@ pub(super) struct Verify {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     /// None.
     Off,
     /// All of them; one that differs is a panic. What builds with assertions do.
@@ -48,6 +48,16 @@ impl Verify {
     /// Whether what is remembered may be used.
     pub(super) fn is_trusting(&self) -> bool {
         self.mode != Mode::Distrust
+    }
+
+    /// Nothing that is remembered is used until [`Self::resume`].
+    pub(super) fn suspend(&mut self) -> Mode {
+        std::mem::replace(&mut self.mode, Mode::Distrust)
+    }
+
+    /// As it was.
+    pub(super) fn resume(&mut self, mode: Mode) {
+        self.mode = mode;
     }
 
     /// How many answers were compared: those that were the same, and those that were not.
