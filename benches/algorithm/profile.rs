@@ -42,6 +42,7 @@ pub(crate) fn tell_spans(workload: &Workload, size: Size, by: By, out: &mut impl
     let mut decided = Duration::ZERO;
     while decided < DECIDED {
         let mut engine = Engine::furnished(workload, size);
+        engine.note_spans();
         if by == By::Afresh {
             engine.decide_afresh();
         }

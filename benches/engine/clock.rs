@@ -52,8 +52,8 @@ pub(super) struct Stopwatch {
     began: Option<Instant>,
     /// Of each attempt.
     pub(super) laps: Vec<Duration>,
-    /// When each began.
-    pub(super) begins: Vec<Instant>,
+    /// When each began, for who asked.
+    pub(super) begins: Option<Vec<Instant>>,
     /// Of those since it was last asked.
     decided: Duration,
 }
@@ -73,7 +73,9 @@ impl Probe for Stopwatch {
         if let Some(began) = self.began.take() {
             let lap = began.elapsed();
             self.laps.push(lap);
-            self.begins.push(began);
+            if let Some(begins) = &mut self.begins {
+                begins.push(began);
+            }
             self.decided += lap;
         }
     }

@@ -19,7 +19,7 @@ pub(crate) struct Measured {
     pub(crate) taken: Taken,
     /// Sorted: of each decision; where something else goes on, from the pod's arrival until it was decided about.
     pub(crate) laps: Vec<Duration>,
-    /// When each decision began and how long it took, in their order.
+    /// When each decision began and how long it took, in their order, of an engine that notes it.
     pub(crate) spans: Vec<(Instant, Duration)>,
     /// What kept all else waiting, where that is wanted.
     pub(crate) longest: Longest,
@@ -134,7 +134,7 @@ impl Engine {
     pub(crate) fn forget_times(&mut self) {
         self.taken = Taken::default();
         self.stopwatch.laps.clear();
-        self.stopwatch.begins.clear();
+        self.stopwatch.begins.iter_mut().for_each(Vec::clear);
         self.waits.clear();
         self.longest.calls = Default::default();
         self.placed = 0;
@@ -142,7 +142,7 @@ impl Engine {
 
     fn measured(self, from_arrival: bool) -> Measured {
         let Stopwatch { laps, begins, .. } = self.stopwatch;
-        let spans = begins.into_iter().zip(laps.iter().copied()).collect();
+        let spans = begins.into_iter().flatten().zip(laps.iter().copied()).collect();
         let mut laps = if from_arrival { self.waits } else { laps };
         laps.sort_unstable();
         let (taken, longest) = (self.taken, self.longest);

@@ -236,6 +236,11 @@ impl Engine {
         self.scheduler.verify_decisions(None);
     }
 
+    /// From here on it is noted when decisions begin.
+    pub(crate) fn note_spans(&mut self) {
+        self.stopwatch.begins = Some(Vec::new());
+    }
+
     /// From here on nothing remembered is used.
     pub(crate) fn decide_afresh(&mut self) {
         self.scheduler.decide_afresh();

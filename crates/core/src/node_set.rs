@@ -24,6 +24,7 @@ impl NodeSet {
     }
 
     /// Adds a node; whether it was absent.
+    #[inline]
     pub fn insert(&mut self, node: NodeIdx) -> bool {
         let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));
         if word >= self.words.len() {

@@ -67,6 +67,9 @@ impl Field {
     /// A node does not pass.
     pub(super) fn leave(&mut self, node: NodeIdx) {
         let before = self.standing(node);
+        if before.1 == NEVER {
+            return;
+        }
         self.base[node.index()] = NEVER;
         self.classes.leave(node);
         self.leaders.moved(node, before, self.standing(node));
