@@ -9,8 +9,9 @@ use crate::hash::FixedMap;
 use crate::pod::Uid;
 use std::collections::VecDeque;
 
-/// As many events as upstream's recorder holds (`client-go/tools/events`, `maxQueuedEvents`).
-const RECORDS_MAX: usize = 1_000;
+/// Upstream's recorder holds 1,000 (`client-go/tools/events`, `maxQueuedEvents`), which is more than it binds while one is written. Here bindings
+/// leave first and many times as fast, so that the events of a large burst wait for its end.
+const RECORDS_MAX: usize = 16_384;
 
 const LANES: usize = Lane::ALL.len();
 
@@ -201,5 +202,39 @@ impl Outbox {
 
     pub(super) fn dropped_records(&self) -> u64 {
         self.dropped_records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::{PodRef, Severity};
+
+    fn record(name: &str) -> Record {
+        let pod = PodRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.into() };
+        Record {
+            pod,
+            resource_version: "1".to_owned(),
+            scheduler_name: "supercargo".to_owned(),
+            severity: Severity::Normal,
+            reason: "Scheduled",
+            action: "Binding",
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_burst_of_ten_thousand_pods_loses_no_event_and_of_too_many_the_oldest_go() {
+        let mut outbox = Outbox::default();
+        let mut push = |count: usize| {
+            for number in 0..count {
+                outbox.push_record(record(&format!("p{number}")));
+            }
+            outbox.dropped_records()
+        };
+        assert_eq!(push(10_000), 0);
+        assert_eq!(push(RECORDS_MAX - 10_000), 0);
+        assert_eq!(push(3), 3);
+        assert_eq!(outbox.records.front().map(|record| &*record.pod.name), Some("p3"));
     }
 }
