@@ -145,7 +145,10 @@ pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     };
     let contest = draw.percent(mix.contest);
     let mut objects = lookups::namespaces(draw);
-    objects.extend((0..nodes).map(|index| nodes::node(draw, mix, index, contest)));
+    let mut cluster: Vec<Value> = (0..nodes).map(|index| nodes::node(draw, mix, index, contest)).collect();
+    // As the API server lists them: of errors on several nodes, that on the first is told.
+    cluster.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
+    objects.extend(cluster);
     objects.extend(lookups::services_and_controllers(draw, mix));
     if mix.volumes > 0 {
         objects.extend(volumes::objects(draw, mix, nodes));
