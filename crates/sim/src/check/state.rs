@@ -89,7 +89,7 @@ impl Sim {
             || volume as u64 > 2 * self.scale.pods
             || evict > self.process.pods.len()
             || status > self.process.pods.len()
-            || record > 1_000
+            || record > 16_384
             || questions > 64
         {
             let detail = format!(
