@@ -11,6 +11,7 @@ mod kinds;
 mod lookups;
 mod nodes;
 mod nominated;
+mod offers;
 mod pods;
 mod rebuild;
 mod snapshot;

@@ -3,6 +3,7 @@
 //! What is assumed holds for the version of the object it was assumed of; any newer version takes its place (upstream
 //! `volumebinding/passive_assume_cache.go`). Two pods of one claim may assume the same: it lasts until both let go.
 
+use super::offers::Offers;
 use crate::hash::{FixedMap, IdMap};
 use crate::intern::{HoldsIds, Marks};
 use crate::intern::{Symbol, known};
@@ -67,7 +68,8 @@ impl<T: PartialEq> Assumable<T> {
 #[derive(Default)]
 pub struct Volumes {
     volumes: IdMap<Symbol, Assumable<PersistentVolumeInfo>>,
-    by_class: IdMap<Symbol, Vec<Symbol>>,
+    /// Of the same volumes.
+    offers: Offers,
     claims: IdMap<(Symbol, Symbol), Assumable<ClaimInfo>>,
     classes: IdMap<Symbol, Arc<StorageClassInfo>>,
     csi_nodes: IdMap<Symbol, Arc<CsiNodeInfo>>,
@@ -95,10 +97,27 @@ impl Volumes {
         self.volumes.get(&name).map(|entry| &entry.object)
     }
 
-    /// The PersistentVolumes of a class, with what is assumed of them, in no meaningful order.
-    pub fn volumes_of(&self, class: Symbol) -> impl Iterator<Item = &Arc<PersistentVolumeInfo>> {
-        let names = self.by_class.get(&class).into_iter().flatten();
-        names.filter_map(|name| self.volumes.get(name)).map(Assumable::now)
+    /// A PersistentVolume, with what is assumed of it.
+    pub fn assumed_volume(&self, name: Symbol) -> Option<&Arc<PersistentVolumeInfo>> {
+        self.volumes.get(&name).map(Assumable::now)
+    }
+
+    /// The PersistentVolumes of a claim's class that are nobody's or name the claim, with what is assumed of them, in no meaningful order.
+    pub fn volumes_for(&self, claim: &ClaimInfo) -> impl Iterator<Item = &Arc<PersistentVolumeInfo>> {
+        let class = claim.class;
+        let names = self.offers.names(claim).filter_map(|name| self.volumes.get(&name));
+        let offered = names.map(Assumable::now).filter(move |volume| volume.class == class);
+        debug_assert_eq!(offered.clone().count(), self.looked_at(claim), "every volume is where it belongs");
+        offered
+    }
+
+    /// How many those are, by a look at every volume.
+    fn looked_at(&self, claim: &ClaimInfo) -> usize {
+        let is_offered = |volume: &PersistentVolumeInfo| {
+            let names = volume.claim.as_ref().map(|by| (by.namespace, by.name));
+            volume.class == claim.class && names.is_none_or(|names| names == (claim.namespace, claim.name))
+        };
+        self.volumes.values().filter(|entry| is_offered(entry.now())).count()
     }
 
     /// A claim, as the API server has it.
@@ -220,9 +239,9 @@ impl Volumes {
         let namespaced = (key.namespace.unwrap_or(known::EMPTY), name);
         match key.kind {
             StorageKind::PersistentVolume => {
-                let old = self.volumes.remove(&name)?.object;
-                self.leave_class(&old);
-                Some(StorageObject::Volume(old))
+                let old = self.volumes.remove(&name)?;
+                self.offers.remove(old.now());
+                Some(StorageObject::Volume(old.object))
             }
             StorageKind::PersistentVolumeClaim => {
                 self.claims.remove(&namespaced).map(|entry| StorageObject::Claim(entry.object))
@@ -261,28 +280,29 @@ impl Volumes {
     }
 
     fn set_volume(&mut self, volume: Arc<PersistentVolumeInfo>) -> Option<Arc<PersistentVolumeInfo>> {
-        let (name, class) = (volume.name, volume.class);
-        let Some(entry) = self.volumes.get_mut(&name) else {
+        let name = volume.name;
+        if !self.volumes.contains_key(&name) {
+            self.offers.add(&volume);
             self.volumes.insert(name, Assumable::new(volume));
-            self.by_class.entry(class).or_default().push(name);
             return None;
-        };
-        let is_same = entry.object.resource_version == volume.resource_version;
-        let old = entry.renew(volume, is_same);
-        if old.class != class {
-            self.leave_class(&old);
-            self.by_class.entry(class).or_default().push(name);
         }
-        Some(old)
+        self.change_volume(name, |entry| {
+            let is_same = entry.object.resource_version == volume.resource_version;
+            entry.renew(volume, is_same)
+        })
     }
 
-    fn leave_class(&mut self, volume: &PersistentVolumeInfo) {
-        if let Some(names) = self.by_class.get_mut(&volume.class) {
-            names.retain(|&name| name != volume.name);
-            if names.is_empty() {
-                self.by_class.remove(&volume.class);
-            }
-        }
+    /// Changes what is known of a volume, if it is there.
+    fn change_volume<R>(
+        &mut self,
+        name: Symbol,
+        change: impl FnOnce(&mut Assumable<PersistentVolumeInfo>) -> R,
+    ) -> Option<R> {
+        let entry = self.volumes.get_mut(&name)?;
+        self.offers.remove(entry.now());
+        let done = change(entry);
+        self.offers.add(entry.now());
+        Some(done)
     }
 
     fn set_claim(&mut self, claim: Arc<ClaimInfo>) -> Option<Arc<ClaimInfo>> {
@@ -314,12 +334,12 @@ impl Volumes {
         for reservation in &reservations {
             match reservation {
                 Reservation::Bind { volume, claim, by_controller } => {
-                    if let Some(entry) = self.volumes.get_mut(volume) {
+                    self.change_volume(*volume, |entry| {
                         entry.assume(pod, |volume| {
                             volume.claim = Some(claim.clone());
                             volume.bound_by_controller |= by_controller;
                         });
-                    }
+                    });
                 }
                 Reservation::Provision { namespace, name, node } => {
                     if let Some(entry) = self.claims.get_mut(&(*namespace, *name)) {
@@ -340,9 +360,7 @@ impl Volumes {
         for reservation in &reservations {
             match reservation {
                 Reservation::Bind { volume, .. } => {
-                    if let Some(entry) = self.volumes.get_mut(volume) {
-                        entry.forget(pod);
-                    }
+                    self.change_volume(*volume, |entry| entry.forget(pod));
                 }
                 Reservation::Provision { namespace, name, .. } => {
                     if let Some(entry) = self.claims.get_mut(&(*namespace, *name)) {
@@ -382,7 +400,8 @@ impl HoldsIds for Volumes {
     fn mark(&self, marks: &mut Marks) {
         let Self {
             volumes,
-            by_class,
+            // Names and classes of volumes, and claims that they name.
+            offers: _,
             claims,
             classes,
             csi_nodes,
@@ -395,7 +414,6 @@ impl HoldsIds for Volumes {
             held,
         } = self;
         volumes.mark(marks);
-        by_class.mark(marks);
         claims.mark(marks);
         classes.mark(marks);
         csi_nodes.mark(marks);

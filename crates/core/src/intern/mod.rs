@@ -26,6 +26,9 @@ use std::ops::Range;
 pub struct Symbol(NonZeroU32);
 
 impl Symbol {
+    /// None is less.
+    pub(crate) const FIRST: Self = Self::at(0);
+
     const fn at(index: u32) -> Self {
         match NonZeroU32::new(index + 1) {
             Some(id) => Self(id),

@@ -29,7 +29,7 @@ impl Storage {
         let mut storage = Self::default();
         for key in objects.keys(StorageKind::PersistentVolume) {
             let volume = objects.volume(key.name).expect("a key leads to its volume");
-            let assumed = || objects.volumes_of(volume.class).find(|it| it.name == key.name);
+            let assumed = || objects.assumed_volume(key.name);
             storage.volumes.extend(if is_assumed(key) { assumed() } else { Some(volume) }.cloned());
         }
         for key in objects.keys(StorageKind::PersistentVolumeClaim) {

@@ -35,7 +35,7 @@ impl Matching {
             }
         };
         let (mut reserved, mut free) = (Vec::new(), Vec::new());
-        for volume in snapshot.volumes().volumes_of(claim.class).filter(|volume| is_like(volume, claim)) {
+        for volume in snapshot.volumes().volumes_for(claim).filter(|volume| is_like(volume, claim)) {
             if volume.is_for(claim) {
                 reserved.push(Arc::clone(volume));
             } else if volume.claim.is_none() && is_free_for(volume, claim, selector, snapshot.tables()) {
