@@ -61,8 +61,7 @@ impl DryRuns {
     /// Forgets all if disruption budgets changed since.
     pub fn as_of(&mut self, budgets: u64) {
         if self.budgets != budgets {
-            self.by_slot.clear();
-            self.budgets = budgets;
+            *self = Self { budgets, ..Self::default() };
         }
     }
 
