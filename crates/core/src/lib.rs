@@ -31,6 +31,7 @@ pub mod shadow;
 pub mod shared;
 pub mod signature;
 pub mod time;
+mod uniques;
 pub mod version;
 pub mod volume;
 mod wide;

@@ -1,8 +1,7 @@
 //! Values that many hold and few change: equal ones are kept once, and who changes one gets a copy.
 
 use crate::hash::fixed_hash;
-use crate::index::Index;
-use crate::list::push_tightly;
+use crate::uniques::Uniques;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::{Deref, DerefMut, Range};
@@ -52,16 +51,11 @@ impl<T: Clone> DerefMut for Shared<T> {
 }
 
 /// The values of one type that are held somewhere.
-pub(crate) struct Pool<T> {
-    by_content: Index,
-    /// `None` where a value was let go.
-    values: Vec<Option<Arc<T>>>,
-    free: Vec<u32>,
-}
+pub(crate) struct Pool<T>(Uniques<Arc<T>>);
 
 impl<T> Default for Pool<T> {
     fn default() -> Self {
-        Self { by_content: Index::default(), values: Vec::new(), free: Vec::new() }
+        Self(Uniques::default())
     }
 }
 
@@ -69,43 +63,18 @@ impl<T: Eq + Hash> Pool<T> {
     /// The value that is held already, if there is an equal one.
     pub(crate) fn share(&mut self, value: T) -> Shared<T> {
         let hash = fixed_hash(&value);
-        let is_it = |at: u32| self.values[at as usize].as_deref() == Some(&value);
-        if let Some(at) = self.by_content.find(hash, is_it) {
-            let known = self.values[at as usize].as_ref().expect("it was just found");
-            return Shared(Arc::clone(known));
-        }
-        let value = Arc::new(value);
-        let entry = Some(Arc::clone(&value));
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.values[at as usize] = entry;
-                at
-            }
-            None => {
-                push_tightly(&mut self.values, entry);
-                u32::try_from(self.values.len() - 1).expect("fewer than 2^32 values are held")
-            }
-        };
-        self.by_content.insert(hash, at);
-        Shared(value)
+        let known = self.0.find(hash, |known| **known == value);
+        let at = known.unwrap_or_else(|| self.0.add(hash, Arc::new(value)));
+        Shared(Arc::clone(self.0.get(at)))
     }
 
     /// Of the values at these places lets those go that nobody else holds; how many places there are.
     pub(crate) fn keep(&mut self, places: Range<usize>) -> usize {
-        let entries = self.values.iter_mut().enumerate().skip(places.start).take(places.len());
-        let mut looked_at = 0;
-        for (at, entry) in entries {
-            looked_at += 1;
-            if let Some(gone) = entry.take_if(|value| Arc::strong_count(value) == 1) {
-                self.by_content.remove(fixed_hash(&*gone), |other| other as usize == at);
-                self.free.push(at as u32);
-            }
-        }
-        looked_at
+        self.0.keep(places, |value| fixed_hash(&**value), |_, value| Arc::strong_count(value) > 1)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_content.len()
+        self.0.len()
     }
 }
 

@@ -125,7 +125,7 @@ impl Kinds {
     /// Marks some of the kinds that are to be; whether those are all.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let Self { by_id, marked, .. } = self;
-        mark_after(by_id, marked, work, 1, |_, kind| kind.mark(marks))
+        mark_after(by_id, marked, work, |_, kind| kind.mark(marks))
     }
 
     /// The number the next kind will have.

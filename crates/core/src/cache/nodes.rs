@@ -444,15 +444,14 @@ impl Nodes {
 
     /// Marks some of the nodes that are to be; whether those are all.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
-        while work.is_left() {
-            let Some(at) = self.unmarked.next() else { return true };
-            let Some(slot) = self.slots.get(at) else { continue };
-            if self.by_name.get(&slot.name).is_some_and(|idx| idx.index() == at) {
+        let Self { unmarked, slots, by_name, .. } = self;
+        unmarked.walk(work, |at| {
+            let is_there = |slot: &&Slot| by_name.get(&slot.name).is_some_and(|idx| idx.index() == at);
+            slots.get(at).filter(is_there).map_or(0, |slot| {
                 slot.mark(marks);
-                work.spend(NODE_COST + slot.images.len() / IMAGES_OF_COST);
-            }
-        }
-        false
+                NODE_COST + slot.images.len() / IMAGES_OF_COST
+            })
+        })
     }
 
     /// Marks what is neither a node's nor a pod's; all is.

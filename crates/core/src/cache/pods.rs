@@ -134,14 +134,14 @@ impl Pods {
 
     /// Marks some of the pods that are to be; whether those are all.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
-        while work.is_left() {
-            let Some(at) = self.unmarked.next() else { return true };
-            if let Some(Some(entry)) = self.slots.get(at) {
+        let Self { unmarked, slots, .. } = self;
+        unmarked.walk(work, |at| {
+            let entry = slots.get(at).and_then(Option::as_ref);
+            entry.map_or(0, |entry| {
                 entry.mark(marks);
-                work.spend(1);
-            }
-        }
-        false
+                1
+            })
+        })
     }
 
     /// All is marked.

@@ -6,18 +6,19 @@
 mod held;
 mod round;
 
+use held::Bits;
 pub(crate) use held::{HoldsIds, Marks, holds_ids};
 pub(crate) use round::{Unmarked, Work, mark_after};
 
 use crate::hash::fixed_hash;
-use crate::index::Index;
-use crate::list::push_tightly;
 use crate::node::Taint;
 use crate::pod::PodTemplate;
 use crate::selector::RequiredNodeAffinity;
 use crate::shared::{Pool, Shared};
+use crate::uniques::Uniques;
 use round::Round;
 use std::fmt;
+use std::mem::take;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
@@ -104,11 +105,7 @@ const GROWTH_MIN: usize = 16_384;
 ///
 /// An id stays what it is as long as somebody marks it when ids are given back (`Scheduler::give_back_ids`).
 pub struct Tables {
-    /// Of the texts.
-    by_text: Index,
-    /// `None` where the id is free.
-    texts: Vec<Option<Box<str>>>,
-    free: Vec<Symbol>,
+    texts: Uniques<Box<str>>,
     label_sets: Interner<(Symbol, Symbol)>,
     taint_sets: Interner<Taint>,
     templates: Pool<PodTemplate>,
@@ -152,9 +149,7 @@ impl Tables {
     /// Tables that hold the well-known texts and nothing else.
     pub fn new() -> Self {
         let mut tables = Self {
-            by_text: Index::default(),
-            texts: Vec::new(),
-            free: Vec::new(),
+            texts: Uniques::default(),
             label_sets: Interner::default(),
             taint_sets: Interner::default(),
             templates: Pool::default(),
@@ -175,25 +170,9 @@ impl Tables {
 
     /// The id of `text`, given now if it has none.
     pub fn symbol(&mut self, text: &str) -> Symbol {
-        let symbol = self.find(text).unwrap_or_else(|| self.new_symbol(text));
+        let known = self.find(text);
+        let symbol = known.unwrap_or_else(|| Symbol::at(self.texts.add(fixed_hash(text), text.into())));
         self.hold(&symbol);
-        symbol
-    }
-
-    fn new_symbol(&mut self, text: &str) -> Symbol {
-        let entry = Some(text.into());
-        let symbol = match self.free.pop() {
-            Some(symbol) => {
-                self.texts[symbol.index()] = entry;
-                symbol
-            }
-            None => {
-                let index = u32::try_from(self.texts.len()).expect("fewer than 2^32 texts are alive");
-                push_tightly(&mut self.texts, entry);
-                Symbol::at(index)
-            }
-        };
-        self.by_text.insert(fixed_hash(text), symbol.place());
         symbol
     }
 
@@ -217,13 +196,12 @@ impl Tables {
 
     /// The id of `text` if it has one.
     pub fn find(&self, text: &str) -> Option<Symbol> {
-        let is_it = |at: u32| self.texts[at as usize].as_deref() == Some(text);
-        self.by_text.find(fixed_hash(text), is_it).map(Symbol::at)
+        self.texts.find(fixed_hash(text), |known| **known == *text).map(Symbol::at)
     }
 
     /// The text of `symbol`.
     pub fn text(&self, symbol: Symbol) -> &str {
-        self.texts[symbol.index()].as_deref().expect("an id that is held was not given back")
+        self.texts.get(symbol.place())
     }
 
     /// The text of `symbol` read as Go's `strconv.ParseInt(text, 10, 64)` reads it: an optional sign, then digits; `i64::from_str`
@@ -276,7 +254,7 @@ impl Tables {
     /// How much is held, or was since ids were given back last.
     pub fn sizes(&self) -> TableSizes {
         TableSizes {
-            symbols: self.by_text.len(),
+            symbols: self.texts.len(),
             label_sets: self.label_sets.len(),
             taint_sets: self.taint_sets.len(),
             shared: self.templates.len() + self.node_affinities.len(),
@@ -289,68 +267,50 @@ impl Tables {
     }
 }
 
-struct Interner<T> {
-    /// Of the items.
-    by_content: Index,
-    /// `None` where the id is free.
-    items: Vec<Option<Box<[T]>>>,
-    free: Vec<u32>,
-}
+struct Interner<T>(Uniques<Box<[T]>>);
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
-        Self { by_content: Index::default(), items: Vec::new(), free: Vec::new() }
+        Self(Uniques::default())
     }
 }
 
 impl<T: Eq + std::hash::Hash> Interner<T> {
     fn intern(&mut self, items: Vec<T>) -> u32 {
         let hash = fixed_hash(&*items);
-        let is_it = |at: u32| self.items[at as usize].as_ref().is_some_and(|known| **known == *items);
-        if let Some(id) = self.by_content.find(hash, is_it) {
-            return id;
-        }
-        let entry = Some(items.into_boxed_slice());
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.items[id as usize] = entry;
-                id
-            }
-            None => {
-                push_tightly(&mut self.items, entry);
-                u32::try_from(self.items.len() - 1).expect("fewer than 2^32 sets are alive")
-            }
-        };
-        self.by_content.insert(hash, id);
-        id
+        let known = self.0.find(hash, |known| **known == *items);
+        known.unwrap_or_else(|| self.0.add(hash, items.into_boxed_slice()))
     }
 
     fn get(&self, id: u32) -> &[T] {
-        self.items[id as usize].as_ref().expect("an id that is held was not given back")
+        self.0.get(id)
     }
 
     fn len(&self) -> usize {
-        self.by_content.len()
+        self.0.len()
     }
+}
 
-    /// Of the entries at these places gives back those that are not held, and tells of the others; how many there are.
+impl<T: Eq + std::hash::Hash + HoldsIds> Interner<T> {
+    /// Of the entries at these places gives back those that are neither marked nor pinned, and marks what the others hold; how many there
+    /// are. `of` says which marks are theirs.
     fn keep(
         &mut self,
         places: Range<usize>,
-        is_held: impl Fn(usize) -> bool,
-        mut held: impl FnMut(&[T]),
+        marks: &mut Marks,
+        pinned: &Bits,
+        of: fn(&mut Marks) -> &mut Bits,
     ) -> usize {
-        let entries = self.items.iter_mut().enumerate().skip(places.start).take(places.len());
-        let mut looked_at = 0;
-        for (at, entry) in entries {
-            looked_at += 1;
-            if is_held(at) {
-                entry.iter().for_each(|items| held(items));
-            } else if let Some(gone) = entry.take() {
-                self.by_content.remove(fixed_hash(&*gone), |other| other as usize == at);
-                self.free.push(at as u32);
+        let marked = take(of(marks));
+        let mut stays = |at, items: &[T]| {
+            let is_held = marked.has(at) || pinned.has(at);
+            if is_held {
+                items.mark(marks);
             }
-        }
+            is_held
+        };
+        let looked_at = self.0.keep(places, |items| fixed_hash(&**items), |at, items| stays(at, items));
+        *of(marks) = marked;
         looked_at
     }
 }

@@ -5,12 +5,11 @@
 //! move from where nobody has looked yet to where somebody has: whoever is walked through in pieces therefore looks again at what was
 //! put there since ([`Unmarked`]). This is what collectors of garbage call a write barrier (Dijkstra and others, 1978).
 
-use super::{HoldsIds, Marks, Symbol, Tables};
+use super::{Marks, Tables};
 use crate::hash::fixed_hash;
 use crate::mutation::{self, Mutation};
 use std::collections::BTreeMap;
-use std::mem::take;
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 
 /// Entries of the tables that are looked at, and given back, for the price of one pod.
 const ENTRIES: usize = 2;
@@ -76,6 +75,15 @@ impl Unmarked {
         self.first = self.first.min(word);
     }
 
+    /// Looks at some of the places that are to be; whether those are all. `look` says what that cost.
+    pub(crate) fn walk(&mut self, work: &mut Work, mut look: impl FnMut(usize) -> usize) -> bool {
+        while work.is_left() {
+            let Some(place) = self.next() else { return true };
+            work.spend(look(place));
+        }
+        false
+    }
+
     /// A place to look at; one that there is no more, maybe.
     pub(crate) fn next(&mut self) -> Option<usize> {
         while let Some(word) = self.places.get_mut(self.first) {
@@ -90,19 +98,18 @@ impl Unmarked {
     }
 }
 
-/// Marks what an ordered map holds after a key, which moves on; whether that was all. One entry costs so much.
+/// Marks what an ordered map holds after a key, which moves on; whether that was all.
 pub(crate) fn mark_after<K: Copy + Ord, V>(
     map: &BTreeMap<K, V>,
     after: &mut Option<K>,
     work: &mut Work,
-    cost: usize,
     mut mark: impl FnMut(K, &V),
 ) -> bool {
     for (&key, value) in map.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)) {
         if !work.is_left() {
             return false;
         }
-        work.spend(cost);
+        work.spend(1);
         mark(key, value);
         *after = Some(key);
     }
@@ -209,39 +216,17 @@ impl Tables {
         match stage {
             Stage::Marking | Stage::Over => 0,
             Stage::LabelSets => {
-                let (marked, pinned) = (take(&mut marks.label_sets), &self.pinned.label_sets);
-                let is_held = |at| marked.has(at) || pinned.has(at);
-                let looked_at = self.label_sets.keep(places, is_held, |labels| labels.mark(marks));
-                marks.label_sets = marked;
-                looked_at
+                self.label_sets.keep(places, marks, &self.pinned.label_sets, |marks| &mut marks.label_sets)
             }
             Stage::TaintSets => {
-                let (marked, pinned) = (take(&mut marks.taint_sets), &self.pinned.taint_sets);
-                let is_held = |at| marked.has(at) || pinned.has(at);
-                let looked_at = self.taint_sets.keep(places, is_held, |taints| taints.mark(marks));
-                marks.taint_sets = marked;
-                looked_at
+                self.taint_sets.keep(places, marks, &self.pinned.taint_sets, |marks| &mut marks.taint_sets)
             }
             Stage::Templates => self.templates.keep(places),
             Stage::NodeAffinities => self.node_affinities.keep(places),
-            Stage::Symbols => self.keep_symbols(places, marks),
-        }
-    }
-
-    fn keep_symbols(&mut self, places: Range<usize>, marks: &Marks) -> usize {
-        let Self { texts, by_text, free, pinned, .. } = self;
-        let entries = texts.iter_mut().enumerate().skip(places.start).take(places.len());
-        let mut looked_at = 0;
-        for (at, entry) in entries {
-            looked_at += 1;
-            if !marks.symbols.has(at)
-                && !pinned.symbols.has(at)
-                && let Some(gone) = entry.take()
-            {
-                by_text.remove(fixed_hash(&*gone), |other| other as usize == at);
-                free.push(Symbol::at(at as u32));
+            Stage::Symbols => {
+                let is_held = |at| marks.symbols.has(at) || self.pinned.symbols.has(at);
+                self.texts.keep(places, |text| fixed_hash(&**text), |at, _| is_held(at))
             }
         }
-        looked_at
     }
 }

@@ -124,9 +124,8 @@ impl BackoffQueue {
 
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let heaps = [&self.rejected, &self.failed].into_iter().zip(&mut self.marked);
-        heaps.fold(true, |all, (heap, marked)| {
-            mark_after(heap, marked, work, 1, |_, pod| pod.mark(marks)) && all
-        })
+        heaps
+            .fold(true, |all, (heap, marked)| mark_after(heap, marked, work, |_, pod| pod.mark(marks)) && all)
     }
 
     pub(super) fn len(&self) -> usize {

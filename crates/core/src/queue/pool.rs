@@ -36,7 +36,7 @@ impl Pool {
     }
 
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
-        mark_after(&self.pods, &mut self.marked, work, 1, |_, pod| pod.mark(marks))
+        mark_after(&self.pods, &mut self.marked, work, |_, pod| pod.mark(marks))
     }
 
     pub(super) fn len(&self) -> usize {

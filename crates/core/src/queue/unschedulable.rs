@@ -53,13 +53,12 @@ impl Unschedulable {
 
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let Self { groups, group_of, marked_groups, marked, .. } = self;
-        let are_marked =
-            mark_after(groups, marked_groups, work, 1, |_, Group { key, pods: _ }| key.mark(marks));
-        let mut mark = |sequence, id: &GroupId| {
+        let are_marked = mark_after(groups, marked_groups, work, |_, Group { key, pods: _ }| key.mark(marks));
+        let mark = |sequence, id: &GroupId| {
             let pod = groups.get(id).and_then(|group| group.pods.get(&sequence));
             pod.expect("whoever is of a group stands there").mark(marks);
         };
-        are_marked && mark_after(group_of, marked, work, 1, |sequence, id| mark(sequence, id))
+        are_marked && mark_after(group_of, marked, work, mark)
     }
 
     pub(super) fn insert(&mut self, pod: QueuedPod) -> u64 {

@@ -113,14 +113,14 @@ impl Trunks {
 
     /// Marks some of the trunks that are to be, of the ids of whose signature they are; whether those are all.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
-        while work.is_left() {
-            let Some(place) = self.unmarked.next() else { return true };
-            if let Some(Some(kept)) = self.kept.get(place) {
+        let Self { unmarked, kept, .. } = self;
+        unmarked.walk(work, |place| {
+            let kept = kept.get(place).and_then(Option::as_ref);
+            kept.map_or(0, |kept| {
                 kept.signature.mark(marks);
-                work.spend(1);
-            }
-        }
-        false
+                1
+            })
+        })
     }
 
     /// All are marked.
