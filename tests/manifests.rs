@@ -83,7 +83,8 @@ fn the_kustomization_lists_every_file_of_its_folder() {
 fn every_object_with_a_namespace_is_in_kube_system() {
     for object in base() {
         let kind = object["kind"].as_str().expect("an object has a kind");
-        let expected = if kind.starts_with("ClusterRole") { Value::Null } else { json!("kube-system") };
+        let is_of_cluster = kind.starts_with("ClusterRole") || kind == "FlowSchema";
+        let expected = if is_of_cluster { Value::Null } else { json!("kube-system") };
         assert_eq!(object["metadata"]["namespace"], expected, "{kind} {}", name(&object));
     }
 }
@@ -157,6 +158,10 @@ fn probes_ask_the_serving_port_over_tls() {
     {
         let expected = json!({"path": path, "port": "https", "scheme": "HTTPS"});
         assert_eq!(container[probe]["httpGet"], expected, "{probe}");
+        assert_eq!(
+            container[probe]["timeoutSeconds"], 15,
+            "{probe} has the timeout of kubeadm's kube-scheduler"
+        );
     }
     let port = json!([{"name": "https-metrics", "port": 10259, "targetPort": "https", "protocol": "TCP"}]);
     assert_eq!(the("Service")["spec"]["ports"], port);

@@ -10,7 +10,7 @@ use std::process::Command;
 use clap::Parser as _;
 use serde_json::{Value, json};
 use supercargo::args::Args;
-use supercargo::config::Settings;
+use supercargo::config::{Effective, Settings};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -90,7 +90,8 @@ fn another_release_in_another_namespace_names_itself_everywhere() {
     let names: BTreeSet<&str> = objects.keys().map(|(_, name)| name.as_str()).collect();
     assert!(names.iter().all(|name| name.starts_with("blue-supercargo")), "{names:?}");
     for ((kind, name), object) in &objects {
-        let namespace = if kind.starts_with("ClusterRole") { Value::Null } else { json!("scheduling") };
+        let is_of_cluster = kind.starts_with("ClusterRole") || kind == "FlowSchema";
+        let namespace = if is_of_cluster { Value::Null } else { json!("scheduling") };
         assert_eq!(object["metadata"]["namespace"], namespace, "{kind} {name}");
         assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/instance"], "blue", "{kind} {name}");
         for subject in object["subjects"].as_array().into_iter().flatten() {
@@ -101,6 +102,10 @@ fn another_release_in_another_namespace_names_itself_everywhere() {
         if object["roleRef"].is_object() {
             let kind = object["roleRef"]["kind"].as_str().expect("a kind");
             get(&objects, kind, object["roleRef"]["name"].as_str().expect("a name"));
+        }
+        for rule in object["spec"]["rules"].as_array().into_iter().flatten() {
+            let account = json!({"name": "blue-supercargo", "namespace": "scheduling"});
+            assert_eq!(rule["subjects"][0]["serviceAccount"], account, "{kind} {name}");
         }
     }
     let pod = &get(&objects, "Deployment", "blue-supercargo")["spec"]["template"];
@@ -120,7 +125,7 @@ fn another_release_in_another_namespace_names_itself_everywhere() {
 #[test]
 fn values_reach_the_pod_and_the_configuration() {
     let spread = r#"topologySpreadConstraints=[{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]"#;
-    let config = r#"config={"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration","leaderElection":{"leaderElect":false},"profiles":[{"schedulerName":"second"}]}"#;
+    let config = r#"config={"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration","leaderElection":{"resourceName":"second"},"profiles":[{"schedulerName":"second"}]}"#;
     let objects = helm(
         "supercargo",
         "kube-system",
@@ -140,6 +145,7 @@ fn values_reach_the_pod_and_the_configuration() {
     assert_eq!(pod["topologySpreadConstraints"][0]["maxSkew"], 1);
     let args = pod["containers"][0]["args"].as_array().expect("arguments");
     assert_eq!(args.last(), Some(&json!("--v=4")));
+    assert_eq!(arguments(deployment).verbosity, 4, "it replaces the base's");
     let settings = &get(&objects, "ConfigMap", "supercargo-config")["data"]["config.yaml"];
     assert_eq!(settings["profiles"][0]["schedulerName"], "second");
 }
@@ -211,10 +217,163 @@ fn values_that_nobody_reads_or_that_cannot_be_are_refused() {
         (r#"shadowOf="Two words""#, "shadowOf"),
         (r#"config={"profiles":[]}"#, "config"),
         (r#"serviceMonitor={"interval":"30"}"#, "interval"),
+        (r#"extraArgs=["--config=/etc/other.yaml"]"#, "set the value `config` instead"),
+        (r#"extraArgs=["--shadow-of=a"]"#, "set the value `shadowOf` instead"),
+        (r#"extraArgs=["--secure-port=1"]"#, "--secure-port"),
+        (r#"extraArgs=["--decision-log=/var/log/decisions"]"#, "read-only except for /tmp"),
     ] {
         let error = helm("supercargo", "kube-system", &[value]).expect_err(value);
         assert!(error.contains(told), "{value}: {error}");
     }
+}
+
+/// The program's own reading of the arguments of a Deployment.
+fn arguments(deployment: &Value) -> Args {
+    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().expect("arguments");
+    let args = args.iter().map(|arg| arg.as_str().expect("a text"));
+    Args::try_parse_from(std::iter::once("supercargo").chain(args)).expect("the program takes them")
+}
+
+/// The lease that the program contends for with these objects, as `namespace/name`, and the leases that its Roles let it write.
+fn contended_and_granted(objects: &Objects) -> (Option<String>, BTreeSet<String>) {
+    let of =
+        |kind: &'static str| objects.iter().filter(move |((it, _), _)| it == kind).map(|(_, object)| object);
+    let args = arguments(of("Deployment").next().expect("a Deployment"));
+    let maps = of("ConfigMap").filter_map(|map| map.pointer("/data/config.yaml"));
+    let text = maps.map(Value::to_string).next().expect("a configuration");
+    let effective = Effective::parse(Path::new("config.yaml"), &text, &args.election.flags());
+    let effective = effective.unwrap_or_else(|error| panic!("the program takes it: {error}"));
+    let election = Settings::of(&effective).expect("it is honoured").election;
+    let mut granted = BTreeSet::new();
+    for role in of("Role") {
+        let namespace = &role["metadata"]["namespace"];
+        let binding = of("RoleBinding").find(|it| it["roleRef"]["name"] == role["metadata"]["name"]);
+        assert_eq!(&binding.expect("a Role is bound")["metadata"]["namespace"], namespace);
+        for rule in role["rules"].as_array().expect("rules") {
+            for name in rule["resourceNames"].as_array().into_iter().flatten() {
+                assert_eq!(rule["verbs"], json!(["get", "update"]));
+                granted.insert(format!(
+                    "{}/{}",
+                    namespace.as_str().expect("a text"),
+                    name.as_str().expect("a text")
+                ));
+            }
+        }
+    }
+    (election.map(|election| format!("{}/{}", election.namespace, election.name)), granted)
+}
+
+/// A `config` value with this leader election and these profiles.
+fn config(election: &str, profiles: &str) -> String {
+    let head = r#""apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration""#;
+    format!("config={{{head}{election}{profiles}}}")
+}
+
+#[test]
+fn the_role_grants_the_lease_that_the_configuration_contends_for() {
+    let (own, default) = (r#","profiles":[{"schedulerName":"own"}]"#, r#","profiles":[{}]"#);
+    let named = r#","leaderElection":{"resourceName":"mine"}"#;
+    let elsewhere = r#","leaderElection":{"resourceName":"mine","resourceNamespace":"leases"}"#;
+    let off = r#","leaderElection":{"leaderElect":false}"#;
+    let flags = r#"extraArgs=["--leader-elect-resource-name=f","--leader-elect-resource-namespace=g"]"#;
+    let no_flag = r#"extraArgs=["--leader-elect=false"]"#;
+    for (values, expected) in [
+        (vec![], Some("scheduling/blue-supercargo")),
+        (vec![config("", own)], Some("scheduling/blue-supercargo")),
+        (vec![config(r#","leaderElection":null"#, own)], Some("scheduling/blue-supercargo")),
+        (
+            vec![config(r#","leaderElection":{"leaseDuration":"20s"}"#, own)],
+            Some("scheduling/blue-supercargo"),
+        ),
+        (vec![config(named, own)], Some("scheduling/mine")),
+        (vec![config(elsewhere, own)], Some("leases/mine")),
+        (vec![config("", default)], Some("kube-system/kube-scheduler")),
+        (vec![config("", "")], Some("kube-system/kube-scheduler")),
+        (vec![config(off, own)], None),
+        (vec![config(off, own), "replicas=1".to_owned()], None),
+        (vec![flags.to_owned()], Some("g/f")),
+        (vec![config(elsewhere, own), flags.to_owned()], Some("g/f")),
+        (vec![no_flag.to_owned()], None),
+        (
+            vec![config(off, own), r#"extraArgs=["--leader-elect"]"#.to_owned()],
+            Some("scheduling/blue-supercargo"),
+        ),
+        (vec![r#"shadowOf="default-scheduler""#.to_owned()], None),
+    ] {
+        let set: Vec<&str> = values.iter().map(String::as_str).collect();
+        let objects = helm("blue", "scheduling", &set).unwrap_or_else(|error| panic!("{set:?}: {error}"));
+        let (contended, granted) = contended_and_granted(&objects);
+        assert_eq!(contended.as_deref(), expected, "{set:?}");
+        assert_eq!(granted, contended.into_iter().collect(), "{set:?}");
+        let spec = &get(&objects, "Deployment", "blue-supercargo")["spec"];
+        if expected.is_none() {
+            assert_eq!(
+                (&spec["replicas"], &spec["strategy"]),
+                (&json!(1), &json!({"type": "Recreate"})),
+                "{set:?}"
+            );
+        }
+    }
+    for overlay in [
+        "base",
+        "overlays/single",
+        "overlays/high-availability",
+        "overlays/replace-default",
+        "overlays/shadow",
+    ] {
+        let (contended, granted) = contended_and_granted(&kustomize(&format!("manifests/{overlay}")));
+        assert_eq!(contended.is_none(), overlay.ends_with("shadow"), "{overlay}");
+        assert_eq!(granted, contended.into_iter().collect(), "{overlay}");
+    }
+}
+
+#[test]
+fn several_replicas_without_leader_election_are_refused() {
+    let off =
+        config(r#","leaderElection":{"leaderElect":false}"#, r#","profiles":[{"schedulerName":"own"}]"#);
+    for without in [off.as_str(), r#"extraArgs=["--leader-elect=false"]"#] {
+        let error = helm("blue", "scheduling", &[without, "replicas=2"]).expect_err("two would act");
+        assert!(error.contains("there is no leader election"), "{error}");
+    }
+    let text = config(r#","leaderElection":{"leaderElect":"no"}"#, "");
+    let error = helm("blue", "scheduling", &[&text]).expect_err("it is no boolean");
+    assert!(error.contains("must be true or false"), "{error}");
+}
+
+#[test]
+fn tmp_holds_the_files_that_the_flags_name_and_their_predecessors() {
+    let mebibytes = |objects: &Objects, name: &str| -> u64 {
+        let volume = &get(objects, "Deployment", name)["spec"]["template"]["spec"]["volumes"][1];
+        assert_eq!(volume["name"], "tmp");
+        let limit = volume["emptyDir"]["sizeLimit"].as_str().expect("a text");
+        limit.strip_suffix("Mi").expect("mebibytes").parse().expect("a number")
+    };
+    for (args, at_least_as_base) in [
+        (vec![], true),
+        (vec!["--decision-log=/tmp/log"], true),
+        (vec!["--decision-log=/tmp/log", "--decision-log-max-bytes=5000000000"], false),
+        (vec!["--record-to=/tmp/recording"], false),
+        (vec!["--record-to=/tmp/recording", "--record-max-bytes=1000", "--decision-log=/tmp/log"], true),
+    ] {
+        let value = format!("extraArgs={}", json!(args));
+        let objects = helm("supercargo", "kube-system", &[&value]).expect("it renders");
+        let keeping = arguments(get(&objects, "Deployment", "supercargo")).keeping;
+        let log = keeping.decision_log.map_or(0, |_| keeping.decision_log_max_bytes);
+        let recording = keeping.record_to.map_or(0, |_| keeping.record_max_bytes);
+        let limit = mebibytes(&objects, "supercargo");
+        assert!(limit << 20 > 2 * (log + recording), "{args:?}: {limit} MiB");
+        let base = mebibytes(&kustomize("manifests/base"), "supercargo");
+        assert_eq!(limit == base, at_least_as_base, "{args:?}: {limit} MiB");
+    }
+}
+
+#[test]
+fn requests_have_kube_schedulers_priority_in_any_namespace() {
+    let objects = helm("blue", "scheduling", &[]).expect("it renders");
+    let level =
+        |name: &str| get(&objects, "FlowSchema", name)["spec"]["priorityLevelConfiguration"]["name"].clone();
+    assert_eq!(level("blue-supercargo"), "workload-high");
+    assert_eq!(level("blue-supercargo-leader-election"), "leader-election");
 }
 
 #[test]
@@ -290,7 +449,7 @@ fn shadow_is_the_base_under_another_name_without_a_right_to_write() {
         assert!(name.ends_with("-shadow"), "{kind} {name} could be another's");
     }
     let kinds = |objects: &Objects| objects.keys().map(|(kind, _)| kind.clone()).collect::<BTreeSet<_>>();
-    let left_out = ["PodDisruptionBudget", "Role", "RoleBinding"].map(str::to_owned);
+    let left_out = ["FlowSchema", "PodDisruptionBudget", "Role", "RoleBinding"].map(str::to_owned);
     assert_eq!(kinds(&base).difference(&kinds(&shadow)).cloned().collect::<BTreeSet<_>>(), left_out.into());
     let granted_here = granted(&shadow);
     for right in &granted_here {
@@ -337,7 +496,7 @@ fn the_chart_of_a_shadow_grants_what_the_overlay_grants() {
     let chart = helm("watch", "scheduling", &[r#"shadowOf="default-scheduler""#]).expect("it renders");
     assert_eq!(granted(&chart), granted(&kustomize("manifests/overlays/shadow")));
     let of = |kind: &str| chart.keys().filter(|(it, _)| it == kind).count();
-    assert_eq!(["Role", "RoleBinding", "PodDisruptionBudget"].map(of), [0, 0, 0]);
+    assert_eq!(["Role", "RoleBinding", "PodDisruptionBudget", "FlowSchema"].map(of), [0, 0, 0, 0]);
     let deployment = get(&chart, "Deployment", "watch-supercargo");
     assert_eq!(deployment["spec"]["replicas"], 1);
     let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().expect("arguments");
@@ -371,9 +530,15 @@ fn the_static_pod_names_what_it_mounts_and_its_configuration_is_kube_schedulers(
     }
     let base = kustomize("manifests/base");
     let of_base = &get(&base, "Deployment", "supercargo")["spec"]["template"]["spec"]["containers"][0];
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert_eq!(container[probe]["timeoutSeconds"], of_base[probe]["timeoutSeconds"], "{probe}");
+    }
     assert_eq!(container["resources"], of_base["resources"]);
     let settings =
         Settings::load(&root().join("manifests/static-pod-config.yaml")).expect("the program takes it");
+    let election = settings.election.expect("several control plane nodes elect");
+    let lease = (election.namespace.as_str(), election.name.as_str());
+    assert_eq!(lease, ("kube-system", "kube-scheduler"), "the only one that system:kube-scheduler may write");
     let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     assert_eq!(names, ["default-scheduler"]);
 }

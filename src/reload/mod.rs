@@ -40,6 +40,8 @@ pub struct Reload {
     extenders: Extenders,
     metrics: Arc<Metrics>,
     shown: InForce,
+    /// The file could not be used when it was read last.
+    is_rejected: bool,
 }
 
 /// What became of a change.
@@ -63,7 +65,7 @@ impl Reload {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (in_force, shown) = (started.clone(), InForce::new(&started));
-        Self { path, flags, started, in_force, inbox, relist, extenders, metrics, shown }
+        Self { path, flags, started, in_force, inbox, relist, extenders, metrics, shown, is_rejected: false }
     }
 
     /// Whoever shows the configuration in force is told of changes.
@@ -98,11 +100,17 @@ impl Reload {
             Err(error) => {
                 tracing::error!(%error, "the configuration file changed and cannot be taken; the last good one stays in force");
                 self.metrics.config_reloaded(ReloadResult::Invalid);
+                self.is_rejected = true;
                 return Ok(());
             }
         };
+        let is_repaired = std::mem::take(&mut self.is_rejected);
         let restart = self.needs_restart(&effective);
-        match self.apply(settings, effective).await? {
+        let outcome = self.apply(settings, effective).await?;
+        if is_repaired {
+            tracing::info!(path = %self.path.display(), "the configuration file is valid again and in use");
+        }
+        match outcome {
             Outcome::Same if restart.is_empty() => self.metrics.config_read_again(),
             Outcome::Same => self.metrics.config_reloaded(ReloadResult::NeedsRestart),
             Outcome::Applied(changed) => {

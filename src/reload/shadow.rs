@@ -36,6 +36,8 @@ pub struct ShadowReload {
     inbox: Inbox<Judging>,
     metrics: Arc<Metrics>,
     shown: InForce,
+    /// The file could not be used when it was read last.
+    is_rejected: bool,
 }
 
 impl ShadowReload {
@@ -50,7 +52,7 @@ impl ShadowReload {
         shown: InForce,
     ) -> Self {
         let in_force = started.clone();
-        Self { path, flags, started, in_force, judged_by, inbox, metrics, shown }
+        Self { path, flags, started, in_force, judged_by, inbox, metrics, shown, is_rejected: false }
     }
 
     /// Runs until the thread that judges ends.
@@ -73,9 +75,13 @@ impl ShadowReload {
                     "the configuration file changed and cannot be taken; the shadow judges by the last good one"
                 );
                 self.metrics.config_reloaded(ReloadResult::Invalid);
+                self.is_rejected = true;
                 return Ok(());
             }
         };
+        if std::mem::take(&mut self.is_rejected) {
+            tracing::info!(path = %self.path.display(), "the configuration file is valid again and in use");
+        }
         let restart = self.started.differences(&effective).into_iter().filter(Difference::needs_restart);
         let restart: Vec<String> = restart.map(|difference| difference.field).collect();
         if !restart.is_empty() {

@@ -1,7 +1,7 @@
 //! A file that may change, be replaced, or be a name for another: a mounted ConfigMap is a link to a folder that is swapped.
 //!
-//! Looks at what the name leads to, and reads it only when that is another file, or was written. Says nothing of what the
-//! text means.
+//! Looks at what the name leads to, and reads it only when that is another file, or was written. A file that is written in place is read once it
+//! has stopped changing, so that no half of it is applied; a ConfigMap's swap is complete when it is seen. Says nothing of what the text means.
 
 use futures::{Stream, stream};
 use std::io;
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// How often the file is looked at. A kubelet takes up to a minute to bring a ConfigMap's change to its mount.
+/// How often the file is looked at. A kubelet takes up to a minute to bring a ConfigMap's change to its mount. A file that is written in place has
+/// to look the same twice, so this is also how long a writer may pause without its half-written file being read.
 const POLL: Duration = Duration::from_secs(3);
 
 /// What tells one state of a file from another without reading it.
@@ -42,7 +43,10 @@ impl Stamp {
 #[derive(Debug)]
 struct Source {
     path: PathBuf,
+    /// Of the file when its text was read last.
     stamp: Option<Stamp>,
+    /// Of a file that was seen to change and is read when it looks the same at the next look.
+    changing: Option<Stamp>,
     text: Option<String>,
     /// The last look could not read it.
     is_unread: bool,
@@ -51,18 +55,21 @@ struct Source {
 impl Source {
     /// A file that was not looked at yet: the first look finds it changed.
     fn new(path: PathBuf) -> Self {
-        Self { path, stamp: None, text: None, is_unread: false }
+        Self { path, stamp: None, changing: None, text: None, is_unread: false }
     }
 
     /// The text, if it is another one than at the last look, or could not be read then. That it cannot be read is told once.
     fn look(&mut self) -> Option<io::Result<String>> {
         match self.read() {
             Ok(text) => {
+                if self.changing.is_some() {
+                    return None;
+                }
                 let is_back = std::mem::take(&mut self.is_unread);
                 text.or_else(|| self.text.clone().filter(|_| is_back)).map(Ok)
             }
             Err(error) => {
-                self.stamp = None;
+                (self.stamp, self.changing) = (None, None);
                 let is_news = !std::mem::replace(&mut self.is_unread, true);
                 is_news.then_some(Err(error))
             }
@@ -72,11 +79,22 @@ impl Source {
     fn read(&mut self) -> io::Result<Option<String>> {
         let stamp = Stamp::of(&self.path)?;
         if self.stamp.as_ref() == Some(&stamp) {
+            self.changing = None;
+            return Ok(None);
+        }
+        let is_swapped = self.stamp.as_ref().is_some_and(|before| before.leads_to != stamp.leads_to);
+        if !is_swapped && self.changing.as_ref() != Some(&stamp) {
+            self.changing = Some(stamp);
             return Ok(None);
         }
         let text = std::fs::read_to_string(&stamp.leads_to)?;
-        // Of before the reading: what is written meanwhile is seen at the next look.
-        self.stamp = Some(stamp);
+        let after = Stamp::of(&self.path)?;
+        if after != stamp {
+            // Written, or swapped again, while it was read.
+            self.changing = Some(after);
+            return Ok(None);
+        }
+        (self.stamp, self.changing) = (Some(stamp), None);
         if self.text.as_ref() == Some(&text) {
             return Ok(None);
         }
@@ -118,6 +136,12 @@ mod tests {
         source.look().map(|text| text.expect("it can be read"))
     }
 
+    /// What the first looks find: a file that was never looked at may be half written.
+    fn first(source: &mut Source) -> Option<String> {
+        assert_eq!(told(source), None, "it has to look the same twice");
+        told(source)
+    }
+
     /// A ConfigMap as the kubelet mounts it: the file is a link through `..data`, which is swapped for another folder.
     struct Mount(tempfile::TempDir);
 
@@ -146,7 +170,7 @@ mod tests {
     fn a_config_map_that_is_swapped_is_seen_once() {
         let mount = Mount::new("one");
         let mut source = mount.source();
-        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        assert_eq!(first(&mut source).as_deref(), Some("one"));
         assert_eq!(told(&mut source), None);
         mount.swap("second", "two");
         assert_eq!(told(&mut source).as_deref(), Some("two"));
@@ -157,32 +181,50 @@ mod tests {
     fn a_swap_that_brings_the_same_text_is_no_change() {
         let mount = Mount::new("one");
         let mut source = mount.source();
-        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        assert_eq!(first(&mut source).as_deref(), Some("one"));
         mount.swap("second", "one");
         assert_eq!(told(&mut source), None);
     }
 
     #[test]
-    fn a_file_that_is_written_in_place_is_seen() {
+    fn a_file_written_in_place_is_read_once_it_looks_the_same_twice() {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let path = folder.path().join("config.yaml");
+        let whole = "profiles: [{schedulerName: a}]\npodMaxBackoffSeconds: 30\n";
         fs::write(&path, "one").expect("a file");
         let mut source = Source::new(path.clone());
-        assert_eq!(told(&mut source).as_deref(), Some("one"));
-        fs::write(&path, "another").expect("a file");
-        assert_eq!(told(&mut source).as_deref(), Some("another"));
+        assert_eq!(first(&mut source).as_deref(), Some("one"));
+        // Each prefix is seen by one look: emptied, then written piece by piece. Some of them are valid configurations.
+        for end in 0..=whole.len() {
+            fs::write(&path, &whole[..end]).expect("a file");
+            assert_eq!(told(&mut source), None, "{end} bytes of it are there");
+        }
+        assert_eq!(told(&mut source).as_deref(), Some(whole));
+        assert_eq!(told(&mut source), None);
+    }
+
+    #[test]
+    fn a_file_replaced_by_a_rename_is_read_once_it_looks_the_same_twice() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let (path, other) = (folder.path().join("config.yaml"), folder.path().join("other"));
+        fs::write(&path, "one").expect("a file");
+        let mut source = Source::new(path.clone());
+        assert_eq!(first(&mut source).as_deref(), Some("one"));
+        fs::write(&other, "two").expect("a file");
+        fs::rename(&other, &path).expect("it is replaced");
+        assert_eq!((told(&mut source), told(&mut source).as_deref()), (None, Some("two")));
     }
 
     #[test]
     fn a_file_that_is_gone_is_told_once_and_seen_again_when_it_is_back() {
         let mount = Mount::new("one");
         let mut source = mount.source();
-        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        assert_eq!(first(&mut source).as_deref(), Some("one"));
         fs::remove_file(mount.0.path().join("..data")).expect("it was there");
         assert!(source.look().is_some_and(|look| look.is_err()));
         assert!(source.look().is_none());
         mount.swap("second", "one");
-        assert_eq!(told(&mut source).as_deref(), Some("one"));
+        assert_eq!(first(&mut source).as_deref(), Some("one"));
         assert_eq!(told(&mut source), None);
         mount.swap("third", "two");
         assert_eq!(told(&mut source).as_deref(), Some("two"));

@@ -110,6 +110,51 @@ async fn a_file_that_is_not_valid_changes_nothing_until_it_is_mended() {
 }
 
 #[tokio::test]
+async fn a_repaired_file_is_logged_once_even_where_nothing_changed() {
+    let page = Page::default();
+    let log = tracing_subscriber::fmt().with_writer(page.clone()).with_ansi(false).finish();
+    let _guard = tracing::subscriber::set_default(log);
+    let mut file = Followed::new("");
+    file.changes_to("# no change\n").await;
+    assert_eq!(page.count("is valid again"), 0);
+    file.changes_to("profiles: [{schedulerNam: b}]\n").await;
+    file.changes_to("# repaired\n").await;
+    file.changes_to("# no change either\n").await;
+    assert_eq!(page.count("INFO"), page.count("is valid again"));
+    assert_eq!(page.count("is valid again"), 1);
+}
+
+/// What a test logs.
+#[derive(Clone, Default)]
+struct Page(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Page {
+    fn count(&self, words: &str) -> usize {
+        let page = self.0.lock().expect("nobody panicked").clone();
+        String::from_utf8(page).expect("a log is text").matches(words).count()
+    }
+}
+
+impl std::io::Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Page {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
 async fn extenders_are_taken_over_and_one_that_cannot_be_reached_as_written_is_not() {
     let mut file = Followed::new("");
     file.changes_to("extenders: [{urlPrefix: 'http://127.0.0.1:1/a', filterVerb: f}]\n").await;
