@@ -29,6 +29,9 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+#[path = "serve/identity.rs"]
+mod identity;
+
 /// Ends a test that hangs; nothing is measured against it.
 const HANG: Duration = Duration::from_secs(30);
 
@@ -133,13 +136,21 @@ impl Running {
     }
 
     async fn connect_as(&self, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
+        self.connect_showing(alpn, Arc::new(identity::Asked::default())).await
+    }
+
+    async fn connect_showing(
+        &self,
+        alpn: &[&[u8]],
+        certificates: Arc<identity::Asked>,
+    ) -> TlsStream<TcpStream> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-            .with_no_client_auth();
+            .with_client_cert_resolver(certificates);
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
         let stream = soon("connecting", TcpStream::connect(self.address)).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
