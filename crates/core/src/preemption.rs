@@ -18,7 +18,7 @@ use crate::framework::post_filter::{Candidate, Draws, PostFilterPlugin, PostFilt
 use crate::framework::{CycleError, PluginName};
 use crate::pod::Uid;
 use crate::rng::Purpose;
-use dry_run::Tried;
+use dry_run::{Ports, Tried};
 use std::collections::BTreeSet;
 
 /// Upstream's name of the plugin.
@@ -66,7 +66,7 @@ impl DefaultPreemption {
 
     /// Thinks away the less important pods of one node after the other, from a drawn one on, until there are enough
     /// candidates and one of them breaks no disruption budget.
-    fn try_nodes<'a>(&self, unplaced: &Unplaced<'a>) -> Trials<'a> {
+    fn try_nodes<'a>(&self, unplaced: &Unplaced<'a>, ports: Ports) -> Trials<'a> {
         let nodes = unplaced.curable.len();
         let mut runs = Trials::new(self.args.enough(nodes));
         if nodes == 0 {
@@ -78,31 +78,25 @@ impl DefaultPreemption {
             return runs;
         }
         for node in unplaced.curable.iter_from_nth(first(unplaced, nodes)) {
-            runs.add(dry_run::try_node(unplaced, node));
+            runs.add(dry_run::try_node(unplaced, node, ports));
             if runs.are_enough() {
                 break;
             }
         }
         runs
     }
-}
 
-impl PostFilterPlugin for DefaultPreemption {
-    fn name(&self) -> PluginName {
-        NAME
-    }
-
-    fn post_filter<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a> {
+    fn find<'a>(&self, unplaced: &Unplaced<'a>, ports: Ports) -> PostFiltered<'a> {
         if let Some(reason) = ineligible(unplaced) {
             return nothing(reason, false, BTreeSet::new());
         }
         if let Rooms::Said { rooms, changed } = unplaced.rooms {
             return match rooms {
-                Ok(rooms) => said(unplaced, rooms, changed),
+                Ok(rooms) => said(unplaced, rooms, changed, ports),
                 Err(why) => PostFiltered::Failed(CycleError(format!("preemption: {why}"))),
             };
         }
-        let runs = self.try_nodes(unplaced);
+        let runs = self.try_nodes(unplaced, ports);
         let Trials { harmless, violating, .. } = runs;
         if !harmless.is_empty() || !violating.is_empty() {
             let candidates = harmless.into_iter().chain(violating).collect();
@@ -115,6 +109,25 @@ impl PostFilterPlugin for DefaultPreemption {
             return PostFiltered::Failed(CycleError(format!("preemption: {error}")));
         }
         in_vain(unplaced, runs.reasons, runs.hopeless, runs.hindered_by)
+    }
+}
+
+impl PostFilterPlugin for DefaultPreemption {
+    fn name(&self) -> PluginName {
+        NAME
+    }
+
+    fn post_filter<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a> {
+        self.find(unplaced, Ports::AsUpstream)
+    }
+
+    fn holds<'a>(&self, unplaced: &Unplaced<'a>, candidate: &Candidate<'a>) -> bool {
+        // The two dry runs differ only for a pod that wants a host port.
+        unplaced.pod.ports.is_empty() || dry_run::still_helps(unplaced, candidate, Ports::Counted)
+    }
+
+    fn post_filter_to_hold<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a> {
+        self.find(unplaced, Ports::Counted)
     }
 
     fn post_filter_again<'a>(&self, unplaced: &Unplaced<'a>, known: &mut DryRuns) -> PostFiltered<'a> {
@@ -146,7 +159,7 @@ fn in_vain<'a>(
 }
 
 /// The best of what extenders left. What changed since the dry runs may have made a room too small; that one is none then.
-fn said<'a>(unplaced: &Unplaced<'a>, rooms: &[Room], changed: bool) -> PostFiltered<'a> {
+fn said<'a>(unplaced: &Unplaced<'a>, rooms: &[Room], changed: bool, ports: Ports) -> PostFiltered<'a> {
     let snapshot = unplaced.snapshot;
     let candidate = |room: &Room| {
         let node = snapshot.find_node(room.node)?;
@@ -155,7 +168,8 @@ fn said<'a>(unplaced: &Unplaced<'a>, rooms: &[Room], changed: bool) -> PostFilte
         Some(Candidate { node, victims: victims?, violations: room.violations })
     };
     let mut candidates: Vec<Candidate<'a>> = rooms.iter().filter_map(candidate).collect();
-    candidates.retain(|candidate| !changed || dry_run::still_helps(unplaced, candidate));
+    let is_to_be_tried = changed || ports == Ports::Counted;
+    candidates.retain(|candidate| !is_to_be_tried || dry_run::still_helps(unplaced, candidate, ports));
     if candidates.is_empty() {
         return nothing(NO_CANDIDATE, false, [extender::NAME].into());
     }

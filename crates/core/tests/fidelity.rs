@@ -3,9 +3,11 @@
 
 mod support;
 
-use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options};
+use supercargo_core::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Options, PostFilter};
+use supercargo_core::framework::post_filter::{Draws, Rooms};
 use supercargo_core::pod::Unjudged;
 use supercargo_core::rng::Seed;
+use supercargo_core::time::Time;
 use support::World;
 
 fn decide(world: &World, pod: &supercargo_core::pod::PodInfo) -> Option<Feasible> {
@@ -37,6 +39,52 @@ fn a_host_port_that_two_pods_use_stays_taken_when_one_goes() {
     world.cache.remove_pod("second");
     world.cache.refresh();
     assert!(decide(&world, &incoming).is_some());
+}
+
+/// Upstream evicts the pod whose port another pod keeps, and places the incoming one on the taken port.
+#[test]
+fn nobody_is_evicted_for_a_host_port_that_stays_taken() {
+    let mut world = World::new();
+    let node = world.node_from("a cpu=4");
+    world.add_node(&node);
+    place(&mut world, "low port=80 on=a");
+    place(&mut world, "stays port=80 on=a priority=9");
+    let incoming = world.pod_from("p port=80 priority=5");
+    let [upstream, ours] = rooms(&world, &incoming);
+    assert_eq!(upstream, "a without low");
+    assert_eq!(
+        ours,
+        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 node(s) didn't have free ports for the \
+         requested pod ports."
+    );
+    // The next best candidate takes its place.
+    let node = world.node_from("b cpu=4");
+    world.add_node(&node);
+    place(&mut world, "other port=80 on=b priority=4");
+    let [upstream, ours] = rooms(&world, &incoming);
+    assert_eq!(upstream, "a without low");
+    assert_eq!(ours, "b without other");
+}
+
+/// Whom preemption evicts, and where: as upstream has it, and what is carried out.
+fn rooms(world: &World, pod: &supercargo_core::pod::PodInfo) -> [String; 2] {
+    let (framework, snapshot) = (Framework::default(), world.snapshot());
+    let decided = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
+    let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it fits") };
+    let diagnosis = filtered.diagnose(snapshot);
+    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+    let draws = Draws { seed: Seed(1), attempt: 1 };
+    let say = |outcome: PostFilter<'_>| match outcome.nomination.choose(pod, draws) {
+        None => outcome.message.unwrap_or_default(),
+        Some(chosen) => {
+            let victims: Vec<&str> = chosen.victims.iter().map(|victim| &*victim.name).collect();
+            format!("{} without {}", snapshot.text(snapshot.node_info(chosen.node).name), victims.join(" "))
+        }
+    };
+    [
+        say(framework.post_filter(failed, draws, Time::from_secs(0), &mut NoProbe)),
+        say(framework.find_room(failed, (draws, Time::from_secs(0)), Rooms::Free, &mut NoProbe)),
+    ]
 }
 
 /// Upstream adds requests modulo 2^64: two pods of 2^62 bytes each, and two more, make a full node an empty one.

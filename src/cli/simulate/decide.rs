@@ -12,7 +12,7 @@ use supercargo_core::cycle::{
     Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores, Shapes,
     Walk,
 };
-use supercargo_core::framework::post_filter::{Candidate, Draws};
+use supercargo_core::framework::post_filter::{Candidate, Draws, Rooms};
 use supercargo_core::framework::{CycleError, Reason};
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeIdx;
@@ -172,7 +172,14 @@ impl Decider {
                 let mut way = None;
                 if self.rules.preemption != PreemptionMode::Off {
                     let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-                    let outcome = framework.post_filter(failed, self.rules.draws(), NOW, &mut NoProbe);
+                    let draws = self.rules.draws();
+                    // The recorded decisions that `name` is compared with are upstream's, who does not count host ports.
+                    let outcome = match self.rules.tie_break {
+                        TieBreak::Name => framework.post_filter(failed, draws, NOW, &mut NoProbe),
+                        TieBreak::Seeded => {
+                            framework.find_room(failed, (draws, NOW), Rooms::Free, &mut NoProbe)
+                        }
+                    };
                     event = outcome.complete(&diagnosis.message);
                     way = told.way_out(&outcome.nomination, pod);
                 }

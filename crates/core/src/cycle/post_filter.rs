@@ -5,7 +5,9 @@
 use super::{Diagnosis, Filtered, Framework, Point, Probe};
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::dry_runs::DryRuns;
-use crate::framework::post_filter::{Candidate, Draws, Judge, PostFiltered, Rooms, Unplaced};
+use crate::framework::post_filter::{
+    Candidate, Draws, Judge, PostFilterPlugin, PostFiltered, Rooms, Unplaced,
+};
 use crate::framework::registry::ExtensionPoint;
 use crate::framework::{Code, CycleError, PluginName, Rejection};
 use crate::pod::PodInfo;
@@ -97,9 +99,39 @@ impl Framework {
     ) -> PostFilter<'a> {
         probe.enter(Point::PostFilter);
         let unplaced = self.unplaced(failed, (draws, now), rooms);
-        let (outcome, status) = self.run_post_filters(&unplaced, None);
+        let (outcome, status) = self.run_post_filters(|plugin| plugin.post_filter(&unplaced));
         probe.leave(Point::PostFilter, status);
         outcome
+    }
+
+    /// The same, and the candidate that is chosen holds: if upstream's does not, the next best that does takes its place.
+    ///
+    /// [`Self::post_filter_with`] decides as upstream does. This is what a pod may be evicted for.
+    pub fn find_room<'a>(
+        &'a self,
+        failed: Failed<'a>,
+        (draws, now): (Draws, Time),
+        rooms: Rooms<'a>,
+        probe: &mut dyn Probe,
+    ) -> PostFilter<'a> {
+        let outcome = self.post_filter_with(failed, draws, now, rooms, probe);
+        self.find_room_instead(failed, (draws, now), rooms, &outcome).unwrap_or(outcome)
+    }
+
+    /// What takes the place of an outcome whose chosen candidate does not hold; `None` where it does, or there is none.
+    pub fn find_room_instead<'a>(
+        &'a self,
+        failed: Failed<'a>,
+        (draws, now): (Draws, Time),
+        rooms: Rooms<'a>,
+        outcome: &PostFilter<'_>,
+    ) -> Option<PostFilter<'a>> {
+        let chosen = outcome.nomination.choose(failed.pod, draws)?;
+        let unplaced = self.unplaced(failed, (draws, now), rooms);
+        if self.post_filters.iter().all(|plugin| plugin.holds(&unplaced, chosen)) {
+            return None;
+        }
+        Some(self.run_post_filters(|plugin| plugin.post_filter_to_hold(&unplaced)).0)
     }
 
     /// The same, with what is known of nodes from pods like it.
@@ -112,7 +144,8 @@ impl Framework {
     ) -> PostFilter<'a> {
         probe.enter(Point::PostFilter);
         let unplaced = self.unplaced(failed, when, Rooms::Free);
-        let (outcome, status) = self.run_post_filters(&unplaced, Some(known));
+        let again = |plugin: &dyn PostFilterPlugin| plugin.post_filter_again(&unplaced, known);
+        let (outcome, status) = self.run_post_filters(again);
         probe.leave(Point::PostFilter, status);
         outcome
     }
@@ -137,19 +170,14 @@ impl Framework {
 
     fn run_post_filters<'a>(
         &self,
-        unplaced: &Unplaced<'a>,
-        mut known: Option<&mut DryRuns>,
+        mut ask: impl FnMut(&dyn PostFilterPlugin) -> PostFiltered<'a>,
     ) -> (PostFilter<'a>, &'static str) {
         let (mut reasons, mut asked, mut hindered_by) = (Vec::new(), Vec::new(), BTreeSet::new());
         // Where nobody has a say, upstream clears the nomination.
         let mut nomination = if self.post_filters.is_empty() { Nomination::Clear } else { Nomination::Keep };
         for plugin in &self.post_filters {
             asked.push(plugin.name());
-            let filtered = match known.as_deref_mut() {
-                Some(known) => plugin.post_filter_again(unplaced, known),
-                None => plugin.post_filter(unplaced),
-            };
-            match filtered {
+            match ask(plugin.as_ref()) {
                 PostFiltered::Found(candidates) => {
                     let nomination = Nomination::To(candidates);
                     hindered_by.clear();

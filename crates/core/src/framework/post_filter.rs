@@ -22,6 +22,17 @@ pub trait PostFilterPlugin: Send + Sync {
     /// Looks for a way to place the pod.
     fn post_filter<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a>;
 
+    /// Whether the pod could really be placed once the victims of a candidate are gone; asked of the one that is chosen, before anyone
+    /// is evicted. Upstream does not ask.
+    fn holds<'a>(&self, _unplaced: &Unplaced<'a>, _candidate: &Candidate<'a>) -> bool {
+        true
+    }
+
+    /// Looks for a way among candidates that hold; asked when the chosen one does not.
+    fn post_filter_to_hold<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a> {
+        self.post_filter(unplaced)
+    }
+
     /// The same where `known` is what was found out for pods alike, of nodes that did not change since. Of several candidates it may
     /// give one alone: the one that would be drawn of them.
     fn post_filter_again<'a>(&self, unplaced: &Unplaced<'a>, _known: &mut DryRuns) -> PostFiltered<'a> {

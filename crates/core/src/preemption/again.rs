@@ -4,7 +4,7 @@
 //! Whatever is out of the ordinary is not answered here.
 
 use super::choice::{self, Least};
-use super::dry_run::{self, Tried};
+use super::dry_run::{self, Ports, Tried};
 use super::{DefaultPreemption, finds_nobody, first, in_vain, ineligible};
 use crate::framework::dry_runs::{DryRun, DryRuns};
 use crate::framework::histogram::Histogram;
@@ -34,7 +34,9 @@ impl DefaultPreemption {
         let draws = unplaced.draws;
         let attempt = u64::from(draws.attempt);
         let at = draws.seed.draw(Purpose::PreemptionTie, &unplaced.pod.uid, attempt, tied.len());
-        let Tried::Candidate(chosen) = dry_run::try_node(unplaced, tied[at]) else { return None };
+        let Tried::Candidate(chosen) = dry_run::try_node(unplaced, tied[at], Ports::AsUpstream) else {
+            return None;
+        };
         Some(PostFiltered::Found(vec![chosen]))
     }
 
@@ -66,7 +68,7 @@ impl DefaultPreemption {
 
 /// Makes the dry run on a node, and remembers what it came to as long as that says all there is to it.
 fn find_out(unplaced: &Unplaced<'_>, known: &mut DryRuns, node: NodeIdx) -> Option<DryRun> {
-    match dry_run::try_node(unplaced, node) {
+    match dry_run::try_node(unplaced, node, Ports::AsUpstream) {
         Tried::Candidate(candidate) => {
             let harm = choice::harm(&candidate, unplaced.now);
             if is_timeless(&candidate, unplaced) {

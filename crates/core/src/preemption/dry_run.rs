@@ -21,16 +21,38 @@ pub(super) enum Tried<'a> {
     Failed(CycleError),
 }
 
+/// How the dry run sees the host ports of pods that are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ports {
+    /// Free, even where a pod that stays uses them, too: upstream keeps a node's ports as a set without counts.
+    AsUpstream,
+    /// Taken as long as a pod that stays uses them, as Filter has it.
+    Counted,
+}
+
+/// The dry run on one node. With [`Ports::Counted`], upstream's candidate is one only if it holds with counted ports, too.
+pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx, ports: Ports) -> Tried<'a> {
+    let candidate = match try_as_upstream(unplaced, node) {
+        Tried::Candidate(candidate) if ports == Ports::Counted => candidate,
+        tried => return tried,
+    };
+    match Without::all(unplaced, node, &candidate.victims, ports).rejection() {
+        Ok(None) => Tried::Candidate(candidate),
+        Ok(Some((plugin, Rejection { reasons, .. }))) => Tried::Hopeless(reasons, Some(plugin)),
+        Err(error) => Tried::Failed(error),
+    }
+}
+
 /// The smallest set of pods, by importance and not by number, that must go for the node to take the pod (upstream
 /// `SelectVictimsOnNode`). Terminating pods can be victims like others.
-pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> {
+fn try_as_upstream<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> {
     let (pod, snapshot) = (unplaced.pod, unplaced.snapshot);
     let mut lesser: Vec<&PodInfo> =
         snapshot.pods_on(node).filter(|other| other.priority < pod.priority).collect();
     if lesser.is_empty() {
         return Tried::Hopeless(vec![NO_VICTIMS.into()], None);
     }
-    let mut world = Without::all(unplaced, node, &lesser);
+    let mut world = Without::all(unplaced, node, &lesser, Ports::AsUpstream);
     match world.rejection() {
         Ok(None) => {}
         Ok(Some((plugin, Rejection { reasons, .. }))) => return Tried::Hopeless(reasons, Some(plugin)),
@@ -52,8 +74,8 @@ pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> 
 }
 
 /// Whether the node of a candidate could take the pod without its victims.
-pub(super) fn still_helps<'a>(unplaced: &Unplaced<'a>, candidate: &Candidate<'a>) -> bool {
-    matches!(Without::all(unplaced, candidate.node, &candidate.victims).rejection(), Ok(None))
+pub(super) fn still_helps<'a>(unplaced: &Unplaced<'a>, candidate: &Candidate<'a>, ports: Ports) -> bool {
+    matches!(Without::all(unplaced, candidate.node, &candidate.victims, ports).rejection(), Ok(None))
 }
 
 /// A node without some of its pods, as it is and with the pods nominated to it.
@@ -66,9 +88,13 @@ struct Without<'u, 'a> {
 }
 
 impl<'u, 'a> Without<'u, 'a> {
-    fn all(unplaced: &'u Unplaced<'a>, node: NodeIdx, gone: &[&'a PodInfo]) -> Self {
+    fn all(unplaced: &'u Unplaced<'a>, node: NodeIdx, gone: &[&'a PodInfo], ports: Ports) -> Self {
+        let remove: fn(&mut Overlay<'a>, &'a PodInfo) = match ports {
+            Ports::AsUpstream => think_away,
+            Ports::Counted => |overlay, pod| overlay.remove(pod),
+        };
         let mut bare = Overlay::new();
-        gone.iter().for_each(|pod| think_away(&mut bare, pod));
+        gone.iter().for_each(|pod| remove(&mut bare, pod));
         let mut with = Overlay::new();
         for other in unplaced.snapshot.nominated_on(node) {
             if other.priority >= unplaced.pod.priority && other.uid != unplaced.pod.uid {
@@ -76,7 +102,7 @@ impl<'u, 'a> Without<'u, 'a> {
             }
         }
         let nominated = (!with.is_empty()).then(|| {
-            gone.iter().for_each(|pod| think_away(&mut with, pod));
+            gone.iter().for_each(|pod| remove(&mut with, pod));
             with
         });
         Self { unplaced, node, bare, nominated }

@@ -13,7 +13,7 @@ use crate::cache::{PodState, Snapshot};
 use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Nomination, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
-use crate::framework::post_filter::Draws;
+use crate::framework::post_filter::{Draws, Rooms};
 use crate::framework::registry::ExtensionPoint;
 use crate::node::NodeIdx;
 use crate::plugins::node_affinity;
@@ -219,7 +219,7 @@ impl Scheduler {
                     framework.note_refusal(shapes, &pod, &filtered);
                     let diagnosis = filtered.diagnose(snapshot);
                     let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-                    let outcome = framework.post_filter(failed, draws, now, probe);
+                    let outcome = framework.find_room(failed, (draws, now), Rooms::Free, probe);
                     Decided::Nowhere(unschedulable(failed, &outcome, draws))
                 }
                 Err(error) => Decided::Failed(error),

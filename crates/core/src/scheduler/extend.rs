@@ -280,6 +280,8 @@ impl Decision<'_> {
                 return ask(next);
             }
         }
+        let instead = framework.find_room_instead(failed, (draws, now), rooms, &outcome);
+        let outcome = instead.unwrap_or(outcome);
         Asking::Made(Decided::Nowhere(super::attempt::unschedulable(failed, &outcome, draws)))
     }
 }

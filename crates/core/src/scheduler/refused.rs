@@ -6,7 +6,7 @@ use super::verify::Verify;
 use crate::cache::Snapshot;
 use crate::cycle::{Decision, Failed, Framework, NoProbe, Options, PostFilter, Probe, Shapes};
 use crate::framework::CycleError;
-use crate::framework::post_filter::Draws;
+use crate::framework::post_filter::{Draws, Rooms};
 use crate::pod::PodInfo;
 use crate::time::Time;
 use std::sync::Arc;
@@ -32,7 +32,10 @@ impl Refusal<'_> {
         probe: &mut dyn Probe,
     ) -> Result<Option<Unschedulable>, String> {
         let Self { framework, shapes, pod, draws, now } = self;
-        let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| unschedulable(failed, outcome, draws);
+        let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| {
+            let instead = framework.find_room_instead(failed, (draws, now), Rooms::Free, outcome);
+            unschedulable(failed, instead.as_ref().unwrap_or(outcome), draws)
+        };
         let Some(found) = framework.refuse(shapes, pod, snapshot, (draws, now), probe, tell) else {
             return Ok(None);
         };
@@ -60,6 +63,6 @@ fn fresh(
     };
     let diagnosis = filtered.diagnose(snapshot);
     let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-    let outcome = framework.post_filter(failed, draws, now, &mut NoProbe);
+    let outcome = framework.find_room(failed, (draws, now), Rooms::Free, &mut NoProbe);
     Ok(unschedulable(failed, &outcome, draws))
 }
