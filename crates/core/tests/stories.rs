@@ -232,6 +232,10 @@ impl Story {
                 let (namespace, name, budget) = language::budget(self.scheduler.tables(), rest);
                 self.handle(Event::DisruptionBudgetApplied { namespace, name, budget });
             }
+            "namespace" => {
+                let (name, labels) = language::namespace(self.scheduler.tables(), rest);
+                self.handle(Event::NamespaceApplied { name, labels });
+            }
             "gone" => {
                 let key = self.key(rest[0], rest[1]);
                 self.handle(Event::Gone(key));

@@ -59,6 +59,14 @@ pub struct CacheSize {
     pub assumed_pods: usize,
 }
 
+/// The state of what a decision rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    nodes: u64,
+    lookups: (u64, u64),
+    storage: u64,
+}
+
 /// The cluster as the engine knows it.
 #[derive(Default)]
 pub struct Cache {
@@ -277,16 +285,13 @@ impl Cache {
         }
     }
 
-    /// A number that grows whenever anything on the node changes.
-    pub fn stamp(&self, node: NodeIdx) -> u64 {
-        self.nodes.stamp(node)
-    }
-
-    /// Numbers that stay what they are as long as nothing has changed of what a decision for `pod` and this node rests on:
-    /// the node and what is on it, and all storage where the pod has volumes.
-    pub fn stamp_for(&self, pod: &PodInfo, node: NodeIdx) -> (u64, u64) {
+    /// The state of everything that a filter reads to judge `pod`: equal as long as none of it changes. That is all nodes and the
+    /// pods on them, since affinity and spreading read other nodes than the one chosen; what is looked up by name; and storage
+    /// where the pod has volumes.
+    pub fn stamp_for(&self, pod: &PodInfo) -> Stamp {
         let storage = if pod.volumes.is_empty() { 0 } else { self.storage_changes };
-        (self.stamp(node), storage)
+        let lookups = (self.lookups.changes(), self.lookups.device_classes().changes());
+        Stamp { nodes: self.nodes.clock(), lookups, storage }
     }
 
     /// The slot of the node named `name`, present or not.

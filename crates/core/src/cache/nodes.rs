@@ -115,7 +115,6 @@ pub(super) struct Slot {
     changed: bool,
     /// What storage says of a node of this name has been taken over, but for what changed since.
     knows_storage: bool,
-    stamp: u64,
 }
 
 /// What the pods of a node take, exactly: what was added can be taken away again, however large it was.
@@ -236,10 +235,6 @@ impl Nodes {
         self.claims.len()
     }
 
-    pub(super) fn stamp(&self, idx: NodeIdx) -> u64 {
-        self.slots[idx.index()].stamp
-    }
-
     /// The slot of the node named `name`, given now if it has none.
     pub(super) fn slot_of(&mut self, name: Symbol) -> NodeIdx {
         if let Some(idx) = self.find(name) {
@@ -262,7 +257,6 @@ impl Nodes {
             images: Box::default(),
             changed,
             knows_storage: false,
-            stamp: 0,
         };
         if idx.index() == self.slots.len() {
             push_tightly(&mut self.slots, slot);
@@ -398,9 +392,6 @@ impl Nodes {
         }
         self.log.push_back((idx, touch));
         let slot = &mut self.slots[idx.index()];
-        if !mutation::is_on(Mutation::StampStands) {
-            slot.stamp = self.clock;
-        }
         if !slot.changed {
             slot.changed = true;
             self.changed.push(idx);
@@ -491,5 +482,5 @@ impl HoldsIds for Nodes {
     }
 }
 
-holds_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, kinds, changed, knows_storage, stamp });
+holds_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, kinds, changed, knows_storage });
 holds_ids!(Sums { scalar } but not { cpu_milli, memory, ephemeral_storage, non_zero_cpu_milli, non_zero_memory });

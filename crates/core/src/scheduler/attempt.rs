@@ -269,7 +269,7 @@ impl Scheduler {
         if has_volumes_to_bind && self.runs_pre_bind(&queued.pod) {
             return self.pre_bind(now, queued, name);
         }
-        let stamp = self.cache.stamp_for(&queued.pod, node);
+        let stamp = self.cache.stamp_for(&queued.pod);
         self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(stamp), began));
         self.outbox.push_bind(Outgoing::Bind(uid));
     }

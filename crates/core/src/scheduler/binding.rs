@@ -10,7 +10,7 @@ use super::Scheduler;
 use super::failure::Failure;
 use super::outbox::Outgoing;
 use super::wake::pod_actions;
-use crate::cache::PodState;
+use crate::cache::{PodState, Stamp};
 use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found, ObjectKey};
 use crate::framework::{ClusterEvent, PodAction};
@@ -76,8 +76,8 @@ impl Doubt {
 pub(super) struct Binding {
     queued: QueuedPod,
     node: Symbol,
-    /// The stamp of what the decision rests on, when the pod was assumed; `None` to look once more whatever it is.
-    stamp: Option<(u64, u64)>,
+    /// The state of what the decision rests on, when the pod was assumed; `None` to look once more whatever it is.
+    stamp: Option<Stamp>,
     /// When the attempt began whose decision it is.
     began: Time,
     phase: Phase,
@@ -106,7 +106,7 @@ impl Binding {
         queued: QueuedPod,
         node: Symbol,
         nominated: Option<Symbol>,
-        stamp: Option<(u64, u64)>,
+        stamp: Option<Stamp>,
         began: Time,
     ) -> Self {
         Self {
@@ -206,12 +206,12 @@ impl Scheduler {
         Some(sent)
     }
 
-    /// Whether the decision still holds where the node, or storage it uses, was touched since. Looks with the pod itself taken away.
+    /// Whether the node still passes all filters, judged in full if anything that a filter reads changed since the decision. The pod
+    /// itself is taken away meanwhile.
     fn last_look(&mut self, uid: &str) -> bool {
         let binding = &self.bindings[uid];
         let (pod, node, stamp) = (Arc::clone(&binding.queued.pod), binding.node, binding.stamp);
-        let Some(slot) = self.cache.find_slot(node) else { return false };
-        if Some(self.cache.stamp_for(&pod, slot)) == stamp || mutation::is_on(Mutation::NoLastLook) {
+        if Some(self.cache.stamp_for(&pod)) == stamp || mutation::is_on(Mutation::NoLastLook) {
             return true;
         }
         let as_it_is = self.runs_pre_bind(&pod);

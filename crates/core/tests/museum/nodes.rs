@@ -7,7 +7,7 @@ use supercargo_core::mutation::Mutation;
 /// A node deleted and created anew had the generation of the old one, and was taken for it.
 #[test]
 fn b08_a_node_created_anew_is_not_taken_for_the_old_one() {
-    exhibit(Some(Mutation::StampStands), |_| {
+    exhibit(Some(Mutation::NoLastLook), |_| {
         let mut bench = Bench::without_credit_for_bindings();
         let told = bench.act("node a cpu=4\npod p cpu=2");
         assert!(says(&told, "placed p on a, 1 of 1, attempt 1"), "{told:?}");

@@ -23,7 +23,7 @@
 use super::{NodeBuilder, PodBuilder, World, storage};
 use std::sync::Arc;
 use supercargo_core::cache::{DeviceClass, DisruptionBudget, Service};
-use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::node::{NodeInfo, TaintEffect};
 use supercargo_core::pod::{
     ControllerKind, PodAffinityTerm, PodInfo, PreferredNodeTerm, SpreadConstraint, TolerationOperator,
@@ -49,7 +49,10 @@ pub(crate) fn apply(world: &mut World, line: &str) {
             let node = pod.nominated_node.expect("a nominated pod says where: nominated=<node>");
             world.cache.nominate(&pod, Some(node));
         }
-        "namespace" => namespace(world, words),
+        "namespace" => {
+            let (name, labels) = namespace(&mut world.tables, words);
+            world.cache.lookups_mut().set_namespace(name, labels);
+        }
         "service" => service(world, words),
         "controller" => controller(world, words),
         "device-class" => {
@@ -355,16 +358,16 @@ fn spread(tables: &mut Tables, text: &str) -> SpreadConstraint {
     constraint
 }
 
-fn namespace(world: &mut World, words: &[&str]) {
-    let name = world.tables.symbol(words[0]);
+/// A namespace from its words, name first, and its labels.
+pub(crate) fn namespace(tables: &mut Tables, words: &[&str]) -> (Symbol, LabelSetId) {
+    let name = tables.symbol(words[0]);
     let pairs = words[1..].iter().map(|word| {
         let (key, value) =
             word.strip_prefix("label:").and_then(|w| w.split_once('=')).expect("label:key=value");
-        (world.tables.symbol(key), world.tables.symbol(value))
+        (tables.symbol(key), tables.symbol(value))
     });
     let pairs = pairs.collect();
-    let labels = world.tables.label_set(pairs);
-    world.cache.lookups_mut().set_namespace(name, labels);
+    (name, tables.label_set(pairs))
 }
 
 /// The namespace among `words`, and the other words.

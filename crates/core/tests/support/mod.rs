@@ -7,6 +7,7 @@ pub(crate) mod extending;
 pub(crate) mod language;
 pub(crate) mod node;
 pub(crate) mod pod;
+pub(crate) mod racks;
 pub(crate) mod run;
 pub(crate) mod storage;
 pub(crate) mod table;

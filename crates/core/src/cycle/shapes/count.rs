@@ -6,6 +6,7 @@ use crate::cache::Snapshot;
 use crate::framework::tally::{Counter, Domains, Outdated, Whole};
 use crate::hash::IdMap;
 use crate::intern::Symbol;
+use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet};
 use std::collections::BTreeMap;
@@ -212,7 +213,7 @@ impl Count {
         for (domain, before) in [from, to.domain].into_iter().zip(before) {
             if sum(self, domain) != before {
                 changed.insert(node);
-                self.others_in(domain, changed);
+                self.others_in(domain, node, changed);
             }
         }
         Ok(())
@@ -268,15 +269,16 @@ impl Count {
         }
     }
 
-    /// The nodes of a domain, where there is more than one.
-    fn others_in(&self, domain: u32, nodes: &mut NodeSet) {
-        if domain == NOWHERE || self.layout.nodes_in(domain) <= 1 {
+    /// The nodes of a domain but one, which may have just left it.
+    fn others_in(&self, domain: u32, but: NodeIdx, nodes: &mut NodeSet) {
+        if domain == NOWHERE || mutation::is_on(Mutation::OthersInDomainStand) {
             return;
         }
-        for (slot, seat) in (0..).zip(&self.layout.seats) {
-            if seat.domain == domain {
-                nodes.insert(NodeIdx(slot));
-            }
+        let others = |(slot, seat): &(u32, &Seat)| seat.domain == domain && *slot != but.0;
+        let stays = u32::from(self.layout.seats[but.index()].domain == domain);
+        let count = self.layout.nodes_in(domain) - stays;
+        for (slot, _) in (0..).zip(&self.layout.seats).filter(others).take(count as usize) {
+            nodes.insert(NodeIdx(slot));
         }
     }
 

@@ -127,6 +127,10 @@ impl Quick<'_> {
     /// What the pod needs on a feasible node beside its place there; `None` where the node will not do after all, and
     /// [`Framework::decide`] is to be asked.
     pub fn reserve(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> Option<Vec<Reservation>> {
+        if !self.shape.stands(node) {
+            debug_assert!(false, "what is cached of {node:?} is not what is counted for it");
+            return None;
+        }
         let mut all = Vec::new();
         for rule in &self.rules {
             all.append(&mut rule.reserve(&snapshot.node(node)).ok()?);

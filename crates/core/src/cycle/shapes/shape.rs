@@ -372,6 +372,14 @@ impl Shape {
         if are_scores { Ok(()) } else { Err(Extraordinary) }
     }
 
+    /// Whether a node is of the class that the sums put it into, as they are by now: it was passed over otherwise when they changed.
+    pub(super) fn stands(&self, node: NodeIdx) -> bool {
+        let Some(own) = &self.own else { return true };
+        let mut views = vec![0; self.sums.len()];
+        self.sums.views(node, &mut views);
+        own.classes().views(usize::from(own.classes().by_slot()[node.index()]))[1..] == views
+    }
+
     /// How many nodes can take the pod, by the last decision.
     pub(super) fn feasible(&self) -> usize {
         self.feasible
