@@ -9,7 +9,6 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::cache::PodState;
 use supercargo_core::cycle::Shapes;
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeInfo;
@@ -100,13 +99,9 @@ pub fn drain_check(place: &mut Place<'_>, name: &str, pods: &[Leaving]) -> Drain
         let anew =
             PodInfo { node_name: None, nominated_node: None, start_time: None, ..PodInfo::clone(&of.pod) };
         let anew = Arc::new(anew);
-        let node = place.choose(&mut shapes, &anew);
+        let node = place.settle(&mut shapes, &anew);
         let to = node.map(|node| place.name(node));
-        if let Some(node) = node {
-            let name = place.snapshot().node_info(node).name;
-            place.cache.place(&anew, name, PodState::Assumed);
-            placed.push(Arc::clone(&anew.uid));
-        }
+        placed.extend(node.map(|_| Arc::clone(&anew.uid)));
         answer.without_place += usize::from(to.is_none());
         let reasons = if to.is_none() && answer.without_place <= EXPLAINED_MAX {
             super::short_reasons(place, &anew)

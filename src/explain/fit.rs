@@ -6,7 +6,6 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::cache::PodState;
 use supercargo_core::cycle::Shapes;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::PodInfo;
@@ -51,9 +50,7 @@ pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize) -> FitCheck {
     let mut by_node: BTreeMap<NodeIdx, usize> = BTreeMap::new();
     while placed.len() < limit {
         let copy = Arc::new(copy(pod, placed.len()));
-        let Some(node) = place.choose(&mut shapes, &copy) else { break };
-        let name = place.snapshot().node_info(node).name;
-        place.cache.place(&copy, name, PodState::Assumed);
+        let Some(node) = place.settle(&mut shapes, &copy) else { break };
         *by_node.entry(node).or_default() += 1;
         placed.push(copy);
     }

@@ -9,6 +9,7 @@ use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::node::{NodeIdx, NodeInfo};
 use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
+use supercargo_core::volume::Reservation;
 
 /// A cluster in the engine's own form, and the plugins of the profile that is asked.
 pub struct Place<'a> {
@@ -157,15 +158,30 @@ impl Place<'_> {
         answer
     }
 
-    /// The node a pod would go to, by what is remembered of pods like it where that will do.
-    pub(super) fn choose(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
+    /// Decides about a pod and counts it on its node, with the volumes it needs there; `None` where no node can take it. Taking the
+    /// pod off its node gives the volumes back.
+    pub(super) fn settle(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
+        let (node, reservations) = self.choose(shapes, pod)?;
+        let name = self.snapshot().node_info(node).name;
+        self.cache.place(pod, name, PodState::Assumed);
+        self.cache.assume_volumes(&pod.uid, reservations);
+        Some(node)
+    }
+
+    /// The node a pod would go to, and what it needs there beside its place; from a cached decision where there is one.
+    fn choose(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<(NodeIdx, Vec<Reservation>)> {
         self.cache.refresh();
         let snapshot = self.cache.snapshot(self.tables);
         if let Some(mut quick) = self.framework.decide_quickly(shapes, pod, snapshot, &mut NoProbe) {
-            return Some(quick.choose(super::SEED, pod, super::ATTEMPT));
+            let node = quick.choose(super::SEED, pod, super::ATTEMPT);
+            if let Some(reservations) = quick.reserve(snapshot, node) {
+                return Some((node, reservations));
+            }
         }
         let feasible = self.feasible(pod)?;
-        Some(feasible.choose(super::SEED, pod, super::ATTEMPT))
+        let node = feasible.choose(super::SEED, pod, super::ATTEMPT);
+        let reservations = feasible.filtered.reserve(self.snapshot(), node).ok()?;
+        Some((node, reservations))
     }
 
     /// Decides about pods one after the other, each winner counting for the next; which of them found no place. All are taken
@@ -174,12 +190,8 @@ impl Place<'_> {
         let mut shapes = Shapes::default();
         let (mut placed, mut left_over) = (Vec::new(), Vec::new());
         for pod in pods {
-            match self.choose(&mut shapes, pod) {
-                Some(node) => {
-                    let name = self.snapshot().node_info(node).name;
-                    self.cache.place(pod, name, PodState::Assumed);
-                    placed.push(pod);
-                }
+            match self.settle(&mut shapes, pod) {
+                Some(_) => placed.push(pod),
                 None => left_over.push(Arc::clone(pod)),
             }
         }

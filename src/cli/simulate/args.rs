@@ -79,7 +79,7 @@ pub struct SimulateArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TieBreak {
     /// The one with the smallest name, also where preemption could go to several. A pod's nominated node is not tried
-    /// before the others.
+    /// before the others, and a single feasible node is scored, too: for comparison with recorded decisions.
     Name,
     /// The one the scheduler itself draws, given the seed.
     Seeded,

@@ -146,15 +146,22 @@ impl Decider {
         if self.rules.is_quick()
             && let Some(mut quick) = framework.decide_quickly(&mut self.shapes, pod, snapshot, &mut NoProbe)
         {
-            decided.counts.feasible = quick.len();
             let node = quick.choose(self.rules.seed, pod, ATTEMPT);
-            let choice = Choice { node: snapshot.node_info(node).name, reservations: Vec::new() };
-            return self.place(pod, choice, decided);
+            if let Some(reservations) = quick.reserve(snapshot, node) {
+                decided.counts.feasible = quick.len();
+                let choice = Choice { node: snapshot.node_info(node).name, reservations };
+                return self.place(pod, choice, decided);
+            }
         }
         let options = self.rules.options(&mut self.world.walk);
         match framework.decide(pod, snapshot, options, &mut NoProbe) {
             Err(error) => tell_error(&mut decided.decision, &error),
-            Ok(Verdict::Feasible(feasible)) => {
+            Ok(Verdict::Feasible(mut feasible)) => {
+                if self.rules.detail == Detail::Full && feasible.scores.is_none() {
+                    // For display only: the scheduler does not score a single feasible node, so a plugin that fails here decides nothing.
+                    let nodes = feasible.filtered.feasible();
+                    feasible.scores = framework.score(pod, snapshot, nodes, &mut NoProbe).ok();
+                }
                 told.feasible(&feasible, decided);
                 let node = told.winner(&feasible, pod);
                 decided.counts.total = total_of(&feasible, node);
@@ -232,7 +239,8 @@ impl Decider {
 impl Rules {
     fn options(self, walk: &mut Walk) -> Options<'_> {
         Options {
-            always_score: self.detail == Detail::Full,
+            // The recorded decisions that `name` is compared with score a single feasible node, too.
+            always_score: self.tie_break == TieBreak::Name,
             ignore_own_nomination: self.tie_break == TieBreak::Name,
             walk: Some(walk),
         }

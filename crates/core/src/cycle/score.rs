@@ -28,7 +28,11 @@ pub struct Scores {
 pub(crate) type PreparedScore = (PluginName, i64, Box<dyn ScoreRule>);
 
 impl Framework {
-    pub(super) fn score(
+    /// Scores nodes that can take `pod`.
+    ///
+    /// # Errors
+    /// With the text of the FailedScheduling event, when a plugin fails.
+    pub fn score(
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
