@@ -86,7 +86,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $mebibytes := 16 }}
 {{- range $file, $size := dict "decision-log" (list "decision-log-max-bytes" 104857600) "record-to" (list "record-max-bytes" 1073741824) }}
 {{- with include "supercargo.flag" (dict "args" $.Values.extraArgs "flag" $file) }}
-{{- if not (hasPrefix "/tmp/" .) }}
+{{- if not (regexMatch "^/tmp[/]" .) }}
 {{- fail (printf "extraArgs: --%s=%s cannot be written: the file system is read-only except for /tmp; name a file below /tmp" $file .) }}
 {{- end }}
 {{- $bytes := int64 (default (last $size) (include "supercargo.flag" (dict "args" $.Values.extraArgs "flag" (first $size)))) }}
