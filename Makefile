@@ -106,6 +106,10 @@ golden: oracle ## Ask the real kube-scheduler again about the recorded scenarios
 	done > tests/fixtures/bench-objects.jsonl
 	cargo test --locked --quiet --test golden -- --nocapture
 
+.PHONY: fields
+fields: ## Write the table of the fields that Kubernetes' kinds have anew, from upstream's OpenAPI document.
+	WRITE_FIELDS=1 cargo test --locked --quiet --test simulate the_table_of_fields
+
 .PHONY: protobuf
 protobuf: ## Write the objects of the vectors down as upstream's encoder writes them in protobuf, after vectors were added.
 	cd tests/upstream && go run ./protobuf ../golden/*.jsonl ../golden/*.jsonl.gz | gzip -9n > ../fixtures/protobuf.jsonl.gz.part

@@ -28,6 +28,10 @@ mod recorded;
 mod report;
 #[path = "simulate/scale.rs"]
 mod scale;
+#[path = "simulate/schema.rs"]
+mod schema;
+#[path = "simulate/strict.rs"]
+mod strict;
 #[path = "simulate/support.rs"]
 mod support;
 #[path = "simulate/what_if.rs"]

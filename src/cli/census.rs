@@ -2,7 +2,7 @@
 //! no decision rests on owners.
 
 use super::simulate::expand::{self, is_workload};
-use super::simulate::files::{Item, Wrong};
+use super::simulate::files::{Item, Wrong, text_at};
 use super::simulate::identity::{key, set};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, VecDeque};
@@ -68,7 +68,7 @@ pub(super) struct Owner {
 
 impl Owner {
     /// The controller of an object. A ReplicaSet that a Deployment made is told as the Deployment.
-    fn of(object: &Value) -> Option<Self> {
+    pub(super) fn of(object: &Value) -> Option<Self> {
         let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true)?;
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
@@ -98,6 +98,8 @@ pub(super) struct Workload {
     pub(super) prefix: &'static str,
     /// A PriorityClass it names and nobody has, where the classes are known.
     pub(super) missing_class: Option<String>,
+    /// The name of each claim template of a StatefulSet, and of its class; empty where it names none.
+    pub(super) claim_templates: Vec<(String, String)>,
     /// What its template makes.
     pub(super) pod: Option<Arc<PodInfo>>,
 }
@@ -202,8 +204,16 @@ fn workload(item: &Item) -> Option<Workload> {
     let (namespace, name) = place(item.namespace(), name);
     let prefix = if item.kind() == "CronJob" { JOB_TEMPLATE } else { TEMPLATE };
     let surge = if item.kind() == "Deployment" { surge(&item.value, replicas.unwrap_or(1)) } else { 0 };
-    let (missing_class, pod) = (None, None);
-    Some(Workload { kind: kind.to_owned(), namespace, name, replicas, surge, prefix, missing_class, pod })
+    let (missing_class, pod, claim_templates) = (None, None, claim_templates(&item.value));
+    let kind = kind.to_owned();
+    Some(Workload { kind, namespace, name, replicas, surge, prefix, missing_class, claim_templates, pod })
+}
+
+fn claim_templates(workload: &Value) -> Vec<(String, String)> {
+    let templates = workload.pointer("/spec/volumeClaimTemplates").and_then(Value::as_array);
+    let text = |template: &Value, at: &str| text_at(template, at).to_owned();
+    let each = templates.into_iter().flatten();
+    each.map(|it| (text(it, "/metadata/name"), text(it, "/spec/storageClassName"))).collect()
 }
 
 /// How many more pods than replicas a rollout needs, where it may take none away first (upstream

@@ -3,10 +3,11 @@
 //! Makes no decision. Where objects come from a list of an API server, one that cannot be read is left out and told of; in a
 //! file somebody wrote it ends the command.
 
-use super::census::{Census, Noted};
+use super::census::{Census, Noted, Owner};
 use super::live::{self, Listing, LiveArgs, LiveError};
 use super::screen::{plain, plain_json};
 use super::simulate::files::{Files, Item, Wrong};
+use super::simulate::identity::{is_namespaced, set};
 use super::simulate::inventory::{self, Inventory};
 use super::simulate::world::World;
 use super::simulate::{InputError, InputLimit, Output};
@@ -53,7 +54,14 @@ pub struct SourceArgs {
     /// How large a file may be, for example 2Gi.
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
     pub input_limit: InputLimit,
+
+    /// Refuse files that are empty, and objects with unknown fields. Without it both are warned about.
+    #[arg(long)]
+    pub strict: bool,
 }
+
+/// Kind, namespace and name of an object.
+pub(super) type ObjectKey = (String, String, String);
 
 /// Why there is no answer.
 pub(super) enum Refused {
@@ -185,11 +193,62 @@ impl Cluster {
         Self { census: Some(Census::default()), ..Self::default() }.fill(source, &templates)
     }
 
+    /// Reads what is to be judged, and the cluster it is judged in: files, that of the kubeconfig, or none. An object of the cluster that is to be
+    /// judged in another form makes way for it. With kind, namespace and name of what is judged, and of what owns it.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub(super) fn load_with_judged(
+        source: &SourceArgs,
+        judged: &[PathBuf],
+        is_live: bool,
+    ) -> Result<(Self, BTreeSet<ObjectKey>), Refused> {
+        let mut cluster = Self { census: Some(Census::default()), ..Self::default() };
+        "default".clone_into(&mut cluster.namespace);
+        let stdin = &mut io::stdin().lock();
+        let mut files = Files::within(source.input_limit).strictly(source.strict);
+        let mut items = read_all(&mut files, judged, stdin)?;
+        let mut others = read_all(&mut files, &source.cluster, stdin)?;
+        if is_live || source.live.kubeconfig.is_some() || source.live.context.is_some() {
+            let listed = live::list(&source.live, Listing { admission: true, workloads: true });
+            let listed = listed.map_err(Refused::Live)?;
+            cluster.namespace.clone_from(&listed.namespace);
+            others = listed.into_cluster(&mut cluster);
+            others.extend(cluster.census.as_mut().map(Census::listed).unwrap_or_default());
+        }
+        let key = |kind: &str, namespace: &str, name: &str| {
+            let namespace = match (is_namespaced(kind), namespace) {
+                (false, _) => "",
+                (true, "") => "default",
+                (true, namespace) => namespace,
+            };
+            (kind.to_owned(), namespace.to_owned(), name.to_owned())
+        };
+        for item in items.iter_mut().filter(|item| is_namespaced(item.kind()) && item.namespace().is_empty())
+        {
+            set(&mut item.value, &["metadata", "namespace"], cluster.namespace.as_str().into());
+        }
+        let mut keys: BTreeSet<ObjectKey> = BTreeSet::new();
+        for item in &items {
+            keys.insert(key(item.kind(), item.namespace(), item.name()));
+        }
+        others.retain(|item| !keys.contains(&key(item.kind(), item.namespace(), item.name())));
+        let owners = items.iter().filter_map(|item| {
+            let item = item.clone().unpacked();
+            let owner = Owner::of(&item.value)?;
+            Some(key(&owner.kind, item.namespace(), &owner.name))
+        });
+        keys.extend(owners.collect::<Vec<_>>());
+        others.extend(items);
+        cluster.take(&files, others, Vec::new(), source.as_written)?;
+        Ok((cluster, keys))
+    }
+
     fn fill(mut self, source: &SourceArgs, templates: &[&Path]) -> Result<Self, Refused> {
         let cluster = &mut self;
         "default".clone_into(&mut cluster.namespace);
         let stdin = &mut io::stdin().lock();
-        let mut files = Files::within(source.input_limit);
+        let mut files = Files::within(source.input_limit).strictly(source.strict);
         if source.cluster.is_empty() {
             let wanted = Listing { admission: !templates.is_empty(), workloads: cluster.census.is_some() };
             let listed = live::list(&source.live, wanted).map_err(Refused::Live)?;
@@ -250,7 +309,7 @@ impl Cluster {
             let origin = item.origin;
             let pod = match self.world.pod(item) {
                 Ok((pod, _)) => Some(pod),
-                Err(wrong) if files.is_empty() => {
+                Err(wrong) if !files.has(origin) => {
                     self.notices.push(format!("a template is left out: {}", wrong.message));
                     None
                 }

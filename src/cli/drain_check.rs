@@ -16,7 +16,7 @@ const WITHOUT_PLACE: u8 = 3;
 #[derive(Clone, Debug, Args)]
 pub struct DrainCheckArgs {
     /// The node.
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", value_parser = super::names::node)]
     pub node: String,
 
     /// Where the cluster is.

@@ -11,6 +11,7 @@ pub mod fit;
 pub mod lint;
 mod live;
 pub mod man;
+mod names;
 pub mod placement;
 pub mod queue;
 pub mod record;

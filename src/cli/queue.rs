@@ -5,6 +5,7 @@ use super::cluster::{Refused, in_form, say};
 use super::live::LiveError;
 use super::live::port::{LeaderArgs, Page, PortArgs, encoded, get, get_of_leader};
 use super::screen::Screen;
+use super::simulate::input::decompressed;
 use super::simulate::{InputError, Output};
 use crate::pending::{LabelQuery, PAGE, PendingPod, QueueReport};
 use clap::Args;
@@ -132,7 +133,7 @@ fn read(file: &Path) -> Result<String, InputError> {
         Box::new(File::open(file).map_err(wrong)?)
     };
     let mut text = String::new();
-    reader.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(wrong)?;
+    decompressed(reader).map_err(wrong)?.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(wrong)?;
     if text.len() as u64 > BYTES_MAX {
         return Err(InputError(format!("{name}: is larger than any report")));
     }

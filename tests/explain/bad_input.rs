@@ -169,3 +169,25 @@ fn a_large_dump_is_read_in_little_more_memory_than_what_is_kept_of_it() {
         );
     }
 }
+
+#[test]
+fn names_may_have_their_kind_in_front() {
+    let cluster = Cluster::of(&[plain_node("a"), pod("p", "1", &json!({}))]);
+    let ask = |args: &[&str]| run(cluster.folder(), &[args, &["--cluster", "cluster"]].concat());
+    for args in
+        [&["explain", "pod", "p"][..], &["explain", "pod/p"], &["explain", "po/p"], &["explain", "pods", "p"]]
+    {
+        assert_eq!(ask(args).code, Some(0), "{args:?}");
+    }
+    for args in
+        [&["explain", "pod"][..], &["explain", "pod/p", "p"], &["explain", "pod/"], &["explain", "node/a"]]
+    {
+        let ran = ask(args);
+        assert_eq!(ran.code, Some(2), "{args:?}");
+        assert!(ran.stderr.contains("pod/NAME"), "{args:?}: {ran:?}");
+    }
+    for node in ["a", "node/a", "nodes/a"] {
+        assert_eq!(ask(&["drain-check", node]).code, Some(0), "{node}");
+    }
+    assert_eq!(ask(&["drain-check", "pod/a"]).code, Some(2));
+}

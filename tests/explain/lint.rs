@@ -1,5 +1,6 @@
 //! `supercargo lint`: each rule finds what it is for, and not what is nearly it; and the forms, flags and exit codes.
 
+use crate::offline::merge;
 use crate::support::{Cluster, Ran, node, plain_node, pod, root, run};
 use serde_json::{Value, json};
 
@@ -398,6 +399,109 @@ fn a_cluster_without_nodes_and_files_that_are_none_are_told() {
         "{}",
         ran.stderr
     );
+}
+
+fn claim(name: &str, class: &str, more: &Value) -> Value {
+    let mut spec =
+        json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } });
+    if !class.is_empty() {
+        spec["storageClassName"] = json!(class);
+    }
+    merge(&mut spec, more);
+    json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name }, "spec": spec })
+}
+
+fn class(name: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": name },
+        "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer",
+    })
+}
+
+fn with_claim(name: &str) -> Value {
+    pod("p", "1", &json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": name } }] }))
+}
+
+#[test]
+fn a_claim_that_nobody_made_is_found() {
+    let there = [plain_node("a"), class("fast"), claim("data", "fast", &json!({}))];
+    let with = |name: &str| [there.to_vec(), vec![with_claim(name)]].concat();
+    finds("ClaimMissing", "error", Some("data"), &with("dta"), &with("data"));
+}
+
+#[test]
+fn a_class_that_nobody_has_is_found_in_claims_and_in_claim_templates() {
+    let of = |name: &str| {
+        vec![plain_node("a"), class("fast"), claim("data", name, &json!({})), with_claim("data")]
+    };
+    finds("StorageClassMissing", "error", Some("fast"), &of("fsat"), &of("fast"));
+    // Without any class at all.
+    let none = [plain_node("a"), claim("data", "fast", &json!({})), with_claim("data")];
+    assert_eq!(found(&none), [("StorageClassMissing".to_owned(), "error".to_owned(), None)]);
+    // A volume that names the class serves a claim of it, and what is bound needs no class.
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "pv" },
+        "spec": { "storageClassName": "fast", "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"] },
+    });
+    assert_eq!(found(&[&none[..], &[volume]].concat()), []);
+    let bound = claim("data", "fast", &json!({ "volumeName": "pv" }));
+    assert_eq!(found(&[plain_node("a"), bound, with_claim("data")]), []);
+    let set = |class: &str| {
+        let mut set = deployment("db", 1, &json!({}));
+        set["kind"] = json!("StatefulSet");
+        set["spec"]["volumeClaimTemplates"] = json!([claim("data", class, &json!({}))]);
+        vec![plain_node("a"), self::class("fast"), set]
+    };
+    finds("StorageClassMissing", "error", Some("fast"), &set("fats"), &set("fast"));
+}
+
+#[test]
+fn a_resource_that_only_nodes_out_of_reach_have_is_not_called_a_misspelling_of_itself() {
+    let mut gpu = tainted("gpu", "gpu");
+    gpu["status"]["allocatable"]["nvidia.com/gpu"] = json!("8");
+    let mut asks = pod("p", "1", &json!({}));
+    asks["spec"]["containers"][0]["resources"] = json!({ "limits": { "nvidia.com/gpu": "1" } });
+    let ran = lint(&Cluster::of(&[plain_node("a"), gpu, asks]), &["-o", "json"]);
+    let finding = ran.json("LintReport")["findings"][0].take();
+    assert_eq!(finding["didYouMean"], Value::Null, "{finding:#}");
+    let message = finding["message"].as_str().expect("a text");
+    assert!(message.ends_with("its selectors and tolerations rule out the 1 node with it"), "{message}");
+}
+
+/// What of the object of each finding.
+fn objects(ran: &Ran) -> Vec<String> {
+    let report = ran.json("LintReport");
+    let findings = report["findings"].as_array().expect("a list");
+    let text = |it: &Value, field: &str| it[field].as_str().expect("a text").to_owned();
+    findings.iter().map(|it| format!("{} {}", text(it, "kind"), text(it, "name"))).collect()
+}
+
+#[test]
+fn files_named_as_in_every_linter_are_judged_alone_or_against_a_cluster() {
+    let wrong = |name: &str| deployment(name, 1, &json!({ "nodeSelector": { "disk": "sdd" } }));
+    let right = deployment("web", 1, &json!({ "nodeSelector": { "disk": "ssd" } }));
+    let cluster = Cluster::of(&[ssd("a"), wrong("old"), right]);
+    cluster.write("new.yaml", &wrong("new").to_string());
+    std::fs::create_dir(cluster.folder().join("all")).expect("a folder");
+    cluster.write("all/web.json", &wrong("web").to_string());
+    let run = |args: &[&str]| run(cluster.folder(), &[&["lint", "-o", "json"], args].concat());
+
+    let against = run(&["new.yaml", "--cluster", "cluster"]);
+    assert_eq!(
+        (objects(&against), against.code),
+        (vec!["Deployment new".to_owned()], Some(3)),
+        "{against:?}"
+    );
+    assert_eq!(against.json("LintReport")["judged"], 1);
+    // What is there already is judged as it is to be.
+    let update = run(&["all", "--cluster", "cluster"]);
+    assert_eq!((objects(&update), update.code), (vec!["Deployment web".to_owned()], Some(3)), "{update:?}");
+
+    let alone = run(&["new.yaml"]);
+    assert_eq!((objects(&alone), alone.code), (vec![], Some(0)), "{alone:?}");
+    assert_eq!(alone.stderr, "there are no nodes: what pods ask of nodes is not judged\n");
+    let with_its_nodes = run(&["new.yaml", "cluster"]);
+    assert_eq!(objects(&with_its_nodes), ["Deployment new", "Deployment old"], "{with_its_nodes:?}");
 }
 
 #[test]

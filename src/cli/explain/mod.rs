@@ -5,7 +5,7 @@
 mod args;
 mod render;
 
-pub use args::{ExplainArgs, Kind};
+pub use args::{Asked, ExplainArgs};
 
 use super::cluster::{Cluster, Refused, Wanted, complain, in_form, is_ours, say};
 use super::simulate::decide::profile_of;
@@ -28,7 +28,7 @@ pub fn main(args: &ExplainArgs) -> ExitCode {
 }
 
 fn answer(args: &ExplainArgs) -> Result<Explanation, Refused> {
-    let wanted = Wanted::Pod(args.namespace.clone(), args.name.clone());
+    let wanted = Wanted::Pod(args.namespace.clone(), args.pod_name()?.to_owned());
     let mut cluster = Cluster::load(&args.source, wanted, None)?;
     let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     let (pod, has_ended) = cluster.asked()?;

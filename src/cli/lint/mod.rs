@@ -12,6 +12,7 @@ use crate::explain::lint::{LintReport, Rule, Severity, lint};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use supercargo_core::cache::Snapshot;
 
@@ -21,6 +22,15 @@ const FOUND: u8 = 3;
 /// What is looked for, and where.
 #[derive(Clone, Debug, Args)]
 pub struct LintArgs {
+    /// Files and directories with what is judged, in YAML or JSON; `-` is standard input. They are judged against the files of --cluster, or the
+    /// cluster of the kubeconfig with --live, and by themselves without either. Where none is named, all of the cluster is judged.
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Judge the files against the cluster of the kubeconfig.
+    #[arg(long, requires = "files", conflicts_with = "cluster")]
+    pub live: bool,
+
     /// Where the cluster is.
     #[command(flatten)]
     pub source: SourceArgs,
@@ -99,7 +109,12 @@ fn is_there(namespace: &str, snapshot: Snapshot<'_>) -> Result<(), InputError> {
 }
 
 fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
-    let mut cluster = Cluster::load_with_census(&args.source, &[])?;
+    let (mut cluster, judged) = if args.files.is_empty() {
+        (Cluster::load_with_census(&args.source, &[])?, None)
+    } else {
+        let (cluster, judged) = Cluster::load_with_judged(&args.source, &args.files, args.live)?;
+        (cluster, Some(judged))
+    };
     let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     let census = cluster.census.take().unwrap_or_default();
@@ -113,8 +128,16 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     let placed = census.pods.iter().filter(|noted| noted.pod.node_name.is_some());
     schedulers.extend(placed.map(|noted| snapshot.text(noted.pod.scheduler_name).to_owned()));
     let schedulers: Vec<String> = schedulers.into_iter().collect();
-    let subjects = subjects::of(&census, snapshot);
+    let mut subjects = subjects::of(&census, snapshot);
     let mut report = lint(snapshot, &cluster.pending, &subjects, &schedulers);
+    if let Some(judged) = judged {
+        let is_judged = |kind: &str, namespace: &str, name: &str| {
+            judged.contains(&(kind.to_owned(), namespace.to_owned(), name.to_owned()))
+        };
+        report.findings.retain(|it| is_judged(&it.kind, &it.namespace, &it.name));
+        subjects.retain(|it| is_judged(&it.kind, &it.namespace, &it.name));
+        report.judged = subjects.len();
+    }
     if let Some(namespace) = &args.namespace {
         report.findings.retain(|finding| finding.namespace == *namespace);
         report.judged = subjects.iter().filter(|subject| subject.namespace == *namespace).count();

@@ -56,6 +56,7 @@ fn of_workload(workload: &Workload) -> Option<Subject> {
         prefix: workload.prefix,
         is_to_come: true,
         missing_class: workload.missing_class.clone(),
+        claim_templates: workload.claim_templates.clone(),
     })
 }
 
@@ -82,6 +83,7 @@ impl Group<'_> {
             prefix: "",
             is_to_come: self.waits,
             missing_class: None,
+            claim_templates: Vec::new(),
         }
     }
 }
@@ -94,5 +96,6 @@ fn is_alike(a: &PodInfo, b: &PodInfo) -> bool {
         && a.spread == b.spread
         && a.tolerations == b.tolerations
         && a.resources.request == b.resources.request
+        && a.volumes == b.volumes
         && a.scheduler_name == b.scheduler_name
 }

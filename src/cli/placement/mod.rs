@@ -11,6 +11,7 @@ use super::config::check::show;
 use super::live::LiveArgs;
 use super::screen::plain_json;
 use super::simulate::decide::Rules;
+use super::simulate::input::decompressed;
 use super::simulate::what_if::{ChangeArgs, Question, WhatIf};
 use super::simulate::{AddNodes, Detail, InputLimit, PreemptionMode, Scale, TieBreak};
 use crate::config::Problem;
@@ -37,6 +38,10 @@ pub struct TestArgs {
     /// Files with a PlacementTest (docs/placement-test.md). What a file names is looked for beside it.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+
+    /// Refuse files that are empty, and objects with unknown fields. Without it both are warned about.
+    #[arg(long)]
+    pub strict: bool,
 
     /// Form of the report.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
@@ -66,7 +71,7 @@ enum NoResult {
 pub fn main(args: &TestArgs) -> ExitCode {
     let mut files = Vec::new();
     for file in &args.files {
-        match run(file) {
+        match run(file, args.strict) {
             Ok(of_file) => files.push(of_file),
             Err(NoResult::Wrong(text)) => {
                 eprint(&text);
@@ -95,7 +100,7 @@ fn eprint(text: &str) {
     text.lines().for_each(complain);
 }
 
-fn run(file: &Path) -> Result<OfFile, NoResult> {
+fn run(file: &Path, strict: bool) -> Result<OfFile, NoResult> {
     let text =
         text_of(file).map_err(|error| NoResult::Wrong(format!("error: {}: {error}", file.display())))?;
     let wrong = |problems: Vec<Problem>| {
@@ -106,7 +111,7 @@ fn run(file: &Path) -> Result<OfFile, NoResult> {
         NoResult::Wrong(told)
     };
     let read = Read::new(&text).map_err(wrong)?;
-    let (source, pods) = source(file, &read.spec);
+    let (source, pods) = source(file, &read.spec, strict);
     let changes = changes(&read.spec);
     let question = Question {
         source: &source,
@@ -140,7 +145,7 @@ fn run(file: &Path) -> Result<OfFile, NoResult> {
 fn text_of(file: &Path) -> std::io::Result<String> {
     use std::io::{Error, ErrorKind, Read as _};
     let mut text = String::new();
-    let read = std::fs::File::open(file)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    let read = decompressed(std::fs::File::open(file)?)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
     if read as u64 > BYTES_MAX {
         return Err(Error::new(ErrorKind::FileTooLarge, "a file of tests has 16 MiB at most"));
     }
@@ -148,7 +153,7 @@ fn text_of(file: &Path) -> std::io::Result<String> {
 }
 
 /// What the file names, which stands beside it.
-fn source(file: &Path, spec: &Spec) -> (SourceArgs, Vec<PathBuf>) {
+fn source(file: &Path, spec: &Spec, strict: bool) -> (SourceArgs, Vec<PathBuf>) {
     let folder = file.parent().unwrap_or(Path::new(""));
     let beside = |names: &[String]| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
     let live = LiveArgs { kubeconfig: None, context: None, request_timeout: Duration::ZERO };
@@ -159,6 +164,7 @@ fn source(file: &Path, spec: &Spec) -> (SourceArgs, Vec<PathBuf>) {
         config,
         as_written: spec.as_written,
         input_limit: InputLimit::default(),
+        strict,
     };
     (source, beside(&spec.pods))
 }

@@ -5,6 +5,7 @@ mod table;
 
 use super::cluster::{complain, in_form, say};
 use super::simulate::Output;
+use super::simulate::input::decompressed;
 use crate::config::{Effective, Flags, Settings};
 use crate::journal::replay::{Replay, Summary};
 use crate::journal::watched::judge;
@@ -70,7 +71,8 @@ fn answer(args: &ReplayArgs) -> Result<ReplayReport, String> {
     let from: Box<dyn BufRead> = if args.file == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
-        Box::new(BufReader::new(File::open(&args.file).map_err(|error| told(&error))?))
+        let file = File::open(&args.file).and_then(decompressed).map_err(|error| told(&error))?;
+        Box::new(BufReader::new(file))
     };
     let (beginning, entries) = Entries::open(from).map_err(|bad| told(&bad))?;
     match &beginning.mode {

@@ -5,6 +5,7 @@ mod table;
 use super::cluster::{complain, in_form};
 use super::live::port::{PortArgs, get};
 use super::simulate::Output;
+use super::simulate::input::decompressed;
 use crate::shadow::{PAGE, ShadowReport};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand};
@@ -98,7 +99,7 @@ fn read(file: &Path) -> Result<String> {
         Box::new(File::open(file).with_context(|| format!("cannot read {}", file.display()))?)
     };
     let mut text = String::new();
-    let read = reader.take(BYTES_MAX + 1).read_to_string(&mut text);
+    let read = decompressed(reader).and_then(|reader| reader.take(BYTES_MAX + 1).read_to_string(&mut text));
     read.with_context(|| format!("cannot read {}", file.display()))?;
     if text.len() as u64 > BYTES_MAX {
         bail!("{} is larger than any report", file.display());

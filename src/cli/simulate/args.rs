@@ -70,6 +70,10 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
     pub input_limit: InputLimit,
 
+    /// Refuse files that are empty, and objects with unknown fields. Without it both are warned about.
+    #[arg(long)]
+    pub strict: bool,
+
     /// Form of the report.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,

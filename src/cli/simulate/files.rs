@@ -2,9 +2,11 @@
 //!
 //! Judges no object beyond its having a kind. Texts are kept, so that an error found later can name its line.
 
-use super::input::{InputLimit, Opened};
+use super::input::{InputLimit, Opened, listed};
 use super::packed::{Held, Packed};
 use super::place;
+use super::schema::{UnknownField, unknown_fields};
+use crate::cli::cluster::complain;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -12,6 +14,9 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
+
+/// Unknown fields of one file that are reported one by one; a file of a newer Kubernetes has many of the same.
+const REPORTED: usize = 10;
 
 /// Flags or files that cannot be taken, in words for the person who wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,14 +38,20 @@ impl Wrong {
     }
 }
 
-/// Whence an object came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whence an object came. By default from no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Origin {
     file: usize,
     /// Which object of the file.
     at: usize,
     /// Where in that object the fields of this one stand: for a pod of a template, `spec.template.`.
     prefix: &'static str,
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        Self { file: usize::MAX, at: 0, prefix: "" }
+    }
 }
 
 impl Origin {
@@ -74,6 +85,11 @@ impl Item {
     /// Whether it is held as text. Then nothing but who it is can be asked of it.
     pub(in crate::cli) fn is_packed(&self) -> bool {
         self.packed.is_some()
+    }
+
+    /// The fields that its kind does not have.
+    fn unknown_fields(&self) -> Vec<UnknownField> {
+        self.packed.as_ref().map_or_else(|| unknown_fields(&self.value), |packed| packed.unknown.to_vec())
     }
 
     /// It as a tree.
@@ -118,6 +134,7 @@ pub(in crate::cli) struct Files {
     /// Names and texts; of large files no text, so that of an object that is wrong only its number can be told.
     files: Vec<(String, String)>,
     limit: InputLimit,
+    is_strict: bool,
 }
 
 impl Files {
@@ -126,12 +143,25 @@ impl Files {
         Self { limit, ..Self::default() }
     }
 
-    /// Reads a file, or what `stdin` gives for `-`, and takes its objects apart.
+    /// Refuses what is otherwise only warned about: files without objects, and fields that a kind does not have.
+    pub(in crate::cli) fn strictly(self, is_strict: bool) -> Self {
+        Self { is_strict, ..self }
+    }
+
+    /// Reads a file, those of a directory, or what `stdin` gives for `-`, and takes their objects apart.
     pub(in crate::cli) fn read(
         &mut self,
         path: &Path,
         stdin: &mut dyn Read,
     ) -> Result<Vec<Item>, InputError> {
+        let mut all = Vec::new();
+        for path in listed(path).map_err(|why| InputError(format!("{}: {why}", path.display())))? {
+            all.extend(self.read_file(&path, stdin)?);
+        }
+        Ok(all)
+    }
+
+    fn read_file(&mut self, path: &Path, stdin: &mut dyn Read) -> Result<Vec<Item>, InputError> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         if is_stdin && self.files.iter().any(|(other, _)| *other == name) {
@@ -157,6 +187,9 @@ impl Files {
 
     /// Keeps the text, which is empty where the file was too large for that, and gives each object its origin.
     fn keep(&mut self, name: String, text: String, values: Vec<Held>) -> Result<Vec<Item>, InputError> {
+        if values.is_empty() && is_blank(&text) {
+            self.doubt(format!("{name}: the file is empty; expected objects in YAML or JSON"))?;
+        }
         let file = self.files.len();
         self.files.push((name, text));
         let items = values.into_iter().enumerate().map(|(at, held)| {
@@ -164,12 +197,43 @@ impl Files {
             self.has_kind(&item)?;
             Ok(item)
         });
-        items.collect()
+        let items: Vec<Item> = items.collect::<Result<_, _>>()?;
+        self.judge_fields(&items)?;
+        Ok(items)
     }
 
-    /// Whether none was read.
-    pub(in crate::cli) fn is_empty(&self) -> bool {
-        self.files.is_empty()
+    /// Reports the fields that no object of that kind has: an API server drops them, and so does every command.
+    fn judge_fields(&self, items: &[Item]) -> Result<(), InputError> {
+        let mut unknown = 0;
+        for item in items {
+            for UnknownField { path, meant } in item.unknown_fields() {
+                unknown += 1;
+                if unknown > REPORTED {
+                    continue;
+                }
+                let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+                let place = self.place(item.origin, &path);
+                self.doubt(format!("{place}: {} has no field {path}, which is ignored{meant}", item.kind()))?;
+            }
+        }
+        if unknown > REPORTED {
+            complain(&format!("warning: and {} more unknown fields", unknown - REPORTED));
+        }
+        Ok(())
+    }
+
+    /// Something that was hardly meant: an error where that is wanted, else a line on standard error.
+    fn doubt(&self, text: String) -> Result<(), InputError> {
+        if self.is_strict {
+            return Err(InputError(text));
+        }
+        complain(&format!("warning: {text}"));
+        Ok(())
+    }
+
+    /// Whether an object came from one of them.
+    pub(in crate::cli) fn has(&self, origin: Origin) -> bool {
+        origin.file < self.files.len()
     }
 
     fn has_kind(&self, item: &Item) -> Result<(), InputError> {
@@ -241,6 +305,13 @@ pub(super) fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
         })?
     };
     Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(items).collect())
+}
+
+/// Whether a text holds nothing but blank lines, remarks and marks between documents.
+fn is_blank(text: &str) -> bool {
+    text.lines()
+        .map(str::trim)
+        .all(|line| line.is_empty() || line.starts_with('#') || matches!(line, "---" | "..."))
 }
 
 fn without_place(error: &dyn Display, from: &str) -> String {

@@ -9,13 +9,14 @@ pub(in crate::cli) mod decide;
 pub(in crate::cli) mod expand;
 pub(in crate::cli) mod files;
 pub(in crate::cli) mod identity;
-mod input;
+pub(in crate::cli) mod input;
 pub(in crate::cli) mod inventory;
 mod packed;
 mod pieces;
 mod place;
 pub(in crate::cli) mod progress;
 mod report;
+mod schema;
 mod stream;
 pub(in crate::cli) mod what_if;
 pub(in crate::cli) mod world;
@@ -119,7 +120,7 @@ impl Simulation {
     pub fn load(args: &SimulateArgs, stdin: &mut dyn Read) -> Result<Self, InputError> {
         let mut world = World::default();
         let profiles = profiles(args.config.as_deref(), &mut world.tables)?;
-        let mut files = Files::within(args.input_limit);
+        let mut files = Files::within(args.input_limit).strictly(args.strict);
         let mut read = |paths: &[PathBuf]| -> Result<Vec<files::Item>, InputError> {
             let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path, stdin)).collect();
             Ok(read?.into_iter().flatten().collect())

@@ -3,6 +3,7 @@
 //! Only objects that say all that is asked before: who they are. What a writer left to the API server is filled in in the tree.
 
 use super::files::{leave_out_what_nobody_reads, text_at};
+use super::schema::{UnknownField, unknown_fields};
 use serde_json::{Map, Value};
 
 /// An object that was read.
@@ -21,14 +22,17 @@ pub(in crate::cli) struct Packed {
     namespace: Box<str>,
     name: Box<str>,
     text: Box<str>,
+    /// The fields that its kind does not have.
+    pub(super) unknown: Box<[UnknownField]>,
 }
 
 impl Held {
     /// Holds an object without what nobody reads.
     pub(super) fn lean(mut value: Value) -> Self {
+        let unknown = unknown_fields(&value).into();
         leave_out_what_nobody_reads(&mut value);
         match Packed::of(&value) {
-            Some(packed) => Self::Packed(Box::new(packed)),
+            Some(packed) => Self::Packed(Box::new(Packed { unknown, ..packed })),
             None => Self::Tree(value),
         }
     }
@@ -76,6 +80,7 @@ impl Packed {
             namespace: namespace.into(),
             name: name.into(),
             text: value.to_string().into(),
+            unknown: Box::default(),
         })
     }
 

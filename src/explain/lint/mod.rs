@@ -6,6 +6,7 @@ mod nodes;
 mod pods;
 mod rule;
 mod spread;
+mod volumes;
 
 pub use rule::{Rule, Severity};
 
@@ -95,6 +96,8 @@ pub struct Subject {
     pub is_to_come: bool,
     /// A PriorityClass that it names and nobody has.
     pub missing_class: Option<String>,
+    /// The name of each claim template of a StatefulSet, and of its class; empty where it names none.
+    pub claim_templates: Vec<(String, String)>,
 }
 
 /// Looks for what is wrong with `subjects`, and with what else the cluster holds; `pending` are its pods without a node, and
@@ -112,6 +115,7 @@ pub fn lint(
         nodes::judge(&mut told);
         pods::judge(&mut told);
         spread::judge(&mut told);
+        volumes::judge(&mut told);
         class(&mut told);
         scheduler(&mut told, schedulers);
     }
@@ -171,6 +175,19 @@ impl<'s> Told<'_, 's> {
         message: String,
         did_you_mean: Option<String>,
     ) {
+        let field = format!("{}{field}", self.subject.prefix);
+        self.add_to_object(rule, severity, field, message, did_you_mean);
+    }
+
+    /// Adds a finding about a field of the object.
+    fn add_to_object(
+        &mut self,
+        rule: Rule,
+        severity: Severity,
+        field: String,
+        message: String,
+        did_you_mean: Option<String>,
+    ) {
         let severity = if self.subject.is_to_come { severity } else { severity.max(Severity::Warning) };
         self.findings.push(Finding {
             severity,
@@ -178,7 +195,7 @@ impl<'s> Told<'_, 's> {
             kind: self.subject.kind.clone(),
             name: self.subject.name.clone(),
             rule,
-            field: format!("{}{field}", self.subject.prefix),
+            field,
             message,
             did_you_mean,
         });

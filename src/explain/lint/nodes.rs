@@ -221,7 +221,17 @@ fn requests(told: &mut Told<'_, '_>) {
         let name = resource(tables, of);
         let (message, meant) = match of {
             Measure::Scalar(symbol) if largest == 0 => {
-                (format!("no node it may be on has any {name}, {COMES_OF_IT}"), meant_resource(told, symbol))
+                let message = format!("no node it may be on has any {name}, {COMES_OF_IT}");
+                match snapshot.nodes().iter().filter(|&node| has_of(snapshot, node, of) > 0).count() {
+                    0 => (message, meant_resource(told, symbol)),
+                    nodes => {
+                        let nodes = count(nodes as i64, "node");
+                        (
+                            format!("{message}: its selectors and tolerations rule out the {nodes} with it"),
+                            None,
+                        )
+                    }
+                }
             }
             _ => {
                 let (wanted, largest) = (amount(of, wanted), amount(of, largest));

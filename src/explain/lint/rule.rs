@@ -26,6 +26,8 @@ pub enum Rule {
     SpreadCannotBeMet,
     TopologyKeyUnknown,
     PriorityClassMissing,
+    ClaimMissing,
+    StorageClassMissing,
     AntiAffinityBlocksRollout,
     AntiAffinityMatchesNoPod,
     SpreadMatchesNoPod,
@@ -39,7 +41,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the documentation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::NodeSelectorMatchesNothing,
         Self::TaintsKeepAllAway,
         Self::RequestTooLarge,
@@ -48,6 +50,8 @@ impl Rule {
         Self::SpreadCannotBeMet,
         Self::TopologyKeyUnknown,
         Self::PriorityClassMissing,
+        Self::ClaimMissing,
+        Self::StorageClassMissing,
         Self::AntiAffinityBlocksRollout,
         Self::AntiAffinityMatchesNoPod,
         Self::SpreadMatchesNoPod,
@@ -69,7 +73,9 @@ impl Rule {
             | Self::AntiAffinityTooWide
             | Self::SpreadCannotBeMet
             | Self::TopologyKeyUnknown
-            | Self::PriorityClassMissing => Severity::Error,
+            | Self::PriorityClassMissing
+            | Self::ClaimMissing
+            | Self::StorageClassMissing => Severity::Error,
             Self::AntiAffinityBlocksRollout
             | Self::AntiAffinityMatchesNoPod
             | Self::SpreadMatchesNoPod

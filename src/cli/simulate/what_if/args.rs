@@ -13,7 +13,7 @@ pub struct ChangeArgs {
     pub add_nodes: Vec<AddNodes>,
 
     /// A node less. Its pods are placed anew; those of DaemonSets and of the kubelet go with it.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", value_parser = crate::cli::names::node)]
     pub remove_node: Vec<String>,
 
     /// So many pods of a workload, such as `web=5` or `deployment/web=5`.
@@ -48,10 +48,8 @@ impl AddNodes {
         let wrong =
             || "write how many and which node they are like, for example 3:template=worker-1".to_owned();
         let (count, template) = text.split_once(":template=").ok_or_else(wrong)?;
-        if template.is_empty() {
-            return Err(wrong());
-        }
-        Ok(Self { count: number(count)?, template: template.to_owned() })
+        let template = crate::cli::names::node(template).map_err(|_| wrong())?;
+        Ok(Self { count: number(count)?, template })
     }
 }
 

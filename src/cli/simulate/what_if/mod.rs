@@ -322,6 +322,7 @@ fn take_off_all(cluster: &mut Cluster) -> (Vec<Arc<PodInfo>>, BTreeMap<Uid, Stri
 pub(super) fn main(args: &SimulateArgs) -> ExitCode {
     let source = SourceArgs {
         input_limit: args.input_limit,
+        strict: args.strict,
         cluster: args.cluster.clone(),
         live: args.connection.clone(),
         config: args.config.clone(),

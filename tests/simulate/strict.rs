@@ -1,0 +1,117 @@
+//! Input that was hardly meant: fields that a kind does not have, and files without objects. Both are reported with their place, and refused with
+//! `--strict`. What else stands for files: directories, and what gzip compressed.
+
+use crate::offline::{Ran, run_with_input};
+use crate::support::Files;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::Write as _;
+
+const NODE: &str =
+    "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {capacity: {cpu: 4, memory: 1Gi, pods: 10}}\n";
+const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n";
+/// On line 6 a field of the container, on line 9 one of the spec.
+const MISSPELT: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: c, resources: {request: {cpu: 1}}}\n  \
+                        nodeSelector: {}\n  containrs:\n  - {name: d}\n";
+const TOLD: [&str; 2] = [
+    "pods:6:36: Pod has no field spec.containers[0].resources.request, which is ignored; did you mean requests?",
+    "pods:9:5: Pod has no field spec.containrs, which is ignored; did you mean containers?",
+];
+
+fn warnings(ran: &Ran) -> Vec<&str> {
+    ran.stderr.lines().filter_map(|line| line.strip_prefix("warning: ")).collect()
+}
+
+#[test]
+fn unknown_fields_are_reported_with_their_place_and_refused_where_that_is_wanted() {
+    let files = Files::with(NODE, MISSPELT);
+    let ran = files.simulate(&["-o", "json"]);
+    let mut told = warnings(&ran);
+    told.sort_unstable();
+    assert_eq!((told, ran.code), (TOLD.to_vec(), Some(0)), "{ran:?}");
+    let refused = files.simulate(&["-o", "json", "--strict"]);
+    assert!(TOLD.contains(&refused.refused()), "{refused:?}");
+    let strict = Files::with(NODE, POD).simulate(&["-o", "json", "--strict"]);
+    assert_eq!((strict.code, warnings(&strict).len()), (Some(0), 0), "{strict:?}");
+}
+
+#[test]
+fn every_command_that_reads_manifests_reports_and_refuses_unknown_fields() {
+    let files = Files::with(NODE, POD);
+    files.write("bad", &MISSPELT.replace("name: p", "name: q"));
+    let test = "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\nmetadata: {name: t}\ncluster: [cluster]\npods: [bad]\n\
+                tests:\n- {name: placed, pods: {name: q}, expect: {scheduled: true}}\n";
+    files.write("test.yaml", test);
+    let commands: [&[&str]; 7] = [
+        &["simulate", "--cluster", "cluster", "--pods", "bad"],
+        &["simulate", "--cluster", "cluster", "--pods", "bad", "--remove-node", "node/a"],
+        &["fit", "--cluster", "cluster", "-f", "bad"],
+        &["lint", "bad", "--cluster", "cluster"],
+        &["explain", "pod/q", "--cluster", "cluster", "bad"],
+        &["report", "--cluster", "cluster", "--pods", "bad", "-f", "page.html"],
+        &["test", "test.yaml"],
+    ];
+    for args in commands {
+        let ran = run_with_input(files.path(), args, "");
+        assert_eq!(warnings(&ran).len(), 2, "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains("did you mean containers?"), "{args:?}: {ran:?}");
+        let strict = run_with_input(files.path(), &[args, &["--strict"]].concat(), "");
+        assert_eq!(strict.code, Some(2), "{args:?}: {strict:?}");
+        assert!(
+            strict.stderr.contains("bad:") && strict.stderr.contains("has no field"),
+            "{args:?}: {strict:?}"
+        );
+    }
+}
+
+#[test]
+fn of_many_unknown_fields_some_are_named_and_the_others_are_counted() {
+    let many: String = (0..30).map(|at| format!("  field{at}: 1\n")).collect();
+    let ran = Files::with(NODE, &format!("{POD}{many}")).simulate(&["-o", "json"]);
+    let told = warnings(&ran);
+    assert_eq!((told.len(), told.last()), (11, Some(&"and 20 more unknown fields")), "{ran:?}");
+}
+
+#[test]
+fn files_without_objects_are_reported_and_refused_where_that_is_wanted() {
+    for empty in ["", "\n\n", "# nothing\n---\n"] {
+        for (cluster, pods, name) in [(NODE, empty, "pods"), (empty, POD, "cluster")] {
+            let files = Files::with(cluster, pods);
+            let told = format!("{name}: the file is empty; expected objects in YAML or JSON");
+            assert_eq!(warnings(&files.simulate(&["-o", "json"])), [told.as_str()], "{empty:?}");
+            assert_eq!(files.simulate(&["-o", "json", "--strict"]).refused(), told, "{empty:?}");
+        }
+    }
+    // What kubectl prints of a kind without objects.
+    let none = r#"{"apiVersion": "v1", "kind": "List", "items": []}"#;
+    let ran = run_with_input(
+        Files::with(NODE, POD).path(),
+        &["simulate", "--cluster", "cluster", "-", "--pods", "pods", "--strict"],
+        none,
+    );
+    assert_eq!((ran.code, warnings(&ran).len()), (Some(0), 0), "{ran:?}");
+}
+
+#[test]
+fn a_directory_stands_for_its_files_and_a_compressed_file_for_what_it_was() {
+    let files = Files::with(NODE, POD);
+    let folder = files.path().join("dump");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("nodes.yaml"), NODE).expect("a file");
+    std::fs::write(folder.join("README.md"), "no objects").expect("a file");
+    let compressed = |text: &str| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes()).expect("memory takes all");
+        encoder.finish().expect("memory takes all")
+    };
+    std::fs::write(files.path().join("pods.yaml.gz"), compressed(POD)).expect("a file");
+    let ran = files.run(&["--cluster", "dump", "--pods", "pods.yaml.gz", "-o", "json"], "");
+    assert_eq!(ran.placed(), [("default/p".to_owned(), Some("a".to_owned()))], "{ran:?}");
+    std::fs::write(files.path().join("bad.gz"), compressed(MISSPELT)).expect("a file");
+    let ran = files.run(&["--cluster", "dump", "--pods", "bad.gz", "-o", "json"], "");
+    assert!(warnings(&ran).contains(&TOLD[1].replace("pods", "bad.gz").as_str()), "{ran:?}");
+    std::fs::create_dir(files.path().join("none")).expect("a folder");
+    let ran = files.run(&["--cluster", "none", "--pods", "pods"], "");
+    assert!(ran.refused().starts_with("none: the directory has no file named *.yaml"), "{ran:?}");
+}
