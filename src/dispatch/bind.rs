@@ -9,6 +9,7 @@ use supercargo_core::effect::PodRef;
 use supercargo_core::event::{BindOutcome, Found};
 
 use super::Limits;
+use super::answer::{Subject, Success};
 use super::request::{Answer, Call, JSON, Outcome, Transport};
 
 /// Binds `pod` to `node`.
@@ -39,7 +40,7 @@ fn call(limits: &Limits, pod: &PodRef, node: &str) -> Call {
         query: Some(format!("timeout={}s", limits.bind_deadline.as_secs().max(1))),
         content_type: JSON,
         body: serde_json::to_vec(&binding).expect("a Binding is plain data").into(),
-        subject: ("pods", pod.name.clone()),
+        subject: Subject { success: Success::Status, ..Subject::pod(&pod.namespace, &pod.name) },
     }
 }
 
@@ -53,10 +54,10 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome, node: &str) -> BindOutcom
             Some(assigned) => BindOutcome::Moot(Found::Bound(assigned.to_owned())),
             None => refused(message, earlier_unknown),
         },
-        Answer::Status { code: 404, message, .. } if is_of_no_pod(&message) => BindOutcome::Moot(Found::Gone),
-        Answer::Status { code: 408 | 500.., message, .. } | Answer::Lost(message) => {
-            BindOutcome::Unknown { message }
-        }
+        Answer::Status { is_gone: true, .. } => BindOutcome::Moot(Found::Gone),
+        Answer::Status { code: 408 | 500.., message, .. }
+        | Answer::Lost(message)
+        | Answer::Foreign(message) => BindOutcome::Unknown { message },
         Answer::Status { message, .. } | Answer::NotSent(message) => refused(message, earlier_unknown),
     }
 }
@@ -70,9 +71,4 @@ fn refused(message: String, earlier_unknown: bool) -> BindOutcome {
 fn assigned_node(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once(" is already assigned to node \"")?;
     Some(rest.split_once('"')?.0)
-}
-
-/// Whether a 404 is the pod's. The namespace's, or one of a proxy on the way, says nothing of the pod.
-fn is_of_no_pod(message: &str) -> bool {
-    message.starts_with("pods \"") && message.ends_with("\" not found")
 }

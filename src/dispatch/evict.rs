@@ -16,6 +16,7 @@ use supercargo_core::effect::{Disruption, Eviction, PodRef};
 use supercargo_core::event::EvictOutcome;
 
 use super::Limits;
+use super::answer::{Subject, Success};
 use super::pause::{Throttle, jittered};
 use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
 use super::status::is_another_pod;
@@ -39,11 +40,11 @@ impl Step {
     fn of(answer: Answer) -> Self {
         match answer {
             Answer::Done(_) => Self::Done,
-            Answer::Status { code: 404, .. } => Self::Gone,
+            Answer::Status { is_gone: true, .. } => Self::Gone,
             Answer::Status { message, .. } if is_another_pod(&message) => Self::Gone,
-            Answer::Status { code: 408 | 500.., message, .. } | Answer::Lost(message) => {
-                Self::Unknown(message)
-            }
+            Answer::Status { code: 408 | 500.., message, .. }
+            | Answer::Lost(message)
+            | Answer::Foreign(message) => Self::Unknown(message),
             Answer::Status { message, .. } | Answer::NotSent(message) => Self::Failed(message),
         }
     }
@@ -78,7 +79,10 @@ async fn mark(transport: &Transport, limits: &Limits, pod: &PodRef, disruption: 
         let answer = transport.send(&call, limits.deadline, limits.patience).await.answer;
         let again = match &answer {
             Answer::Status { code: 409, message, .. } => !is_another_pod(message),
-            Answer::Status { code: 500.., .. } | Answer::NotSent(_) | Answer::Lost(_) => true,
+            Answer::Status { code: 500.., .. }
+            | Answer::NotSent(_)
+            | Answer::Lost(_)
+            | Answer::Foreign(_) => true,
             Answer::Done(_) | Answer::Status { .. } => false,
         };
         if !again || tried == TRIES_MAX {
@@ -109,7 +113,7 @@ fn mark_call(pod: &PodRef, disruption: &Disruption, now: Timestamp) -> Call {
         query: None,
         content_type: STRATEGIC_MERGE,
         body: body.to_string().into_bytes().into(),
-        subject: ("pods", pod.name.clone()),
+        subject: Subject { uid: Some(pod.uid.clone()), ..Subject::pod(&pod.namespace, &pod.name) },
     }
 }
 
@@ -145,7 +149,11 @@ fn delete_call(limits: &Limits, pod: &PodRef) -> Call {
         query: Some(format!("timeout={}s", limits.deadline.as_secs().max(1))),
         content_type: JSON,
         body: serde_json::to_vec(&options).expect("DeleteOptions are plain data").into(),
-        subject: ("pods", pod.name.clone()),
+        subject: Subject {
+            uid: Some(pod.uid.clone()),
+            success: Success::ObjectOrStatus,
+            ..Subject::pod(&pod.namespace, &pod.name)
+        },
     }
 }
 
@@ -169,13 +177,13 @@ async fn is_going(transport: &Transport, limits: &Limits, pod: &PodRef) -> bool 
         query: None,
         content_type: JSON,
         body: Bytes::new(),
-        subject: ("pods", pod.name.clone()),
+        subject: Subject::pod(&pod.namespace, &pod.name),
     };
     match transport.send(&call, limits.deadline, limits.patience).await.answer {
         Answer::Done(body) => serde_json::from_slice::<Pod>(&body).is_ok_and(|found| {
             *found.metadata.uid != *pod.uid || found.metadata.deletion_timestamp.is_some()
         }),
-        answer => matches!(answer, Answer::Status { code: 404, .. }),
+        answer => matches!(answer, Answer::Status { is_gone: true, .. }),
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Decides nothing and remembers nothing about scheduling: what came of an effect goes back to the engine as an event.
 
+pub(crate) mod answer;
 mod bind;
 mod evict;
 mod extend;

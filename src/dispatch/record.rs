@@ -10,6 +10,7 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::json;
 use supercargo_core::effect::Record;
 
+use super::answer::{Subject, Success};
 use super::pause::{Throttle, jittered};
 use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
 use super::series::{Book, FINISH, REFRESH, Write};
@@ -95,11 +96,14 @@ impl Recorder {
             let message = match answer {
                 Answer::Done(_) => return,
                 // The series' event went and came again between our two requests.
-                Answer::Status { code: 409, ref reason, message } if series && reason == "AlreadyExists" => {
+                Answer::Status { code: 409, ref reason, message, .. }
+                    if series && reason == "AlreadyExists" =>
+                {
                     message
                 }
                 Answer::Status { code, message, .. } => return self.refused(event, code, &message),
-                Answer::NotSent(message) | Answer::Lost(message) => message,
+                // To write it twice does no harm.
+                Answer::NotSent(message) | Answer::Lost(message) | Answer::Foreign(message) => message,
             };
             if tried < TRIES_MAX {
                 tracing::debug!(%message, "unable to write event; trying again");
@@ -115,7 +119,7 @@ impl Recorder {
         if series {
             let answer = self.transport.send(&patch(event), deadline, patience).await.answer;
             // The event may have expired meanwhile.
-            if !matches!(answer, Answer::Status { code: 404, .. }) {
+            if !matches!(answer, Answer::Status { is_gone: true, .. }) {
                 return answer;
             }
         }
@@ -147,8 +151,16 @@ fn path(event: &Event) -> String {
     format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events")
 }
 
-fn subject(event: &Event) -> (&'static str, String) {
-    ("events.events.k8s.io", event.metadata.name.clone().unwrap_or_default())
+fn subject(event: &Event) -> Subject {
+    Subject {
+        api_version: "events.k8s.io/v1",
+        kind: "Event",
+        resource: "events",
+        namespace: event.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        name: event.metadata.name.clone().unwrap_or_default(),
+        uid: None,
+        success: Success::Object,
+    }
 }
 
 fn create(event: &Event) -> Call {

@@ -1,5 +1,5 @@
 //! One request to the API server and what came of it, told apart by what the caller must know: was it refused, did it
-//! surely never get there, or may it have been carried out.
+//! surely never get there, or may it have been carried out. Only an answer of the API server about the object counts ([`super::answer`]).
 //!
 //! Waits as the server says (`Retry-After`), as upstream's client does (`client-go/rest/with_retry.go`); every other
 //! retry is the business of the kind of effect. The client's own retries are off.
@@ -10,17 +10,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
-use kube::core::Status;
 use tokio::time::Instant;
 
+use super::answer::{Failure, Subject, Verdict};
 use super::pause::jittered;
 use crate::lease::{Fence, Passage};
 use crate::metrics::Metrics;
 
 /// As many answers with `Retry-After` as upstream's client takes before it gives up.
 const TRIES_MAX: u32 = 10;
+
+/// No answer about one object is longer: etcd takes no object beyond 1.5 MiB of protobuf, which is a few times as much as JSON.
+const ANSWER_MAX: usize = 8 << 20;
+/// How much of an answer that is no API object goes into a text (`client-go/rest/request.go#maxUnstructuredResponseTextBytes`).
+const QUOTED_MAX: usize = 2_048;
 
 /// `application/json`.
 pub(super) const JSON: &str = "application/json";
@@ -40,27 +45,31 @@ pub(super) struct Call {
     pub(super) query: Option<String>,
     pub(super) content_type: &'static str,
     pub(super) body: Bytes,
-    /// The resource and the object's name, as upstream's texts name them.
-    pub(super) subject: (&'static str, String),
+    /// What it is about, which the answer has to be about as well.
+    pub(super) subject: Subject,
 }
 
 /// What came of a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// 2xx, with the body.
+    /// The API server carried it out; the body.
     Done(Bytes),
-    /// Any other status.
+    /// The API server refused it, or failed.
     Status {
         code: u16,
-        /// The reason of the API's Status object; empty when there was none.
+        /// The reason of the API's Status object.
         reason: String,
         /// The text, as upstream's client gives it.
         message: String,
+        /// The API server has no object of the name asked for.
+        is_gone: bool,
     },
     /// The request surely never reached the API server.
     NotSent(String),
     /// The deadline passed or the connection broke: it may have been carried out.
     Lost(String),
+    /// An answer came, and it is not the API server's about this object: it may have been carried out.
+    Foreign(String),
 }
 
 /// What came of a call and of the tries before the last.
@@ -107,7 +116,7 @@ impl Transport {
             if tried == TRIES_MAX || Instant::now() + pause > give_up {
                 return Outcome { answer, earlier_unknown };
             }
-            earlier_unknown |= matches!(answer, Answer::Status { code, .. } if code >= 500);
+            earlier_unknown |= matches!(answer, Answer::Status { code: 500.., .. } | Answer::Foreign(_));
             tokio::time::sleep(pause).await;
         }
         unreachable!("the loop counts to its limit")
@@ -169,17 +178,35 @@ impl Transport {
             Err(error) => return (self.broken(call, &error), None),
         };
         let (status, retry_after) = (response.status(), retry_after(&response));
-        // The status line alone says whether it was carried out; a body that breaks off changes nothing about that.
-        let body =
-            response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        if status.is_success() {
-            return (Answer::Done(body), None);
-        }
-        let (reason, message) = match serde_json::from_slice::<Status>(&body) {
-            Ok(told) if !told.message.is_empty() => (told.reason, told.message),
-            _ => (String::new(), unexplained(status, call, &String::from_utf8_lossy(&body))),
+        let body = match Limited::new(response.into_body(), ANSWER_MAX).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => return (self.foreign(call, status, &[], &error.to_string()), retry_after),
         };
-        (Answer::Status { code: status.as_u16(), reason, message }, retry_after)
+        let answer = match call.subject.judge(status, &body) {
+            Verdict::Done => Answer::Done(body),
+            Verdict::Foreign(why) => self.foreign(call, status, &body, &why),
+            Verdict::Failed(Failure { reason, mut message, is_gone }) => {
+                if message.is_empty() {
+                    message = unexplained(status, call, "");
+                }
+                Answer::Status { code: status.as_u16(), reason, message, is_gone }
+            }
+        };
+        (answer, retry_after)
+    }
+
+    /// An answer that is not the API server's. Failures keep upstream's words.
+    fn foreign(&self, call: &Call, status: StatusCode, body: &[u8], why: &str) -> Answer {
+        tracing::debug!(path = call.path, %status, why, "an answer is not the API server's");
+        Answer::Foreign(if status.is_success() {
+            self.failed(
+                call,
+                &format!("the answer of status {} is not the API server's: {why}", status.as_u16()),
+            )
+        } else {
+            let quoted = &body[..body.len().min(QUOTED_MAX)];
+            unexplained(status, call, &String::from_utf8_lossy(quoted))
+        })
     }
 
     /// A request that brought no answer.
@@ -282,6 +309,6 @@ fn unexplained(status: StatusCode, call: &Call, body: &str) -> String {
             &format!("the server responded with the status code {code} but did not return more information")
         }
     };
-    let (resource, name) = &call.subject;
-    format!("{text} ({} {resource} {name})", call.method.as_str().to_ascii_lowercase())
+    let (method, resource) = (call.method.as_str().to_ascii_lowercase(), call.subject.qualified());
+    format!("{text} ({method} {resource} {})", call.subject.name)
 }

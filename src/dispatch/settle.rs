@@ -7,6 +7,7 @@ use supercargo_core::effect::PodRef;
 use supercargo_core::event::Found;
 
 use super::Limits;
+use super::answer::Subject;
 use super::pause::Throttle;
 use super::request::{Answer, Call, JSON, Transport};
 
@@ -41,17 +42,18 @@ pub(super) async fn settle(
         query: None,
         content_type: JSON,
         body: Bytes::new(),
-        subject: ("pods", pod.name.clone()),
+        subject: Subject::pod(&pod.namespace, &pod.name),
     };
     match transport.send(&call, limits.bind_deadline, limits.patience).await.answer {
         Answer::Done(body) => match serde_json::from_slice(&body) {
             Ok(found) => where_it_is(found, pod),
             Err(error) => unanswered(pod, &error.to_string(), failures),
         },
-        Answer::Status { code: 404, .. } => Found::Gone,
-        Answer::Status { message, .. } | Answer::NotSent(message) | Answer::Lost(message) => {
-            unanswered(pod, &message, failures)
-        }
+        Answer::Status { is_gone: true, .. } => Found::Gone,
+        Answer::Status { message, .. }
+        | Answer::NotSent(message)
+        | Answer::Lost(message)
+        | Answer::Foreign(message) => unanswered(pod, &message, failures),
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use supercargo_core::effect::{Nomination, StatusPatch, Unscheduled};
 
 use super::Limits;
+use super::answer::Subject;
 use super::pause::{Throttle, jittered};
 use super::request::{Answer, Call, STRATEGIC_MERGE, Transport};
 use super::waiting::Place;
@@ -65,7 +66,7 @@ fn call(patch: &StatusPatch, now: Timestamp) -> Call {
         query: None,
         content_type: STRATEGIC_MERGE,
         body: body.to_string().into_bytes().into(),
-        subject: ("pods", pod.name.clone()),
+        subject: Subject { uid: Some(pod.uid.clone()), ..Subject::pod(&pod.namespace, &pod.name) },
     }
 }
 
@@ -90,7 +91,8 @@ fn may_retry(answer: &Answer) -> bool {
         // The name is another pod's by now, and will not be ours again.
         Answer::Status { message, .. } if is_another_pod(message) => false,
         Answer::Status { code, .. } => matches!(code, 409 | 500 | 503),
-        Answer::NotSent(_) => true,
+        // To write it twice does no harm.
+        Answer::NotSent(_) | Answer::Foreign(_) => true,
         Answer::Done(_) | Answer::Lost(_) => false,
     }
 }
@@ -105,7 +107,7 @@ fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
     let pod = format_args!("{}/{}", patch.pod.namespace, patch.pod.name).to_string();
     match answer {
         Answer::Done(_) => {}
-        Answer::Status { code: 404, message, .. } => {
+        Answer::Status { is_gone: true, message, .. } => {
             tracing::debug!(%pod, %message, "the pod went before its status could be written");
         }
         Answer::Status { message, .. } if is_another_pod(&message) => {
@@ -119,7 +121,10 @@ fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
                 );
             }
         }
-        Answer::Status { message, .. } | Answer::NotSent(message) | Answer::Lost(message) => {
+        Answer::Status { message, .. }
+        | Answer::NotSent(message)
+        | Answer::Lost(message)
+        | Answer::Foreign(message) => {
             let nomination = &patch.nomination;
             tracing::warn!(%pod, %message, ?nomination, "error updating pod");
         }

@@ -15,20 +15,27 @@ use super::*;
 mod evict;
 mod extend;
 mod fenced;
+mod foreign;
 mod nominations;
 mod status;
 mod volumes;
 
 /// What the API server does with a request.
 enum Reply {
+    /// Carries it out, and answers as the API server does.
+    Done,
+    /// Has no such object, and answers as the API server does.
+    Gone,
     /// Answers with a Status object, or any other.
     Json(u16, Value),
     /// Answers with a text, as a proxy might.
     Text(u16, &'static str),
+    /// The same.
+    Body(u16, String),
     /// Asks to come back after this many seconds.
     Later(u16, u32),
-    /// Answers after this long.
-    Slow(Duration, Value),
+    /// Carries it out after this long.
+    Slow(Duration),
     /// Never answers.
     Silence,
     /// The connection breaks after the request was sent.
@@ -43,6 +50,59 @@ struct Asked {
     body: Value,
 }
 
+impl Asked {
+    /// apiVersion, namespace, resource and name of the object.
+    fn object(&self) -> (String, &str, &str, &str) {
+        let path = self.uri.split('?').next().unwrap();
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let (api_version, rest) = match parts[0] {
+            "api" => (parts[1].to_owned(), &parts[2..]),
+            _ => (format!("{}/{}", parts[1], parts[2]), &parts[3..]),
+        };
+        let (namespace, rest) = if rest[0] == "namespaces" { (rest[1], &rest[2..]) } else { ("", rest) };
+        let name = rest.get(1).copied().or_else(|| self.body["metadata"]["name"].as_str());
+        (api_version, namespace, rest[0], name.expect("it is about one object"))
+    }
+
+    /// The answer of an API server that carries it out.
+    fn carried_out(&self) -> (u16, Value) {
+        let code = if self.method == "POST" { 201 } else { 200 };
+        if self.uri.contains("/binding") {
+            let body = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code,
+            });
+            return (code, body);
+        }
+        let (api_version, namespace, resource, name) = self.object();
+        let kind = match resource {
+            "pods" => "Pod",
+            "persistentvolumes" => "PersistentVolume",
+            "persistentvolumeclaims" => "PersistentVolumeClaim",
+            "events" => "Event",
+            other => panic!("{other}"),
+        };
+        let uid = [&self.body["metadata"]["uid"], &self.body["preconditions"]["uid"]];
+        let uid = uid.into_iter().find_map(Value::as_str).unwrap_or("u1");
+        let mut metadata = json!({ "name": name, "uid": uid });
+        if !namespace.is_empty() {
+            metadata["namespace"] = json!(namespace);
+        }
+        (code, json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata }))
+    }
+
+    /// The answer of an API server that has no such object.
+    fn not_found(&self) -> Value {
+        let (api_version, _, resource, name) = self.object();
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let dotted = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound", "code": 404,
+            "message": format!("{dotted} {name:?} not found"),
+            "details": { "name": name, "group": group, "kind": resource },
+        })
+    }
+}
+
 #[derive(Default)]
 struct Script {
     replies: Mutex<VecDeque<Reply>>,
@@ -53,24 +113,33 @@ impl Script {
     async fn reply(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        self.asked.lock().unwrap().push(Asked {
+        let asked = Asked {
             method: head.method.to_string(),
             uri: head.uri.to_string(),
             content_type: head.headers[http::header::CONTENT_TYPE].to_str()?.to_owned(),
             body: serde_json::from_slice(&body).unwrap_or(Value::Null),
-        });
+        };
+        self.asked.lock().unwrap().push(asked.clone());
         let reply =
             self.replies.lock().unwrap().pop_front().expect("the script has a reply for each request");
         let response = Response::builder();
         Ok(match reply {
+            Reply::Done => {
+                let (code, value) = asked.carried_out();
+                response.status(code).body(value.to_string().into_bytes().into())?
+            }
+            Reply::Gone => response.status(404).body(asked.not_found().to_string().into_bytes().into())?,
             Reply::Json(code, value) => response.status(code).body(value.to_string().into_bytes().into())?,
+            Reply::Body(code, text) => response.status(code).body(text.into_bytes().into())?,
             Reply::Text(code, text) => response.status(code).body(text.as_bytes().to_vec().into())?,
             Reply::Later(code, seconds) => {
-                response.status(code).header("Retry-After", seconds).body(Body::empty())?
+                let text = if code == 429 { "Too many requests, please try again later.\n" } else { "" };
+                response.status(code).header("Retry-After", seconds).body(text.as_bytes().to_vec().into())?
             }
-            Reply::Slow(pause, value) => {
+            Reply::Slow(pause) => {
                 tokio::time::sleep(pause).await;
-                response.status(200).body(value.to_string().into_bytes().into())?
+                let (code, value) = asked.carried_out();
+                response.status(code).body(value.to_string().into_bytes().into())?
             }
             Reply::Silence => std::future::pending().await,
             Reply::Broken => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
@@ -201,8 +270,17 @@ fn status(code: u16, reason: &str, message: &str) -> Reply {
     Reply::Json(code, body)
 }
 
+/// The pod as the API server shows it.
+fn shown(uid: &str, node: Option<&str>, deleted: Option<&str>) -> Value {
+    json!({
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": { "namespace": "default", "name": "plain0", "uid": uid, "deletionTimestamp": deleted },
+        "spec": { "nodeName": node },
+    })
+}
+
 fn created() -> Reply {
-    Reply::Json(201, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201 }))
+    Reply::Done
 }
 
 fn refused(message: &str) -> BindOutcome {
@@ -248,7 +326,7 @@ async fn a_pod_that_somebody_else_bound_or_that_is_gone_leaves_nothing_to_bind()
         let mut fixture = Fixture::new([status(409, "Conflict", &assigned_to(node))]);
         assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Bound(node.to_owned())));
     }
-    let mut fixture = Fixture::new([status(404, "NotFound", "pods \"plain0\" not found")]);
+    let mut fixture = Fixture::new([Reply::Gone]);
     assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Gone));
 }
 
@@ -351,12 +429,11 @@ async fn a_connection_that_did_not_come_about_is_a_refusal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_tells_bound_unbound_and_gone_apart() {
-    let pod = |uid: &str, node: Value| json!({ "metadata": { "uid": uid }, "spec": { "nodeName": node } });
     let table = [
-        (Reply::Json(200, pod("u1", json!("n1"))), Found::Bound("n1".to_owned())),
-        (Reply::Json(200, pod("u1", Value::Null)), Found::Unbound),
-        (Reply::Json(200, pod("u2", json!("n1"))), Found::Gone),
-        (status(404, "NotFound", "pods \"plain0\" not found"), Found::Gone),
+        (Reply::Json(200, shown("u1", Some("n1"), None)), Found::Bound("n1".to_owned())),
+        (Reply::Json(200, shown("u1", None, None)), Found::Unbound),
+        (Reply::Json(200, shown("u2", Some("n1"), None)), Found::Gone),
+        (Reply::Gone, Found::Gone),
         (status(403, "Forbidden", "no"), Found::NoAnswer),
         (Reply::Text(503, ""), Found::NoAnswer),
         (Reply::Text(200, "<html>"), Found::NoAnswer),
@@ -414,7 +491,7 @@ async fn an_event_is_created_as_upstream_creates_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_second_event_patches_a_series_and_the_third_only_counts() {
-    let mut fixture = Fixture::new([created(), Reply::Json(200, json!({}))]);
+    let mut fixture = Fixture::new([created(), Reply::Done]);
     for _ in 0..3 {
         fixture.record(failed("no")).await;
     }
@@ -431,7 +508,7 @@ async fn the_second_event_patches_a_series_and_the_third_only_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_series_whose_event_expired_is_created_anew() {
-    let mut fixture = Fixture::new([created(), status(404, "NotFound", "gone"), created()]);
+    let mut fixture = Fixture::new([created(), Reply::Gone, created()]);
     fixture.record(failed("no")).await;
     fixture.record(failed("no")).await;
     let asked = fixture.asked();
@@ -456,7 +533,7 @@ async fn an_event_is_tried_again_while_the_server_is_away_and_not_when_it_is_ref
 
 #[tokio::test(start_paused = true)]
 async fn draining_waits_for_what_is_in_flight_and_tells_what_is_not_done() {
-    let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(3), json!({})), Reply::Silence]);
+    let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(3)), Reply::Silence]);
     fixture.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
     assert_eq!(fixture.dispatcher.drain(Duration::from_secs(20)).await, Pending::default());
     fixture.dispatcher.submit(Effect::Patch(unscheduled("slow", None)));

@@ -9,6 +9,7 @@ use supercargo_core::effect::{VolumeChange, VolumeWrite};
 use supercargo_core::event::WriteOutcome;
 
 use super::Limits;
+use super::answer::{Subject, Success};
 use super::request::{Answer, Call, MERGE, Outcome, Transport};
 use crate::api::meta::annotation;
 
@@ -19,7 +20,7 @@ pub(super) async fn write(transport: &Transport, limits: &Limits, write: &Volume
 }
 
 fn call(limits: &Limits, change: &VolumeChange) -> Call {
-    let (path, subject, body) = match change {
+    let (path, named, body) = match change {
         VolumeChange::Bind { volume, version, claim, by_controller } => {
             let reference = json!({
                 "apiVersion": "v1",
@@ -34,15 +35,17 @@ fn call(limits: &Limits, change: &VolumeChange) -> Call {
             if *by_controller {
                 annotate(&mut body, annotation::BOUND_BY_CONTROLLER, "yes");
             }
-            (format!("/api/v1/persistentvolumes/{volume}"), ("persistentvolumes", volume), body)
+            let named = ("PersistentVolume", "persistentvolumes", "", volume);
+            (format!("/api/v1/persistentvolumes/{volume}"), named, body)
         }
         VolumeChange::SelectNode { namespace, name, version, node } => {
             let mut body = json!({ "metadata": { "resourceVersion": version } });
             annotate(&mut body, annotation::SELECTED_NODE, node);
             let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
-            (path, ("persistentvolumeclaims", name), body)
+            (path, ("PersistentVolumeClaim", "persistentvolumeclaims", &**namespace, name), body)
         }
     };
+    let (kind, resource, namespace, name) = named;
     Call {
         method: http::Method::PATCH,
         path,
@@ -50,7 +53,15 @@ fn call(limits: &Limits, change: &VolumeChange) -> Call {
         query: Some(format!("timeout={}s", limits.deadline.as_secs().max(1))),
         content_type: MERGE,
         body: body.to_string().into_bytes().into(),
-        subject: (subject.0, subject.1.clone()),
+        subject: Subject {
+            api_version: "v1",
+            kind,
+            resource,
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+            uid: None,
+            success: Success::Object,
+        },
     }
 }
 
@@ -61,9 +72,9 @@ fn annotate(body: &mut Value, key: &str, value: &str) {
 fn judge(Outcome { answer, earlier_unknown }: Outcome) -> WriteOutcome {
     match answer {
         Answer::Done(_) => WriteOutcome::Done,
-        Answer::Status { code: 408 | 500.., message, .. } | Answer::Lost(message) => {
-            WriteOutcome::Unknown { message }
-        }
+        Answer::Status { code: 408 | 500.., message, .. }
+        | Answer::Lost(message)
+        | Answer::Foreign(message) => WriteOutcome::Unknown { message },
         // A refusal says nothing about an earlier try that may have been carried out.
         Answer::Status { message, .. } | Answer::NotSent(message) if earlier_unknown => {
             WriteOutcome::Unknown { message }

@@ -31,6 +31,8 @@ enum Mood {
     /// Nothing is answered.
     Silent,
     Forbidding,
+    /// A proxy answers with this, whatever is asked.
+    Foreign(u16, &'static str),
 }
 
 /// An API server with one lease.
@@ -67,6 +69,10 @@ impl Server {
         match mood {
             Mood::Silent => std::future::pending().await,
             Mood::Away => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
+            Mood::Foreign(code, body) => {
+                self.store.lock().unwrap().asked.push(head.method.to_string());
+                return Ok(Response::builder().status(code).body(body.as_bytes().to_vec().into())?);
+            }
             Mood::Well | Mood::Forgetful | Mood::Forbidding => {}
         }
         let (code, answer) =
@@ -111,11 +117,17 @@ impl Store {
     fn carry_out(&mut self, method: &str, path: &str, body: Value) -> (StatusCode, Value) {
         if path == "/apis/events.k8s.io/v1/namespaces/there/events" {
             self.told.push(body.clone());
-            return (StatusCode::CREATED, body);
+            let mut event = body;
+            event["metadata"]["uid"] = json!("u-event");
+            return (StatusCode::CREATED, event);
         }
         self.asked.push(method.to_owned());
         let failure = |code: u16, reason: &str| {
-            let status = json!({ "kind": "Status", "status": "Failure", "message": reason, "reason": reason, "code": code });
+            let details = json!({ "group": "coordination.k8s.io", "kind": "leases", "name": "lease" });
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": reason, "reason": reason, "code": code,
+                "details": details,
+            });
             (StatusCode::from_u16(code).expect("a code"), status)
         };
         if self.mood == Mood::Forbidding {
@@ -147,6 +159,8 @@ impl Store {
     fn put(&mut self, mut lease: Value) -> Value {
         self.version += 1;
         lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        lease["metadata"]["uid"] = json!("u-lease");
+        (lease["apiVersion"], lease["kind"]) = (json!("coordination.k8s.io/v1"), json!("Lease"));
         self.lease = Some(lease.clone());
         lease
     }
@@ -472,4 +486,57 @@ async fn b22_without_the_rights_for_the_lease_nobody_leads_until_they_are_there(
     assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err());
     server.is(Mood::Well);
     assert_eq!(candidate.leading.recv().await, Some(true));
+}
+
+/// Answers of a proxy: pages, nothing, what breaks off, and objects that are not the lease.
+const FOREIGN: [(u16, &str); 12] = [
+    (200, ""),
+    (200, "{}"),
+    (200, "<html>welcome</html>"),
+    (201, r#"{"kind":"Status","apiVersion":"v1","status":"Success","code":201}"#),
+    (200, r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"lease","names"#),
+    (
+        200,
+        r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"other","namespace":"there","uid":"u"},"spec":{"holderIdentity":"a"}}"#,
+    ),
+    (
+        200,
+        r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"lease","namespace":"elsewhere","uid":"u"},"spec":{"holderIdentity":"a"}}"#,
+    ),
+    (404, ""),
+    (404, "<html>404 Not Found</html>"),
+    (404, r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#),
+    (
+        404,
+        r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"other","group":"coordination.k8s.io","kind":"leases"}}"#,
+    ),
+    (410, "gone"),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_answer_makes_nobody_a_leader_and_no_lease() {
+    for (code, body) in FOREIGN {
+        let server = Server::new();
+        server.is(Mood::Foreign(code, body));
+        let mut candidate = Candidate::start(&server, "a");
+        pass(60 * SECOND).await;
+        assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err(), "{code} {body}");
+        let asked = server.asked();
+        assert!(asked.iter().all(|method| method == "GET"), "{code} {body}: {asked:?}");
+        server.is(Mood::Well);
+        assert_eq!(candidate.leading.recv().await, Some(true), "once it is the API server who answers");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_answer_renews_no_lease() {
+    for (code, body) in FOREIGN {
+        let server = Server::new();
+        let leader = Candidate::leader(&server, "a").await;
+        pass(SECOND).await;
+        server.is(Mood::Foreign(code, body));
+        pass(10 * SECOND).await;
+        assert!(leader.fence.pass().is_err(), "{code} {body}");
+        assert!(leader.lost().await.contains("10s"), "{code} {body}");
+    }
 }

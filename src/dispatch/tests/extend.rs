@@ -56,7 +56,7 @@ async fn bound_by(mut fixture: Fixture, port: u16) -> (BindOutcome, Vec<String>)
 #[tokio::test]
 async fn a_binding_by_an_extender_is_what_it_and_the_api_server_say() {
     let refused = |message: &str| BindOutcome::Refused { message: message.to_owned() };
-    let found = |node: Option<&str>| json!({"metadata": {"uid": "u1"}, "spec": {"nodeName": node}});
+    let found = |node: Option<&str>| shown("u1", node, None);
     let (port, _) = extender(200, "{}").await;
     assert_eq!(bound_by(Fixture::new([]), port).await, (BindOutcome::Accepted, vec![]));
     let (port, _) = extender(200, r#"{"Error": "no slot"}"#).await;

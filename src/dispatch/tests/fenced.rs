@@ -42,7 +42,7 @@ async fn without_the_lease_nothing_is_sent_and_each_write_is_told_so() {
 
 #[tokio::test(start_paused = true)]
 async fn what_became_of_a_binding_is_asked_without_the_lease_too() {
-    let pod = json!({ "metadata": { "uid": "u1" }, "spec": { "nodeName": "n1" } });
+    let pod = shown("u1", Some("n1"), None);
     let mut fixture = Fixture::under_a_lease([Reply::Json(200, pod)], None);
     assert_eq!(fixture.settle().await, Found::Bound("n1".to_owned()));
 }

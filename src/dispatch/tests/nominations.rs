@@ -8,7 +8,7 @@ fn nominated(nomination: Nomination) -> StatusPatch {
 
 #[tokio::test(start_paused = true)]
 async fn a_nomination_is_patched_alone_or_with_the_condition() {
-    let mut fixture = Fixture::new((0..3).map(|_| Reply::Json(200, json!({}))));
+    let mut fixture = Fixture::new((0..3).map(|_| Reply::Done));
     fixture.dispatcher.submit(Effect::Patch(nominated(Nomination::Set("n1".to_owned()))));
     fixture.answer().await;
     fixture.dispatcher.submit(Effect::Patch(nominated(Nomination::Clear)));
@@ -26,7 +26,7 @@ async fn a_nomination_is_patched_alone_or_with_the_condition() {
 
 #[tokio::test(start_paused = true)]
 async fn a_nomination_that_is_taken_back_is_so_whatever_comes_behind() {
-    let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(5), json!({})), created()]);
+    let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(5)), created()]);
     fixture.dispatcher.submit(Effect::Patch(nominated(Nomination::Set("n1".to_owned()))));
     tokio::time::sleep(Duration::from_secs(1)).await;
     fixture.dispatcher.submit(Effect::Patch(nominated(Nomination::Set("n2".to_owned()))));

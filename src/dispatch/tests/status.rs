@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_is_patched_with_the_pods_uid() {
-    let mut fixture = Fixture::new([Reply::Json(200, json!({}))]);
+    let mut fixture = Fixture::new([Reply::Done]);
     fixture.dispatcher.submit(Effect::Patch(unscheduled("why", Some("2026-11-20T19:18:14Z"))));
     fixture.answer().await;
     let asked = Asked {
@@ -24,7 +24,7 @@ async fn a_condition_is_patched_with_the_pods_uid() {
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_becomes_false_now_says_since_when_in_seconds() {
-    let mut fixture = Fixture::new([Reply::Json(200, json!({}))]);
+    let mut fixture = Fixture::new([Reply::Done]);
     fixture.patch("why").await;
     let since = fixture.asked()[0].body["status"]["conditions"][0]["lastTransitionTime"].clone();
     let since = since.as_str().unwrap();
@@ -51,7 +51,7 @@ async fn a_condition_is_tried_four_times_and_only_where_that_can_help() {
 #[tokio::test(start_paused = true)]
 async fn a_binding_waits_for_a_patch_of_its_pod_and_drops_those_that_wait() {
     let pause = Duration::from_secs(5);
-    let mut fixture = Fixture::new([Reply::Slow(pause, json!({})), created()]);
+    let mut fixture = Fixture::new([Reply::Slow(pause), created()]);
     fixture.dispatcher.submit(Effect::Patch(unscheduled("on its way", None)));
     tokio::time::sleep(Duration::from_secs(1)).await;
     fixture.dispatcher.submit(Effect::Patch(unscheduled("waits", None)));
@@ -66,7 +66,7 @@ async fn a_binding_waits_for_a_patch_of_its_pod_and_drops_those_that_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn patches_that_wait_leave_as_one_that_says_the_last_word_on_everything() {
-    let slow = || Reply::Slow(Duration::from_secs(5), json!({}));
+    let slow = || Reply::Slow(Duration::from_secs(5));
     let mut fixture = Fixture::new([slow(), slow()]);
     let submit = |fixture: &mut Fixture, message: Option<&str>, nomination| {
         let mut patch = unscheduled(message.unwrap_or_default(), None);
@@ -98,7 +98,7 @@ async fn patches_that_wait_leave_as_one_that_says_the_last_word_on_everything() 
 #[tokio::test(start_paused = true)]
 async fn a_patch_that_is_tried_again_leaves_what_it_says_to_a_newer_one() {
     let conflict = status(409, "Conflict", "the object has been modified");
-    let mut fixture = Fixture::new([conflict, Reply::Json(200, json!({}))]);
+    let mut fixture = Fixture::new([conflict, Reply::Done]);
     let nominated = StatusPatch { nomination: Nomination::Set("n1".to_owned()), ..unscheduled("old", None) };
     fixture.dispatcher.submit(Effect::Patch(nominated));
     while fixture.asked().is_empty() {

@@ -3,7 +3,7 @@
 use super::*;
 use supercargo_core::effect::{ClaimName, VolumeChange};
 
-fn bind(by_controller: bool) -> VolumeChange {
+pub(super) fn bind(by_controller: bool) -> VolumeChange {
     VolumeChange::Bind {
         volume: "v".to_owned(),
         version: "7".to_owned(),
@@ -46,7 +46,7 @@ fn patched(uri: &str, body: Value) -> Asked {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_bound_to_the_claim_in_the_version_that_was_decided_on() {
-    let mut fixture = Fixture::new((0..2).map(|_| Reply::Json(200, json!({}))));
+    let mut fixture = Fixture::new((0..2).map(|_| Reply::Done));
     assert_eq!(write(&mut fixture, bind(true)).await, WriteOutcome::Done);
     assert_eq!(write(&mut fixture, bind(false)).await, WriteOutcome::Done);
     let uri = "/api/v1/persistentvolumes/v?timeout=10s";
@@ -64,7 +64,7 @@ async fn a_volume_is_bound_to_the_claim_in_the_version_that_was_decided_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_given_the_node_in_the_version_that_was_decided_on() {
-    let mut fixture = Fixture::new([Reply::Json(200, json!({}))]);
+    let mut fixture = Fixture::new([Reply::Done]);
     assert_eq!(write(&mut fixture, select()).await, WriteOutcome::Done);
     let annotations = json!({"volume.kubernetes.io/selected-node": "n1"});
     let body = json!({"metadata": {"resourceVersion": "5", "annotations": annotations}});
