@@ -24,7 +24,7 @@ impl Time {
 
     /// The point `seconds` seconds after the Unix epoch.
     pub const fn from_secs(seconds: u64) -> Self {
-        Self::from_nanos(seconds * NANOS_PER_SECOND)
+        Self::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND))
     }
 
     /// Nanoseconds since the Unix epoch.

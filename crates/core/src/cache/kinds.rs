@@ -117,6 +117,11 @@ impl Kinds {
         }
     }
 
+    /// No kinds, whose numbers go on from here.
+    pub(super) fn successor(&self) -> Self {
+        Self { next: self.next, ..Self::default() }
+    }
+
     /// All kinds are to be marked.
     pub(super) fn begin_round(&mut self) {
         self.marked = None;

@@ -4,10 +4,10 @@
 //! Upstream: `pkg/scheduler/backend/cache`.
 
 mod attachable;
-mod beside;
 mod device_classes;
 mod images;
 mod kinds;
+mod log;
 mod lookups;
 mod nodes;
 mod nominated;
@@ -36,9 +36,9 @@ use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, Uid};
 use crate::volume::Reservation;
-use beside::Beside;
 use images::Images;
 use kinds::Kinds;
+use log::Log;
 use nodes::Nodes;
 use nominated::Nominated;
 use pods::{PodEntry, Pods};
@@ -71,7 +71,9 @@ pub struct Stamp {
 #[derive(Default)]
 pub struct Cache {
     nodes: Nodes,
-    beside: Beside,
+    /// Nodes that changed in what only preemption and nominated pods make of them: who is nominated to them, and when their pods
+    /// started. It holds many times what happens between two decisions.
+    beside: Log<NodeIdx, 16_384>,
     pods: Pods,
     kinds: Kinds,
     images: Images,
@@ -158,7 +160,7 @@ impl Cache {
 
     fn replace_pod(&mut self, pod: &Arc<PodInfo>) {
         if let Some(node) = self.pods.replace(pod) {
-            self.beside.touch(node);
+            self.beside.push(node);
         }
     }
 
@@ -210,7 +212,7 @@ impl Cache {
     fn nomination_changes(&mut self, uid: &str, node: Option<Symbol>) {
         for name in self.nominated.node_of(uid).into_iter().chain(node) {
             if let Some(node) = self.nodes.find(name) {
-                self.beside.touch(node);
+                self.beside.push(node);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Nodes in columns: one slot a node, one vector a quantity.
 
+use super::log::Log;
 use super::{Attachable, ImageState, KindId, PodIdx, Volumes};
 use crate::hash::IdMap;
 use crate::intern::{HoldsIds, Marks, Symbol, TaintSetId, Unmarked, Work, holds_ids};
@@ -10,7 +11,7 @@ use crate::node_set::NodeSet;
 use crate::pod::{HostPort, PodInfo};
 use crate::resources::{PodResources, Resources};
 use crate::volume::PodVolume;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The quantities every filter and score pass reads, one cell per slot.
@@ -174,9 +175,8 @@ pub(super) struct Nodes {
     /// Per claim in use the nodes of its pods, with the number of uses.
     claims: IdMap<(Symbol, Symbol), BTreeMap<NodeIdx, u32>>,
     changed: Vec<NodeIdx>,
-    clock: u64,
-    /// The nodes that were touched last, and by what, one entry a tick of the clock, the newest at the end.
-    log: VecDeque<(NodeIdx, Touch)>,
+    /// The nodes that were touched last, and by what.
+    log: Log<(NodeIdx, Touch), LOG_MAX>,
     /// How often a node came or went.
     arrivals: u64,
     unmarked: Unmarked,
@@ -370,7 +370,12 @@ impl Nodes {
 
     /// The time by the clock that ticks with every change of a node.
     pub(super) fn clock(&self) -> u64 {
-        self.clock
+        self.log.clock()
+    }
+
+    /// No nodes, and later numbers than any given here: what was found of these nodes is not taken for something about the new ones.
+    pub(super) fn successor(&self) -> Self {
+        Self { log: self.log.successor(), arrivals: self.arrivals + 1, ..Self::default() }
     }
 
     /// How often a node came or went.
@@ -380,17 +385,12 @@ impl Nodes {
 
     /// What happened to which node after the clock stood at `since`, in order; `None` where that is too long ago.
     pub(super) fn touched_since(&self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, Touch)> + '_> {
-        let count = usize::try_from(self.clock - since).ok().filter(|&count| count <= self.log.len())?;
-        Some(self.log.range(self.log.len() - count..).copied())
+        self.log.since(since)
     }
 
     fn touch(&mut self, idx: NodeIdx, touch: Touch) {
         self.unmarked.put(idx.index());
-        self.clock += 1;
-        if self.log.len() == LOG_MAX {
-            self.log.pop_front();
-        }
-        self.log.push_back((idx, touch));
+        self.log.push((idx, touch));
         let slot = &mut self.slots[idx.index()];
         if !slot.changed {
             slot.changed = true;
@@ -471,7 +471,6 @@ impl HoldsIds for Nodes {
             present: _,
             cordoned: _,
             changed: _,
-            clock: _,
             log: _,
             arrivals: _,
             unmarked: _,

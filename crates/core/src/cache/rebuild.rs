@@ -6,13 +6,13 @@ use crate::event::ObjectKey;
 impl Cache {
     /// The same cluster counted from nothing, without the object of this key.
     ///
-    /// Nodes, pods and nominations are counted anew. What is looked up by name has no sums to go wrong and is taken over.
+    /// Nodes, pods and nominations are counted anew, and no clock goes back. What is looked up by name has no sums to go wrong and is taken over.
     pub(crate) fn rebuilt(self, without: &ObjectKey) -> Self {
         let Self {
             nodes,
-            beside: _,
+            beside,
             pods,
-            kinds: _,
+            kinds,
             images: _,
             nominated,
             mut lookups,
@@ -34,7 +34,16 @@ impl Cache {
         if let ObjectKey::Pod(uid) = without {
             volumes.forget(uid);
         }
-        let mut cache = Self { lookups, volumes, version, storage_changes, ..Self::default() };
+        let mut cache = Self {
+            nodes: nodes.successor(),
+            beside: beside.successor(),
+            kinds: kinds.successor(),
+            lookups,
+            volumes,
+            version,
+            storage_changes,
+            ..Self::default()
+        };
         let is_out = |uid: &str| matches!(without, ObjectKey::Pod(out) if **out == *uid);
         for node in nodes.infos().filter(|node| *without != ObjectKey::Node(node.name)) {
             cache.apply_node(node);

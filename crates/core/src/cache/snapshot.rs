@@ -54,7 +54,7 @@ impl<'a> Snapshot<'a> {
     /// The nodes, and slots of former nodes, of which that is so since [`Self::clock_beside`] was `since`; `None` where that is too
     /// long ago to tell.
     pub fn touched_beside_since(self, since: u64) -> Option<impl Iterator<Item = NodeIdx> + 'a> {
-        self.cache.beside.touched_since(since)
+        self.cache.beside.since(since)
     }
 
     /// All nodes that exist.

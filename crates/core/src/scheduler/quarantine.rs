@@ -160,6 +160,9 @@ impl HoldsIds for Quarantine {
 }
 
 #[cfg(test)]
+mod recovery;
+
+#[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::cycle::{Framework, NoProbe};

@@ -104,6 +104,6 @@ impl Atlas {
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        self.keys.clear();
+        *self = Self::default();
     }
 }

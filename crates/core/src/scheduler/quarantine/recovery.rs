@@ -1,0 +1,136 @@
+//! A law: after poison, in an object or in a decision, cached decisions equal full evaluations as before.
+
+use super::tests::{Trap, World, pod};
+use crate::cycle::NoProbe;
+use crate::effect::{Effect, Lane};
+use crate::event::{BindOutcome, Event, ObjectKey};
+use crate::intern::Tables;
+use crate::node::NodeInfo;
+use crate::pod::{PodAffinity, PodAffinityTerm, PodInfo};
+use crate::resources::Resources;
+use crate::scheduler::Step;
+use crate::selector::{Operator, Requirement, Selector};
+
+/// Few enough racks that pods meet in them, and enough that racks are not told apart by name.
+const NODES: usize = 70;
+const PODS: usize = 30;
+
+/// A pod of app 0 or 1 that stays away from its like by rack, or stays with the others.
+fn tied(tables: &mut Tables, number: usize, app: usize, on: Option<usize>) -> Box<PodInfo> {
+    let on = on.map(|node| format!("n{node}"));
+    let mut pod = pod(tables, &format!("p{number}"), 10, on.as_deref());
+    let (key, values) = (tables.symbol("app"), ["0", "1"].map(|app| tables.symbol(app)));
+    let term = |app: usize, tables: &mut Tables| PodAffinityTerm {
+        namespaces: [tables.symbol("default")].into(),
+        namespace_selector: Selector::Nothing,
+        selector: Selector::All([Requirement { key, operator: Operator::In([values[app]].into()) }].into()),
+        topology_key: tables.symbol("rack"),
+    };
+    let (with, without) =
+        if app == 0 { ([].into(), [term(0, tables)].into()) } else { ([term(0, tables)].into(), [].into()) };
+    let mut template = (*pod.template).clone();
+    template.pod_affinity = Some(Box::new(PodAffinity {
+        required_affinity: Ok(with),
+        required_anti_affinity: Ok(without),
+        preferred_affinity: Ok([].into()),
+        preferred_anti_affinity: Ok([].into()),
+    }));
+    pod.template = template.into();
+    pod.labels = tables.label_set(vec![(key, values[app])]);
+    pod
+}
+
+fn node(tables: &mut Tables, number: usize, rack: usize) -> Box<NodeInfo> {
+    let pair = (tables.symbol("rack"), tables.symbol(&format!("r{rack}")));
+    Box::new(NodeInfo {
+        name: tables.symbol(&format!("n{number}")),
+        labels: tables.label_set(vec![pair]),
+        taints: tables.taint_set(Vec::new()),
+        unschedulable: false,
+        allocatable: Resources { cpu_milli: 4_000, ..Resources::default() },
+        allocatable_pods: 110,
+        images: [].into(),
+        declared_features: [].into(),
+    })
+}
+
+struct Law {
+    world: World,
+    state: u64,
+}
+
+impl Law {
+    /// A number below a bound, the same in every run.
+    fn below(&mut self, bound: usize) -> usize {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) as usize % bound
+    }
+
+    fn renew(&mut self, number: usize, rack: usize) {
+        let node = node(self.world.scheduler.tables(), number, rack);
+        self.world.handle(Event::NodeApplied(node));
+    }
+
+    /// A pod comes; one of this number that was there is gone.
+    fn come(&mut self, number: usize, app: usize, on: Option<usize>) {
+        self.world.handle(Event::Gone(ObjectKey::Pod(format!("p{number}").into())));
+        let pod = tied(self.world.scheduler.tables(), number, app, on);
+        self.world.handle(Event::PodApplied(pod));
+    }
+
+    /// Lets the engine work; its bindings are carried out.
+    fn run(&mut self) {
+        self.world.handle(Event::Credits { lane: Lane::Bind, count: 1 });
+        loop {
+            match self.world.scheduler.step(self.world.now, &mut NoProbe) {
+                Step::Idle { .. } => return,
+                Step::Effect(Effect::Bind { pod, .. }) => {
+                    self.world.handle(Event::BindFinished { uid: pod.uid, outcome: BindOutcome::Accepted });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The engine stumbles over an object, or over a decision.
+    fn stumble(&mut self, trap: Trap) {
+        self.world.scheduler.trap = Some(trap);
+        self.world.pod("poison", 10, None);
+        self.run();
+        self.world.scheduler.trap = None;
+        self.world.handle(Event::Gone(ObjectKey::Pod("poison".into())));
+    }
+}
+
+#[test]
+fn cached_decisions_after_poison_equal_full_evaluations() {
+    let mut law = Law { world: World::new(), state: 1 };
+    (0..NODES).for_each(|number| law.renew(number, number));
+    let (mut panics, mut poisoned) = (0, 0);
+    for turn in 0..1_500 {
+        let (node, rack, number) = (law.below(NODES), law.below(NODES), law.below(PODS));
+        let app = usize::from(law.below(3) == 0);
+        match law.below(30) {
+            0 => {
+                law.stumble(Trap::Deciding);
+                panics += 1;
+            }
+            1 => {
+                law.stumble(Trap::TakingIn);
+                poisoned += 1;
+            }
+            2..9 => law.renew(node, rack),
+            9..14 => law.come(number, app, Some(node)),
+            14..17 => law.world.handle(Event::Gone(ObjectKey::Pod(format!("p{number}").into()))),
+            _ => law.come(number, app, None),
+        }
+        law.run();
+        let stats = law.world.scheduler.stats();
+        // An answer that differs from a full evaluation is a panic in builds with assertions.
+        assert_eq!((stats.panics, stats.poisoned), (panics, poisoned), "turn {turn}");
+    }
+    let stats = law.world.scheduler.stats();
+    assert!(panics > 20 && poisoned > 20, "{panics} decisions and {poisoned} objects were poison");
+    assert!(stats.quick > 300, "{} cached decisions", stats.quick);
+}
