@@ -32,3 +32,5 @@ mod shown;
 mod support;
 #[path = "explain/verdicts.rs"]
 mod verdicts;
+#[path = "explain/volumes.rs"]
+mod volumes;

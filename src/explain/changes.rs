@@ -7,10 +7,12 @@ use super::edit::Edit;
 use super::near::Vocabulary;
 use super::place::Place;
 use super::reason::{Found, ReasonCode};
+use super::volumes;
 use super::words::count;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::framework::{Fact, Measure};
+use supercargo_core::intern::Tables;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::{ControllerKind, PodInfo};
 use supercargo_core::selector::{Operator, Requirement, Selector};
@@ -42,6 +44,11 @@ pub(super) struct Case {
 }
 
 impl Case {
+    /// Whether one thing alone keeps the pod out: one check that fails in one respect. Of node affinity's terms one is enough.
+    pub(super) fn is_single(&self) -> bool {
+        self.checks == 1 && needed(&self.found).len() == 1
+    }
+
     /// How far it is from having enough, in shares of what is asked for; smaller is nearer.
     fn lack(&self) -> i128 {
         let lack = |found: &Found| match found.fact {
@@ -233,7 +240,8 @@ fn cures(
             let is_enough = of != Measure::Pods && free > 0 && free >= wanted / LEAST_SHARE;
             let ask = is_enough.then_some(Edit::Ask { of, to: free });
             let by = wanted.saturating_sub(free);
-            ask.into_iter().chain([Edit::Grow { node, of, by }]).collect()
+            let grow = can_grow(tables, of).then_some(Edit::Grow { node, of, by });
+            ask.into_iter().chain(grow).collect()
         }
         // These tell of a node's state; who cures the state has the taint taken away.
         Fact::Taint(taint) if tables.text(taint.key).starts_with("node.kubernetes.io/") => Vec::new(),
@@ -268,6 +276,28 @@ fn cures(
         }
         Fact::Foes { key, selector, .. } => vec![Edit::AvoidSoftly { key, selector }],
     }
+}
+
+/// Whether somebody can give a node more of it. Devices are built in: a node has them or has not.
+fn can_grow(tables: &Tables, of: Measure) -> bool {
+    match of {
+        Measure::Pods | Measure::Cpu | Measure::Memory | Measure::EphemeralStorage => true,
+        Measure::Scalar(name) => tables.text(name).starts_with("hugepages-"),
+    }
+}
+
+/// What helps where claims are the obstacle: the claim that was meant, and volumes that nobody makes by itself.
+pub(super) fn of_claims(place: &mut Place<'_>, pod: &PodInfo) -> Vec<Change> {
+    let snapshot = place.snapshot();
+    let misspelt = volumes::misspelt(pod, snapshot).map(|(from, to)| vec![Edit::ClaimInstead { from, to }]);
+    let create = volumes::to_create(pod, snapshot).into_iter();
+    let create: Vec<Edit> = create.map(|claim| Edit::CreateVolume { claim: Arc::new(claim) }).collect();
+    let guesses = misspelt.into_iter().chain((!create.is_empty()).then_some(create));
+    let tried = guesses.collect::<Vec<_>>().into_iter().filter_map(|edits| {
+        let fits = place.try_out(pod, &edits);
+        (!fits.is_empty()).then(|| told(place, &edits, fits))
+    });
+    tried.collect()
 }
 
 fn requirements(selector: &Selector) -> impl Iterator<Item = &Requirement> {

@@ -1,5 +1,6 @@
 //! One thing somebody could change: what it does to the pod or the node, and how it is put.
 
+use super::volumes::size;
 use super::words::{self, pair, requirement, resource};
 use std::sync::Arc;
 use supercargo_core::framework::Measure;
@@ -10,6 +11,7 @@ use supercargo_core::pod::{
 };
 use supercargo_core::resources::Resources;
 use supercargo_core::selector::{Requirement, Selector};
+use supercargo_core::volume::{ClaimInfo, VolumeSource};
 
 /// A change to the pod, to a node, or to which pods and nodes there are.
 #[derive(Clone, Debug)]
@@ -52,6 +54,10 @@ pub(super) enum Edit {
     Grow { node: NodeIdx, of: Measure, by: i64 },
     /// One more node like that one.
     NodeLike { like: NodeIdx, name: String },
+    /// Another claim in the pod's volumes.
+    ClaimInstead { from: Symbol, to: Symbol },
+    /// A PersistentVolume that will do for the claim.
+    CreateVolume { claim: Arc<ClaimInfo> },
     /// These pods go from a node; by preemption, or because somebody takes them away.
     Remove { pods: Vec<Arc<PodInfo>>, from: NodeIdx, by_preemption: bool },
 }
@@ -81,7 +87,8 @@ impl Edit {
             Self::SelectInstead { .. }
             | Self::TermInstead { .. }
             | Self::PeerInstead { .. }
-            | Self::KeyInstead { .. } => 0,
+            | Self::KeyInstead { .. }
+            | Self::ClaimInstead { .. } => 0,
             Self::Uncordon { .. } | Self::Cordon { .. } => 1,
             Self::Tolerate(_) | Self::Label { .. } => 2,
             Self::Remove { by_preemption: true, .. } => 2,
@@ -90,7 +97,7 @@ impl Edit {
             | Self::JoinSoftly { .. }
             | Self::SpreadSoftly { .. }
             | Self::MaxSkew { .. } => 4,
-            Self::Remove { .. } | Self::NodeLike { .. } => 5,
+            Self::Remove { .. } | Self::NodeLike { .. } | Self::CreateVolume { .. } => 5,
             Self::Grow { .. } | Self::SelectLess { .. } | Self::TermLess { .. } => 6,
         }
     }
@@ -115,6 +122,8 @@ impl Edit {
             Self::Cordon { .. } => "Cordon",
             Self::Grow { .. } => "GrowNode",
             Self::NodeLike { .. } => "AddNode",
+            Self::ClaimInstead { .. } => "CorrectClaim",
+            Self::CreateVolume { .. } => "CreateVolume",
             Self::Remove { by_preemption: true, .. } => "Preempt",
             Self::Remove { .. } => "RemovePod",
         }
@@ -171,6 +180,11 @@ impl Edit {
             Self::HonorTaints { key } => {
                 for each in pod.spread.iter_mut().filter(|each| each.topology_key == *key) {
                     each.honor_node_taints = true;
+                }
+            }
+            Self::ClaimInstead { from, to } => {
+                for volume in pod.volumes.iter_mut().filter(|volume| volume.named_claim() == Some(*from)) {
+                    volume.source = VolumeSource::Claim(*to);
                 }
             }
             Self::AvoidSoftly { key, selector } => soften(pod, false, *key, selector),
@@ -289,6 +303,14 @@ impl Edit {
                 format!("{} more {} on {}", words::exact(*of, *by), resource(tables, *of), name(*node))
             }
             Self::NodeLike { like, .. } => format!("add a node like {}", name(*like)),
+            Self::ClaimInstead { from, to } => {
+                format!("mount the claim {} instead of {}", tables.text(*to), tables.text(*from))
+            }
+            Self::CreateVolume { claim } => {
+                let request = claim.request.map_or_else(String::new, |it| format!(" of {}", size(it)));
+                let name = tables.text(claim.name);
+                format!("create a PersistentVolume{request} for the claim {name}, which the nodes can reach")
+            }
             Self::Remove { pods, from, by_preemption } => {
                 let names: Vec<String> = pods.iter().map(|pod| key(pod)).collect();
                 let names = words::some(&names, 3);
@@ -337,6 +359,18 @@ impl Edit {
                 format!("kubectl taint nodes {} {}:{effect}-", name(*node), tables.text(taint.key))
             }
             Self::Uncordon { node } => format!("kubectl uncordon {}", name(*node)),
+            Self::ClaimInstead { to, .. } => {
+                format!("persistentVolumeClaim: {{claimName: {}}}", tables.text(*to))
+            }
+            Self::CreateVolume { claim } => {
+                let modes: Vec<&str> = claim.access_modes.iter().map(|&mode| tables.text(mode)).collect();
+                format!(
+                    "spec: {{storageClassName: {:?}, capacity: {{storage: {}}}, accessModes: [{}]}}",
+                    tables.text(claim.class),
+                    size(claim.request.unwrap_or_default()),
+                    modes.join(", ")
+                )
+            }
             _ => return None,
         })
     }

@@ -17,6 +17,7 @@ mod scores;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod volumes;
 pub(crate) mod words;
 
 pub use answer::{
@@ -37,7 +38,7 @@ use reason::{Found, of_objection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Failed, Nomination};
-use supercargo_core::explain::{Findings, NodeFindings};
+use supercargo_core::explain::{Findings, NodeFindings, Objection};
 use supercargo_core::framework::Fact;
 use supercargo_core::framework::post_filter::{Draws, Rooms};
 use supercargo_core::intern::{Symbol, Tables, known};
@@ -59,7 +60,8 @@ const NOW: Time = Time::from_nanos(u64::MAX);
 const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// The codes of [`Change`]s, in the order of the documentation.
-pub const CHANGE_CODES: [&str; 19] = [
+pub const CHANGE_CODES: [&str; 21] = [
+    "CorrectClaim",
     "CorrectNodeLabel",
     "CorrectPodLabel",
     "CorrectTopologyKey",
@@ -73,6 +75,7 @@ pub const CHANGE_CODES: [&str; 19] = [
     "Preempt",
     "RemovePod",
     "FewerReplicas",
+    "CreateVolume",
     "AddNode",
     "SoftenAntiAffinity",
     "SoftenAffinity",
@@ -146,7 +149,7 @@ fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: 
     place.without(&pod.uid, |place| {
         let findings = place.framework.explain(&free, place.snapshot());
         answer.fits_on = findings.feasible();
-        tell(place, &findings, question, answer);
+        tell(place, &free, &findings, question, answer);
         if question.scores {
             answer.scores = scores::table(place, &free, Some(&node));
         }
@@ -164,7 +167,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
     } else {
         let findings = place.framework.explain(pod, place.snapshot());
         answer.fits_on = findings.feasible();
-        let cases = tell(place, &findings, question, answer);
+        let cases = tell(place, pod, &findings, question, answer);
         if answer.fits_on > 0 {
             answer.verdict = Verdict::FitsNow;
             answer.summary = fits_now(answer);
@@ -173,7 +176,8 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
             }
         } else {
             let preemption = why_not(place, pod, &findings, answer);
-            answer.changes = changes::find(place, pod, &cases, preemption, (&nodes, &pods));
+            answer.changes = changes::of_claims(place, pod);
+            answer.changes.extend(changes::find(place, pod, &cases, preemption, (&nodes, &pods)));
             answer.changes.extend(changes::fewer_replicas(place, pod));
         }
     }
@@ -236,23 +240,31 @@ fn why_not(
     } else {
         answer.verdict = Verdict::Blocked;
         let nodes = words::count(answer.nodes as i64, "node");
-        answer.summary = if findings.before.is_empty() {
-            format!("none of {nodes} can take it as things are, but an empty one could")
-        } else {
-            "something beside the nodes is missing, so no node is looked at".to_owned()
+        let is_without_volume =
+            |of: &NodeFindings| of.objections.iter().any(|no| volumes::may_come(&no.reasons));
+        let without_volume = answer.reasons.iter().find(|group| group.code == ReasonCode::VolumeUnavailable);
+        answer.summary = match (answer.before_nodes.first(), without_volume) {
+            (Some(said), _) => {
+                format!("something beside the nodes is missing, so no node is looked at: {}", said.text)
+            }
+            (None, Some(group)) if findings.nodes.iter().all(is_without_volume) => {
+                format!("none of {nodes} has a volume for it: {}", group.text)
+            }
+            _ => format!("none of {nodes} can take it as things are, but an empty one could"),
         };
     }
     preemption
 }
 
 /// Whether every node has something against the pod that is not about other pods. What the pod itself wants near it, and claims that
-/// may yet be bound, are no such thing.
+/// may yet be bound or given a volume, are no such thing.
 fn never_fits(place: &mut Place<'_>, pod: &PodInfo, findings: &Findings) -> bool {
     if findings.before.iter().any(|said| said.plugin != "NodeAffinity") {
         return false;
     }
     let of_node = |findings: &Findings| {
-        findings.nodes.iter().all(|node| node.objections.iter().any(|no| no.plugin != "InterPodAffinity"))
+        let stays = |no: &Objection| no.plugin != "InterPodAffinity" && !volumes::may_come(&no.reasons);
+        findings.nodes.iter().all(|node| node.objections.iter().any(stays))
     };
     // What fails with pods about is the most that fails without them.
     of_node(findings) && place.when_empty(|place| of_node(&place.framework.explain(pod, place.snapshot())))
@@ -293,8 +305,8 @@ pub(crate) fn why(place: &Place<'_>, pod: &PodInfo) -> Vec<(ReasonCode, String)>
 fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
     let findings = place.framework.explain(pod, place.snapshot());
     let nodes = findings.nodes.len();
-    let before = findings.before.iter().flat_map(|said| of_objection(said, place.tables));
-    let before: Vec<Group> = before
+    let before: Vec<Group> = before_nodes(place, pod, &findings)
+        .into_iter()
         .map(|found| Group {
             code: found.code,
             plugin: found.plugin,
@@ -308,33 +320,60 @@ fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
     if !before.is_empty() {
         return before;
     }
-    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, of)).collect();
+    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of)).collect();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     cases.retain(|case| case.checks > 0);
     groups(place, &cases)
 }
 
+/// What is said before any node is looked at. Several plugins look a claim up: what one of them has said of it is said once.
+fn before_nodes(place: &Place<'_>, pod: &PodInfo, findings: &Findings) -> Vec<Found> {
+    let mut before: Vec<Found> =
+        findings.before.iter().flat_map(|said| of_objection(said, place.tables)).collect();
+    let mut has_claim = false;
+    before.retain(|found| {
+        let is_again = has_claim && found.code == ReasonCode::ClaimNotReady;
+        has_claim |= found.code == ReasonCode::ClaimNotReady;
+        !is_again
+    });
+    before.iter_mut().for_each(|found| volumes::describe(found, pod, place.snapshot()));
+    before
+}
+
 /// Fills in what is said of nodes; those that cannot take the pod.
-fn tell(place: &Place<'_>, findings: &Findings, question: Question, answer: &mut Explanation) -> Vec<Case> {
-    let tables = &*place.tables;
-    let before = findings.before.iter().flat_map(|said| of_objection(said, tables));
+fn tell(
+    place: &Place<'_>,
+    pod: &PodInfo,
+    findings: &Findings,
+    question: Question,
+    answer: &mut Explanation,
+) -> Vec<Case> {
+    let before = before_nodes(place, pod, findings).into_iter();
     answer.before_nodes =
         before.map(|found| Said { code: found.code, plugin: found.plugin, text: found.words }).collect();
-    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, of)).collect();
+    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of)).collect();
+    if answer.before_nodes.iter().any(|said| said.code == ReasonCode::ClaimNotReady) {
+        // A claim that is missing everywhere is no fault of any node.
+        for case in &mut cases {
+            case.found.retain(|found| found.code != ReasonCode::ClaimNotReady);
+            case.checks = obstacles(&case.found);
+        }
+    }
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     if question.by_node {
         answer.by_node = Some(cases.iter().map(|case| by_node(place, case)).collect());
     }
     cases.retain(|case| case.checks > 0);
     answer.reasons = groups(place, &cases);
-    let near = cases.iter().filter(|case| case.checks == 1);
+    let near = cases.iter().filter(|case| case.is_single());
     answer.near_miss_count = near.clone().count();
     answer.near_misses = near.take(NEAR_MISSES_MAX).map(|case| near_miss(place, case)).collect();
     cases
 }
 
-fn case(place: &Place<'_>, of: &NodeFindings) -> Case {
-    let found = found_on(of, place.tables);
+fn case(place: &Place<'_>, pod: &PodInfo, of: &NodeFindings) -> Case {
+    let mut found = found_on(of, place.tables);
+    found.iter_mut().for_each(|found| volumes::describe(found, pod, place.snapshot()));
     Case { node: of.node, name: place.name(of.node), checks: obstacles(&found), found }
 }
 

@@ -5,11 +5,17 @@ use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options, Shapes};
 use supercargo_core::framework::CycleError;
-use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeIdx, NodeInfo};
 use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
-use supercargo_core::volume::Reservation;
+use supercargo_core::selector::{Operator, Selector};
+use supercargo_core::volume::{
+    ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey, StorageKind, StorageObject,
+};
+
+/// How the name begins of a volume that is tried out.
+const NEW_VOLUME: &str = "supercargo-new-volume";
 
 /// A cluster in the engine's own form, and the plugins of the profile that is asked.
 pub struct Place<'a> {
@@ -91,6 +97,11 @@ impl Place<'_> {
                 self.cache.apply_node(&new);
                 undo.new_nodes.push(new.name);
             }
+            Edit::CreateVolume { claim } => {
+                let made = Arc::new(self.volume_for(claim));
+                undo.new_volumes.push(made.name);
+                self.cache.volumes_mut().apply(StorageObject::Volume(made));
+            }
             _ => {
                 let Some(node) = edit.node() else { return };
                 let before = NodeInfo::clone(self.snapshot().node_info(node));
@@ -126,7 +137,45 @@ impl Place<'_> {
         NodeInfo { name, labels, ..like }
     }
 
+    /// A volume that will do for a claim, wherever its pod goes.
+    fn volume_for(&mut self, claim: &ClaimInfo) -> PersistentVolumeInfo {
+        let name = format!("{NEW_VOLUME}-{}", self.tables.text(claim.name));
+        let labels = match &claim.selector {
+            Some(Ok(Selector::All(list))) => list
+                .iter()
+                .filter_map(|of| match &of.operator {
+                    Operator::In(values) => Some((of.key, *values.first()?)),
+                    Operator::Exists => Some((of.key, known::EMPTY)),
+                    _ => None,
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        PersistentVolumeInfo {
+            name: self.tables.symbol(&name),
+            resource_version: "1".into(),
+            labels: self.tables.label_set(labels),
+            topology: Box::default(),
+            deleting: false,
+            bound_by_controller: false,
+            class: claim.class,
+            claim: None,
+            capacity: claim.request.unwrap_or_default(),
+            access_modes: claim.access_modes.clone(),
+            mode: claim.mode,
+            attributes_class: claim.attributes_class,
+            node_affinity: None,
+            csi: None,
+            in_tree: None,
+            available: true,
+        }
+    }
+
     fn take_back(&mut self, undo: Undo) {
+        for name in undo.new_volumes {
+            let key = StorageKey { kind: StorageKind::PersistentVolume, namespace: None, name };
+            self.cache.volumes_mut().remove(key);
+        }
         for node in undo.new_nodes {
             self.cache.remove_node(node);
         }
@@ -205,6 +254,7 @@ impl Place<'_> {
 /// What has to be put back.
 #[derive(Default)]
 struct Undo {
+    new_volumes: Vec<Symbol>,
     nodes: Vec<Arc<NodeInfo>>,
     new_nodes: Vec<Symbol>,
     pods: Vec<(Arc<PodInfo>, Symbol, PodState)>,

@@ -201,12 +201,14 @@ fn code_of_words(objection: &Objection, words: &str) -> ReasonCode {
         "NodeAffinity" if words.contains("conflict") => ReasonCode::NodeAffinityConflict,
         "NodeAffinity" => ReasonCode::NodeAffinityMismatch,
         "InterPodAffinity" | "PodTopologySpread" => ReasonCode::SpecUnreadable,
-        "NodeVolumeLimits" => ReasonCode::VolumeLimit,
+        "NodeVolumeLimits" if words.contains("exceed max volume count") => ReasonCode::VolumeLimit,
         "VolumeZone" if words.contains("no available volume zone") => ReasonCode::VolumeNodeMismatch,
         "VolumeRestrictions" if words.starts_with("node(s)") => ReasonCode::VolumeInUse,
         "VolumeBinding" if words.contains("node affinity") => ReasonCode::VolumeNodeMismatch,
         "VolumeBinding" if words.starts_with("node(s)") => ReasonCode::VolumeUnavailable,
-        "VolumeZone" | "VolumeRestrictions" | "VolumeBinding" => ReasonCode::ClaimNotReady,
+        "NodeVolumeLimits" | "VolumeZone" | "VolumeRestrictions" | "VolumeBinding" => {
+            ReasonCode::ClaimNotReady
+        }
         "DynamicResources" => ReasonCode::DevicesUnsupported,
         "NodeDeclaredFeatures" => ReasonCode::NodeFeatureMissing,
         _ => ReasonCode::Other,
