@@ -12,6 +12,9 @@ RUN apt-get update && apt-get install --yes --no-install-recommends make && rm -
 ENV RUSTUP_TOOLCHAIN=1.95.0 CARGO_TARGET_DIR=/build
 WORKDIR /source
 COPY . .
+# The commit, which `--version` tells: the context has no .git.
+ARG REVISION=unknown
+ENV SUPERCARGO_COMMIT=${REVISION}
 RUN make release-binary sbom
 
 # Nothing is needed at run time: the API server's certificate authority comes with the service account's token.

@@ -24,6 +24,9 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The version, with the commit where it is known.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SUPERCARGO_BUILD"));
+
 /// A Kubernetes scheduler that decides as kube-scheduler does.
 ///
 /// Without --config it schedules the pods whose `spec.schedulerName` is `supercargo`. With it, the file's profiles say
@@ -31,7 +34,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "supercargo",
-    version,
+    version = VERSION,
     about,
     disable_help_subcommand = true,
     args_conflicts_with_subcommands = true
@@ -240,7 +243,7 @@ impl ElectionArgs {
 /// What the program does beside scheduling a cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Decide where pods would go, from files alone: no API server is asked and nothing is changed.
+    /// Decide where pods would go, from files, or in the cluster of the kubeconfig (`--live`). Nothing is changed.
     ///
     /// The decisions are those the scheduler itself would make, one pod after the other, each winner counting for the next.
     ///

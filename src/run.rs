@@ -123,7 +123,7 @@ async fn serve_and_schedule(
     let (tracer, sending) = tracing_of(&args, &metrics)?;
     let (client, server_url) = connect(&args, &settings, &metrics).await?;
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, ?profiles, "starting");
+    tracing::info!(version = crate::args::VERSION, server = %server_url, ?profiles, "starting");
 
     let mut keeping = Keeping::begin(&args, (&effective, &settings), &metrics)?;
     let mailbox = Mailbox::<Scheduler>::new().taped(keeping.tape());

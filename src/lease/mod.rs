@@ -245,8 +245,13 @@ impl Elector {
         let up_to_date = (self.around.catch_up)();
         let lead = async {
             let told = Throttle::new(TOLD_EVERY);
+            let mut is_first = true;
             while let Err(why) = up_to_date() {
-                if told.admit().is_some() {
+                // Each takeover begins so; what is worth a look is one that takes long.
+                let is_due = told.admit().is_some();
+                if is_due && std::mem::take(&mut is_first) {
+                    tracing::info!(lock, why, "holding the lease; deciding begins once everything is known");
+                } else if is_due {
                     tracing::warn!(lock, why, "holding the lease, and deciding nothing before all is known");
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;

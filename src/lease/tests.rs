@@ -427,6 +427,27 @@ async fn a_lease_that_is_deleted_is_made_again_with_what_was_known_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_takeover_logs_no_warning_unless_the_lists_take_long() {
+    let page = tempfile::NamedTempFile::new().expect("a scratch file");
+    let writer = Arc::new(page.reopen().expect("the same file"));
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+    let _guard = tracing::subscriber::set_default(log);
+    let count = |words: &str| {
+        let text = std::fs::read_to_string(page.path()).expect("the file is there");
+        text.lines().filter(|line| line.contains(words)).count()
+    };
+    let server = Server::new();
+    let mut candidate = Candidate::start(&server, "a");
+    candidate.known.store(0, Ordering::Relaxed);
+    pass(10 * SECOND).await;
+    assert_eq!((count("holding the lease"), count("WARN")), (1, 0));
+    pass(60 * SECOND).await;
+    assert_eq!((count("holding the lease"), count("WARN")), (2, 1), "a minute is too long");
+    candidate.known.store(1, Ordering::Relaxed);
+    assert_eq!(candidate.leading.recv().await, Some(true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_begins_to_lead_before_the_cluster_is_known() {
     let server = Server::new();
     let mut candidate = Candidate::start(&server, "a");

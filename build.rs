@@ -1,0 +1,65 @@
+//! Tells the program which commit it is built from, for `--version`. Never fails: without git, and without a commit, nothing is told.
+//!
+//! The same source gives the same text: an archive of a commit (`git archive`) has its name in src/commit.txt, and a checkout asks git for it.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Digits of a commit that are told: as many as git tells of the largest repositories.
+const DIGITS: usize = 12;
+/// Holds the commit in an archive of one (`export-subst` in .gitattributes).
+const ARCHIVED: &str = "src/commit.txt";
+
+fn main() {
+    let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    println!("cargo::rerun-if-env-changed=SUPERCARGO_COMMIT");
+    for file in ["build.rs", "Cargo.toml", "src"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    let given = std::env::var("SUPERCARGO_COMMIT").ok();
+    let commit = given.as_deref().and_then(name).or_else(archived).or_else(|| checked_out(is_release));
+    let text = match (commit, is_release) {
+        (Some(commit), true) => format!(" ({commit})"),
+        (Some(commit), false) => format!(" ({commit}, debug build)"),
+        (None, true) => String::new(),
+        (None, false) => " (debug build)".to_owned(),
+    };
+    println!("cargo::rustc-env=SUPERCARGO_BUILD={text}");
+}
+
+/// The first digits of a commit's name; `None` for what is no name.
+fn name(text: &str) -> Option<String> {
+    let text = text.trim();
+    let is_name = text.len() >= DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_name.then(|| text[..DIGITS].to_ascii_lowercase())
+}
+
+fn archived() -> Option<String> {
+    name(&std::fs::read_to_string(ARCHIVED).ok()?)
+}
+
+/// The commit of this checkout, and whether it was changed since. A checkout of another project around this one tells nothing.
+fn checked_out(is_release: bool) -> Option<String> {
+    let top = git(&["rev-parse", "--show-toplevel"])?;
+    let same = |a: &str, b: &Path| Some(std::fs::canonicalize(a).ok()? == std::fs::canonicalize(b).ok()?);
+    if same(&top, Path::new(".")) != Some(true) {
+        return None;
+    }
+    // A debug build is not made anew for a commit alone: what is told is the commit of when the source changed last.
+    if is_release {
+        let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
+        for file in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {
+            let path = git(&["rev-parse", "--git-path", file]).filter(|path| Path::new(path).exists());
+            path.iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
+        }
+    }
+    let commit = name(&git(&["rev-parse", "HEAD"])?)?;
+    let is_changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_none_or(|text| !text.is_empty());
+    Some(if is_changed { format!("{commit} with changes") } else { commit })
+}
+
+fn git(args: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
