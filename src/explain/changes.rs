@@ -155,9 +155,15 @@ fn text_of(place: &Place<'_>, edits: &[Edit]) -> String {
 
 /// One node for each set of reasons, the nearest to taking the pod; those with the fewest obstacles first.
 fn typical(cases: &[Case]) -> Vec<&Case> {
-    let mut sorts: BTreeMap<Vec<(ReasonCode, &str)>, &Case> = BTreeMap::new();
+    let mut sorts: BTreeMap<Vec<(ReasonCode, &str, bool)>, &Case> = BTreeMap::new();
+    // A full node and one that never had enough need different changes.
+    let is_full = |found: &Found| match found.fact {
+        Some(Fact::Short { wanted, allocatable, .. }) => wanted <= allocatable,
+        _ => false,
+    };
     for case in cases {
-        let mut key: Vec<_> = case.found.iter().map(|found| (found.code, found.about.as_str())).collect();
+        let key = case.found.iter().map(|found| (found.code, found.about.as_str(), is_full(found)));
+        let mut key: Vec<_> = key.collect();
         key.sort_unstable();
         let best = sorts.entry(key).or_insert(case);
         if (case.lack(), &case.name) < (best.lack(), &best.name) {

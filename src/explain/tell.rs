@@ -132,8 +132,8 @@ fn of_shortages(of: &[(&str, &Found)], tables: &Tables) -> String {
         }
         _ => None,
     });
-    // Of equal ones the first by name.
-    let best = each.clone().max_by(|a, b| (a.0, b.4).cmp(&(b.0, a.4)));
+    // Of equal ones the largest, and of these the first by name.
+    let best = each.clone().max_by(|a, b| (a.0, a.1, b.4).cmp(&(b.0, b.1, a.4)));
     let Some((free, allocatable, wanted, measure, node)) = best else { return String::new() };
     let largest = each.map(|(_, allocatable, ..)| allocatable).max().unwrap_or_default();
     let name = resource(tables, measure);
