@@ -5,6 +5,7 @@
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
+use std::io::Write as _;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
 use supercargo::cli::{
@@ -36,14 +37,25 @@ fn main() -> ExitCode {
         Some(Command::Man(args)) => return man::main(&args),
         None => {}
     }
-    let verbosity = telemetry::start(args.logging_format, args.verbosity);
-    match run::run(args, verbosity) {
+    let log = match telemetry::start(args.logging_format, args.verbosity) {
+        Ok(log) => log,
+        Err(error) => {
+            // Where stderr is gone there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "error: cannot start the log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let lines = log.lines.clone();
+    let code = match run::run(args, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = told(&error.cause), "supercargo ends");
             ExitCode::from(error.code)
         }
-    }
+    };
+    // What a stderr that nobody reads has not taken by then is lost.
+    lines.flush(run::LOG_WITHIN);
+    code
 }
 
 /// The error and what caused it. Some say themselves what caused them: that is not said twice.

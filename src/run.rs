@@ -5,6 +5,7 @@
 
 mod drift;
 mod dump;
+mod ending;
 mod keep;
 mod lead;
 mod pages;
@@ -22,13 +23,14 @@ use crate::extender::{Extenders, Prepared};
 use crate::flags::gates;
 use crate::journal::Beginning;
 use crate::metrics::rest::RestLayer;
-use crate::metrics::{CertificateMetrics, ChannelFill, Exposition, Metrics};
+use crate::metrics::{ChannelFill, Exposition, Metrics};
 use crate::reload::{InForce, Reload};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
-use crate::telemetry::Verbosity;
+use crate::telemetry::Log;
 use crate::traces::{self, Sending, Tracer};
 use crate::watch::{ATTEMPT_WITHIN, Watches};
 use anyhow::{Context as _, anyhow};
+use ending::{Ending, Step};
 use keep::Keeping;
 use lead::{Candidacy, Election};
 use std::net::{IpAddr, SocketAddr};
@@ -38,13 +40,10 @@ use supercargo_core::scheduler::Scheduler;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// How long bindings in flight have to be answered at the end: longer than a binding's own deadline, and well below the
-/// thirty seconds a pod is given.
-const STOP_WITHIN: Duration = Duration::from_secs(15);
-/// How long what is still to be told has at the end.
-const TELL_WITHIN: Duration = Duration::from_secs(5);
 /// How long the scheduling thread may be silent before `/livez` is red.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+pub use ending::LOG_WITHIN;
 
 /// Why the program ends before it is told to.
 #[derive(Debug)]
@@ -71,7 +70,7 @@ impl From<ConfigError> for Failure {
 ///
 /// # Errors
 /// When a flag or the configuration is wrong, or something that cannot be waited out fails.
-pub fn run(args: Args, verbosity: Verbosity) -> Result<(), Failure> {
+pub fn run(args: Args, log: Log) -> Result<(), Failure> {
     let turned = gates::judge(&args.feature_gates)
         .map_err(|told| Failure { cause: anyhow!("--feature-gates: {told}"), code: 2 })?;
     if !turned.is_empty() {
@@ -99,10 +98,13 @@ pub fn run(args: Args, verbosity: Verbosity) -> Result<(), Failure> {
         .build()
         .context("cannot start the runtime")?;
     let configuration = Configuration { flags, effective, settings };
-    match args.shadow_of.clone() {
-        Some(name) => runtime.block_on(shadow::run(args, &name, configuration, verbosity)),
-        None => runtime.block_on(serve_and_schedule(args, configuration, verbosity)),
-    }
+    let outcome = match args.shadow_of.clone() {
+        Some(name) => runtime.block_on(shadow::run(args, &name, configuration, log)),
+        None => runtime.block_on(serve_and_schedule(args, configuration, log)),
+    };
+    // A thread that waits for a disk that hangs is not waited for.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// What the process is started with.
@@ -112,11 +114,7 @@ struct Configuration {
     settings: Settings,
 }
 
-async fn serve_and_schedule(
-    args: Args,
-    configuration: Configuration,
-    verbosity: Verbosity,
-) -> Result<(), Failure> {
+async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) -> Result<(), Failure> {
     let Configuration { flags, effective, settings } = configuration;
     let (extenders, prepared) = extenders_of(&effective, &settings)?;
     let metrics = Arc::new(Metrics::new());
@@ -157,30 +155,47 @@ async fn serve_and_schedule(
         Election::start(candidacy, &settings, &client, &inbox, watches.readiness(), pulse.clone(), &metrics)?;
     let checks = checks(&watches, pulse, &election);
     let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
-    let certificates = metrics.certificates();
+    let serving_metrics = Arc::clone(&metrics);
     let core = stats::source(inbox.clone(), clock, rescued);
-    let exposition = Exposition::new(metrics).with_core(core).with_event_channel(fill_of(inbox.clone()));
+    let exposition = Exposition::new(metrics)
+        .with_core(core)
+        .with_event_channel(fill_of(inbox.clone()))
+        .with_log_lines_lost(move || log.lines.lost());
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let (relist, ring) = (watches.relist_pods(), keeping.ring.clone());
     let pages = pages::Sources { census, relist, in_force, inbox: inbox.clone(), ring, clock };
-    let pages = pages.pages(&args, &election, verbosity);
+    let pages = pages.pages(&args, &election, log.verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
-    let (stop_serving, serving) = serve(&args, routes, certificates).await?;
-    let outcome = match running(&mut end, &mut election).await? {
+    let (stop_serving, serving) = serve(&args, routes, &serving_metrics).await?;
+    let cause = running(&mut end, &mut election).await?;
+    let ending = Ending::begin();
+    let outcome = match cause {
         Some(cause) => Err(cause),
-        None => stop(&inbox, end, &dispatcher).await,
+        None => stop(ending, &inbox, end, &dispatcher).await,
     };
-    election.stop().await;
+    election.stop(ending).await;
     drop(watches);
     dumps.abort();
     reload.abort();
     // It ends by itself where nobody listens any more.
     let _ = stop_serving.send(());
-    serving.await.context("serving panicked")?;
-    sending.end(TELL_WITHIN).await;
-    keeping.end().await?;
+    rest(ending, serving, sending, keeping).await?;
     Ok(outcome?)
+}
+
+/// Waits for what ends at last: requests to our port, spans and files.
+async fn rest(
+    ending: Ending,
+    serving: tokio::task::JoinHandle<()>,
+    sending: Sending,
+    keeping: Keeping,
+) -> anyhow::Result<()> {
+    let within = ending.share(Step::Rest);
+    let all = async { tokio::join!(serving, sending.end(within), keeping.end(within)) };
+    let Some((served, (), kept)) = ending.take(Step::Rest, all).await else { return Ok(()) };
+    served.context("serving panicked")?;
+    kept
 }
 
 /// Waits until it is told to stop, or the scheduling thread ends; why it did. Without the lease nothing is to be waited for: that is an error.
@@ -257,14 +272,22 @@ fn follow(
 
 /// Lets what is in flight end, and says what did not.
 async fn stop(
+    ending: Ending,
     inbox: &Inbox<Scheduler>,
     end: oneshot::Receiver<End>,
     dispatcher: &Dispatcher,
 ) -> anyhow::Result<()> {
-    if inbox.send(Item::Stop { within: STOP_WITHIN }).await.is_err() {
-        return Err(anyhow!("the scheduling thread ended before it was told to"));
-    }
-    match end.await {
+    // A second less than there is: the thread then says itself which bindings have no answer.
+    let within = ending.share(Step::Bindings).saturating_sub(Duration::from_secs(1));
+    let stopped = async {
+        // Where the thread has ended, nobody takes this, and its end says why.
+        let _ = inbox.send(Item::Stop { within }).await;
+        end.await
+    };
+    let Some(end) = ending.take(Step::Bindings, stopped).await else {
+        return Err(anyhow!("the scheduling thread did not stop in time"));
+    };
+    match end {
         Ok(End::Stopped { unanswered }) => {
             for pod in unanswered {
                 let pod = format!("{}/{}", pod.namespace, pod.name);
@@ -274,7 +297,7 @@ async fn stop(
         Ok(End::Panicked(text)) => return Err(anyhow!("the scheduling thread panicked: {text}")),
         Err(_) => return Err(anyhow!("the scheduling thread ended without a word")),
     }
-    let left = dispatcher.drain(TELL_WITHIN).await;
+    let left = dispatcher.drain(ending.share(Step::Requests)).await;
     if !left.is_empty() {
         tracing::warn!(?left, "stopping with requests that have not ended");
     }
@@ -297,7 +320,7 @@ fn engine(beginning: &Beginning, settings: &Settings, extenders: &Prepared) -> S
 async fn serve(
     args: &Args,
     routes: Routes,
-    certificates: CertificateMetrics,
+    metrics: &Metrics,
 ) -> anyhow::Result<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)> {
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move {
@@ -313,7 +336,7 @@ async fn serve(
         _ => Certificate::self_signed(pod_ip()),
     };
     let address = SocketAddr::new(args.bind_address, args.secure_port);
-    let server = Server::bind(ServeOptions::new(address, certificate, certificates), routes).await?;
+    let server = Server::bind(ServeOptions::new(address, certificate, metrics), routes).await?;
     tracing::info!(address = %server.local_addr().unwrap_or(address), "serving health and metrics over HTTPS");
     Ok((stop, tokio::spawn(server.run(shutdown))))
 }

@@ -1,9 +1,9 @@
 //! `supercargo completion`: what a shell needs to complete command lines. Asks nobody and changes nothing.
 
+use super::cluster::say;
 use crate::args::Args as Line;
 use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::{Shell, generate};
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// For which shell.
@@ -26,7 +26,7 @@ pub enum KnownShell {
 }
 
 /// The shell's script.
-fn script(shell: KnownShell) -> Vec<u8> {
+fn script(shell: KnownShell) -> String {
     let shell = match shell {
         KnownShell::Bash => Shell::Bash,
         KnownShell::Zsh => Shell::Zsh,
@@ -34,15 +34,12 @@ fn script(shell: KnownShell) -> Vec<u8> {
     };
     let mut script = Vec::new();
     generate(shell, &mut Line::command(), "supercargo", &mut script);
-    script
+    String::from_utf8(script).expect("scripts are text")
 }
 
 /// Writes the script; 1 where nobody takes it.
 pub fn main(args: CompletionArgs) -> ExitCode {
-    match io::stdout().write_all(&script(args.shell)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    say(&script(args.shell), 0)
 }
 
 #[cfg(test)]
@@ -56,7 +53,7 @@ mod tests {
         let commands: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
         assert!(flags.len() > 20 && commands.contains(&"completion"));
         for shell in KnownShell::value_variants() {
-            let script = String::from_utf8(script(*shell)).expect("scripts are text");
+            let script = script(*shell);
             let missing: Vec<_> =
                 flags.iter().chain(&commands).filter(|word| !script.contains(**word)).collect();
             assert!(missing.is_empty(), "{shell:?}: {missing:?}");

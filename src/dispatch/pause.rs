@@ -1,52 +1,15 @@
-//! Pauses between tries, and between log lines that say the same.
+//! Pauses between tries.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+pub(crate) use crate::telemetry::Throttle;
 
 /// `pause`, lengthened by up to `fraction` of itself, so that clients that failed together do not come back together.
 pub(crate) fn jittered(pause: Duration, fraction: f64) -> Duration {
     // A fresh random state is the only source of randomness the standard library has.
     let random = RandomState::new().build_hasher().finish();
     pause.mul_f64(1.0 + fraction * (random as f64 / u64::MAX as f64))
-}
-
-/// Lets one of many equal messages through in each period.
-#[derive(Debug)]
-pub(crate) struct Throttle {
-    period: Duration,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    last: Option<Instant>,
-    withheld: u64,
-}
-
-impl Throttle {
-    /// One message in each `period`.
-    pub(crate) fn new(period: Duration) -> Self {
-        Self { period, state: Mutex::default() }
-    }
-
-    /// Whether to say it now; if so, how often it was not said since the last time.
-    pub(crate) fn admit(&self) -> Option<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.last.is_some_and(|last| last.elapsed() < self.period) {
-            state.withheld += 1;
-            return None;
-        }
-        state.last = Some(Instant::now());
-        Some(std::mem::take(&mut state.withheld))
-    }
-
-    /// Forgets what was said: the next message is news.
-    pub(crate) fn reset(&self) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
-    }
 }
 
 #[cfg(test)]
@@ -60,16 +23,5 @@ mod tests {
             let jittered = jittered(pause, 0.25);
             assert!(jittered >= pause && jittered <= Duration::from_millis(12_501), "{jittered:?}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_message_in_each_period_tells_how_many_were_withheld() {
-        let throttle = Throttle::new(Duration::from_secs(60));
-        assert_eq!(throttle.admit(), Some(0));
-        assert_eq!((throttle.admit(), throttle.admit()), (None, None));
-        tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(throttle.admit(), Some(2));
-        throttle.reset();
-        assert_eq!(throttle.admit(), Some(0));
     }
 }

@@ -32,12 +32,13 @@ pub struct Exposition {
     core: Option<CoreSource>,
     core_deadline: Duration,
     event_channel: Option<ChannelSource>,
+    log_lines_lost: Option<Box<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 impl Exposition {
     /// What is recorded in `metrics`, and the process.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, core: None, core_deadline: CORE_DEADLINE, event_channel: None }
+        Self { metrics, core: None, core_deadline: CORE_DEADLINE, event_channel: None, log_lines_lost: None }
     }
 
     /// Asks the core on every scrape.
@@ -61,6 +62,13 @@ impl Exposition {
         self
     }
 
+    /// Shows on every scrape how many log lines were lost.
+    #[must_use]
+    pub fn with_log_lines_lost(mut self, lost: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.log_lines_lost = Some(Box::new(lost));
+        self
+    }
+
     /// The text of `/metrics`, of content type [`super::CONTENT_TYPE`].
     pub async fn render(&self) -> String {
         // The core first: whether it answered is itself recorded.
@@ -70,6 +78,9 @@ impl Exposition {
         if let Some(fill) = self.event_channel.as_ref().map(|fill| fill()) {
             all.push(single_gauge(&families::EVENT_CHANNEL_LENGTH, fill.length));
             all.push(single_gauge(&families::EVENT_CHANNEL_CAPACITY, fill.capacity));
+        }
+        if let Some(lost) = self.log_lines_lost.as_ref().map(|lost| lost()) {
+            all.push(plain_family(&families::LOG_LINES_LOST, Plain::Counter, [([], lost as f64)]));
         }
         encode(all)
     }

@@ -306,6 +306,16 @@ pub(super) const EVENT_CHANNEL_CAPACITY: Family = Family::new(
     "[ALPHA] Number of events that may wait before the watches are held back.",
     &[],
 );
+pub(super) const CONNECTIONS_EVICTED: Family = Family::new(
+    "supercargo_serving_connections_evicted_total",
+    "[ALPHA] Number of client connections of the HTTPS port that were closed because too many were open.",
+    &[],
+);
+pub(super) const LOG_LINES_LOST: Family = Family::new(
+    "supercargo_log_lines_lost_total",
+    "[ALPHA] Number of log lines that were dropped because stderr was not read in time or could not be written to.",
+    &[],
+);
 pub(super) const PODS_RESCUED_BY_FLUSH: Family = Family::new(
     "supercargo_pods_rescued_by_flush_total",
     "[ALPHA] Number of pods that no event woke and that were scheduled after the periodic flush of unschedulable pods.",

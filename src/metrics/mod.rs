@@ -17,6 +17,7 @@ mod record;
 mod reload;
 mod resources;
 pub mod rest;
+mod serving;
 mod shadow;
 mod text;
 mod traces;
@@ -42,6 +43,7 @@ pub use profile::ProfileMetrics;
 pub use record::{Record, RecordLines};
 pub use reload::ReloadResult;
 pub use resources::{PodAmount, render_resources};
+pub use serving::ServingMetrics;
 pub use text::CONTENT_TYPE;
 pub use traces::TraceSpans;
 pub use watch::WatchMetrics;
@@ -95,6 +97,7 @@ pub struct Metrics {
     core_scrape_failures: IntCounter,
     cache_drift: IntGaugeVec,
     certificates: CertificateMetrics,
+    serving: ServingMetrics,
     config: ReloadMetrics,
     shadow: ShadowMetrics,
     trace_spans: TraceSpans,
@@ -159,6 +162,7 @@ impl Metrics {
             core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
             cache_drift: drift::new(&registry),
             certificates: CertificateMetrics::new(&registry),
+            serving: ServingMetrics::new(&registry),
             config: ReloadMetrics::new(&registry),
             shadow: ShadowMetrics::new(&registry),
             trace_spans: TraceSpans::new(&registry),

@@ -108,7 +108,8 @@ async fn every_family_upstream_has_looks_as_upstreams() {
 async fn the_core_is_shown_as_it_is_now() {
     let exposition = Exposition::new(Arc::new(Metrics::new()))
         .with_core(answering(Some(some_stats())))
-        .with_event_channel(|| ChannelFill { length: 7, capacity: 1024 });
+        .with_event_channel(|| ChannelFill { length: 7, capacity: 1024 })
+        .with_log_lines_lost(|| 21);
     let text = exposition.render().await;
     for line in [
         "scheduler_pending_pods{queue=\"active\"} 3",
@@ -135,6 +136,7 @@ async fn the_core_is_shown_as_it_is_now() {
         "supercargo_effects_waiting{lane=\"bind\"} 14",
         "supercargo_event_channel_length 7",
         "supercargo_event_channel_capacity 1024",
+        "supercargo_log_lines_lost_total 21",
         "supercargo_core_scrape_failures_total 0",
     ] {
         assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");

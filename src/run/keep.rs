@@ -13,9 +13,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use supercargo_core::rng::Seed;
 
-/// How long what waits to be written has at the end.
-const WRITE_WITHIN: Duration = Duration::from_secs(5);
-
 /// What is kept, for whom, and who writes it.
 pub(super) struct Keeping {
     /// When all began.
@@ -90,11 +87,11 @@ impl Keeping {
         (!journal.is_idle()).then(|| Box::new(journal) as Box<dyn Tape>)
     }
 
-    /// Waits until all is written, once the scheduling thread has ended. A disk that hangs is not waited for.
-    pub(super) async fn end(self) -> anyhow::Result<()> {
+    /// Waits until all is written, once the scheduling thread has ended, for at most `within`: a disk may hang.
+    pub(super) async fn end(self, within: Duration) -> anyhow::Result<()> {
         let writers = self.writers;
         let written = tokio::task::spawn_blocking(move || writers.into_iter().all(|it| it.join().is_ok()));
-        match tokio::time::timeout(WRITE_WITHIN, written).await {
+        match tokio::time::timeout(within, written).await {
             Ok(Ok(true)) => Ok(()),
             Ok(_) => Err(anyhow!("a thread that writes what is kept panicked")),
             Err(_) => {

@@ -1,6 +1,6 @@
 //! Leader election, wired: the elector and what it works with, or nothing of it where there is no election.
 
-use super::{host_name, kernel_host_name};
+use super::{Ending, Step, host_name, kernel_host_name};
 use crate::config::Settings;
 use crate::driver::{Inbox, Pulse};
 use crate::lease::{BootClock, Elector, Ended, Fence, Lock, Standing, Surroundings, Terms};
@@ -92,11 +92,13 @@ impl Election {
     }
 
     /// Releases the lease. Nothing is written any more.
-    pub(super) async fn stop(self) {
+    pub(super) async fn stop(mut self, ending: Ending) {
         // It ends by itself where nobody listens any more.
         let _ = self.stop.send(());
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "leader election panicked");
+        match ending.take(Step::Lease, &mut self.task).await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => tracing::error!(%error, "leader election panicked"),
+            None => self.task.abort(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Shadow mode, composed: watches, the thread that judges, and the port. There is nothing here that writes.
 
-use super::{Configuration, Failure, checks_of, connect, fill_of, serve, told_to_stop};
+use super::{Configuration, Ending, Failure, Step, checks_of, connect, fill_of, serve, told_to_stop};
 use crate::args::Args;
 use crate::config::{ProfileSettings, Settings};
 use crate::driver::{Clock, End, Inbox, Item, Mailbox, Pulse};
@@ -9,7 +9,7 @@ use crate::metrics::{Exposition, Metrics};
 use crate::reload::{InForce, ShadowReload, profile_of, without_password};
 use crate::serve::{Gate, KubeReviewer, Pages, Routes};
 use crate::shadow::{Book, Judging, Listening, Nowhere, PAGE};
-use crate::telemetry::Verbosity;
+use crate::telemetry::{Log, Verbosity};
 use crate::watch::Watches;
 use anyhow::{Context as _, anyhow};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) async fn run(
     args: Args,
     shadow_of: &str,
     configuration: Configuration,
-    verbosity: Verbosity,
+    log: Log,
 ) -> Result<(), Failure> {
     let Configuration { flags, effective, settings } = configuration;
     let profile = profile(&settings, shadow_of, args.config.is_some())?;
@@ -48,19 +48,21 @@ pub(super) async fn run(
     let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, None, objects.objects());
 
     let checks = checks_of(&watches, Pulse::of(inbox.clone()));
-    let certificates = metrics.certificates();
+    let serving_metrics = Arc::clone(&metrics);
     let reloads = Arc::clone(&metrics);
-    let exposition = Exposition::new(metrics).with_event_channel(fill_of(inbox.clone()));
+    let exposition = Exposition::new(metrics)
+        .with_event_channel(fill_of(inbox.clone()))
+        .with_log_lines_lost(move || log.lines.lost());
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let in_force = InForce::new(&effective);
-    let pages = pages(&args, in_force.clone(), book, verbosity);
+    let pages = pages(&args, in_force.clone(), book, log.verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let follow = args.config.clone().map(|file| {
         let of = (flags, effective);
         ShadowReload::new(file, of, profile, inbox.clone(), reloads, in_force).run()
     });
-    let (stop_serving, serving) = serve(&args, routes, certificates).await?;
+    let (stop_serving, serving) = serve(&args, routes, &serving_metrics).await?;
 
     let dumps = tokio::spawn(dump_on_signal(inbox.clone()));
     let follow = follow.map(tokio::spawn);
@@ -74,15 +76,16 @@ pub(super) async fn run(
             _ => anyhow!("the thread that judges ended"),
         }),
     };
+    let ending = Ending::begin();
     drop(watches);
     dumps.abort();
     if let Some(follow) = follow {
         follow.abort();
     }
     // Where it has ended already, nobody listens.
-    let _ = inbox.send(Item::Stop { within: Duration::ZERO }).await;
+    ending.take(Step::Bindings, inbox.send(Item::Stop { within: Duration::ZERO })).await;
     let _ = stop_serving.send(());
-    serving.await.context("serving panicked")?;
+    ending.take(Step::Rest, serving).await.transpose().context("serving panicked")?;
     Ok(outcome?)
 }
 

@@ -28,7 +28,7 @@ const VALID_BEFORE_NOW: Duration = Duration::from_secs(3600);
 pub enum Certificate {
     /// A certificate of our own making, anew with every start and before it expires.
     SelfSigned {
-        /// Names and addresses it is good for, besides `localhost` and 127.0.0.1.
+        /// Names and addresses it is good for, besides `localhost`, 127.0.0.1 and ::1.
         names: Vec<String>,
     },
     /// PEM files, read again when they change.
@@ -243,7 +243,7 @@ fn self_signed_params(names: &[String], now: SystemTime) -> CertificateParams {
     params.not_after = (now + VALID_FOR).into();
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    for name in ["localhost", "127.0.0.1"].into_iter().chain(names.iter().map(String::as_str)) {
+    for name in ["localhost", "127.0.0.1", "::1"].into_iter().chain(names.iter().map(String::as_str)) {
         let san = match name.parse::<IpAddr>() {
             Ok(ip) => SanType::IpAddress(ip),
             Err(_) => match name.try_into() {
@@ -273,7 +273,7 @@ mod tests {
         let ip = |ip: &str| SanType::IpAddress(ip.parse().unwrap());
         assert_eq!(
             params.subject_alt_names,
-            [dns("localhost"), ip("127.0.0.1"), dns("kind-worker"), ip("10.1.2.3")]
+            [dns("localhost"), ip("127.0.0.1"), ip("::1"), dns("kind-worker"), ip("10.1.2.3")]
         );
         assert_eq!(params.not_before, now - Duration::from_secs(3600));
         assert_eq!(params.not_after, now + Duration::from_secs(31_536_000));

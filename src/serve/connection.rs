@@ -1,10 +1,10 @@
 //! One connection: TLS handshake, then HTTP/1.1 or HTTP/2 as the client chose by ALPN, each step with a deadline.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Request;
@@ -13,11 +13,16 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
+use rustls::ServerConfig;
+use rustls::server::Acceptor;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 
+use super::connections::{Progress, Stage};
 use super::{Limits, Routes};
+use crate::telemetry::Throttle;
 
 /// Bytes of a request's head. Service account tokens are about one kilobyte; upstream's default is Go's 1 MiB.
 const HEAD_BYTES: u32 = 64 * 1024;
@@ -31,40 +36,62 @@ const HTTP2_PING: Duration = Duration::from_secs(30);
 /// What every connection is served with.
 #[derive(Clone)]
 pub(super) struct Settings {
-    pub(super) acceptor: TlsAcceptor,
-    pub(super) routes: Arc<Routes>,
+    tls: Arc<ServerConfig>,
+    routes: Arc<Routes>,
     pub(super) limits: Limits,
     /// Becomes true when the server stops.
-    pub(super) stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
+    /// Limits how often the end of a connection is logged.
+    ends: Arc<Throttle>,
+}
+
+impl Settings {
+    pub(super) fn new(
+        tls: Arc<ServerConfig>,
+        routes: Arc<Routes>,
+        limits: Limits,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        Self { tls, routes, limits, stopping, ends: Arc::new(Throttle::new(limits.log_every)) }
+    }
 }
 
 /// Serves until the client leaves, is too slow, the connection has aged or the server stops.
-pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAddr) {
-    let Settings { acceptor, routes, limits, mut stopping } = settings;
+pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAddr, progress: Arc<Progress>) {
+    let Settings { tls, routes, limits, mut stopping, ends } = settings;
+    let ended = |error: &dyn std::error::Error, what: &str| {
+        if let Some(withheld) = ends.admit() {
+            tracing::debug!(%peer, %error, withheld, "{what}");
+        }
+    };
     // Answers are small and each is waited for; failing to say so only costs a little time.
     let _ = stream.set_nodelay(true);
-    let handshake = tokio::time::timeout(limits.handshake, acceptor.accept(stream));
+    let handshake = tokio::time::timeout(limits.handshake, shake_hands(stream, tls, &progress));
     let tls = tokio::select! {
         shaken = handshake => match shaken {
             Ok(Ok(tls)) => tls,
-            Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
-            Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
+            Ok(Err(error)) => return ended(&error, "TLS handshake failed"),
+            Err(error) => return ended(&error, "TLS handshake took too long"),
         },
         _ = stopping.wait_for(|stop| *stop) => return,
     };
+    progress.reached(Stage::Silent);
 
-    let used = Arc::new(AtomicBool::new(false));
     let service = {
-        let used = used.clone();
+        let progress = progress.clone();
         service_fn(move |request: Request<Incoming>| {
-            used.store(true, Ordering::Relaxed);
-            let routes = routes.clone();
-            async move { Ok::<_, Infallible>(routes.answer(request).await) }
+            let (routes, progress) = (routes.clone(), progress.clone());
+            async move {
+                let running = progress.asked();
+                let response = routes.answer(request).await;
+                running.answered();
+                Ok::<_, Infallible>(response)
+            }
         })
     };
     let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
     let io = TokioIo::new(tls);
-    let ended = if is_http2 {
+    let outcome = if is_http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -72,26 +99,38 @@ pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAdd
             .max_header_list_size(HEAD_BYTES)
             .keep_alive_interval(HTTP2_PING)
             .keep_alive_timeout(HTTP2_PING);
-        drive(builder.serve_connection(io, service), stopping, limits, &used).await
+        drive(builder.serve_connection(io, service), stopping, limits, &progress).await
     } else {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
             .header_read_timeout(limits.request_head)
+            .max_header_size(HEAD_BYTES as usize)
             .max_buf_size(HEAD_BYTES as usize);
-        drive(builder.serve_connection(io, service), stopping, limits, &used).await
+        drive(builder.serve_connection(io, service), stopping, limits, &progress).await
     };
-    if let Err(error) = ended {
-        tracing::debug!(%peer, %error, "connection ended");
+    if let Err(error) = outcome {
+        ended(&error, "connection ended");
     }
 }
 
-/// Runs a connection to its end. `used` tells whether it ever carried a request.
+/// The TLS handshake. What costs computing begins when the ClientHello is there in full.
+async fn shake_hands(
+    stream: TcpStream,
+    tls: Arc<ServerConfig>,
+    progress: &Progress,
+) -> io::Result<TlsStream<TcpStream>> {
+    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+    progress.reached(Stage::Handshake);
+    hello.into_stream(tls).await
+}
+
+/// Runs a connection to its end.
 async fn drive<C: GracefulConnection>(
     connection: C,
     mut stopping: watch::Receiver<bool>,
     limits: Limits,
-    used: &AtomicBool,
+    progress: &Progress,
 ) -> Result<(), C::Error> {
     let mut connection = pin!(connection);
     tokio::select! {
@@ -100,7 +139,7 @@ async fn drive<C: GracefulConnection>(
         () = tokio::time::sleep(limits.age) => {}
     }
     // hyper would wait for the first request of a connection that has had none.
-    if !used.load(Ordering::Relaxed) {
+    if !progress.was_used() {
         return Ok(());
     }
     connection.as_mut().graceful_shutdown();

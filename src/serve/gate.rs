@@ -17,6 +17,7 @@ use http::header::{AUTHORIZATION, HeaderName};
 use tokio::time::Instant;
 
 use super::answers::Answers;
+use crate::telemetry::Throttle;
 
 /// How long answers are used: upstream's cache lifetimes of tokens, allowed and denied requests.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
@@ -24,6 +25,9 @@ const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
 /// Answers kept of each kind. Scrapers are few; only somebody trying tokens at random fills this, and then
 /// an answer costs one review again.
 const ANSWERS: usize = 1024;
+
+/// How often a failed review is logged: clients cause them with made-up tokens while the API server is away.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Upstream's default of `--authorization-always-allow-paths`.
 const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
@@ -168,6 +172,7 @@ pub struct Gate {
     decisions: Arc<Answers<Access, Decision>>,
     pods: Arc<Answers<PodAccess, Decision>>,
     always_allowed: Vec<String>,
+    failures: Throttle,
 }
 
 impl Gate {
@@ -179,6 +184,7 @@ impl Gate {
             decisions: Answers::new(ANSWER_LIFETIME, ANSWERS),
             pods: Answers::new(ANSWER_LIFETIME, ANSWERS),
             always_allowed: ALWAYS_ALLOWED.map(String::from).to_vec(),
+            failures: Throttle::new(LOG_EVERY),
         }
     }
 
@@ -215,7 +221,7 @@ impl Gate {
         let name = user.name.clone();
         let access = Access { user, verb: verb.to_owned(), path: path.to_owned() };
         let ask = |access| self.reviewer.authorize(access);
-        match self.decisions.get(now, access, ask).await.map_err(unknown)? {
+        match self.decisions.get(now, access, ask).await.map_err(|error| self.unknown(error))? {
             Decision::Allowed => Ok(()),
             Decision::Denied { reason } => {
                 let mut message = format!("forbidden: User {name:?} cannot {verb} path {path:?}");
@@ -246,7 +252,7 @@ impl Gate {
         }
         let access = PodAccess { user: user.clone(), namespace: namespace.to_owned() };
         let ask = |access| self.reviewer.authorize_pods(access);
-        match self.pods.get(now, access, ask).await.map_err(unknown)? {
+        match self.pods.get(now, access, ask).await.map_err(|error| self.unknown(error))? {
             Decision::Allowed => Ok(()),
             Decision::Denied { .. } => {
                 let scope = if namespace.is_empty() {
@@ -268,13 +274,16 @@ impl Gate {
             return Ok(User { name: ANONYMOUS.to_owned(), groups, ..User::default() });
         };
         let ask = |token| self.reviewer.authenticate(token);
-        self.users.get(now, token, ask).await.map_err(unknown)?.ok_or(Refusal::Unauthorized)
+        let user = self.users.get(now, token, ask).await.map_err(|error| self.unknown(error))?;
+        user.ok_or(Refusal::Unauthorized)
     }
-}
 
-fn unknown(error: ReviewError) -> Refusal {
-    tracing::warn!(%error, "cannot tell whether a request may be answered");
-    Refusal::Unknown(error)
+    fn unknown(&self, error: ReviewError) -> Refusal {
+        if let Some(withheld) = self.failures.admit() {
+            tracing::warn!(%error, withheld, "cannot tell whether a request may be answered");
+        }
+        Refusal::Unknown(error)
+    }
 }
 
 #[cfg(test)]

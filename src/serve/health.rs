@@ -6,8 +6,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::metrics::CheckTally;
+use crate::telemetry::Throttle;
+
+/// How often a failed check is logged: anybody may ask. Probes come every ten seconds as a rule.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
@@ -61,6 +66,7 @@ pub struct Checks {
     livez: Vec<Check>,
     readyz: Vec<Check>,
     draining: Arc<AtomicBool>,
+    failures: Throttle,
 }
 
 impl Default for Checks {
@@ -77,7 +83,8 @@ impl Checks {
         let shutdown = Check::new("shutdown", move || {
             if seen.load(Ordering::Relaxed) { Err("process is shutting down".to_owned()) } else { Ok(()) }
         });
-        Self { healthz: vec![Check::ping()], livez: vec![Check::ping()], readyz: vec![shutdown], draining }
+        let (healthz, livez, readyz) = (vec![Check::ping()], vec![Check::ping()], vec![shutdown]);
+        Self { healthz, livez, readyz, draining, failures: Throttle::new(LOG_EVERY) }
     }
 
     /// Adds a check to `/readyz`.
@@ -123,7 +130,7 @@ impl Checks {
     pub(super) fn answer(&self, path: &str, query: Option<&str>) -> Option<Health> {
         let path = path.strip_prefix('/')?;
         match path.split_once('/') {
-            None => Some(all(path, self.endpoint(path)?, query.unwrap_or_default())),
+            None => Some(self.all(path, query.unwrap_or_default())?),
             Some((endpoint, name)) => {
                 let check = self.endpoint(endpoint)?.iter().find(|check| check.name == name)?;
                 Some(match (check.look)() {
@@ -134,6 +141,51 @@ impl Checks {
                 })
             }
         }
+    }
+
+    /// The answer of an endpoint, from all of its checks; `None` where there is no such endpoint.
+    fn all(&self, endpoint: &str, query: &str) -> Option<Health> {
+        let checks = self.endpoint(endpoint)?;
+        let parameters: Vec<(String, String)> = query
+            .split('&')
+            .filter(|part| !part.is_empty())
+            .map(|part| part.split_once('=').unwrap_or((part, "")))
+            .map(|(key, value)| (percent_decoded(key), percent_decoded(value)))
+            .collect();
+        let excluded: BTreeSet<&str> =
+            parameters.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
+        let mut unknown = excluded.clone();
+        let (mut body, mut failed) = (String::new(), Vec::new());
+        for check in checks {
+            let name = check.name.as_str();
+            let _ = if excluded.contains(name) {
+                unknown.remove(name);
+                writeln!(body, "[+]{name} excluded: ok")
+            } else if let Err(reason) = check.run() {
+                failed.push(format!("{name}: {reason}"));
+                writeln!(body, "[-]{name} failed: reason withheld")
+            } else {
+                writeln!(body, "[+]{name} ok")
+            };
+        }
+        if !unknown.is_empty() {
+            let names: Vec<String> = unknown.iter().map(|name| format!("{name:?}")).collect();
+            let names = names.join(",");
+            let _ = writeln!(body, "warn: some health checks cannot be excluded: no matches for {names}");
+        }
+        if !failed.is_empty() {
+            if let Some(withheld) = self.failures.admit() {
+                tracing::info!(endpoint, failed = failed.join("; "), withheld, "health check failed");
+            }
+            let _ = writeln!(body, "{endpoint} check failed");
+            return Some(Health { healthy: false, body });
+        }
+        if parameters.iter().any(|(key, _)| key == "verbose") {
+            let _ = writeln!(body, "{endpoint} check passed");
+        } else {
+            "ok".clone_into(&mut body);
+        }
+        Some(Health { healthy: true, body })
     }
 
     /// What ran so far.
@@ -151,47 +203,6 @@ impl Checks {
             .filter(|tally| tally.successes + tally.errors > 0)
             .collect()
     }
-}
-
-fn all(endpoint: &str, checks: &[Check], query: &str) -> Health {
-    let parameters: Vec<(String, String)> = query
-        .split('&')
-        .filter(|part| !part.is_empty())
-        .map(|part| part.split_once('=').unwrap_or((part, "")))
-        .map(|(key, value)| (percent_decoded(key), percent_decoded(value)))
-        .collect();
-    let excluded: BTreeSet<&str> =
-        parameters.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
-    let mut unknown = excluded.clone();
-    let (mut body, mut failed) = (String::new(), Vec::new());
-    for check in checks {
-        let name = check.name.as_str();
-        let _ = if excluded.contains(name) {
-            unknown.remove(name);
-            writeln!(body, "[+]{name} excluded: ok")
-        } else if let Err(reason) = check.run() {
-            failed.push(format!("{name}: {reason}"));
-            writeln!(body, "[-]{name} failed: reason withheld")
-        } else {
-            writeln!(body, "[+]{name} ok")
-        };
-    }
-    if !unknown.is_empty() {
-        let names: Vec<String> = unknown.iter().map(|name| format!("{name:?}")).collect();
-        let names = names.join(",");
-        let _ = writeln!(body, "warn: some health checks cannot be excluded: no matches for {names}");
-    }
-    if !failed.is_empty() {
-        tracing::info!(endpoint, failed = failed.join("; "), "health check failed");
-        let _ = writeln!(body, "{endpoint} check failed");
-        return Health { healthy: false, body };
-    }
-    if parameters.iter().any(|(key, _)| key == "verbose") {
-        let _ = writeln!(body, "{endpoint} check passed");
-    } else {
-        "ok".clone_into(&mut body);
-    }
-    Health { healthy: true, body }
 }
 
 fn percent_decoded(text: &str) -> String {

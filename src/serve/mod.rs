@@ -7,15 +7,16 @@
 mod answers;
 mod certificate;
 mod connection;
+mod connections;
 mod gate;
 mod health;
+mod listen;
 mod negotiate;
 mod pages;
 mod pods;
 mod review;
 mod routes;
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -23,13 +24,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::metrics::CertificateMetrics;
+use crate::metrics::{CertificateMetrics, Metrics, ServingMetrics};
+use crate::telemetry::Throttle;
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
-use tokio_rustls::TlsAcceptor;
 
 use certificate::Refresher;
+use connections::Connections;
 
 pub use certificate::Certificate;
 pub use gate::{Access, Decision, Gate, HANDED_ON, PodAccess, Refusal, ReviewError, Reviewer, Token, User};
@@ -41,6 +43,10 @@ pub use routes::Routes;
 
 /// How long to wait after the system refused to accept a connection, for want of file descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Connections that are accepted before those that were make progress: a burst must not close connections whose bytes nobody has read
+/// yet. A small part of [`Limits::connections`].
+const ACCEPT_BURST: u64 = 16;
 
 /// Where and how to serve.
 #[derive(Clone, Debug)]
@@ -56,21 +62,25 @@ pub struct ServeOptions {
     pub limits: Limits,
     /// Where changes of the certificate's files are counted.
     pub certificates: CertificateMetrics,
+    /// Where connections are counted that are closed to make room.
+    pub serving: ServingMetrics,
 }
 
 impl ServeOptions {
     /// The usual limits at this address.
-    pub fn new(address: SocketAddr, certificate: Certificate, certificates: CertificateMetrics) -> Self {
+    pub fn new(address: SocketAddr, certificate: Certificate, metrics: &Metrics) -> Self {
         let certificate_poll = Duration::from_secs(10);
-        Self { address, certificate, certificate_poll, limits: Limits::default(), certificates }
+        let (certificates, serving) = (metrics.certificates(), metrics.serving());
+        Self { address, certificate, certificate_poll, limits: Limits::default(), certificates, serving }
     }
 }
 
 /// What clients may take from us.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections. One more closes the oldest, so that nobody can keep the kubelet's probes out by
-    /// holding connections open. Two Prometheus, the probes and a few people need about ten.
+    /// Open connections that have completed a request, and as many that have not. One more closes another of its kind, so that nobody can
+    /// keep the kubelet's probes out. Two Prometheus, the probes and a few people need about ten; twice 256 take
+    /// about 20 MiB when each has sent a ClientHello, and half of the 1024 descriptors that a process may have as a rule.
     pub connections: usize,
     /// Time for the TLS handshake.
     pub handshake: Duration,
@@ -82,6 +92,8 @@ pub struct Limits {
     /// Time for running requests to end when the server stops or a connection has aged (upstream's
     /// `ShutdownTimeout`).
     pub drain: Duration,
+    /// How often a log line is repeated that clients can cause.
+    pub log_every: Duration,
 }
 
 impl Default for Limits {
@@ -92,6 +104,7 @@ impl Default for Limits {
             request_head: Duration::from_secs(32),
             age: Duration::from_secs(600),
             drain: Duration::from_secs(5),
+            log_every: Duration::from_secs(60),
         }
     }
 }
@@ -123,26 +136,21 @@ pub enum ServeError {
 /// A server that listens and does not answer yet.
 pub struct Server {
     listener: TcpListener,
-    acceptor: TlsAcceptor,
+    tls: Arc<ServerConfig>,
     refresher: Refresher,
     routes: Arc<Routes>,
     limits: Limits,
+    metrics: ServingMetrics,
 }
 
 impl Server {
     /// Takes the address and reads the certificate, so that both fail at start and not later.
     pub async fn bind(options: ServeOptions, routes: Routes) -> Result<Self, ServeError> {
-        let ServeOptions { address, certificate, certificate_poll, limits, certificates } = options;
-        let (config, refresher) = certificate::load(certificate, certificate_poll, certificates).await?;
+        let ServeOptions { address, certificate, certificate_poll, limits, certificates, serving } = options;
+        let (tls, refresher) = certificate::load(certificate, certificate_poll, certificates).await?;
         let listener =
-            TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
-        Ok(Self {
-            listener,
-            acceptor: TlsAcceptor::from(config),
-            refresher,
-            routes: Arc::new(routes),
-            limits,
-        })
+            listen::listen(address).await.map_err(|source| ServeError::Listen { address, source })?;
+        Ok(Self { listener, tls, refresher, routes: Arc::new(routes), limits, metrics: serving })
     }
 
     /// The address that clients connect to.
@@ -153,11 +161,10 @@ impl Server {
     /// Serves until `shutdown`, then closes the port at once, lets running requests end within
     /// [`Limits::drain`], and cuts off the rest.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { listener, acceptor, refresher, routes, limits } = self;
+        let Self { listener, tls, refresher, routes, limits, metrics } = self;
         let (stop, stopping) = watch::channel(false);
-        let connection = connection::Settings { acceptor, routes: routes.clone(), limits, stopping };
-        let mut open =
-            Connections { tasks: JoinSet::new(), by_age: VecDeque::new(), limit: limits.connections };
+        let connection = connection::Settings::new(tls, routes.clone(), limits, stopping);
+        let mut open = Connections::new(limits.connections, limits.log_every, metrics);
         tokio::select! {
             () = accept(&listener, &connection, &mut open) => {}
             () = refresher.run() => {}
@@ -169,46 +176,28 @@ impl Server {
         let _ = stop.send(true);
         drop(connection);
         if tokio::time::timeout(limits.drain, open.ended()).await.is_err() {
-            tracing::warn!(connections = open.tasks.len(), "cutting off requests that did not end in time");
-            open.tasks.shutdown().await;
+            tracing::warn!(connections = open.len(), "cutting off requests that did not end in time");
+            open.shutdown().await;
         }
     }
 }
 
 async fn accept(listener: &TcpListener, settings: &connection::Settings, open: &mut Connections) {
-    loop {
+    let failures = Throttle::new(settings.limits.log_every);
+    for count in 1_u64.. {
+        if count.is_multiple_of(ACCEPT_BURST) {
+            tokio::task::yield_now().await;
+        }
         match listener.accept().await {
-            Ok((stream, peer)) => open.add(connection::serve(settings.clone(), stream, peer)),
+            Ok((stream, peer)) => {
+                open.add(peer, |progress| connection::serve(settings.clone(), stream, peer, progress));
+            }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(withheld) = failures.admit() {
+                    tracing::warn!(%error, withheld, "cannot accept a connection");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
-}
-
-/// The open connections, never more than the limit.
-struct Connections {
-    tasks: JoinSet<()>,
-    by_age: VecDeque<AbortHandle>,
-    limit: usize,
-}
-
-impl Connections {
-    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
-        while self.tasks.try_join_next().is_some() {}
-        if self.by_age.len() >= self.limit {
-            self.by_age.retain(|task| !task.is_finished());
-        }
-        while self.by_age.len() >= self.limit {
-            tracing::warn!(limit = self.limit, "too many connections, closing the oldest");
-            let Some(oldest) = self.by_age.pop_front() else { break };
-            oldest.abort();
-        }
-        self.by_age.push_back(self.tasks.spawn(connection));
-    }
-
-    async fn ended(&mut self) {
-        while self.tasks.join_next().await.is_some() {}
     }
 }

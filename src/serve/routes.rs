@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT, WARNING, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT, WARNING,
+    X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full, Limited};
 use jiff::Timestamp;
 use serde_json::json;
@@ -61,6 +62,11 @@ impl Routes {
     where
         B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
     {
+        if let Err(why) = check_host(&request) {
+            let mut response = plain(StatusCode::BAD_REQUEST, format!("400 Bad Request: {why}"));
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return response;
+        }
         let (is_head, path) = (request.method() == Method::HEAD, request.uri().path());
         let writes = request.method() == Method::PUT && path == VERBOSITY && self.pages.sets_verbosity();
         if !is_head && !writes && request.method() != Method::GET {
@@ -142,6 +148,22 @@ impl Routes {
             None => not_found(),
         }
     }
+}
+
+/// Whether an HTTP/1.1 request names one host, in the characters of one; else what Go's server says
+/// (`net/http.conn.readRequest`). HTTP/1.0 needs none, and HTTP/2 has `:authority`.
+fn check_host<B>(request: &Request<B>) -> Result<(), &'static str> {
+    if request.version() != Version::HTTP_11 {
+        return Ok(());
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next().ok_or("missing required Host header")?;
+    if hosts.next().is_some() {
+        return Err("too many Host headers");
+    }
+    // As `golang.org/x/net/http/httpguts.ValidHostHeader`: what may stand in an authority, and nothing of order.
+    let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"!$%&()*+,-.:;=[]_~'".contains(byte);
+    if host.as_bytes().iter().all(is_host) { Ok(()) } else { Err("malformed Host header") }
 }
 
 fn not_found() -> Response<Full<Bytes>> {

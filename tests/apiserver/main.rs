@@ -22,6 +22,7 @@ mod extenders;
 mod families;
 mod leading;
 mod leftovers;
+mod logging;
 mod packages;
 mod pages;
 mod path;

@@ -67,6 +67,7 @@ async fn shadow(plane: &ControlPlane) -> Result<Supercargo> {
         port: None,
         server: None,
         token_duration: None,
+        stderr: None,
         args: args.filter(|arg| !arg.starts_with("--config") && !arg.starts_with("--secure-port")).collect(),
     };
     ensure!(setup.args.iter().any(|arg| arg == "--shadow-of=default-scheduler"), "{:?}", setup.args);

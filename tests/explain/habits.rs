@@ -189,3 +189,57 @@ fn names_with_control_characters_are_spelled_out_by_every_command_and_bars_are_f
         assert!(!ran.stderr.contains(|c: char| c.is_control() && c != '\n'), "{ran:?}");
     }
 }
+
+#[test]
+fn answer_that_cannot_be_written_is_an_error_and_no_panic_in_every_command() {
+    let cluster = evil();
+    let profile = |name: &str| {
+        format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{{schedulerName: {name}}}]\n"
+        )
+    };
+    cluster.write("one", &profile("one"));
+    let spec = json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "PlacementTest", "cluster": ["cluster"], "pods": ["other"],
+        "tests": [{ "name": "it", "pods": { "name": "other" }, "expect": { "count": 1 } }] });
+    cluster.write("placement", &spec.to_string());
+    cluster.write("other", &pod("other", "1", &json!({})).to_string());
+    cluster.write("two", &profile("two"));
+    let asked = [
+        &["explain", "pod", EVIL, "--cluster", "cluster"][..],
+        &["fit", "-f", "other", "--cluster", "cluster"],
+        &["drain-check", "a", "--cluster", "cluster"],
+        &["simulate", "--cluster", "cluster", "--pods", "other"],
+        &["simulate", "--cluster", "cluster", "--pods", "other", "-o", "json"],
+        &["simulate", "--cluster", "cluster", "--add-nodes", "1:template=a"],
+        &["lint", "--cluster", "cluster"],
+        &["report", "--cluster", "cluster", "-f", "other"],
+        &["test", "placement"],
+        &["queue", "-A", "-f", "queue"],
+        &["shadow", "report", "-f", "shadow"],
+        &["config", "diff", "one", "two"],
+        &["completion", "bash"],
+        &["man"],
+        &["--help"],
+        &["--version"],
+    ];
+    // These write to a file, to nobody, or only of a cluster.
+    let elsewhere = ["record", "replay", "doctor", "config check"];
+    for (name, _) in commands() {
+        let is_asked = asked.iter().any(|args| args.join(" ").starts_with(&name));
+        assert!(is_asked || elsewhere.contains(&name.as_str()), "{name} is not tried");
+    }
+    for args in asked {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("this is Linux");
+        let (reader, closed) = std::io::pipe().expect("there are pipes");
+        drop(reader);
+        for (stdout, is_full) in [(std::process::Stdio::from(full), true), (closed.into(), false)] {
+            let mut command = crate::offline::command(cluster.folder(), args);
+            let out = command.stdout(stdout).output().expect("the program is built");
+            let told = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(1), "{args:?}: {told}");
+            assert!(!told.contains("panicked"), "{args:?}: {told}");
+            let is_command = !args[0].starts_with("--");
+            assert!(!is_full || !is_command || told.contains("cannot be written"), "{args:?}: {told}");
+        }
+    }
+}

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -26,12 +28,14 @@ pub(crate) struct Program {
     path: PathBuf,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    /// Where its stderr goes instead of its log.
+    stderr: Option<Arc<OwnedFd>>,
 }
 
 impl Program {
     /// The executable at `path`, called `name`.
     pub(crate) fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        Self { name: name.into(), path: path.into(), args: Vec::new(), env: Vec::new() }
+        Self { name: name.into(), path: path.into(), args: Vec::new(), env: Vec::new(), stderr: None }
     }
 
     /// Adds an argument.
@@ -43,6 +47,12 @@ impl Program {
     /// Adds arguments.
     pub(crate) fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sends its stderr there instead of to its log.
+    pub(crate) fn stderr(mut self, to: Option<OwnedFd>) -> Self {
+        self.stderr = to.map(Arc::new);
         self
     }
 
@@ -76,7 +86,11 @@ impl Process {
         for name in PROXY {
             command.env_remove(name);
         }
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(group);
+        let stderr = match &program.stderr {
+            Some(to) => Stdio::from(to.try_clone()?),
+            None => Stdio::from(output.try_clone()?),
+        };
+        command.stdin(Stdio::null()).stdout(output).stderr(stderr).process_group(group);
         let child = command
             .spawn()
             .with_context(|| format!("cannot start {} ({})", program.name, program.path.display()))?;

@@ -4,6 +4,7 @@
 //! schedules is the binary of this build, with the flags and the configuration that pod would have, the ServiceAccount's token in a file as
 //! the kubelet keeps it, and RBAC on: a right that is missing in `manifests/` is missing here.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -124,6 +125,8 @@ pub(crate) struct Setup {
     pub(crate) token_duration: Option<String>,
     /// Further flags.
     pub(crate) args: Vec<String>,
+    /// Where its stderr goes instead of its log.
+    pub(crate) stderr: Option<OwnedFd>,
 }
 
 impl Setup {
@@ -140,6 +143,7 @@ impl Setup {
             server: None,
             token_duration: None,
             args: vec![String::from("--v=2")],
+            stderr: None,
         })
     }
 
@@ -154,6 +158,7 @@ impl Setup {
             server: None,
             token_duration: None,
             args: vec![String::from("--v=2")],
+            stderr: None,
         }
     }
 
@@ -178,7 +183,8 @@ impl Setup {
             .arg(format!("--config={}", config.display()))
             .arg("--bind-address=127.0.0.1")
             .arg(format!("--secure-port={number}"))
-            .args(self.args);
+            .args(self.args)
+            .stderr(self.stderr);
         let process = plane.launch(&program)?;
         Ok(Supercargo { process, program, number, _port: port, token, forgiven: 0 })
     }

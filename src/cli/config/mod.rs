@@ -3,6 +3,7 @@
 pub(in crate::cli) mod check;
 mod diff;
 
+use super::cluster::say;
 use super::screen::plain;
 use clap::{Args, Subcommand};
 use std::io::{self, Write as _};
@@ -71,8 +72,7 @@ pub fn main(args: &ConfigArgs) -> ExitCode {
         Question::Check { file } => check::answer(file),
         Question::Diff { before, after } => diff::answer(before, after),
     };
-    // Whoever reads this may have seen enough.
-    let _ = io::stdout().write_all(plain_lines(&answer.out).as_bytes());
+    // There may be nobody left to tell.
     let _ = io::stderr().write_all(plain_lines(&answer.err).as_bytes());
-    ExitCode::from(answer.code)
+    say(&plain_lines(&answer.out), answer.code)
 }

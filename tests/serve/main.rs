@@ -4,239 +4,22 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test panic as its body may")]
 
-use std::future::Future;
-use std::net::SocketAddr;
+mod hostile;
+mod identity;
+mod server;
+
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::pki_types::CertificateDer;
 use supercargo::metrics::{Exposition, Metrics};
-use supercargo::serve::{
-    Access, Certificate, Check, Checks, Decision, Gate, Limits, PodAccess, ReviewError, Reviewer, Routes,
-    ServeOptions, Server, Token, User,
-};
+use supercargo::serve::{Certificate, Checks, Gate, Limits, Routes, ServeOptions, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio::sync::Notify;
 
-#[path = "serve/identity.rs"]
-mod identity;
-
-/// Ends a test that hangs; nothing is measured against it.
-const HANG: Duration = Duration::from_secs(30);
-
-/// A limit so short that it passes while a test waits for it.
-const SHORT: Duration = Duration::from_millis(50);
-
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(HANG, future).await.unwrap_or_else(|_| panic!("{what} took too long"))
-}
-
-/// The token `good` is prometheus, who may get /metrics and more; `plain` is somebody who may nothing.
-#[derive(Clone, Default)]
-struct Fake {
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Reviewer for Fake {
-    fn authenticate(&self, token: Token) -> BoxFuture<'static, Result<Option<User>, ReviewError>> {
-        self.asked.lock().unwrap().push(format!("who {}", token.secret()));
-        let user = |name: &str| Ok(Some(User { name: name.to_owned(), ..User::default() }));
-        std::future::ready(match token.secret() {
-            "good" => user("prometheus"),
-            "plain" => user("<plain>"),
-            "broken" => {
-                Err(ReviewError::Failed { review: "TokenReview", reason: "10.0.0.1: refused".into() })
-            }
-            _ => Ok(None),
-        })
-        .boxed()
-    }
-
-    fn authorize(&self, access: Access) -> BoxFuture<'static, Result<Decision, ReviewError>> {
-        let Access { user, verb, path } = access;
-        self.asked.lock().unwrap().push(format!("may {} {verb} {path}", user.name));
-        let decision = if user.name == "prometheus" {
-            Decision::Allowed
-        } else {
-            Decision::Denied { reason: String::new() }
-        };
-        std::future::ready(Ok(decision)).boxed()
-    }
-
-    fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
-        self.asked.lock().unwrap().push(format!("may {} get pods of {}", access.user.name, access.namespace));
-        std::future::ready(Ok(Decision::Denied { reason: String::new() })).boxed()
-    }
-}
-
-/// How a test's server differs from the usual one.
-struct Setup {
-    certificate: Certificate,
-    certificate_poll: Duration,
-    limits: Limits,
-    metrics: Arc<Metrics>,
-    exposition: Exposition,
-    ready: Result<(), String>,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        let metrics = Arc::new(Metrics::new());
-        Self {
-            certificate: Certificate::self_signed(None),
-            certificate_poll: Duration::from_millis(5),
-            limits: Limits::default(),
-            exposition: Exposition::new(Arc::clone(&metrics)),
-            metrics,
-            ready: Ok(()),
-        }
-    }
-}
-
-struct Running {
-    address: SocketAddr,
-    fake: Fake,
-    stop: Option<oneshot::Sender<()>>,
-    server: JoinHandle<()>,
-}
-
-impl Running {
-    async fn start(setup: Setup) -> Self {
-        let Setup { certificate, certificate_poll, limits, metrics, exposition, ready } = setup;
-        let fake = Fake::default();
-        let checks = Checks::new().with_ready(Check::new("sched-handler-sync", move || ready.clone()));
-        let routes = Routes::new(Arc::new(checks), exposition, Gate::new(fake.clone()));
-        let address = "127.0.0.1:0".parse().unwrap();
-        let usual = ServeOptions::new(address, certificate, metrics.certificates());
-        let options = ServeOptions { certificate_poll, limits, ..usual };
-        let server = Server::bind(options, routes).await.unwrap();
-        let address = server.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let server = tokio::spawn(server.run(stopped.map(|_| ())));
-        Self { address, fake, stop: Some(stop), server }
-    }
-
-    async fn usual() -> Self {
-        Self::start(Setup::default()).await
-    }
-
-    async fn connect(&self) -> TlsStream<TcpStream> {
-        self.connect_as(&[b"http/1.1"]).await
-    }
-
-    async fn connect_as(&self, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
-        self.connect_showing(alpn, Arc::new(identity::Asked::default())).await
-    }
-
-    async fn connect_showing(
-        &self,
-        alpn: &[&[u8]],
-        certificates: Arc<identity::Asked>,
-    ) -> TlsStream<TcpStream> {
-        let provider = Arc::new(ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-            .with_client_cert_resolver(certificates);
-        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-        let stream = soon("connecting", TcpStream::connect(self.address)).await.unwrap();
-        let name = ServerName::try_from("localhost").unwrap();
-        soon("the handshake", TlsConnector::from(Arc::new(config)).connect(name, stream)).await.unwrap()
-    }
-
-    /// The whole answer to one request on a connection of its own.
-    async fn ask(&self, method: &str, path: &str, token: &str) -> Answer {
-        let mut stream = self.connect().await;
-        let authorization =
-            if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}Connection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        Answer::read(&mut stream).await
-    }
-
-    async fn get(&self, path: &str, token: &str) -> (u16, String) {
-        let answer = self.ask("GET", path, token).await;
-        (answer.code, answer.body)
-    }
-
-    fn stop(&mut self) {
-        self.stop.take().unwrap().send(()).unwrap();
-    }
-
-    async fn ended(self) {
-        soon("the end of the server", self.server).await.unwrap();
-    }
-}
-
-struct Answer {
-    code: u16,
-    head: String,
-    body: String,
-}
-
-impl Answer {
-    async fn read(stream: &mut TlsStream<TcpStream>) -> Self {
-        let mut text = String::new();
-        soon("an answer", stream.read_to_string(&mut text)).await.unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
-        let code = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Self { code, head: head.to_ascii_lowercase(), body: body.to_owned() }
-    }
-}
-
-/// Lets every certificate pass; what matters here is which one it is.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
+use server::{Answer, Fake, HANG, Running, SHORT, Setup, frame, soon};
 
 fn text(code: u16, body: &str) -> (u16, String) {
     (code, body.to_owned())
@@ -334,14 +117,6 @@ async fn only_get_and_head_are_methods() {
     assert!(head.head.contains("content-length: 2"), "{}", head.head);
     assert_eq!(server.ask("HEAD", "/metrics", "good").await.code, 200);
     assert!(server.fake.asked.lock().unwrap().contains(&"may prometheus head /metrics".to_owned()));
-}
-
-/// An HTTP/2 frame: length, type, flags, stream, payload.
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(payload.len()).unwrap();
-    let mut frame = vec![0, 0, length, kind, flags, 0, 0, 0, stream];
-    frame.extend_from_slice(payload);
-    frame
 }
 
 #[tokio::test]
@@ -469,27 +244,70 @@ async fn a_client_that_does_not_finish_its_handshake_is_cut_off() {
     assert!(!String::from_utf8_lossy(&rest).contains("200"), "there is no plain HTTP");
 }
 
+/// The limit of a request's head, in bytes.
+const HEAD_BYTES: usize = 64 * 1024;
+
 #[tokio::test]
-async fn a_request_head_too_large_is_refused() {
+async fn request_head_above_64_kib_is_refused_with_431() {
     let server = Running::usual().await;
-    let mut stream = server.connect().await;
-    let request = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(300_000));
-    let _ = stream.write_all(request.as_bytes()).await;
-    let mut rest = Vec::new();
-    let _ = soon("the end of the connection", stream.read_to_end(&mut rest)).await;
-    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+    let head = |bytes: usize| {
+        let around = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: \r\n\r\n".len();
+        let value = "a".repeat(bytes - around);
+        format!("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: {value}\r\n\r\n")
+    };
+    assert_eq!(server.send(&head(HEAD_BYTES - 1024)).await.code, 200);
+    assert_eq!(server.send(&head(HEAD_BYTES + 1)).await.code, 431);
+    // Many fields that are small each come to the same.
+    let fields: String = (0..64).map(|at| format!("A{at}: {}\r\n", "a".repeat(1024))).collect();
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+    assert_eq!(server.send(&request).await.code, 431);
     assert_eq!(server.get("/healthz", "").await, text(200, "ok"));
+}
+
+#[tokio::test]
+async fn http_1_1_request_names_one_host() {
+    let server = Running::usual().await;
+    for (request, wanted) in [
+        ("GET /healthz HTTP/1.1\r\n", "400 Bad Request: missing required Host header"),
+        ("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: a\r\n", "400 Bad Request: too many Host headers"),
+        ("GET /healthz HTTP/1.1\r\nHost: a/b\r\n", "400 Bad Request: malformed Host header"),
+        ("GET /healthz HTTP/1.1\r\nHost: a@b\r\n", "400 Bad Request: malformed Host header"),
+    ] {
+        let answer = server.send(&format!("{request}\r\n")).await;
+        assert_eq!((answer.code, answer.body.as_str()), (400, wanted), "{request:?}");
+        assert!(answer.head.contains("connection: close"), "{}", answer.head);
+    }
+    for request in [
+        "GET /healthz HTTP/1.0\r\n",
+        "GET /healthz HTTP/1.1\r\nHost:\r\nConnection: close\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: [::1]:10259\r\nConnection: close\r\n",
+    ] {
+        assert_eq!(server.send(&format!("{request}\r\n")).await.code, 200, "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn unspecified_address_answers_clients_of_both_families() {
+    let address = "0.0.0.0:0".parse().unwrap();
+    let mut server = Running::start(Setup { address, ..Setup::default() }).await;
+    assert_eq!(server.get("/livez", "").await, text(200, "ok"));
+    if tokio::net::TcpListener::bind("[::1]:0").await.is_ok() {
+        server.address.set_ip("::1".parse().unwrap());
+        assert_eq!(server.get("/livez", "").await, text(200, "ok"));
+    }
 }
 
 #[tokio::test]
 async fn connections_held_open_keep_nobody_out() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Running::start(Setup { limits, ..Setup::default() }).await;
-    let mut oldest = server.connect().await;
-    let _second = server.connect().await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(server.connect().await);
+    }
     assert_eq!(server.get("/healthz", "").await, text(200, "ok"));
     let mut rest = Vec::new();
-    let _ = soon("the end of the oldest connection", oldest.read_to_end(&mut rest)).await;
+    let _ = soon("the end of the oldest connection", held[0].read_to_end(&mut rest)).await;
 }
 
 #[tokio::test]
@@ -580,8 +398,7 @@ async fn a_port_that_is_taken_is_told_with_the_flags_to_change() {
     let server = Running::usual().await;
     let exposition = Exposition::new(Arc::new(Metrics::new()));
     let routes = Routes::new(Arc::new(Checks::new()), exposition, Gate::new(Fake::default()));
-    let certificates = Metrics::new().certificates();
-    let options = ServeOptions::new(server.address, Certificate::self_signed(None), certificates);
+    let options = ServeOptions::new(server.address, Certificate::self_signed(None), &Metrics::new());
     let error = Server::bind(options, routes).await.map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot listen on {}: ", server.address)), "{error}");
     assert!(error.ends_with("choose another with --bind-address and --secure-port"), "{error}");

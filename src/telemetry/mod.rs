@@ -1,14 +1,36 @@
 //! The log: structured, on stderr, in text or JSON.
 //!
+//! Logging never fails and never waits for stderr: lines go through a bounded queue ([`LogLines`]), and what is lost is counted.
+//!
 //! What stands in an entry may come from anybody who can create a pod. In text it cannot pass for an entry of its own: as klog does, what
 //! follows a line break is indented by a tab; other control characters are escaped. In JSON they are all escaped.
 
+mod queue;
+mod throttle;
+
 use crate::args::LoggingFormat;
+use queue::Loss;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd as _;
+use std::panic::PanicHookInfo;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
+
+pub use queue::LogLines;
+pub(crate) use throttle::Throttle;
+
+/// The log of this process.
+#[derive(Debug)]
+pub struct Log {
+    /// Changes how much is logged.
+    pub verbosity: Verbosity,
+    /// The lines that wait to be written.
+    pub lines: LogLines,
+}
 
 /// Changes how much is logged while the process runs.
 pub struct Verbosity(Box<dyn Fn(u8) -> Result<(), String> + Send + Sync>);
@@ -29,15 +51,25 @@ impl fmt::Debug for Verbosity {
     }
 }
 
-/// Starts logging for the whole process. `RUST_LOG`, where it is set, has the last word until the level is set anew.
-pub fn start(format: LoggingFormat, verbosity: u8) -> Verbosity {
+/// Starts logging for the whole process, panics included. `RUST_LOG`, where it is set, has the last word until the level is set anew.
+///
+/// # Errors
+/// When stderr cannot be duplicated, or the system starts no thread.
+pub fn start(format: LoggingFormat, verbosity: u8) -> io::Result<Log> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| of_level(verbosity));
     let colours = io::stderr().is_terminal();
+    // A descriptor of its own: a thread that blocks in a write then holds no lock that others need to write to stderr.
+    let lines = LogLines::start(File::from(io::stderr().as_fd().try_clone_to_owned()?), report_loss)?;
+    let to = lines.clone();
+    let form = match format {
+        LoggingFormat::Text => Form::Text { colours },
+        LoggingFormat::Json => Form::Json,
+    };
     let log = tracing_subscriber::fmt().with_env_filter(filter);
-    match format {
+    let log = log.with_writer(move || Tamed { to: to.clone(), form });
+    let verbosity = match format {
         LoggingFormat::Text => {
-            let writer = move || Tamed { to: io::stderr(), form: Form::Text { colours } };
-            let log = log.with_writer(writer).with_ansi(colours).with_filter_reloading();
+            let log = log.with_ansi(colours).with_filter_reloading();
             let handle = log.reload_handle();
             log.init();
             Verbosity(Box::new(move |level| {
@@ -45,15 +77,36 @@ pub fn start(format: LoggingFormat, verbosity: u8) -> Verbosity {
             }))
         }
         LoggingFormat::Json => {
-            let writer = || Tamed { to: io::stderr(), form: Form::Json };
-            let log = log.with_writer(writer).json().flatten_event(true).with_filter_reloading();
+            let log = log.json().flatten_event(true).with_filter_reloading();
             let handle = log.reload_handle();
             log.init();
             Verbosity(Box::new(move |level| {
                 handle.reload(of_level(level)).map_err(|error| error.to_string())
             }))
         }
-    }
+    };
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(Log { verbosity, lines })
+}
+
+/// Logs a panic. The standard library's own hook writes to stderr, for which a thread could wait for ever.
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let at = info.location().map(ToString::to_string).unwrap_or_default();
+    let text = info.payload_as_str().unwrap_or("no text");
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    tracing::error!(thread = thread.name(), at, panic = text, backtrace, "a thread panicked");
+}
+
+/// Reports lines that were lost, in the log itself.
+fn report_loss(Loss { lines, error }: Loss) {
+    let error = Some(error).filter(|error| !error.is_empty());
+    tracing::warn!(
+        lines,
+        error,
+        "log lines were lost: stderr was not read in time, or could not be written to"
+    );
 }
 
 /// What is logged at this `--v`: milestones and warnings, from 2 on each decision, from 3 on its steps, from 6 on everything.
@@ -66,9 +119,11 @@ fn of_level(verbosity: u8) -> EnvFilter {
     let decisions = if verbosity < 2 { LevelFilter::WARN } else { level };
     // The libraries below talk too much at the levels an operator wants of us.
     let quiet = if verbosity < 6 { "warn" } else { "debug" };
+    // These warn about what a client of the HTTPS port sends, once for each time it sends it.
+    let quieter = if verbosity < 6 { "error" } else { "debug" };
     // The client logs every connection that fails; the watches tell of it once.
     EnvFilter::new(format!(
-        "{quiet},kube_client::client::builder=off,supercargo={level},supercargo_core={level},{DECISIONS}={decisions}"
+        "{quiet},rustls={quieter},h2={quieter},hyper={quieter},kube_client::client::builder=off,supercargo={level},supercargo_core={level},{DECISIONS}={decisions}"
     ))
 }
 
@@ -201,7 +256,8 @@ mod tests {
                 tracing::info!(target: DECISIONS, "decision");
                 tracing::debug!(target: DECISIONS, "step");
                 tracing::trace!(target: "supercargo::watch", "everything");
-                tracing::info!(target: "hyper", "chatter");
+                tracing::info!(target: "tower", "chatter");
+                tracing::warn!(target: "rustls::check", "provoked");
             });
             let bytes = page.0.lock().unwrap().clone();
             let text = String::from_utf8(bytes).unwrap();
@@ -210,6 +266,6 @@ mod tests {
         assert_eq!(enabled(0), ["milestone"]);
         assert_eq!(enabled(2), ["milestone", "decision"]);
         assert_eq!(enabled(3), ["milestone", "decision", "step"]);
-        assert_eq!(enabled(6), ["milestone", "decision", "step", "everything", "chatter"]);
+        assert_eq!(enabled(6), ["milestone", "decision", "step", "everything", "chatter", "provoked"]);
     }
 }

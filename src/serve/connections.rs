@@ -1,0 +1,377 @@
+//! The open connections: two groups of bounded size, and which connection is closed when one is full.
+//!
+//! Connections that have not completed a request yet, and those that have, never close each other: whoever opens connections and asks
+//! nothing takes no room from Prometheus, and whoever asks once and stays takes none from the kubelet's next probe. Within a full group
+//! the peer address with the most connections gives one up. Of its connections, those at the stage that has the most of them give up the
+//! one whose last progress is the longest ago. A probe makes progress as fast as it is served, so it leaves a stage before those that
+//! hold connections open at it.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::Instant;
+
+use crate::metrics::ServingMetrics;
+use crate::telemetry::Throttle;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(super) enum Stage {
+    /// Accepted; its TLS ClientHello has not arrived in full.
+    Hello,
+    /// The TLS handshake goes on.
+    Handshake,
+    /// The handshake is complete, and no request has arrived.
+    Silent,
+    /// Its first request is being answered.
+    Asking,
+    /// A request was answered, and none is running.
+    Idle,
+    /// A request was answered, and another is running.
+    Busy,
+}
+
+impl Stage {
+    const ALL: [Self; 6] = [Self::Hello, Self::Handshake, Self::Silent, Self::Asking, Self::Idle, Self::Busy];
+
+    /// Whether a request was answered.
+    fn is_proven(self) -> bool {
+        self >= Self::Idle
+    }
+}
+
+/// What a connection says of its progress.
+#[derive(Debug)]
+pub(super) struct Progress {
+    stage: AtomicU8,
+    /// The furthest stage so far: a request that is cancelled and asked again is no progress.
+    furthest: AtomicU8,
+    /// Requests that are running: HTTP/2 has several at once.
+    running: AtomicU64,
+    /// When it last made progress, in milliseconds since `origin`.
+    last: AtomicU64,
+    origin: Instant,
+}
+
+impl Progress {
+    fn new(origin: Instant) -> Self {
+        let (stage, furthest, running) = (AtomicU8::new(0), AtomicU8::new(0), AtomicU64::new(0));
+        let progress = Self { stage, furthest, running, last: AtomicU64::new(0), origin };
+        progress.touch();
+        progress
+    }
+
+    /// The connection has come this far.
+    pub(super) fn reached(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::Relaxed);
+        if self.furthest.fetch_max(stage as u8, Ordering::Relaxed) < stage as u8 {
+            self.touch();
+        }
+    }
+
+    /// A request has arrived; it runs until what is returned is dropped.
+    pub(super) fn asked(self: &Arc<Self>) -> Running {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        self.reached(if self.stage().is_proven() { Stage::Busy } else { Stage::Asking });
+        Running { progress: Arc::clone(self), is_answered: false }
+    }
+
+    /// Whether a request was answered or is running.
+    pub(super) fn was_used(&self) -> bool {
+        self.stage() >= Stage::Asking
+    }
+
+    fn touch(&self) {
+        let since = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(since, Ordering::Relaxed);
+    }
+
+    fn stage(&self) -> Stage {
+        Stage::ALL[usize::from(self.stage.load(Ordering::Relaxed))]
+    }
+}
+
+/// A running request. One that is dropped without an answer was cancelled by the client.
+pub(super) struct Running {
+    progress: Arc<Progress>,
+    is_answered: bool,
+}
+
+impl Running {
+    /// The request was answered.
+    pub(super) fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let progress = &self.progress;
+        let others = progress.running.fetch_sub(1, Ordering::Relaxed) > 1;
+        progress.reached(match (self.is_answered || progress.stage().is_proven(), others) {
+            (true, true) => Stage::Busy,
+            (true, false) => Stage::Idle,
+            (false, true) => Stage::Asking,
+            (false, false) => Stage::Silent,
+        });
+        if self.is_answered {
+            progress.touch();
+        }
+    }
+}
+
+/// The open connections.
+pub(super) struct Connections {
+    tasks: JoinSet<()>,
+    open: HashMap<Id, Open>,
+    /// Of each group.
+    limit: usize,
+    origin: Instant,
+    metrics: ServingMetrics,
+    evictions: Throttle,
+}
+
+struct Open {
+    peer: IpAddr,
+    progress: Arc<Progress>,
+    task: AbortHandle,
+}
+
+impl Connections {
+    /// None; each group holds `limit` of them at most. A log line about closed connections is repeated after `log_every`.
+    pub(super) fn new(limit: usize, log_every: Duration, metrics: ServingMetrics) -> Self {
+        let (tasks, open) = (JoinSet::new(), HashMap::new());
+        Self { tasks, open, limit, origin: Instant::now(), metrics, evictions: Throttle::new(log_every) }
+    }
+
+    /// Serves one more, and closes others until both groups keep to their limit.
+    pub(super) fn add<F>(&mut self, peer: SocketAddr, serve: impl FnOnce(Arc<Progress>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            self.forget(&ended);
+        }
+        let progress = Arc::new(Progress::new(self.origin));
+        let task = self.tasks.spawn(serve(Arc::clone(&progress)));
+        // An IPv4 client of a socket that serves both families has a mapped address.
+        let peer = peer.ip().to_canonical();
+        self.open.insert(task.id(), Open { peer, progress, task });
+        for is_proven in [false, true] {
+            while let Some(victim) = victim(&self.open, is_proven, self.limit) {
+                self.evict(victim);
+            }
+        }
+    }
+
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Waits until all have ended by themselves.
+    pub(super) async fn ended(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// Ends all of them now.
+    pub(super) async fn shutdown(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    fn forget(&mut self, ended: &Result<(Id, ()), tokio::task::JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => *id,
+            Err(error) => error.id(),
+        };
+        self.open.remove(&id);
+    }
+
+    fn evict(&mut self, victim: Id) {
+        let Some(open) = self.open.remove(&victim) else { return };
+        open.task.abort();
+        self.metrics.evicted();
+        if let Some(withheld) = self.evictions.admit() {
+            let (limit, peer, stage) = (self.limit, open.peer, open.progress.stage());
+            tracing::warn!(limit, %peer, ?stage, withheld, "too many connections: closed one of the peer that has the most");
+        }
+    }
+}
+
+/// The connection to close of the group of those that have, or have not, completed a request; `None` while the group keeps to its limit.
+fn victim(open: &HashMap<Id, Open>, is_proven: bool, limit: usize) -> Option<Id> {
+    if open.len() <= limit {
+        return None;
+    }
+    // The stage is read once: it changes meanwhile.
+    let group: Vec<(Id, IpAddr, Stage, u64)> = open
+        .iter()
+        .map(|(id, open)| (*id, open.peer, open.progress.stage(), open.progress.last.load(Ordering::Relaxed)))
+        .filter(|(_, _, stage, _)| stage.is_proven() == is_proven)
+        .collect();
+    if group.len() <= limit {
+        return None;
+    }
+    let peer = commonest(group.iter().map(|(_, peer, ..)| *peer))?;
+    let of_peer = || group.iter().filter(|(_, of, ..)| *of == peer);
+    let stage = commonest(of_peer().map(|(_, _, stage, _)| *stage))?;
+    of_peer().filter(|(_, _, at, _)| *at == stage).min_by_key(|(.., last)| *last).map(|(id, ..)| *id)
+}
+
+/// The value that occurs most often; any of them where several do.
+fn commonest<T: Copy + Eq + Hash>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: HashMap<T, usize> = HashMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(value, _)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    const LIMIT: usize = 4;
+
+    struct House {
+        connections: Connections,
+        /// What was added, in order.
+        added: Vec<Arc<Progress>>,
+    }
+
+    impl House {
+        fn new() -> Self {
+            let metrics = Metrics::new().serving();
+            Self { connections: Connections::new(LIMIT, Duration::from_secs(60), metrics), added: Vec::new() }
+        }
+
+        /// Adds a connection of 10.0.0.`peer` that has come this far, a millisecond after the last.
+        async fn add(&mut self, peer: u8, stage: Stage) {
+            let mut added = None;
+            let address = SocketAddr::from(([10, 0, 0, peer], 1));
+            self.connections.add(address, |progress| {
+                added = Some(progress);
+                std::future::pending()
+            });
+            let added = added.unwrap();
+            tokio::time::advance(Duration::from_millis(1)).await;
+            added.reached(stage);
+            self.added.push(added);
+        }
+
+        /// The places, in the order of their coming, of those that are open.
+        fn open(&self) -> Vec<usize> {
+            let is_open = |progress: &Arc<Progress>| {
+                self.connections.open.values().any(|open| Arc::ptr_eq(&open.progress, progress))
+            };
+            (0..self.added.len()).filter(|&at| is_open(&self.added[at])).collect()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stage_with_the_most_connections_gives_up_the_one_that_stands_still_for_longest() {
+        let mut house = House::new();
+        house.add(1, Stage::Hello).await;
+        for _ in 0..3 {
+            house.add(1, Stage::Silent).await;
+        }
+        house.add(1, Stage::Handshake).await;
+        assert_eq!(
+            house.open(),
+            [0, 2, 3, 4],
+            "those that hold a connection after their handshake give one up"
+        );
+        house.added[2].reached(Stage::Asking);
+        house.add(1, Stage::Handshake).await;
+        house.add(1, Stage::Handshake).await;
+        assert_eq!(house.open().len(), LIMIT);
+        assert!(house.open().contains(&2) && house.open().contains(&3), "{:?}", house.open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn peer_with_the_most_connections_gives_one_up_however_far_it_has_come() {
+        let mut house = House::new();
+        house.add(1, Stage::Hello).await;
+        for _ in 0..3 {
+            house.add(2, Stage::Asking).await;
+        }
+        house.add(3, Stage::Hello).await;
+        assert_eq!(house.open(), [0, 2, 3, 4], "the oldest of the second peer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cancelled_requests_are_no_progress() {
+        let mut house = House::new();
+        for _ in 0..LIMIT {
+            house.add(1, Stage::Silent).await;
+        }
+        for _ in 0..3 {
+            drop(house.added[0].asked());
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        drop(house.added[0].asked());
+        assert_eq!(house.added[0].stage(), Stage::Silent);
+        let first = house.added[0].last.load(Ordering::Relaxed);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        drop(house.added[0].asked());
+        assert_eq!(house.added[0].last.load(Ordering::Relaxed), first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_completed_a_request_and_those_that_did_not_never_close_each_other() {
+        let mut house = House::new();
+        for _ in 0..LIMIT {
+            house.add(1, Stage::Idle).await;
+        }
+        for _ in 0..3 * LIMIT {
+            house.add(1, Stage::Handshake).await;
+        }
+        assert_eq!(house.open()[..LIMIT], [0, 1, 2, 3], "no answered one was closed");
+        assert_eq!(house.open().len(), 2 * LIMIT);
+        // One of the others completes its request: of those that did, the one goes that was idle for longest.
+        let newest = house.added.last().unwrap();
+        newest.asked().answered();
+        house.add(1, Stage::Hello).await;
+        assert_eq!(house.open()[..LIMIT - 1], [1, 2, 3]);
+        assert!(house.open().contains(&(4 * LIMIT - 1)), "{:?}", house.open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_with_one_of_two_requests_answered_is_busy_and_then_idle() {
+        let mut house = House::new();
+        house.add(1, Stage::Silent).await;
+        let progress = &house.added[0];
+        let (first, second) = (progress.asked(), progress.asked());
+        assert_eq!(progress.stage(), Stage::Asking);
+        first.answered();
+        assert_eq!(progress.stage(), Stage::Busy);
+        drop(second);
+        assert_eq!(progress.stage(), Stage::Idle, "what was answered once stays so");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ended_connections_take_no_room() {
+        let mut house = House::new();
+        house.add(1, Stage::Handshake).await;
+        for _ in 0..10 * LIMIT {
+            house.connections.add(SocketAddr::from(([10, 0, 0, 2], 1)), |_| std::future::ready(()));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(house.open(), [0]);
+        assert!(house.connections.len() <= 2, "{}", house.connections.len());
+    }
+
+    #[test]
+    fn mapped_address_is_the_peer_it_maps() {
+        let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
+        assert_eq!(mapped.to_canonical(), "10.0.0.1".parse::<IpAddr>().unwrap());
+    }
+}

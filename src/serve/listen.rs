@@ -1,0 +1,84 @@
+//! The listening socket: of both IP families where the address is unspecified, as kube-scheduler's is.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use nix::errno::Errno;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpSocket};
+
+/// Connections that the kernel holds until they are accepted, as the standard library and tokio have it.
+const BACKLOG: u32 = 1024;
+
+/// Listens at `address`. An unspecified one, 0.0.0.0 or ::, means every address of both families, as it does to kube-scheduler
+/// (Go's `net.favoriteAddrFamily`); where the kernel has no IPv6, every IPv4 address. Any other means itself.
+///
+/// # Errors
+/// When the address is taken or is none of this machine's.
+pub(super) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if !address.ip().is_unspecified() {
+        return TcpListener::bind(address).await;
+    }
+    match of_both_families(address.port()) {
+        Err(error) if is_without_ipv6(&error) => {
+            TcpListener::bind((IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port())).await
+        }
+        outcome => outcome,
+    }
+}
+
+/// Whether the kernel has no IPv6, or no address of it.
+fn is_without_ipv6(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL))
+}
+
+fn of_both_families(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v6()?;
+    // The default is a setting of the machine (net.ipv6.bindv6only).
+    SockRef::from(&socket).set_only_v6(false)?;
+    // A process that starts again need not wait for connections of the one before it.
+    socket.set_reuseaddr(true)?;
+    socket.bind((IpAddr::V6(Ipv6Addr::UNSPECIFIED), port).into())?;
+    socket.listen(BACKLOG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpStream;
+
+    async fn answers(listener: &TcpListener, address: &str) -> bool {
+        let port = listener.local_addr().unwrap().port();
+        TcpStream::connect((address.parse::<IpAddr>().unwrap(), port)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn unspecified_address_serves_both_families() {
+        for address in ["0.0.0.0:0", "[::]:0"] {
+            let listener = listen(address.parse().unwrap()).await.unwrap();
+            assert!(answers(&listener, "127.0.0.1").await, "{address}");
+            // A machine without IPv6 serves IPv4 alone.
+            let has_ipv6 = TcpListener::bind("[::1]:0").await.is_ok();
+            assert_eq!(answers(&listener, "::1").await, has_ipv6, "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn explicit_address_serves_itself_alone() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        assert!(answers(&listener, "127.0.0.1").await);
+        assert!(!answers(&listener, "::1").await);
+        let Ok(listener) = listen("[::1]:0".parse().unwrap()).await else { return };
+        assert!(answers(&listener, "::1").await);
+        assert!(!answers(&listener, "127.0.0.1").await);
+    }
+
+    #[test]
+    fn only_a_kernel_without_ipv6_falls_back_to_ipv4() {
+        let codes = [(Errno::EAFNOSUPPORT, true), (Errno::EADDRNOTAVAIL, true), (Errno::EADDRINUSE, false)];
+        for (code, falls_back) in codes {
+            assert_eq!(is_without_ipv6(&code.into()), falls_back, "{code}");
+        }
+    }
+}
