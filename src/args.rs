@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,
 
-    /// Address the HTTPS port listens on.
+    /// Address the HTTPS port listens on; 0.0.0.0 or :: means all addresses of both IP families.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
 
@@ -139,11 +139,18 @@ impl Args {
     /// Reads a command line; ends the program where it is wrong, or asks for help.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Self {
         let line: Vec<OsString> = line.into_iter().collect();
-        let matches = Self::command_as(line.first()).get_matches_from(line);
+        let matches = Self::command_as(line.first()).try_get_matches_from(line);
+        let matches = matches.unwrap_or_else(|answer| end_with(&answer));
         let mut args = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         args.values = values(&matches);
         args
     }
+}
+
+/// Prints help, the version or what is wrong with a command line, and ends; 1 if it cannot be written.
+fn end_with(answer: &clap::Error) -> ! {
+    let code = answer.print().map_or(1, |()| answer.exit_code());
+    std::process::exit(code)
 }
 
 /// The values of all flags, given or by default, as far as they are text; a flag that is neither is empty.
@@ -327,7 +334,8 @@ pub enum Command {
     ///
     /// Asks the API server of the kubeconfig, and the leader through it. Has access reviews made, and changes nothing.
     ///
-    /// Exit code: 0 no problem was found, 3 at least one was, 2 the flags are wrong, 1 anything else, for example a cluster that does not answer.
+    /// Exit code: 0 no problem was found, 3 at least one was, 4 none was found but some checks could not be made, 2 the flags are wrong, 1
+    /// anything else, for example a cluster that does not answer.
     Doctor(DoctorArgs),
 
     /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.

@@ -67,7 +67,8 @@ fn report(args: &QueueArgs) -> Result<QueueReport, Refused> {
         (Some(file), _) => (read(file)?, given),
         (None, Some(server)) => {
             let namespace = given.unwrap_or_else(|| "default".to_owned());
-            let page = get(server, &args.port, &path(args, &namespace)).map_err(Refused::Live)?;
+            let page = get(server, &args.port, args.leader.live.request_timeout, &path(args, &namespace))
+                .map_err(Refused::Live)?;
             (answered(page, false)?, Some(namespace))
         }
         (None, None) => {
@@ -150,6 +151,10 @@ fn answered(page: Page, by_proxy: bool) -> Result<String, Refused> {
             .to_owned(),
         (401, false) => "401: it does not know whose token this is; give one with --token-file (kubectl create token)".to_owned(),
         (404, _) => format!("404: it has no page {PAGE}: is it a supercargo, and is enableProfiling true? {told}"),
+        (502..=504, true) => format!(
+            "the API server does not reach the scheduler's port: {told}. A scheduler that listens on 127.0.0.1, as a static pod does, is reached \
+             by `kubectl port-forward` and --server https://127.0.0.1:10259"
+        ),
         (code, _) => format!("{code}: {told}"),
     };
     Err(Refused::Live(LiveError::Cluster(text)))

@@ -2,7 +2,7 @@
 //! Watches and writes a file; writes nothing to the cluster, and decides nothing.
 
 use super::cluster::{Refused, complain};
-use super::live::{self, LiveArgs, LiveError};
+use super::live::{self, GRANT, LiveArgs, LiveError};
 use super::simulate::InputError;
 use crate::args::parse_duration;
 use crate::config::{Effective, Flags, Settings};
@@ -14,6 +14,7 @@ use crate::run::told_to_stop;
 use crate::shadow::Nowhere;
 use crate::watch::{Readiness, Watches};
 use clap::Args;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Scheduler};
+use tokio::time::Instant;
 
 /// How long the first lists may take: 50,000 pods come within seconds.
 const LISTED_WITHIN: Duration = Duration::from_secs(120);
@@ -128,6 +130,36 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
     outcome
 }
 
+/// Waits until all kinds are listed. A kind that is refused, or of which nothing comes, for as long as one answer may take is an error.
+async fn listed(readiness: &Readiness, request_timeout: Duration) -> Result<(), String> {
+    let began = Instant::now();
+    let mut since: BTreeMap<&str, Instant> = BTreeMap::new();
+    loop {
+        let kinds = readiness.kinds();
+        if kinds.iter().all(|health| health.synced) {
+            return Ok(());
+        }
+        for health in kinds.iter().filter(|health| !health.synced) {
+            let kind = health.kind.as_str();
+            match &health.trouble {
+                Some(trouble) => {
+                    let troubled = since.entry(kind).or_insert_with(Instant::now).elapsed();
+                    if troubled >= request_timeout {
+                        let help =
+                            if trouble.contains("forbidden") { format!("; {GRANT}") } else { String::new() };
+                        return Err(format!("{kind}: {trouble}{help}"));
+                    }
+                }
+                None if health.since_success.is_none() && began.elapsed() >= request_timeout => {
+                    return Err(format!("the list of {kind}: nothing came within {request_timeout:?}"));
+                }
+                None => drop(since.remove(kind)),
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Waits until there is no reason to go on: told to stop, the time is up, or the file is full.
 async fn going_on(
     args: &RecordArgs,
@@ -136,14 +168,14 @@ async fn going_on(
 ) -> Result<(), Refused> {
     let file = args.file.display();
     let recorded = async {
-        let listed = async {
-            while readiness.check().is_err() {
-                tokio::time::sleep(LOOK).await;
+        let listed = listed(&readiness, args.live.request_timeout);
+        match tokio::time::timeout(LISTED_WITHIN, listed).await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return Err(failed(format!("the cluster cannot be watched: {why}"))),
+            Err(_) => {
+                let why = readiness.check().err().unwrap_or_default();
+                return Err(failed(format!("the cluster cannot be watched: {why}")));
             }
-        };
-        if tokio::time::timeout(LISTED_WITHIN, listed).await.is_err() {
-            let why = readiness.check().err().unwrap_or_default();
-            return Err(failed(format!("the cluster cannot be watched: {why}")));
         }
         let until = args.how_long.map(|it| format!("for {it:?}")).unwrap_or_else(|| "until ^C".to_owned());
         complain(&format!("all objects are listed; recording to {file} {until}"));

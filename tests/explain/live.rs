@@ -275,3 +275,108 @@ fn no_report_is_written_of_a_cluster_that_does_not_answer() {
     assert!(ran.stderr.contains("does not answer"), "{}", ran.stderr);
     assert!(!folder.path().join("page.html").exists());
 }
+
+/// A cluster that answers what `answer` has, and refuses the rest.
+fn record(answer: Answer) -> (Ran, bool) {
+    let folder = kubeconfig(answer);
+    let args = ["record", "recording", "--kubeconfig", "kubeconfig", "--request-timeout", "300ms"];
+    let ran = run(folder.path(), &args);
+    (ran, folder.path().join("recording").exists())
+}
+
+#[test]
+fn record_without_the_right_to_list_nodes_ends_at_once_and_says_how_to_grant_it() {
+    let (ran, is_written) = record(|path| match path {
+        "/version" => Some((200, json!({"gitVersion": "v1.36.3"}))),
+        _ => refused(403),
+    });
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    for part in ["refuses /api/v1/nodes with 403: no, you", "supercargo-read"] {
+        assert!(ran.stderr.contains(part), "{ran:?}");
+    }
+    assert!(!is_written, "a recording of nothing");
+}
+
+#[test]
+fn record_without_the_right_to_watch_some_kind_ends_within_the_request_timeout() {
+    for is_silent in [true, false] {
+        let (ran, _) = if is_silent {
+            record(|path| if path.ends_with("?limit=1") || path == "/version" { cluster(path) } else { None })
+        } else {
+            record(|path| {
+                if path.ends_with("?limit=1") || path == "/version" { cluster(path) } else { refused(403) }
+            })
+        };
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+        assert!(ran.stderr.contains("the cluster cannot be watched"), "{ran:?}");
+    }
+}
+
+#[test]
+fn rejected_token_is_a_problem_for_the_doctor_and_an_error_for_the_others() {
+    let folder = kubeconfig(|_| refused(401));
+    let ran = ask(folder.path(), "p", &[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert!(
+        ran.stderr.contains("does not accept the credentials") && ran.stderr.contains("log in again"),
+        "{ran:?}"
+    );
+    let ran = run(folder.path(), &["doctor", "--kubeconfig", "kubeconfig", "-o", "json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!((ran.code, &report["problems"]), (Some(3), &json!(1)), "{report:#}");
+    assert_eq!(
+        (&report["checks"][0]["id"], &report["checks"][0]["status"]),
+        (&json!("Credentials"), &json!("problem"))
+    );
+}
+
+#[test]
+fn request_timeout_of_zero_is_no_limit_as_it_is_to_kubectl() {
+    let folder = kubeconfig(cluster);
+    assert_eq!(ask(folder.path(), "p", &["--request-timeout", "0"]).code, Some(3));
+}
+
+/// An API server with a lease that the node `n1` holds, and these pods there.
+fn host_network(path: &str) -> Option<(u16, Value)> {
+    let own = |name: &str| {
+        json!({ "metadata": { "name": name, "labels": { "app.kubernetes.io/name": "supercargo" } },
+            "spec": { "nodeName": "n1", "hostNetwork": true } })
+    };
+    let mut other = own("proxy");
+    other["metadata"]["labels"] = json!({ "app.kubernetes.io/name": "kube-proxy" });
+    match path {
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo" => {
+            Some((200, json!({ "spec": { "holderIdentity": "n1_5e0e" } })))
+        }
+        "/api/v1/namespaces/kube-system/pods?limit=500&fieldSelector=spec.nodeName%3Dn1" => {
+            Some((200, json!({ "items": [other, own("supercargo-n1")] })))
+        }
+        path if path.starts_with(
+            "/api/v1/namespaces/kube-system/pods/https:supercargo-n1:10259/proxy/debug/pending",
+        ) =>
+        {
+            let report = std::fs::read_to_string(crate::support::root().join("docs/queue/report.json"));
+            Some((200, serde_json::from_str(&report.expect("it is there")).expect("it is JSON")))
+        }
+        _ => refused(404),
+    }
+}
+
+#[test]
+fn queue_finds_a_leader_that_holds_the_lease_by_the_name_of_its_node() {
+    let folder = kubeconfig(host_network);
+    let ran = run(folder.path(), &["queue", "-A", "--kubeconfig", "kubeconfig"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("cart-5b8d-9wq2m"), "{ran:?}");
+}
+
+#[test]
+fn queue_says_what_to_name_if_the_holder_is_neither_a_pod_nor_a_node_with_a_scheduler() {
+    let folder = kubeconfig(|path| match path {
+        path if path.contains("fieldSelector") => Some((200, json!({ "items": [] }))),
+        path => host_network(path),
+    });
+    let ran = run(folder.path(), &["queue", "-A", "--kubeconfig", "kubeconfig"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert!(ran.stderr.contains("n1 holds the lease") && ran.stderr.contains("--pod"), "{ran:?}");
+}

@@ -105,6 +105,20 @@ fn is_not_good(certificates: &Certificates) -> bool {
 }
 
 impl Facts {
+    /// Why facts are not known, of all that are not.
+    pub(super) fn unknown(&self) -> Vec<&str> {
+        let all: [Option<&String>; 7] = [
+            self.version.as_ref().err(),
+            self.account.as_ref().err(),
+            self.rights.as_ref().err(),
+            self.lease.as_ref().err(),
+            self.kube_scheduler.as_ref().err(),
+            self.configured.as_ref().err(),
+            self.pending.as_ref().err(),
+        ];
+        all.into_iter().flatten().map(String::as_str).collect()
+    }
+
     /// The API server is there, and nothing can be asked of it.
     pub(super) fn unanswered(why: String, certificates: Certificates) -> Self {
         let clocks = Clocks { here: Timestamp::now(), there: Err(why.clone()) };

@@ -13,6 +13,7 @@ const NAMED: usize = 5;
 /// All checks, in the order of the documentation.
 pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
     let mut checks = vec![
+        credentials(facts),
         version(&facts.version),
         account(&facts.account, args),
         rights(facts, args),
@@ -28,7 +29,8 @@ pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
 }
 
 /// The ids of checks, in the order of the documentation.
-pub const CHECK_IDS: [&str; 16] = [
+pub const CHECK_IDS: [&str; 17] = [
+    "Credentials",
     "ApiServerVersion",
     "ServiceAccount",
     "Rights",
@@ -69,6 +71,24 @@ pub(super) fn unknown(id: &'static str, why: &str, right: &str) -> Check {
         String::new()
     };
     check(id, Status::Unknown, format!("cannot be looked at: {why}"), to_do)
+}
+
+/// Whether the API server takes the credentials of whoever asks. One that does not answers everything with 401.
+fn credentials(facts: &Facts) -> Check {
+    let id = "Credentials";
+    let accepted = "the API server accepts the credentials of the kubeconfig";
+    match facts.unknown().into_iter().find(|why| why.starts_with("401")) {
+        Some(why) => check(
+            id,
+            Status::Problem,
+            format!("the API server does not accept the credentials of the kubeconfig: {why}"),
+            "log in again, or give the kubeconfig a new token or client certificate; `kubectl auth whoami` shows whether they are accepted",
+        ),
+        None => match &facts.version {
+            Err(why) if !why.starts_with("403") => unknown(id, why, ""),
+            _ => well(id, accepted),
+        },
+    }
 }
 
 fn version(version: &Known<String>) -> Check {
@@ -262,7 +282,7 @@ fn drift(facts: &Facts) -> Check {
         Err(why) => unknown(id, why, "get pods/proxy and /metrics"),
         Ok(None) => check(
             id,
-            Status::Unknown,
+            Status::Warning,
             "nobody has had the cache compared yet",
             "send the leader SIGUSR2, and ask again after some seconds",
         ),

@@ -24,6 +24,8 @@ use std::process::ExitCode;
 
 /// Exit code when there is a problem.
 const NOT_WELL: u8 = 3;
+/// Exit code when there is none, as far as checks could be made, and some could not.
+const NOT_KNOWN: u8 = 4;
 
 /// Which installation, and how it is told.
 #[derive(Clone, Debug, Args)]
@@ -135,6 +137,15 @@ impl DoctorReport {
             checks,
         }
     }
+
+    /// The exit code. A check that could not be made is not passed.
+    fn code(&self) -> u8 {
+        match (self.problems, self.unknown) {
+            (0, 0) => 0,
+            (0, _) => NOT_KNOWN,
+            _ => NOT_WELL,
+        }
+    }
 }
 
 /// Runs the command on the process's own streams.
@@ -142,8 +153,7 @@ pub fn main(args: &DoctorArgs) -> ExitCode {
     match facts::gather(args) {
         Ok(facts) => {
             let report = DoctorReport::of(judge::checks(&facts, args));
-            let code = if report.problems > 0 { NOT_WELL } else { 0 };
-            say(&in_form(args.output, &report, |wide| text(&report, wide)), code)
+            say(&in_form(args.output, &report, |wide| text(&report, wide)), report.code())
         }
         Err(error) => Refused::Live(error).tell(),
     }

@@ -130,7 +130,7 @@ fn each_thing_that_is_amiss_is_found_by_its_check_alone() {
         [("UnservedPods", Warning)],
         "nobody serves default-scheduler"
     );
-    assert_eq!(with(&|it| it.drift = Ok(None)), [("CacheDrift", Unknown)]);
+    assert_eq!(with(&|it| it.drift = Ok(None)), [("CacheDrift", Warning)]);
     assert_eq!(with(&|it| it.drift = Ok(Some([("x".to_owned(), 2)].into()))), [("CacheDrift", Problem)]);
 }
 
@@ -159,8 +159,39 @@ fn a_missing_right_is_told_with_what_does_not_work_and_what_to_do() {
         (&json!("DoctorReport"), &json!(1), &json!(1))
     );
     assert_eq!(
-        (&json["checks"][2]["id"], &json["checks"][2]["status"]),
+        (&json["checks"][3]["id"], &json["checks"][3]["status"]),
         (&json!("Rights"), &json!("problem"))
+    );
+}
+
+#[test]
+fn rejected_credentials_are_a_problem_with_a_remedy() {
+    let why = "401: Unauthorized".to_owned();
+    let facts = Facts::unanswered(why, healthy().certificates);
+    let report = DoctorReport::of(checks(&facts, &args()));
+    let problems: Vec<_> = report.checks.iter().filter(|check| check.status == Status::Problem).collect();
+    assert_eq!(problems.iter().map(|check| check.id).collect::<Vec<_>>(), ["Credentials"]);
+    assert!(problems[0].to_do.as_ref().is_some_and(|text| text.contains("log in again")), "{problems:?}");
+    assert_eq!(report.code(), NOT_WELL);
+}
+
+#[test]
+fn check_that_could_not_be_made_is_no_success() {
+    let code = |change: &dyn Fn(&mut Facts)| {
+        let mut facts = healthy();
+        change(&mut facts);
+        DoctorReport::of(checks(&facts, &args())).code()
+    };
+    assert_eq!(code(&|_| {}), 0);
+    assert_eq!(code(&|it| it.version = Ok("v1.33.1".to_owned())), 0, "a warning");
+    assert_eq!(code(&|it| it.configured = Err("403: no, you".to_owned())), NOT_KNOWN);
+    assert_eq!(code(&|it| it.drift = Err("502: no".to_owned())), NOT_KNOWN);
+    assert_eq!(
+        code(&|it| {
+            it.configured = Err("403: no, you".to_owned());
+            it.account = Ok(false);
+        }),
+        NOT_WELL
     );
 }
 

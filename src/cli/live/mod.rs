@@ -24,6 +24,11 @@ use tokio::time::{Instant, timeout_at};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long all lists together may take: 50,000 pods come within seconds.
 const ALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longer than any command runs, and short enough to be added to any time.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
+/// What to do where a right is missing.
+pub(super) const GRANT: &str = "the ClusterRole supercargo-read of manifests/base has the rights this needs: kubectl create clusterrolebinding NAME \
+                     --clusterrole=supercargo-read --user=USER";
 /// Objects on a page, as kubectl asks for them.
 const PAGE: usize = 500;
 /// Unreadable objects that are named.
@@ -85,9 +90,14 @@ pub struct LiveArgs {
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 
-    /// How long the API server may take for one answer.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    /// How long the API server may take for one answer. 0 sets no limit of its own; all answers together may take two minutes.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = request_timeout)]
     pub request_timeout: Duration,
+}
+
+/// A value of `--request-timeout`. As to kubectl, 0 is no limit.
+pub(super) fn request_timeout(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map(|limit| if limit.is_zero() { NO_LIMIT } else { limit })
 }
 
 /// Why there is no cluster to ask about.
@@ -177,7 +187,7 @@ async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError>
     Ok(listed)
 }
 
-/// A client for whoever watches a cluster, which answers.
+/// A client for whoever watches a cluster, which answers and lets them list its nodes and pods.
 pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
     let config = connection(args).await?;
     let server = config.cluster_url.to_string();
@@ -186,14 +196,16 @@ pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
     let lister = Lister { client: builder.build(), server, deadline, one: args.request_timeout };
     match lister.page("/version").await {
         // Who may not ask for that may watch all the same.
-        Ok(_) | Err(Refusal::Status(403, _)) => Ok(lister.client),
-        Err(Refusal::Status(code, text)) => {
-            Err(LiveError::Cluster(format!("{} refuses with {code}: {text}", lister.server)))
-        }
-        Err(Refusal::Silence(text)) => {
-            Err(LiveError::Cluster(format!("{} does not answer: {text}", lister.server)))
-        }
+        Ok(_) | Err(Refusal::Status(403, _)) => {}
+        Err(refusal) => return Err(refusal.told(&lister.server, "/version")),
     }
+    for (path, _) in KINDS.iter().filter(|(_, is_needed)| *is_needed) {
+        lister
+            .page(&format!("{path}?limit=1"))
+            .await
+            .map_err(|refusal| refusal.told(&lister.server, path))?;
+    }
+    Ok(lister.client)
 }
 
 /// How the API server is reached.
@@ -261,13 +273,7 @@ impl Lister {
                     notices.push(format!("what rests on {path} is left out: {text}"));
                     return Ok(Vec::new());
                 }
-                Err(Refusal::Status(code, text)) => {
-                    let server = &self.server;
-                    return Err(LiveError::Cluster(format!("{server} refuses {path} with {code}: {text}")));
-                }
-                Err(Refusal::Silence(text)) => {
-                    return Err(LiveError::Cluster(format!("{} does not answer: {text}", self.server)));
-                }
+                Err(refusal) => return Err(refusal.told(&self.server, path)),
             };
             next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
             let mut page = items(page.take());
@@ -302,4 +308,19 @@ enum Refusal {
     Status(u16, String),
     /// It says nothing that can be read.
     Silence(String),
+}
+
+impl Refusal {
+    /// What to say of it, and what to do about it.
+    fn told(self, server: &str, path: &str) -> LiveError {
+        LiveError::Cluster(match self {
+            Self::Status(401, text) => format!(
+                "{server} does not accept the credentials of the kubeconfig (401: {text}); log in again, or give it a new token or client \
+                 certificate"
+            ),
+            Self::Status(403, text) => format!("{server} refuses {path} with 403: {text}; {GRANT}"),
+            Self::Status(code, text) => format!("{server} refuses {path} with {code}: {text}"),
+            Self::Silence(text) => format!("{server} does not answer: {text}"),
+        })
+    }
 }

@@ -57,7 +57,7 @@ pub struct LeaderArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", conflicts_with_all = ["server", "file"])]
     pub lease_namespace: String,
 
-    /// The scheduler's pod, where it is not to be found by the Lease: without leader election, or on the network of its node.
+    /// The scheduler's pod, where it is not to be found by the Lease: without leader election, or outside the cluster.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["server", "file"])]
     pub pod: Option<String>,
 
@@ -84,7 +84,12 @@ impl Page {
 }
 
 /// Gets a page from the URL.
-pub(in crate::cli) fn get(server: &http::Uri, args: &PortArgs, path: &str) -> Result<Page, LiveError> {
+pub(in crate::cli) fn get(
+    server: &http::Uri,
+    args: &PortArgs,
+    within: Duration,
+    path: &str,
+) -> Result<Page, LiveError> {
     let asked = async {
         let mut config = kube::Config::new(server.clone());
         config.default_retry = false;
@@ -94,7 +99,8 @@ pub(in crate::cli) fn get(server: &http::Uri, args: &PortArgs, path: &str) -> Re
             config.root_cert = Some(certificates(file)?);
         }
         let client = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
-        page(&client.build(), Method::GET, path, None, Body::empty()).await
+        let late = |_| LiveError::Cluster(format!("it did not answer within {within:?}"));
+        timeout(within, page(&client.build(), Method::GET, path, None, Body::empty())).await.map_err(late)?
     };
     run(asked, &format!("cannot ask {server}"))
 }
@@ -153,7 +159,46 @@ async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, Live
         .map_err(|error| LiveError::Cluster(format!("the lease {namespace}/{name} is no JSON: {error}")))?;
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
     let nobody = || LiveError::Cluster(format!("nobody holds the lease {namespace}/{name}{help}"));
-    host_of(holder).map(str::to_owned).ok_or_else(nobody)
+    let host = host_of(holder).ok_or_else(nobody)?;
+    let pod = format!("/api/v1/namespaces/{namespace}/pods/{host}");
+    match in_time(args, page(client, Method::GET, &pod, None, Body::empty())).await?.status {
+        404 => pod_on_host(client, args, host).await,
+        // Who may not look may ask the pod all the same.
+        _ => Ok(host.to_owned()),
+    }
+}
+
+/// The scheduler's pod on the network of a node, whose name it then holds the lease by.
+async fn pod_on_host(client: &kube::Client, args: &LeaderArgs, host: &str) -> Result<String, LiveError> {
+    let namespace = &args.lease_namespace;
+    let selectors = format!("fieldSelector={}", encoded(&format!("spec.nodeName={host}")));
+    let path = format!("/api/v1/namespaces/{namespace}/pods?limit=500&{selectors}");
+    let list = in_time(args, page(client, Method::GET, &path, None, Body::empty())).await?;
+    let pods: Value = serde_json::from_str(&list.body).unwrap_or_default();
+    let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names = on_host(pods, host);
+    match names.as_slice() {
+        [name] => Ok(name.clone()),
+        [] => Err(LiveError::Cluster(format!(
+            "{host} holds the lease, and is neither a pod in the namespace {namespace} nor a node with a supercargo on its network; name \
+             the scheduler's pod with --pod, or its port with --server"
+        ))),
+        _ => Err(LiveError::Cluster(format!(
+            "{host} holds the lease, a node with several schedulers on its network: name one of {} with --pod",
+            names.join(", ")
+        ))),
+    }
+}
+
+/// Of the pods of a node the names of those that are a supercargo on its network.
+fn on_host(pods: &[Value], host: &str) -> Vec<String> {
+    let is_one = |pod: &&Value| {
+        pod["spec"]["nodeName"] == host
+            && pod["spec"]["hostNetwork"] == true
+            && pod["metadata"]["labels"]["app.kubernetes.io/name"] == "supercargo"
+    };
+    let names = pods.iter().filter(is_one).filter_map(|pod| pod["metadata"]["name"].as_str());
+    names.map(str::to_owned).collect()
 }
 
 /// Of who holds a lease, `<host>_<uuid>`, the host: the name of its pod.

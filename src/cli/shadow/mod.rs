@@ -2,17 +2,19 @@
 
 mod table;
 
-use super::cluster::{complain, in_form};
+use super::cluster::{complain, in_form, say};
 use super::live::port::{PortArgs, get};
+use super::live::request_timeout;
 use super::simulate::Output;
 use super::simulate::input::decompressed;
 use crate::shadow::{PAGE, ShadowReport};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// No report is as large as this: a shadow keeps four megabytes of disagreements.
 const BYTES_MAX: u64 = 16 << 20;
@@ -43,6 +45,10 @@ pub struct ReportArgs {
     #[command(flatten)]
     pub port: PortArgs,
 
+    /// How long the shadow may take for its answer; 0 leaves it half a minute.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = request_timeout)]
+    pub request_timeout: Duration,
+
     /// File with what /debug/shadow has answered; `-` is standard input.
     #[arg(short, long, value_name = "FILE", required_unless_present = "server")]
     pub file: Option<PathBuf>,
@@ -62,11 +68,7 @@ struct Failed {
 pub fn main(args: &ShadowArgs) -> ExitCode {
     let Question::Report(args) = &args.question;
     match told(args) {
-        Ok(text) => {
-            // Whoever reads this may have seen enough.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
+        Ok(text) => say(&text, 0),
         Err(Failed { cause, code }) => {
             complain(&format!("error: {cause:#}"));
             ExitCode::from(code)
@@ -108,7 +110,8 @@ fn read(file: &Path) -> Result<String> {
 }
 
 fn fetched(server: &http::Uri, args: &ReportArgs) -> Result<String> {
-    let page = get(server, &args.port, PAGE).map_err(|error| anyhow!(error.into_text()))?;
+    let page =
+        get(server, &args.port, args.request_timeout, PAGE).map_err(|error| anyhow!(error.into_text()))?;
     let why = match page.status {
         200 => return Ok(page.body),
         401 => "401: it does not know whose token this is".to_owned(),

@@ -124,6 +124,7 @@ fn a_report_has_one_source() {
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let args = ReportArgs {
+        request_timeout: std::time::Duration::from_secs(10),
         port: PortArgs::default(),
         file: Some(PathBuf::from("no-such-report.json")),
         output: Output::Table,
