@@ -116,11 +116,8 @@ fn volumes_in_use_and_none_at_all_are_told_apart() {
         "10Gi",
         &json!({ "claimRef": { "namespace": "default", "name": "other", "uid": "u" } }),
     );
-    assert!(
-        said(&[used.clone()]).contains("the only PersistentVolume of the class local is in use"),
-        "{}",
-        said(&[used])
-    );
+    let told = said(&[used]);
+    assert!(told.contains("the only PersistentVolume of the class local is in use"), "{told}");
 }
 
 #[test]
