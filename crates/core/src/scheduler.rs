@@ -11,6 +11,7 @@ mod failure;
 mod held;
 mod ids;
 mod lead;
+mod line;
 mod memory;
 mod nominate;
 mod objects;
@@ -43,7 +44,7 @@ use crate::queue::{QueueConfig, QueueStats, QueuedPod, SchedulingQueue};
 use crate::report::{Notice, Report};
 use crate::rng::Seed;
 use crate::time::Time;
-use binding::Binding;
+use binding::Bindings;
 use extend::Extending;
 use failure::SentCondition;
 use memory::Memory;
@@ -144,7 +145,7 @@ pub struct Scheduler {
     extending: Extending,
     /// Events that may help waiting pods, so far.
     events: u64,
-    bindings: FixedMap<Uid, Binding>,
+    bindings: Bindings,
     preemptions: Preemptions,
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
@@ -186,7 +187,7 @@ impl Scheduler {
             pre_binds: PreBinds::default(),
             extending: Extending::default(),
             events: 0,
-            bindings: FixedMap::default(),
+            bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),

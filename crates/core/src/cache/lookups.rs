@@ -95,15 +95,17 @@ impl Lookups {
 
     /// Adds or replaces a PodDisruptionBudget.
     pub fn set_disruption_budget(&mut self, namespace: Symbol, name: Symbol, budget: DisruptionBudget) {
-        self.budget_changes += 1;
-        self.budgets.entry(namespace).or_default().insert(name, budget);
+        let budgets = self.budgets.entry(namespace).or_default();
+        if budgets.get(&name) != Some(&budget) {
+            self.budget_changes += 1;
+            budgets.insert(name, budget);
+        }
     }
 
     /// Forgets a PodDisruptionBudget.
     pub fn remove_disruption_budget(&mut self, namespace: Symbol, name: Symbol) {
-        self.budget_changes += 1;
         if let Some(budgets) = self.budgets.get_mut(&namespace) {
-            budgets.remove(&name);
+            self.budget_changes += u64::from(budgets.remove(&name).is_some());
             if budgets.is_empty() {
                 self.budgets.remove(&namespace);
             }

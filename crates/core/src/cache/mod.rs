@@ -81,13 +81,14 @@ pub struct Cache {
     lookups: Lookups,
     volumes: Volumes,
     version: u64,
-    storage_changes: u64,
 }
 
 impl Cache {
-    /// A number that grows with every change a filter may see, and with some that none does.
+    /// A number that grows with every change that a decision may depend on, and stays what it is where an event changed nothing: what
+    /// is remembered of decisions holds as long as it does.
     pub fn version(&self) -> u64 {
-        self.version
+        let looked_up = self.lookups.changes() + self.lookups.budget_changes();
+        self.version + looked_up + self.lookups.device_classes().changes() + self.volumes.changes()
     }
 
     /// A borrow of the whole state for a decision.
@@ -124,7 +125,6 @@ impl Cache {
     /// Confirming a pod on another node than it was assumed on moves it: the API server is right. A node that is not
     /// known (yet) is given a slot, so that its pods count as soon as it appears.
     pub fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
-        self.version += 1;
         let known = self.pods.by_uid(&pod.uid);
         let is_known = known.is_some();
         if known.is_some_and(|known| self.is_there_already(known, pod, node))
@@ -134,11 +134,13 @@ impl Cache {
             self.pods.confirm(&pod.uid, state);
             return;
         }
+        self.version += 1;
         let was_there = is_known && self.take_off(&pod.uid).is_some();
         let idx = self.nodes.slot_of(node);
         let kind = self.kinds.add(pod, idx);
         let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
-        self.nodes.add_pod(idx, pod_idx, kind, pod);
+        let at = self.nodes.add_pod(idx, pod_idx, kind, pod);
+        self.pods.stands_at(pod_idx, at);
         if was_there && mutation::is_on(Mutation::CountedAgain) {
             self.nodes.count(idx, pod, 1);
         }
@@ -154,12 +156,12 @@ impl Cache {
 
     /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.
     pub fn renew_pod(&mut self, pod: &Arc<PodInfo>) {
-        self.version += 1;
         self.replace_pod(pod);
     }
 
     fn replace_pod(&mut self, pod: &Arc<PodInfo>) {
         if let Some(node) = self.pods.replace(pod) {
+            self.version += 1;
             self.beside.push(node);
         }
     }
@@ -173,9 +175,11 @@ impl Cache {
     }
 
     fn take_off(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Symbol, PodState)> {
-        let (pod_idx, entry) = self.pods.remove(uid)?;
+        let entry = self.pods.remove(uid)?;
         let name = self.nodes.name(entry.node);
-        self.nodes.remove_pod(entry.node, pod_idx, &entry.info);
+        if let Some(moved) = self.nodes.remove_pod(entry.node, entry.at, &entry.info) {
+            self.pods.stands_at(moved, entry.at);
+        }
         self.kinds.remove(&entry.info, entry.node);
         self.nodes.release_if_empty(entry.node);
         Some((entry.info, name, entry.state))
@@ -194,11 +198,16 @@ impl Cache {
 
     /// Remembers that `pod` is to go to the node named `node`, or that it no longer is.
     pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Symbol>) {
-        if node.is_some() || self.nominated.node_of(&pod.uid).is_some() {
+        let before = self.nominated.get(&pod.uid);
+        if node.is_none() && before.is_none() {
+            return;
+        }
+        let is_same = before.is_some_and(|(old, on)| node == Some(on) && old.is_same_but_for_node(pod));
+        if !is_same {
             self.version += 1;
             self.nomination_changes(&pod.uid, node);
-            self.nominated.set(pod, node);
         }
+        self.nominated.set(pod, node);
     }
 
     /// Forgets the nomination of a pod, whatever it was; the pod, if it had one.
@@ -234,7 +243,6 @@ impl Cache {
 
     /// Services, controllers and namespaces, to change them.
     pub fn lookups_mut(&mut self) -> &mut Lookups {
-        self.version += 1;
         &mut self.lookups
     }
 
@@ -259,8 +267,6 @@ impl Cache {
 
     /// Objects of storage, to change them.
     pub fn volumes_mut(&mut self) -> &mut Volumes {
-        self.version += 1;
-        self.storage_changes += 1;
         &mut self.volumes
     }
 
@@ -291,7 +297,7 @@ impl Cache {
     /// pods on them, since affinity and spreading read other nodes than the one chosen; what is looked up by name; and storage
     /// where the pod has volumes.
     pub fn stamp_for(&self, pod: &PodInfo) -> Stamp {
-        let storage = if pod.volumes.is_empty() { 0 } else { self.storage_changes };
+        let storage = if pod.volumes.is_empty() { 0 } else { self.volumes.changes() };
         let lookups = (self.lookups.changes(), self.lookups.device_classes().changes());
         Stamp { nodes: self.nodes.clock(), lookups, storage }
     }
@@ -343,7 +349,6 @@ impl Cache {
             lookups,
             volumes,
             version: _,
-            storage_changes: _,
         } = self;
         nodes.mark_rest(marks);
         pods.end_round();
@@ -358,4 +363,4 @@ impl Cache {
     }
 }
 
-holds_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { beside, version, storage_changes });
+holds_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { beside, version });

@@ -295,7 +295,8 @@ impl Nodes {
         std::mem::replace(&mut self.slots[idx.index()].info, info)
     }
 
-    pub(super) fn add_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, kind: KindId, pod: &PodInfo) {
+    /// Counts a pod on a node; its place in the node's list of pods.
+    pub(super) fn add_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, kind: KindId, pod: &PodInfo) -> u32 {
         self.count(idx, pod, 1);
         for claim in claims_of(pod) {
             *self.claims.entry(claim).or_default().entry(idx).or_default() += 1;
@@ -309,10 +310,13 @@ impl Nodes {
                 Err(at) => slot.ports.insert(at, (port, 1)),
             }
         }
+        let at = u32::try_from(slot.pods.len() - 1).expect("fewer than 2^32 pods");
         self.touch(idx, Touch::Added(kind));
+        at
     }
 
-    pub(super) fn remove_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, pod: &PodInfo) {
+    /// Takes the pod off a node that stands at this place in its list; the pod that stands there now, if another does.
+    pub(super) fn remove_pod(&mut self, idx: NodeIdx, at: u32, pod: &PodInfo) -> Option<PodIdx> {
         self.count(idx, pod, -1);
         if mutation::is_on(Mutation::FreedTwice) {
             self.count(idx, pod, -1);
@@ -321,10 +325,10 @@ impl Nodes {
             self.release_claim(idx, claim);
         }
         let slot = &mut self.slots[idx.index()];
-        let at =
-            slot.pods.iter().position(|&p| p == pod_idx).expect("a placed pod stands in its node's list");
+        let at = at as usize;
         slot.pods.swap_remove(at);
         let kind = slot.kinds.swap_remove(at);
+        let moved = slot.pods.get(at).copied();
         for &port in &pod.ports {
             if let Ok(at) = slot.ports.binary_search_by_key(&port, |&(p, _)| p)
                 && !mutation::is_on(Mutation::PortsStay)
@@ -336,6 +340,7 @@ impl Nodes {
             }
         }
         self.touch(idx, Touch::Removed(kind));
+        moved
     }
 
     fn release_claim(&mut self, idx: NodeIdx, claim: (Symbol, Symbol)) {

@@ -31,6 +31,12 @@ impl Nominated {
         pod
     }
 
+    /// A nominated pod, and where to.
+    pub(super) fn get(&self, uid: &str) -> Option<(&Arc<PodInfo>, Symbol)> {
+        let node = self.node_of(uid)?;
+        Some((self.on(node).iter().find(|pod| *pod.uid == *uid)?, node))
+    }
+
     pub(super) fn node_of(&self, uid: &str) -> Option<Symbol> {
         self.node_of.get(uid).copied()
     }

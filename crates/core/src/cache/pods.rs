@@ -24,6 +24,8 @@ pub(super) struct PodEntry {
     pub(super) info: Arc<PodInfo>,
     pub(super) node: NodeIdx,
     pub(super) state: PodState,
+    /// Its place in the node's list of pods.
+    pub(super) at: u32,
 }
 
 #[derive(Default)]
@@ -47,18 +49,25 @@ impl Pods {
         self.assumed += usize::from(state == PodState::Assumed);
         *self.priorities.entry(info.priority).or_default() += 1;
         self.by_uid.insert(fixed_hash(&*info.uid), idx.0);
-        self.slots[idx.0 as usize] = Some(PodEntry { info, node, state });
+        self.slots[idx.0 as usize] = Some(PodEntry { info, node, state, at: 0 });
         self.unmarked.put(idx.0 as usize);
         idx
     }
 
-    pub(super) fn remove(&mut self, uid: &str) -> Option<(PodIdx, PodEntry)> {
+    /// The pod stands at this place in its node's list.
+    pub(super) fn stands_at(&mut self, idx: PodIdx, at: u32) {
+        if let Some(entry) = &mut self.slots[idx.0 as usize] {
+            entry.at = at;
+        }
+    }
+
+    pub(super) fn remove(&mut self, uid: &str) -> Option<PodEntry> {
         let idx = PodIdx(self.by_uid.remove(fixed_hash(uid), has_uid(&self.slots, uid))?);
         let entry = self.slots[idx.0 as usize].take().expect("a uid leads to a pod");
         self.assumed -= usize::from(entry.state == PodState::Assumed);
         self.forget_priority(entry.info.priority);
         self.free.push(idx);
-        Some((idx, entry))
+        Some(entry)
     }
 
     /// Puts a newer version of a pod in place of the one that is there; nothing else changes.
@@ -155,7 +164,7 @@ fn has_uid(slots: &[Option<PodEntry>], uid: &str) -> impl Fn(u32) -> bool {
     move |at| slots[at as usize].as_ref().is_some_and(|entry| *entry.info.uid == *uid)
 }
 
-holds_ids!(PodEntry { info } but not { node, state });
+holds_ids!(PodEntry { info } but not { node, state, at });
 
 impl HoldsIds for Pods {
     fn mark(&self, marks: &mut Marks) {

@@ -8,18 +8,8 @@ impl Cache {
     ///
     /// Nodes, pods and nominations are counted anew, and no clock goes back. What is looked up by name has no sums to go wrong and is taken over.
     pub(crate) fn rebuilt(self, without: &ObjectKey) -> Self {
-        let Self {
-            nodes,
-            beside,
-            pods,
-            kinds,
-            images: _,
-            nominated,
-            mut lookups,
-            mut volumes,
-            version,
-            storage_changes,
-        } = self;
+        let Self { nodes, beside, pods, kinds, images: _, nominated, mut lookups, mut volumes, version } =
+            self;
         match *without {
             ObjectKey::Pod(_) | ObjectKey::Node(_) => {}
             ObjectKey::Namespace(name) => lookups.remove_namespace(name),
@@ -41,7 +31,6 @@ impl Cache {
             lookups,
             volumes,
             version,
-            storage_changes,
             ..Self::default()
         };
         let is_out = |uid: &str| matches!(without, ObjectKey::Pod(out) if **out == *uid);

@@ -84,6 +84,8 @@ pub struct Volumes {
     changed_nodes: BTreeSet<Symbol>,
     /// By the uid of the pod it is for.
     held: FixedMap<Uid, Vec<Reservation>>,
+    /// How often an object came, went or became another.
+    changes: u64,
 }
 
 impl Volumes {
@@ -203,8 +205,20 @@ impl Volumes {
         self.changed_nodes.is_empty()
     }
 
+    /// How often an object came, went or became another. What is assumed does not count.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// Adds an object or replaces it; what it was before.
     pub fn apply(&mut self, object: StorageObject) -> Option<StorageObject> {
+        let new = object.clone();
+        let old = self.put(object);
+        self.changes += u64::from(old != Some(new));
+        old
+    }
+
+    fn put(&mut self, object: StorageObject) -> Option<StorageObject> {
         match object {
             StorageObject::Volume(it) => self.set_volume(it).map(StorageObject::Volume),
             StorageObject::Claim(it) => self.set_claim(it).map(StorageObject::Claim),
@@ -235,6 +249,12 @@ impl Volumes {
 
     /// Forgets an object; what it was.
     pub fn remove(&mut self, key: StorageKey) -> Option<StorageObject> {
+        let old = self.take_out(key);
+        self.changes += u64::from(old.is_some());
+        old
+    }
+
+    fn take_out(&mut self, key: StorageKey) -> Option<StorageObject> {
         let name = key.name;
         let namespaced = (key.namespace.unwrap_or(known::EMPTY), name);
         match key.kind {
@@ -412,6 +432,7 @@ impl HoldsIds for Volumes {
             attachment_nodes,
             changed_nodes: _,
             held,
+            changes: _,
         } = self;
         volumes.mark(marks);
         claims.mark(marks);

@@ -4,12 +4,21 @@
 //! is handled while a decision runs.
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{HoldsIds, Marks, Work, mark_after};
-use std::collections::BTreeMap;
+use crate::intern::{HoldsIds, Marks, Symbol, Work, mark_after};
+use crate::pod::PodInfo;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The pods of a profile that are of one class or the other, in order.
+type Lines = BTreeMap<(Symbol, bool), BTreeSet<ActiveOrder>>;
 
 #[derive(Default)]
 pub(super) struct ActiveQueue {
     pods: BTreeMap<ActiveOrder, QueuedPod>,
+    /// The same pods by profile and class; kept once [`Self::first_of_each_line`] was asked.
+    lines: Option<Lines>,
+    /// Pods whose class was not asked yet.
+    unsorted: BTreeSet<ActiveOrder>,
     /// Up to this one they are marked, but for those that were put here since the round began.
     marked: Option<ActiveOrder>,
 }
@@ -17,16 +26,62 @@ pub(super) struct ActiveQueue {
 impl ActiveQueue {
     pub(super) fn insert(&mut self, pod: QueuedPod) -> ActiveOrder {
         let order = pod.order();
+        if self.lines.is_some() {
+            self.unsorted.insert(order);
+        }
         self.pods.insert(order, pod);
         order
     }
 
     pub(super) fn pop(&mut self) -> Option<QueuedPod> {
-        self.pods.pop_first().map(|(_, pod)| pod)
+        let (order, pod) = self.pods.pop_first()?;
+        self.leave_line(&order, &pod);
+        Some(pod)
     }
 
     pub(super) fn remove(&mut self, order: &ActiveOrder) -> Option<QueuedPod> {
-        self.pods.remove(order)
+        let pod = self.pods.remove(order)?;
+        self.leave_line(order, &pod);
+        Some(pod)
+    }
+
+    fn leave_line(&mut self, order: &ActiveOrder, pod: &QueuedPod) {
+        let Some(lines) = &mut self.lines else { return };
+        if self.unsorted.remove(order) {
+            return;
+        }
+        for class in [false, true] {
+            if let Entry::Occupied(mut line) = lines.entry((pod.pod.scheduler_name, class))
+                && line.get_mut().remove(order)
+            {
+                if line.get().is_empty() {
+                    line.remove();
+                }
+                return;
+            }
+        }
+    }
+
+    /// The first pod of every profile and class, each with its class. A pod's class is asked once for as long as it stays here.
+    pub(super) fn first_of_each_line(
+        &mut self,
+        class_of: impl Fn(&PodInfo) -> bool,
+    ) -> impl Iterator<Item = (&QueuedPod, bool)> {
+        if self.lines.is_none() {
+            self.unsorted = self.pods.keys().copied().collect();
+        }
+        let lines = self.lines.get_or_insert_default();
+        while let Some(order) = self.unsorted.pop_first() {
+            let pod = &self.pods[&order].pod;
+            lines.entry((pod.scheduler_name, class_of(pod))).or_default().insert(order);
+        }
+        lines.iter().filter_map(|(&(_, class), line)| Some((self.pods.get(line.first()?)?, class)))
+    }
+
+    /// Classes mean something else from now on.
+    pub(super) fn forget_lines(&mut self) {
+        self.lines = None;
+        self.unsorted.clear();
     }
 
     pub(super) fn get(&self, order: &ActiveOrder) -> Option<&QueuedPod> {
@@ -52,7 +107,8 @@ impl ActiveQueue {
 
 impl HoldsIds for ActiveQueue {
     fn mark(&self, marks: &mut Marks) {
-        let Self { pods, marked: _ } = self;
+        // Profiles of pods that are here.
+        let Self { pods, lines: _, unsorted: _, marked: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));
     }
 }

@@ -214,12 +214,23 @@ impl SchedulingQueue {
     }
 
     /// The same, of the pods that may go now: the others keep their places.
-    pub fn pop_that(&mut self, now: Time, may_go: impl Fn(&PodInfo) -> bool) -> Option<QueuedPod> {
+    ///
+    /// Whether a pod may go depends on its profile, its class and its priority alone, and where one may, a more important one of the
+    /// same profile and class may, too. So only the first pod of each profile and class is asked about.
+    pub fn pop_that(
+        &mut self,
+        now: Time,
+        class_of: impl Fn(&PodInfo) -> bool,
+        may_go: impl Fn(&PodInfo, bool) -> bool,
+    ) -> Option<QueuedPod> {
         self.tick(now);
-        let next = self.active.iter().find(|queued| may_go(&queued.pod)).map(QueuedPod::order);
+        let firsts = self.active.first_of_each_line(&class_of);
+        let next = firsts.filter(|(queued, class)| may_go(&queued.pod, *class));
+        let next = next.map(|(queued, _)| queued.order()).min();
+        let may_go_early = |it: &QueuedPod| may_go(&it.pod, class_of(&it.pod));
         let pod = match next {
             Some(order) => self.active.remove(&order),
-            None if self.active.len() == 0 && self.backoff.next_early().is_some_and(|it| may_go(&it.pod)) => {
+            None if self.active.len() == 0 && self.backoff.next_early().is_some_and(may_go_early) => {
                 self.pop_early()
             }
             None => None,

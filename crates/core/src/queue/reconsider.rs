@@ -27,6 +27,7 @@ impl SchedulingQueue {
         max_backoff: Duration,
         becomes: &mut dyn FnMut(&PodInfo) -> Reconsidered,
     ) -> Vec<Arc<PodInfo>> {
+        self.active.forget_lines();
         self.backoff_policy = BackoffPolicy { initial: initial_backoff, max: max_backoff };
         let mut uids: Vec<(u64, Uid)> =
             self.waiting().map(|(_, queued)| (queued.sequence, Arc::clone(&queued.pod.uid))).collect();

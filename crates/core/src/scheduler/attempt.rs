@@ -71,7 +71,7 @@ impl Scheduler {
     pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
         let popped = match self.extending.turnstile() {
             None => self.queue.pop(now),
-            Some(may_go) => self.queue.pop_that(now, may_go),
+            Some(may_go) => self.queue.pop_that(now, |pod| self.extending.concerns(pod), may_go),
         };
         let Some(queued) = popped else { return false };
         let pod = Arc::clone(&queued.pod);

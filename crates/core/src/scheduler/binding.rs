@@ -3,130 +3,33 @@
 //! The watch turns *assumed* into *added*, not the answer. A binding of unknown outcome stays assumed, and is never sent
 //! to another node, until a watch or a question settles it: forgetting it early would free room that may be taken.
 
+mod book;
 mod delegate;
 mod pending;
+
+pub(super) use book::{Binding, Bindings};
 
 use super::Scheduler;
 use super::failure::Failure;
 use super::outbox::Outgoing;
 use super::wake::pod_actions;
-use crate::cache::{PodState, Stamp};
+use crate::cache::PodState;
 use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found, ObjectKey};
 use crate::framework::{ClusterEvent, PodAction};
-use crate::hash::FixedMap;
-use crate::intern::{Symbol, holds_ids};
+use crate::intern::Symbol;
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
-use crate::queue::{QueuedPod, Search};
+use crate::queue::Search;
 use crate::report::Outcome;
 use crate::time::Time;
-use delegate::Delegate;
+use book::{Doubt, Phase};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pauses between questions about one binding: the first is asked at once, then they double from one to the other.
-const QUESTION_PAUSE_MIN: Duration = Duration::from_millis(250);
-const QUESTION_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// How long a binding that the API server does not show is sent again, and how long after the last copy without an answer it is given up:
 /// longer than an API server works on a request (`--request-timeout`, 60 s), so that a lost one cannot be carried out afterwards.
 pub(super) const UNKNOWN_MAX: Duration = Duration::from_secs(75);
-
-/// Where a binding stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Decided, not yet released.
-    Waiting,
-    /// Released, not answered.
-    InFlight,
-    /// Of unknown outcome; to be asked about at the time given.
-    Unknown { ask_at: Time },
-    /// Asked about, or about to be, and not answered.
-    Asked,
-}
-
-/// What is known of a binding whose outcome is not: kept until it is settled, however often it is sent again.
-#[derive(Clone, Debug)]
-struct Doubt {
-    /// When its outcome first became unknown.
-    since: Time,
-    /// When the last copy left that got no answer. It may be carried out long after a later copy was refused.
-    last_lost: Time,
-    /// What was seen last.
-    message: String,
-    /// The pause before the last question.
-    pause: Duration,
-    /// When the last question left. Its answer speaks of a moment after that, and may itself come much later.
-    asked: Time,
-}
-
-impl Doubt {
-    fn new(since: Time, last_lost: Time, message: String) -> Self {
-        Self { since, last_lost, message, pause: QUESTION_PAUSE_MIN, asked: since }
-    }
-
-    /// When to ask again.
-    fn next_question(&mut self, now: Time) -> Phase {
-        self.pause = (self.pause * 2).min(QUESTION_PAUSE_MAX);
-        Phase::Unknown { ask_at: now + self.pause }
-    }
-}
-
-/// A decided binding that is not settled yet.
-pub(super) struct Binding {
-    queued: QueuedPod,
-    node: Symbol,
-    /// The state of what the decision rests on, when the pod was assumed; `None` to look once more whatever it is.
-    stamp: Option<Stamp>,
-    /// When the attempt began whose decision it is.
-    began: Time,
-    phase: Phase,
-    /// When it left last.
-    released: Time,
-    /// Set once a copy of it got no answer.
-    doubt: Option<Doubt>,
-    /// The pod is gone or going: whatever the answer, there is nothing to try again.
-    abandoned: bool,
-    /// The watch shows the pod on this node.
-    confirmed_on: Option<Symbol>,
-    /// Where the pod was nominated when it was decided about.
-    nominated: Option<Symbol>,
-    /// A list did not name the pod, and nothing has named it since.
-    unlisted: bool,
-    /// The extender that was last asked to carry it out; `None` where it is ours to post.
-    by: Option<Delegate>,
-    /// An extender failed that need not answer: it is ours to post.
-    is_ours: bool,
-    /// The pod was gone or going, and is told of anew, since a list was of an older state: it is queued after the answer.
-    came_again: bool,
-}
-
-impl Binding {
-    pub(super) fn new(
-        queued: QueuedPod,
-        node: Symbol,
-        nominated: Option<Symbol>,
-        stamp: Option<Stamp>,
-        began: Time,
-    ) -> Self {
-        Self {
-            queued,
-            node,
-            stamp,
-            began,
-            phase: Phase::Waiting,
-            released: began,
-            doubt: None,
-            abandoned: false,
-            confirmed_on: None,
-            nominated,
-            unlisted: false,
-            by: None,
-            is_ours: false,
-            came_again: false,
-        }
-    }
-}
 
 impl Scheduler {
     /// The next effect there is credit for.
@@ -169,7 +72,7 @@ impl Scheduler {
 
     /// The pods whose bindings never left, in an order that is the same in every run.
     pub(super) fn unsent_bindings(&self) -> Vec<Uid> {
-        let never_left = |binding: &Binding| binding.phase == Phase::Waiting && binding.doubt.is_none();
+        let never_left = |binding: &Binding| binding.phase() == Phase::Waiting && binding.doubt.is_none();
         let mut unsent: Vec<_> =
             self.bindings.iter().filter(|(_, it)| never_left(it)).map(|(uid, _)| uid.clone()).collect();
         unsent.sort_unstable();
@@ -197,19 +100,19 @@ impl Scheduler {
             self.decide_anew(now, uid);
             return None;
         }
-        let binding = self.bindings.get_mut(uid).expect("it was there a moment ago");
-        binding.phase = Phase::InFlight;
+        self.bindings.enter(uid, Phase::InFlight);
+        let binding = self.bindings.known(uid);
         binding.released = now;
         let (pod, node, is_ours) = (Arc::clone(&binding.queued.pod), binding.node, binding.is_ours);
         let (by, sent) = self.sent_to(&pod, node, is_ours);
-        self.bindings.get_mut(uid).expect("it was there a moment ago").by = by;
+        self.bindings.known(uid).by = by;
         Some(sent)
     }
 
     /// Whether the node still passes all filters, judged in full if anything that a filter reads changed since the decision. The pod
     /// itself is taken away meanwhile.
     fn last_look(&mut self, uid: &str) -> bool {
-        let binding = &self.bindings[uid];
+        let binding = self.bindings.known(uid);
         let (pod, node, stamp) = (Arc::clone(&binding.queued.pod), binding.node, binding.stamp);
         if Some(self.cache.stamp_for(&pod)) == stamp || mutation::is_on(Mutation::NoLastLook) {
             return true;
@@ -253,7 +156,7 @@ impl Scheduler {
             return true;
         }
         let never_left = |binding: &Binding| {
-            binding.phase == Phase::Waiting && binding.doubt.is_none() && !binding.abandoned
+            binding.phase() == Phase::Waiting && binding.doubt.is_none() && !binding.abandoned
         };
         if !self.bindings.get(uid).is_some_and(never_left) {
             return false;
@@ -268,7 +171,7 @@ impl Scheduler {
 
     fn release_question(&mut self, now: Time, uid: &str) -> Option<Effect> {
         let binding = self.bindings.get_mut(uid)?;
-        if binding.phase != Phase::Asked {
+        if binding.phase() != Phase::Asked {
             return None;
         }
         if let Some(doubt) = &mut binding.doubt {
@@ -280,13 +183,10 @@ impl Scheduler {
 
     /// Asks about the bindings of unknown outcome whose time has come; whether there were any.
     pub(super) fn ask_again(&mut self, now: Time) -> bool {
-        let mut due: Vec<_> =
-            self.questions().filter(|&(at, _)| at <= now).map(|(_, uid)| uid.clone()).collect();
-        due.sort_unstable();
+        let due = self.bindings.due(now);
         let any = !due.is_empty();
         for uid in due {
-            let binding = self.bindings.get_mut(&uid).expect("only known bindings are asked about");
-            binding.phase = Phase::Asked;
+            self.bindings.enter(&uid, Phase::Asked);
             self.outbox.push_bind(Outgoing::Settle(uid));
         }
         any
@@ -298,7 +198,7 @@ impl Scheduler {
             return;
         }
         let old = |binding: &Binding| {
-            binding.phase != Phase::Waiting && now.since(binding.began) > Duration::from_secs(30)
+            binding.phase() != Phase::Waiting && now.since(binding.began) > Duration::from_secs(30)
         };
         let mut expired: Vec<_> =
             self.bindings.iter().filter(|(_, binding)| old(binding)).map(|(uid, _)| uid.clone()).collect();
@@ -312,14 +212,7 @@ impl Scheduler {
 
     /// When the next binding of unknown outcome is to be asked about.
     pub(super) fn next_question(&self) -> Option<Time> {
-        self.questions().map(|(at, _)| at).min()
-    }
-
-    fn questions(&self) -> impl Iterator<Item = (Time, &Uid)> {
-        self.bindings.iter().filter_map(|(uid, binding)| match binding.phase {
-            Phase::Unknown { ask_at } => Some((ask_at, uid)),
-            Phase::Waiting | Phase::InFlight | Phase::Asked => None,
-        })
+        self.bindings.next_question()
     }
 
     /// The watch shows the pod on `node`.
@@ -329,7 +222,7 @@ impl Scheduler {
         binding.unlisted = false;
         binding.came_again = false;
         binding.confirmed_on = Some(node);
-        match binding.phase {
+        match binding.phase() {
             // The answer will find out.
             Phase::InFlight => {}
             // Somebody was faster than the release.
@@ -381,7 +274,7 @@ impl Scheduler {
     pub(super) fn binding_abandoned(&mut self, uid: &Uid) {
         self.end_pre_bind(uid);
         let Some(binding) = self.bindings.get_mut(uid) else { return };
-        match binding.phase {
+        match binding.phase() {
             // Answers name a pod, not a binding: no other is sent before this one is answered.
             Phase::InFlight => {
                 binding.abandoned = true;
@@ -404,7 +297,7 @@ impl Scheduler {
     pub(super) fn is_to_be_asked_about(&mut self, now: Time, key: &ObjectKey) -> bool {
         let ObjectKey::Pod(uid) = key else { return false };
         let Some(binding) = self.bindings.get_mut(uid) else { return false };
-        let has_left = binding.phase != Phase::Waiting || binding.doubt.is_some();
+        let has_left = binding.phase() != Phase::Waiting || binding.doubt.is_some();
         if !has_left || binding.abandoned || binding.confirmed_on.is_some() {
             return false;
         }
@@ -412,8 +305,8 @@ impl Scheduler {
         let last_lost = binding.released;
         let message = || "a list does not name the pod".to_owned();
         binding.doubt.get_or_insert_with(|| Doubt::new(now, last_lost, message()));
-        if binding.phase == Phase::Waiting {
-            binding.phase = Phase::Unknown { ask_at: now };
+        if binding.phase() == Phase::Waiting {
+            self.bindings.enter(uid, Phase::Unknown { ask_at: now });
             self.outbox.drop_bind(uid);
         }
         true
@@ -448,10 +341,10 @@ impl Scheduler {
         if self.delegate_answered(now, uid, &outcome) {
             return;
         }
-        let binding = binding_of(&mut self.bindings, uid);
+        let binding = self.bindings.known(uid);
         match outcome {
             BindOutcome::Accepted if binding.unlisted && !binding.abandoned => {
-                binding.phase = Phase::Unknown { ask_at: now };
+                self.bindings.enter(uid, Phase::Unknown { ask_at: now });
             }
             BindOutcome::Accepted => {
                 let binding = self.bindings.remove(uid).expect("it was there a moment ago");
@@ -470,11 +363,12 @@ impl Scheduler {
                     self.bindings.remove(uid);
                 } else if let Some(doubt) = &mut binding.doubt {
                     doubt.last_lost = binding.released;
-                    binding.phase = doubt.next_question(now);
+                    let phase = doubt.next_question(now);
+                    self.bindings.enter(uid, phase);
                 } else {
                     let last_lost = binding.released;
                     binding.doubt = Some(Doubt::new(now, last_lost, message));
-                    binding.phase = Phase::Unknown { ask_at: now };
+                    self.bindings.enter(uid, Phase::Unknown { ask_at: now });
                 }
             }
         }
@@ -488,7 +382,8 @@ impl Scheduler {
             // An earlier copy may have been carried out, or may be yet; this one says nothing about it.
             (Some(doubt), None) if !binding.abandoned => {
                 doubt.message = message;
-                binding.phase = doubt.next_question(now);
+                let phase = doubt.next_question(now);
+                self.bindings.enter(uid, phase);
             }
             _ => {
                 let binding = self.bindings.remove(uid).expect("it was there a moment ago");
@@ -498,7 +393,7 @@ impl Scheduler {
     }
 
     pub(super) fn settled(&mut self, now: Time, uid: &str, found: Found) {
-        if self.bindings.get(uid).is_some_and(|binding| binding.phase == Phase::Asked) {
+        if self.bindings.get(uid).is_some_and(|binding| binding.phase() == Phase::Asked) {
             self.found(now, uid, found);
         }
     }
@@ -507,9 +402,15 @@ impl Scheduler {
     fn found(&mut self, now: Time, uid: &str, found: Found) {
         let Some(binding) = self.bindings.get_mut(uid) else { return };
         match (found, &mut binding.doubt) {
-            (Found::NoAnswer, Some(doubt)) => binding.phase = doubt.next_question(now),
+            (Found::NoAnswer, Some(doubt)) => {
+                let phase = doubt.next_question(now);
+                self.bindings.enter(uid, phase);
+            }
             // It is there after all: the watch will name it.
-            (Found::Unbound, Some(doubt)) if binding.unlisted => binding.phase = doubt.next_question(now),
+            (Found::Unbound, Some(doubt)) if binding.unlisted => {
+                let phase = doubt.next_question(now);
+                self.bindings.enter(uid, phase);
+            }
             (Found::Unbound, Some(_)) => self.still_unbound(now, uid),
             // Nobody asked, and so nothing is in doubt: it was not carried out.
             (Found::NoAnswer | Found::Unbound, None) => {
@@ -552,10 +453,12 @@ impl Scheduler {
             let binding = self.bindings.remove(uid).expect("it was there a moment ago");
             self.refused(now, binding, &message);
         } else if now.since(doubt.since) > UNKNOWN_MAX {
-            binding.phase = doubt.next_question(now);
+            let phase = doubt.next_question(now);
+            self.bindings.enter(uid, phase);
         } else {
-            binding.phase = Phase::Waiting;
-            let uid = Arc::clone(&binding.queued.pod.uid);
+            let pod = Arc::clone(&binding.queued.pod);
+            self.bindings.enter(uid, Phase::Waiting);
+            let uid = Arc::clone(&pod.uid);
             self.outbox.push_bind(Outgoing::Bind(uid));
         }
     }
@@ -589,12 +492,3 @@ impl Scheduler {
         self.fail(now, binding.queued, binding.began, Failure::Binding(text));
     }
 }
-
-/// A binding that is known.
-fn binding_of<'b>(bindings: &'b mut FixedMap<Uid, Binding>, uid: &str) -> &'b mut Binding {
-    bindings.get_mut(uid).expect("it was there a moment ago")
-}
-
-holds_ids!(Binding { queued, node, confirmed_on, nominated } but not {
-    stamp, began, phase, released, doubt, abandoned, unlisted, by, is_ours, came_again
-});

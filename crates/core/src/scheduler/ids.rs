@@ -125,7 +125,7 @@ impl Scheduler {
         second.iter().flat_map(|second| second.names()).for_each(|name| name.mark(marks));
         lists.mark(marks);
         pre_binds.mark(marks);
-        bindings.values().for_each(|binding| binding.mark(marks));
+        bindings.mark(marks);
         extending.mark(marks);
         preemptions.mark(marks);
         sent_conditions.values().for_each(|sent| sent.mark(marks));

@@ -193,7 +193,7 @@ impl Scheduler {
             Some(PodState::Added) => {}
             Some(PodState::Assumed) => self.binding_updated(now, pod),
             None if self.extending.contains(&pod.uid) => self.asking_updated(now, pod),
-            None if self.bindings.contains_key(&pod.uid) => self.binding_updated(now, pod),
+            None if self.bindings.contains(&pod.uid) => self.binding_updated(now, pod),
             None => self.queue_pod(now, pod),
         }
     }

@@ -4,10 +4,12 @@
 //! since nothing is decided while one does; writes of volumes, evictions and status patches are at most one a pod; records
 //! beyond [`RECORDS_MAX`] push out the oldest; questions are those of the pods that wait for extenders, whose number has a bound.
 
+use super::line::Line;
 use crate::effect::{Effect, Lane, Nomination, Record, StatusPatch};
 use crate::hash::FixedMap;
 use crate::pod::Uid;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Upstream's recorder holds 1,000 (`client-go/tools/events`, `maxQueuedEvents`), which is more than it binds while one is written. Here bindings
 /// leave first and many times as fast, so that the events of a large burst wait for its end.
@@ -16,7 +18,7 @@ const RECORDS_MAX: usize = 16_384;
 const LANES: usize = Lane::ALL.len();
 
 /// What waits in the bind lane.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Outgoing {
     /// The binding of the pod of this uid, looked at once more when it leaves.
     Bind(Uid),
@@ -27,10 +29,10 @@ pub(super) enum Outgoing {
 #[derive(Default)]
 pub(super) struct Outbox {
     credits: [usize; LANES],
-    bind: VecDeque<Outgoing>,
+    bind: Line<Outgoing>,
     volume: VecDeque<Uid>,
-    evict: VecDeque<Uid>,
-    status: VecDeque<Uid>,
+    evict: Line<Uid>,
+    status: Line<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
     records: VecDeque<Record>,
     extend: VecDeque<u64>,
@@ -56,22 +58,22 @@ impl Outbox {
     }
 
     /// Takes out the binding of a pod that is not to leave.
-    pub(super) fn drop_bind(&mut self, uid: &str) {
-        self.bind.retain(|waiting| !matches!(waiting, Outgoing::Bind(pod) if **pod == *uid));
+    pub(super) fn drop_bind(&mut self, uid: &Uid) {
+        self.bind.remove(&Outgoing::Bind(Arc::clone(uid)));
     }
 
     pub(super) fn push_bind(&mut self, outgoing: Outgoing) {
-        self.bind.push_back(outgoing);
+        self.bind.push(outgoing);
     }
 
     /// Queues the eviction of the pod of this uid, looked at once more when it leaves.
     pub(super) fn push_eviction(&mut self, uid: Uid) {
-        self.evict.push_back(uid);
+        self.evict.push(uid);
     }
 
     /// Drops an eviction that nobody wants any more.
     pub(super) fn cancel_eviction(&mut self, uid: &str) {
-        self.evict.retain(|waiting| **waiting != *uid);
+        self.evict.remove(uid);
     }
 
     /// Queues the next write of the pod of this uid, which is worked out when it leaves.
@@ -93,7 +95,7 @@ impl Outbox {
             }
             None => {
                 self.patches.insert(uid.clone(), patch);
-                self.status.push_back(uid);
+                self.status.push(uid);
             }
         }
     }
@@ -101,7 +103,7 @@ impl Outbox {
     /// Drops the patch that waits for a pod, since it would not be true any more.
     pub(super) fn cancel_patch(&mut self, uid: &str) {
         if self.patches.remove(uid).is_some() {
-            self.status.retain(|waiting| **waiting != *uid);
+            self.status.remove(uid);
         }
     }
 
@@ -125,7 +127,7 @@ impl Outbox {
 
     /// The next entry of the bind lane, if there is credit for it.
     pub(super) fn pop_bind(&mut self) -> Option<Outgoing> {
-        if self.has_credit(Lane::Bind) { self.bind.pop_front() } else { None }
+        if self.has_credit(Lane::Bind) { self.bind.pop() } else { None }
     }
 
     /// Uses up the credit of an entry of the bind lane that really left.
@@ -145,7 +147,7 @@ impl Outbox {
 
     /// The next eviction, if there is credit for it.
     pub(super) fn pop_eviction(&mut self) -> Option<Uid> {
-        if self.has_credit(Lane::Evict) { self.evict.pop_front() } else { None }
+        if self.has_credit(Lane::Evict) { self.evict.pop() } else { None }
     }
 
     /// Uses up the credit of an eviction that really left.
@@ -156,7 +158,7 @@ impl Outbox {
     /// The next patch or record there is credit for.
     pub(super) fn pop_other(&mut self) -> Option<Effect> {
         if self.has_credit(Lane::Status)
-            && let Some(uid) = self.status.pop_front()
+            && let Some(uid) = self.status.pop()
         {
             let patch = self.patches.remove(&uid).expect("a uid in line has its patch");
             self.spend(Lane::Status);

@@ -8,6 +8,7 @@ use crate::node::NodeIdx;
 use crate::pod::{PodInfo, Uid};
 use crate::queue::{Place, QueuedPod};
 use crate::time::Time;
+use std::collections::BTreeMap;
 
 /// Where a pod is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +73,8 @@ impl Scheduler {
             .pre_binds
             .iter()
             .map(move |(queued, node, since)| away(queued, Whereabouts::Volumes(node), since));
-        let bindings = self.bindings.values().filter_map(Binding::pending);
+        let bindings: BTreeMap<_, _> = self.bindings.iter().collect();
+        let bindings = bindings.into_values().filter_map(Binding::pending);
         let bindings = bindings.map(move |(queued, node, since, is_in_doubt)| {
             away(queued, Whereabouts::Binding { node, is_in_doubt }, since)
         });

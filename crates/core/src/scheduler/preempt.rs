@@ -57,6 +57,8 @@ struct Victim {
 #[derive(Default)]
 pub(super) struct Preemptions {
     running: BTreeMap<Uid, Running>,
+    /// The preemptors of those, by the node they are to go to.
+    by_node: BTreeMap<Symbol, BTreeSet<Uid>>,
     victims: BTreeMap<Uid, Victim>,
     /// Of each pod that is left to somebody, the preemptors that wait for it.
     awaited: BTreeMap<Uid, BTreeSet<Uid>>,
@@ -68,12 +70,19 @@ impl Preemptions {
         for victim in &running.left {
             self.awaited.entry(Arc::clone(victim)).or_default().insert(Arc::clone(&preemptor));
         }
+        self.by_node.entry(running.node).or_default().insert(Arc::clone(&preemptor));
         self.running.insert(preemptor, running);
     }
 
     /// The preemption runs no more.
     fn finish(&mut self, preemptor: &str) -> Option<Running> {
         let running = self.running.remove(preemptor)?;
+        if let Entry::Occupied(mut there) = self.by_node.entry(running.node) {
+            there.get_mut().remove(preemptor);
+            if there.get().is_empty() {
+                there.remove();
+            }
+        }
         for victim in &running.left {
             self.awaits_no_more(preemptor, victim);
         }
@@ -276,13 +285,8 @@ impl Scheduler {
 
     /// The node is gone: to send pods away from there helps nobody, and the preemptors look elsewhere.
     pub(super) fn node_left(&mut self, now: Time, node: Symbol) {
-        let preemptors: Vec<Uid> = self
-            .preemptions
-            .running
-            .iter()
-            .filter(|(_, running)| running.node == node)
-            .map(|(uid, _)| Arc::clone(uid))
-            .collect();
+        let preemptors: Vec<Uid> =
+            self.preemptions.by_node.get(&node).into_iter().flatten().cloned().collect();
         for uid in preemptors {
             self.preemptor_left(now, &uid);
             self.queue.rouse(now, &uid);
@@ -340,7 +344,7 @@ holds_ids!(Victim { pod, node, preemptor } but not { stage, left });
 
 impl HoldsIds for Preemptions {
     fn mark(&self, marks: &mut Marks) {
-        let Self { running, victims, awaited: _ } = self;
+        let Self { running, victims, by_node: _, awaited: _ } = self;
         running.values().for_each(|it| it.mark(marks));
         victims.values().for_each(|it| it.mark(marks));
     }

@@ -153,7 +153,7 @@ impl Scheduler {
         let placed = self.cache.placed_uids();
         placed
             .chain(waiting)
-            .chain(self.bindings.keys())
+            .chain(self.bindings.iter().map(|(uid, _)| uid))
             .chain(told)
             .chain(self.cache.nominated_uids())
             .chain(self.preemptions.uids())

@@ -3,6 +3,7 @@
 mod groups;
 mod kept_back;
 mod laws;
+mod lines;
 mod next_try;
 
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/schedule_one.go#extendersBinding`. Ours differs where the extender's word and the API server's are not
 //! the same: the API server is right.
 
-use super::{Doubt, Outgoing, Phase, binding_of};
+use super::{Doubt, Outgoing, Phase};
 use crate::effect::Effect;
 use crate::event::BindOutcome;
 use crate::extender::Extender;
@@ -39,7 +39,7 @@ impl Scheduler {
 
     /// An extender answered a binding, or failed to; whether that is all there is to do about it.
     pub(super) fn delegate_answered(&mut self, now: Time, uid: &str, outcome: &BindOutcome) -> bool {
-        let binding = binding_of(&mut self.bindings, uid);
+        let binding = self.bindings.known(uid);
         let Some(by) = binding.by.clone().filter(|_| !binding.abandoned) else { return false };
         match outcome {
             BindOutcome::Accepted => self.delegated(now, uid, &by),
@@ -57,7 +57,7 @@ impl Scheduler {
     /// An extender says that it bound the pod. Its word is believed when the watch shows it: until then the pod holds its
     /// room, and the API server is asked. Upstream takes the word, and waits for ever where it is not true.
     fn delegated(&mut self, now: Time, uid: &str, by: &Delegate) {
-        let binding = binding_of(&mut self.bindings, uid);
+        let binding = self.bindings.known(uid);
         if let Some(node) = binding.confirmed_on {
             return self.settled_on(uid, node);
         }
@@ -66,14 +66,16 @@ impl Scheduler {
         let last_lost = binding.released;
         let doubt = binding.doubt.get_or_insert_with(|| Doubt::new(now, last_lost, String::new()));
         (doubt.last_lost, doubt.message) = (last_lost, message);
-        binding.phase = Phase::Unknown { ask_at: now + DELEGATE_PAUSE };
+        self.bindings.enter(uid, Phase::Unknown { ask_at: now + DELEGATE_PAUSE });
     }
 
     /// The extender that was to bind the pod failed, and need not answer.
     fn post_instead(&mut self, uid: &str) {
-        let binding = binding_of(&mut self.bindings, uid);
-        (binding.phase, binding.is_ours) = (Phase::Waiting, true);
-        let uid = Arc::clone(&binding.queued.pod.uid);
+        let binding = self.bindings.known(uid);
+        binding.is_ours = true;
+        let pod = Arc::clone(&binding.queued.pod);
+        self.bindings.enter(uid, Phase::Waiting);
+        let uid = Arc::clone(&pod.uid);
         self.outbox.push_bind(Outgoing::Bind(uid));
     }
 }

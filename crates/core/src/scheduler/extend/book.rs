@@ -118,7 +118,8 @@ impl Extending {
 
     /// Who may be decided about while pods wait: nobody who matters less than a pod of the same profile that waits for an
     /// extender that must answer, and nobody who would wait beyond the bound. `None` where everybody may.
-    pub(in crate::scheduler) fn turnstile(&self) -> Option<impl Fn(&PodInfo) -> bool + '_> {
+    /// The second argument says whether a decision about the pod asks anybody.
+    pub(in crate::scheduler) fn turnstile(&self) -> Option<impl Fn(&PodInfo, bool) -> bool + use<>> {
         if self.pods.is_empty() || mutation::is_on(Mutation::LesserGoFirst) {
             return None;
         }
@@ -129,9 +130,8 @@ impl Extending {
             *held = pod.priority.max(*held);
         }
         let is_full = self.pods.len() >= WAITING_MAX;
-        Some(move |pod: &PodInfo| {
-            highest.get(&pod.scheduler_name).is_none_or(|&held| pod.priority >= held)
-                && !(is_full && self.concerns(pod))
+        Some(move |pod: &PodInfo, asks: bool| {
+            highest.get(&pod.scheduler_name).is_none_or(|&held| pod.priority >= held) && !(is_full && asks)
         })
     }
 

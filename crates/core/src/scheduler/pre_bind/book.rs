@@ -96,6 +96,8 @@ pub(in crate::scheduler) struct PreBinds {
     pods: FixedMap<Uid, PreBind>,
     /// The pods an object concerns.
     by_object: BTreeMap<StorageKey, BTreeSet<Uid>>,
+    /// The pods that are to go to a node.
+    by_node: BTreeMap<Symbol, BTreeSet<Uid>>,
     /// When pods are to be looked at whatever happens.
     times: BTreeSet<(Time, Uid)>,
     writes: u64,
@@ -139,6 +141,7 @@ impl PreBinds {
         for key in pre_bind.tasks.iter().flat_map(Task::objects) {
             self.by_object.entry(key).or_default().insert(Arc::clone(&uid));
         }
+        self.by_node.entry(pre_bind.node).or_default().insert(Arc::clone(&uid));
         self.pods.insert(uid, pre_bind);
     }
 
@@ -146,6 +149,12 @@ impl PreBinds {
         let pre_bind = self.pods.remove(uid)?;
         if let Some(time) = pre_bind.time() {
             self.times.remove(&(time, Arc::clone(uid)));
+        }
+        if let Some(there) = self.by_node.get_mut(&pre_bind.node) {
+            there.remove(uid);
+            if there.is_empty() {
+                self.by_node.remove(&pre_bind.node);
+            }
         }
         for key in pre_bind.tasks.iter().flat_map(Task::objects) {
             if let Some(pods) = self.by_object.get_mut(&key) {
@@ -230,8 +239,7 @@ impl PreBinds {
 
     /// The pods that are to go to a node.
     pub(super) fn on(&self, node: Symbol) -> BTreeSet<Uid> {
-        let there = self.pods.iter().filter(|(_, pre_bind)| pre_bind.node == node);
-        there.map(|(uid, _)| Arc::clone(uid)).collect()
+        self.by_node.get(&node).cloned().unwrap_or_default()
     }
 
     /// Whether another pod has written this, or may have, so that the watch will show another version of the object.
@@ -246,7 +254,7 @@ holds_ids!(PreBind { queued, node, tasks } but not { began, at, stage, doubt, in
 
 impl HoldsIds for PreBinds {
     fn mark(&self, marks: &mut Marks) {
-        let Self { pods, by_object, times: _, writes: _ } = self;
+        let Self { pods, by_object, by_node: _, times: _, writes: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));
         by_object.keys().for_each(|key| key.mark(marks));
     }

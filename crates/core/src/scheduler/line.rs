@@ -1,0 +1,115 @@
+//! A first-in, first-out queue whose entries can be taken out of the middle by what they are. Does not know what waits in it.
+
+use crate::hash::FixedMap;
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::hash::Hash;
+
+/// Entries in the order in which they came, each once. Every operation takes O(log n).
+pub(super) struct Line<K> {
+    /// By ticket number.
+    entries: BTreeMap<u64, K>,
+    tickets: FixedMap<K, u64>,
+    next: u64,
+}
+
+impl<K> Default for Line<K> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), tickets: FixedMap::default(), next: 0 }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Line<K> {
+    /// Adds an entry at the end. One that waits already keeps its place.
+    pub(super) fn push(&mut self, entry: K) {
+        if self.tickets.contains_key(&entry) {
+            return;
+        }
+        self.tickets.insert(entry.clone(), self.next);
+        self.entries.insert(self.next, entry);
+        self.next += 1;
+    }
+
+    /// Takes out the entry that came first.
+    pub(super) fn pop(&mut self) -> Option<K> {
+        let (_, entry) = self.entries.pop_first()?;
+        self.tickets.remove(&entry);
+        Some(entry)
+    }
+
+    /// Takes an entry out, wherever it is; whether it was there.
+    pub(super) fn remove<Q: Hash + Eq + ?Sized>(&mut self, entry: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let ticket = self.tickets.remove(entry);
+        ticket.is_some_and(|ticket| self.entries.remove(&ticket).is_some())
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::hash::Hasher;
+
+    thread_local! {
+        static COMPARED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Counts how often it is compared.
+    #[derive(Clone, Debug)]
+    struct Counted(u32);
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Counted {}
+
+    impl Hash for Counted {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn what_is_left_leaves_in_the_order_it_came() {
+        let mut line = Line::default();
+        for number in [3, 1, 2, 1, 5, 4] {
+            line.push(number);
+        }
+        assert!(line.remove(&2) && !line.remove(&2));
+        line.push(2);
+        let left: Vec<i32> = std::iter::from_fn(|| line.pop()).collect();
+        assert_eq!(left, [3, 1, 5, 4, 2]);
+        assert!(line.is_empty());
+    }
+
+    /// A walk over the entries would compare two hundred million times.
+    #[test]
+    fn taking_entries_out_of_the_middle_compares_each_a_few_times() {
+        const COUNT: u32 = 20_000;
+        let mut line = Line::default();
+        (0..COUNT).for_each(|number| line.push(Counted(number)));
+        COMPARED.set(0);
+        for number in (0..COUNT).rev() {
+            assert!(line.remove(&Counted(number)));
+        }
+        let compared = COMPARED.get();
+        assert!(compared <= 2 * COUNT as usize, "{compared} comparisons for {COUNT} entries");
+    }
+}

@@ -1,0 +1,53 @@
+//! Popping of the pods that may go now: order, and how many pods are asked about.
+
+use super::{at, pod, queue};
+use std::cell::Cell;
+
+#[test]
+fn of_the_pods_that_may_go_the_first_is_popped() {
+    let mut queue = queue();
+    for (uid, priority) in [("a", 5), ("x1", 4), ("b", 3), ("x2", 2), ("c", 1)] {
+        queue.add(at(0.0), pod(uid, priority), None);
+    }
+    let asks = |pod: &supercargo_core::pod::PodInfo| pod.uid.starts_with('x');
+    let mut pop = |may: &dyn Fn(i32, bool) -> bool| {
+        let popped = queue.pop_that(at(0.0), asks, |pod, asks| may(pod.priority, asks))?;
+        Some(popped.pod.uid.to_string())
+    };
+    assert_eq!(pop(&|_, asks| asks), Some("x1".into()));
+    assert_eq!(pop(&|priority, asks| !asks && priority >= 4), Some("a".into()));
+    assert_eq!(pop(&|priority, asks| !asks && priority >= 4), None);
+    assert_eq!(pop(&|_, _| true), Some("b".into()));
+    assert_eq!(pop(&|_, asks| asks), Some("x2".into()));
+    assert_eq!(pop(&|_, asks| asks), None);
+    assert_eq!(queue.pop(at(0.0)).map(|popped| popped.pod.uid.to_string()), Some("c".into()));
+    queue.add(at(0.0), pod("x3", 9), None);
+    let popped = queue.pop_that(at(0.0), asks, |_, asks| asks);
+    assert_eq!(popped.map(|popped| popped.pod.uid.to_string()), Some("x3".into()));
+}
+
+/// A walk over the pods that may not go would ask two million times.
+#[test]
+fn pods_that_may_not_go_are_asked_about_once_however_often_others_are_popped() {
+    let mut queue = queue();
+    for number in 0..2_000 {
+        queue.add(at(0.0), pod(&format!("x{number}"), 9), None);
+    }
+    for number in 0..1_000 {
+        queue.add(at(0.0), pod(&format!("p{number}"), 0), None);
+    }
+    let asked = Cell::new(0);
+    for _ in 0..1_000 {
+        let class_of = |pod: &supercargo_core::pod::PodInfo| {
+            asked.set(asked.get() + 1);
+            pod.uid.starts_with('x')
+        };
+        let may_go = |_: &supercargo_core::pod::PodInfo, asks: bool| {
+            asked.set(asked.get() + 1);
+            !asks
+        };
+        let popped = queue.pop_that(at(0.0), class_of, may_go).expect("a pod may go");
+        assert!(popped.pod.uid.starts_with('p'));
+    }
+    assert!(asked.get() <= 3_000 + 2 * 1_000, "{} questions", asked.get());
+}
