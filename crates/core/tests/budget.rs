@@ -1,15 +1,20 @@
-//! One attempt may be only so much work.
+//! One attempt may be only so much work: each product of what a pod carries and what that is weighed against has a bound.
 
 mod support;
 
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::event::{Event, Kind};
+use supercargo_core::pod::{HostPort, PodInfo, Toleration, TolerationOperator};
 use supercargo_core::queue::{Place, QueueConfig};
 use supercargo_core::report::Outcome;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::selector::{
+    NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands,
+};
 use supercargo_core::time::Time;
+use supercargo_core::volume::{PodVolume, VolumeSource};
 use support::World;
 
 /// The outcome of the first attempt for a pod with so many affinity terms on so many nodes.
@@ -53,4 +58,224 @@ fn a_pod_that_is_too_much_work_backs_off_and_says_so() {
 fn a_pod_of_a_hundred_terms_is_work_like_any_other() {
     let (outcome, _) = attempt(100, 1_000);
     assert!(matches!(outcome, Outcome::Placed { .. }), "{outcome:?}");
+}
+
+/// A scheduler that knows these nodes and these placed pods, and the tables of both for the pod to come.
+struct Bench {
+    scheduler: Scheduler,
+    world: World,
+    now: Time,
+}
+
+impl Bench {
+    fn new(nodes: &[String]) -> Self {
+        let now = Time::from_secs(100);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let (queue, seed) = (QueueConfig::default(), Seed(1));
+        let mut scheduler = Scheduler::new(Config { seed, profiles: vec![profile], queue }, now);
+        support::begin(&mut scheduler, now, 100_000);
+        let mut bench = Self { scheduler, world: World::new(), now };
+        for words in nodes {
+            let node = bench.with_world(|world| world.node_from(words));
+            bench.handle(Event::NodeApplied(Box::new(Arc::unwrap_or_clone(node))));
+        }
+        bench
+    }
+
+    fn with_world<R>(&mut self, build: impl FnOnce(&mut World) -> R) -> R {
+        std::mem::swap(&mut self.world.tables, self.scheduler.tables());
+        let built = build(&mut self.world);
+        std::mem::swap(&mut self.world.tables, self.scheduler.tables());
+        built
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+    }
+
+    fn pod(&mut self, words: &str, change: impl FnOnce(&mut World, &mut PodInfo)) {
+        let pod = self.with_world(|world| {
+            let mut pod = Arc::unwrap_or_clone(world.pod_from(words));
+            change(world, &mut pod);
+            pod
+        });
+        self.handle(Event::PodApplied(Box::new(pod)));
+    }
+
+    /// The pods whose attempts come to an end until there is nothing to do, in order, and what they come to.
+    fn run(&mut self) -> Vec<(String, Outcome)> {
+        let mut told = Vec::new();
+        loop {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { .. } => return told,
+                Step::Report(report) => told.push((report.pod.name, report.outcome)),
+                Step::Effect(_) | Step::Notice(_) => {}
+            }
+        }
+    }
+
+    /// What is said against the pod, which is the first to be tried.
+    fn refusal(&mut self) -> String {
+        match self.run().swap_remove(0) {
+            (_, Outcome::Error { message }) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn nodes(count: usize, words: &str) -> Vec<String> {
+    (0..count).map(|at| format!("n{at} cpu=4 {words}")).collect()
+}
+
+fn texts(world: &mut World, count: usize) -> Box<[supercargo_core::intern::Symbol]> {
+    (0..count).map(|at| world.tables.symbol(&format!("text-{at}"))).collect()
+}
+
+fn one_of(world: &mut World, values: usize) -> Requirement {
+    let key = world.tables.symbol("key");
+    Requirement { key, operator: Operator::In(texts(world, values)) }
+}
+
+#[track_caller]
+fn is_refused(bench: &mut Bench, product: &str) {
+    let told = bench.refusal();
+    assert!(
+        told.starts_with(&format!("the pod's {product}, are more than one attempt may weigh (")),
+        "{told}"
+    );
+}
+
+#[test]
+fn values_of_node_affinity_times_nodes_are_bounded() {
+    // The term itself counts as one demand.
+    for values in [24_999, 25_000] {
+        let mut bench = Bench::new(&nodes(2_000, "label:key=text-0"));
+        bench.pod("p", |world, pod| {
+            let demands = TermDemands { labels: [one_of(world, values)].into(), names: [].into() };
+            let term = NodeSelectorTerm { demands: Some(demands), pinned_names: None };
+            let required = RequiredNodeAffinity { node_selector: None, terms: Some([term].into()) };
+            pod.node_affinity = required.into();
+        });
+        if values == 24_999 {
+            assert!(matches!(bench.run()[0].1, Outcome::Placed { .. }), "50,000,000 are not too much");
+        } else {
+            is_refused(
+                &mut bench,
+                "25001 demands of node selectors and node affinity, each weighed on 2000 nodes",
+            );
+        }
+    }
+}
+
+#[test]
+fn values_of_affinity_terms_times_distinct_pods_are_bounded() {
+    let mut bench = Bench::new(&nodes(1, "pods=1000"));
+    for at in 0..500 {
+        bench.pod(&format!("placed{at} on=n0 label:app=a{at}"), |_, _| {});
+    }
+    bench.pod("p anti=host/app=web", |world, pod| {
+        let demand = one_of(world, 100_000);
+        let affinity = pod.pod_affinity.as_mut().expect("it has a term");
+        affinity.required_anti_affinity.as_mut().expect("it is sound")[0].selector =
+            Selector::All([demand].into());
+    });
+    is_refused(
+        &mut bench,
+        "100001 demands of affinity terms and topology spread constraints, each weighed on 500 distinct pods",
+    );
+}
+
+#[test]
+fn namespace_selectors_times_namespaces_are_bounded() {
+    let mut bench = Bench::new(&nodes(1, ""));
+    for at in 0..600 {
+        let (name, labels) = bench.with_world(|world| {
+            (world.tables.symbol(&format!("ns{at}")), world.tables.label_set(Vec::new()))
+        });
+        bench.handle(Event::NamespaceApplied { name, labels });
+    }
+    bench.pod("p anti=host/app=web", |world, pod| {
+        let demand = one_of(world, 100_000);
+        let affinity = pod.pod_affinity.as_mut().expect("it has a term");
+        let terms = affinity.required_anti_affinity.as_mut().expect("it is sound");
+        terms[0].namespace_selector = Selector::All([demand].into());
+    });
+    is_refused(&mut bench, "100001 demands of namespace selectors, each weighed on 600 namespaces");
+}
+
+#[test]
+fn tolerations_times_taints_are_bounded() {
+    let taints: Vec<String> = (0..30).map(|at| format!("taint=k{at}:NoSchedule")).collect();
+    let mut bench = Bench::new(&nodes(1_000, &taints.join(" ")));
+    bench.pod("p", |world, pod| {
+        let key = Some(world.tables.symbol("other"));
+        let value = world.tables.symbol("");
+        let toleration = Toleration { key, operator: TolerationOperator::Exists, value, effect: None };
+        pod.tolerations = vec![toleration; 2_000].into();
+    });
+    is_refused(&mut bench, "2000 tolerations, each weighed on 30000 taints of nodes");
+}
+
+#[test]
+fn host_ports_times_ports_in_use_are_bounded() {
+    let mut bench = Bench::new(&nodes(50, ""));
+    let ports = |world: &mut World, from: i32, count: i32| -> Box<[HostPort]> {
+        let [address, protocol] = ["0.0.0.0", "TCP"].map(|text| world.tables.symbol(text));
+        (from..from + count).map(|port| HostPort { address, protocol, port }).collect()
+    };
+    for at in 0..50 {
+        bench.pod(&format!("placed{at} on=n{at}"), |world, pod| pod.ports = ports(world, 1, 1_001));
+    }
+    bench.pod("p", |world, pod| pod.ports = ports(world, 5_000, 1_000));
+    is_refused(&mut bench, "1000 host ports, each weighed on 50050 host ports in use");
+}
+
+#[test]
+fn images_resources_and_volumes_times_nodes_are_bounded() {
+    let mut bench = Bench::new(&nodes(2_000, ""));
+    bench.pod("p", |world, pod| pod.images = texts(world, 25_001));
+    is_refused(&mut bench, "25001 images, each weighed on 2000 nodes");
+
+    let mut bench = Bench::new(&nodes(2_000, ""));
+    bench.pod("p", |world, pod| {
+        pod.resources.request.scalar = texts(world, 25_001).iter().map(|&name| (name, 1)).collect();
+    });
+    is_refused(&mut bench, "25001 resources, each weighed on 2000 nodes");
+
+    let mut bench = Bench::new(&nodes(2_000, ""));
+    bench.pod("p", |world, pod| {
+        let volume = |&driver| PodVolume { name: "v".into(), source: VolumeSource::Csi(driver) };
+        pod.volumes = texts(world, 25_001).iter().map(volume).collect();
+    });
+    is_refused(&mut bench, "25001 volumes, each weighed on 2000 nodes");
+}
+
+/// Pods of the same rank keep coming, and the large one has its turn in its order; so it has when it is tried again.
+#[test]
+fn a_pod_that_is_too_much_work_is_neither_postponed_nor_in_the_way() {
+    let mut bench = Bench::new(&nodes(2_000, "pods=1000"));
+    let mut before_it = 0;
+    let mut attempts = 0;
+    bench.pod("large", |world, pod| pod.images = texts(world, 25_001));
+    for at in 0..60 {
+        bench.pod(&format!("small{at} cpu=1"), |_, _| {});
+        for (name, outcome) in bench.run() {
+            match (name.as_str(), outcome) {
+                ("large", Outcome::Error { .. }) => {
+                    attempts += 1;
+                    assert!(
+                        before_it <= 12,
+                        "{before_it} pods were tried before it, more than come in the longest backoff"
+                    );
+                    before_it = 0;
+                }
+                (_, Outcome::Placed { .. }) => before_it += 1,
+                (_, Outcome::Bound { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        bench.now = bench.now + std::time::Duration::from_secs(1);
+    }
+    assert!(attempts >= 6, "it is tried {attempts} times in a minute");
+    assert_eq!(bench.scheduler.stats().cache.pods, 60, "all others are placed");
 }

@@ -143,6 +143,10 @@ impl Kinds {
         self.by_id.range(id..).map(|(&id, kind)| (id, kind))
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = &Kind> {
         self.by_id.values()
     }

@@ -112,6 +112,11 @@ impl<'a> Snapshot<'a> {
         self.cache.kinds.all()
     }
 
+    /// How many kinds of pods are on nodes.
+    pub fn kind_count(self) -> usize {
+        self.cache.kinds.len()
+    }
+
     /// The number the next kind of pods will have.
     pub fn next_kind(self) -> KindId {
         self.cache.kinds.next()

@@ -94,6 +94,11 @@ impl Volumes {
         self.held.len()
     }
 
+    /// How many PersistentVolumes there are.
+    pub fn count(&self) -> usize {
+        self.volumes.len()
+    }
+
     /// A PersistentVolume, as the API server has it.
     pub fn volume(&self, name: Symbol) -> Option<&Arc<PersistentVolumeInfo>> {
         self.volumes.get(&name).map(|entry| &entry.object)

@@ -38,7 +38,7 @@ struct PerKind<T> {
 }
 
 /// The sort of a matched term.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
     Existing,
     Affinity,

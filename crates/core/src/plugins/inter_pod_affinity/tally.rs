@@ -6,24 +6,29 @@ use crate::cache::Snapshot;
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::intern::Symbol;
 use crate::pod::PodInfo;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Counters by what is counted and topology key.
 struct Counters<S> {
     all: Vec<Counter>,
     sorts: Vec<S>,
+    /// Where in these two. A pod may name as many keys as fit into an object.
+    places: BTreeMap<(S, Symbol), usize>,
 }
 
-impl<S: Copy + PartialEq> Counters<S> {
+impl<S: Copy + Ord> Counters<S> {
     fn new() -> Self {
-        Self { all: Vec::new(), sorts: Vec::new() }
+        Self { all: Vec::new(), sorts: Vec::new(), places: BTreeMap::new() }
     }
 
     fn find(&self, sort: S, key: Symbol) -> Option<usize> {
-        self.all.iter().zip(&self.sorts).position(|(it, of)| (*of, it.key) == (sort, key))
+        self.places.get(&(sort, key)).copied()
     }
 
     fn add(&mut self, sort: S, key: Symbol) {
-        if self.find(sort, key).is_none() {
+        if let Entry::Vacant(place) = self.places.entry((sort, key)) {
+            place.insert(self.all.len());
             self.all.push(Counter { key, domains: Domains::Values });
             self.sorts.push(sort);
         }
