@@ -34,5 +34,7 @@ mod schema;
 mod strict;
 #[path = "simulate/support.rs"]
 mod support;
+#[path = "simulate/updates.rs"]
+mod updates;
 #[path = "simulate/what_if.rs"]
 mod what_if;

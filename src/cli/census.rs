@@ -39,6 +39,8 @@ pub(super) struct Noted {
     pub(super) owner: Option<Owner>,
     /// Whether a kubelet runs it from a file of its own.
     pub(super) is_mirror: bool,
+    /// Whether it has an emptyDir volume.
+    pub(super) has_empty_dir: bool,
     /// When it was made, as the API server writes it.
     pub(super) created: Box<str>,
 }
@@ -55,7 +57,9 @@ impl Noted {
         let created = item.text("/metadata/creationTimestamp").into();
         let is_mirror = item.value.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
         let owner = Owner::of(&item.value);
-        move |pod| Self { pod, owner, is_mirror, created }
+        let volumes = item.value.pointer("/spec/volumes").and_then(Value::as_array);
+        let has_empty_dir = volumes.into_iter().flatten().any(|volume| volume.get("emptyDir").is_some());
+        move |pod| Self { pod, owner, is_mirror, has_empty_dir, created }
     }
 }
 
@@ -92,6 +96,8 @@ pub(super) struct Workload {
     pub(super) name: String,
     /// How many pods it is to have at once; `None` where each node is to have one.
     pub(super) replicas: Option<usize>,
+    /// The ordinal of its first pod, where its pods have ordinals.
+    pub(super) first: usize,
     /// How many more pods a rollout makes before it takes one away; 0 where it takes away first.
     pub(super) surge: usize,
     /// Where in it the fields of its pods stand.
@@ -128,7 +134,7 @@ impl Census {
         let is_deployment = |item: &&Item| item.kind() == "Deployment";
         let deployments: BTreeSet<(String, String)> =
             items.iter().filter(is_deployment).map(|item| place(item.namespace(), item.name())).collect();
-        let mut pods = Vec::new();
+        let (mut pods, mut claims) = (Vec::new(), Vec::new());
         for item in items.iter().filter(|item| is_workload(item)) {
             let Some(mut workload) = workload(item) else { continue };
             let is_made_by_another = item.kind() == "ReplicaSet" && workload.kind == "Deployment";
@@ -140,6 +146,10 @@ impl Census {
                 continue;
             }
             let mut pod = template_pod(item, &workload).map_err(|wrong| (item.clone(), wrong))?;
+            // Where there is no replica, the claims of those to come are made after these.
+            if workload.kind == "StatefulSet" && workload.replicas == Some(0) {
+                claims.extend(mount(&mut pod, item, &workload).map_err(|wrong| (item.clone(), wrong))?);
+            }
             let named = |field: &str| pod.text(&format!("/spec/{field}")).to_owned();
             let (priority, runtime) = (named("priorityClassName"), named("runtimeClassName"));
             let mut forget = |field: &str| set(&mut pod.value, &["spec", field], Value::Null);
@@ -156,6 +166,7 @@ impl Census {
         }
         let is_read_for_itself = |item: &Item| matches!(item.kind(), "ReplicaSet" | "StatefulSet");
         items.retain(|item| !is_workload(item) || is_read_for_itself(item));
+        items.append(&mut claims);
         Ok(pods)
     }
 
@@ -206,7 +217,19 @@ fn workload(item: &Item) -> Option<Workload> {
     let surge = if item.kind() == "Deployment" { surge(&item.value, replicas.unwrap_or(1)) } else { 0 };
     let (missing_class, pod, claim_templates) = (None, None, claim_templates(&item.value));
     let kind = kind.to_owned();
-    Some(Workload { kind, namespace, name, replicas, surge, prefix, missing_class, claim_templates, pod })
+    let first = number("/spec/ordinals/start").unwrap_or(0);
+    Some(Workload {
+        kind,
+        namespace,
+        name,
+        replicas,
+        first,
+        surge,
+        prefix,
+        missing_class,
+        claim_templates,
+        pod,
+    })
 }
 
 fn claim_templates(workload: &Value) -> Vec<(String, String)> {
@@ -258,6 +281,38 @@ fn template_pod(item: &Item, workload: &Workload) -> Result<Item, Wrong> {
     let uid = format!("{}/{}/{}", workload.kind, workload.namespace, workload.name);
     set(&mut pod.value, &["metadata", "uid"], uid.into());
     Ok(pod)
+}
+
+/// Gives the pod of a StatefulSet's template the volumes of its claim templates, by claims whose names end in that of the pod; these claims.
+fn mount(pod: &mut Item, item: &Item, workload: &Workload) -> Result<Vec<Item>, Wrong> {
+    let mut one = item.value.clone();
+    set(&mut one, &["spec", "replicas"], 1.into());
+    set(&mut one, &["spec", "ordinals"], Value::Null);
+    let made = expand::expand(&Item::new(one, item.origin), &[])?;
+    let Some(first) = made.pods.first() else { return Ok(Vec::new()) };
+    let renamed = |text: &str| {
+        let of = text.strip_suffix(&format!("-{}-0", item.name()));
+        of.map(|of| format!("{of}-{}/{}", workload.kind, workload.name))
+    };
+    let mut volumes = first.value.pointer("/spec/volumes").cloned().unwrap_or_default();
+    for volume in volumes.as_array_mut().into_iter().flatten() {
+        let name = volume.pointer("/persistentVolumeClaim/claimName").and_then(Value::as_str);
+        if let Some(name) = name.and_then(renamed) {
+            volume["persistentVolumeClaim"]["claimName"] = name.into();
+        }
+    }
+    set(&mut pod.value, &["spec", "volumes"], volumes);
+    let owners = first.value.pointer("/metadata/ownerReferences").cloned().unwrap_or_default();
+    set(&mut pod.value, &["metadata", "ownerReferences"], owners);
+    let claims = made.objects.into_iter().map(|mut claim| {
+        if let Some(name) = renamed(claim.name()) {
+            let uid = format!("PersistentVolumeClaim/{}/{name}", workload.namespace);
+            set(&mut claim.value, &["metadata", "uid"], uid.into());
+            set(&mut claim.value, &["metadata", "name"], name.into());
+        }
+        claim
+    });
+    Ok(claims.collect())
 }
 
 /// What a controller adds to its pods' labels, by which others may select them: of the first of them.

@@ -8,7 +8,8 @@ use super::live::{self, Listing, LiveArgs, LiveError};
 use super::screen::{plain, plain_json};
 use super::simulate::files::{Files, Item, Wrong};
 use super::simulate::identity::{is_namespaced, set};
-use super::simulate::inventory::{self, Inventory};
+use super::simulate::inventory::{self, Given, Inventory};
+use super::simulate::update::Concern;
 use super::simulate::world::World;
 use super::simulate::{InputError, InputLimit, Output};
 use crate::config::{DEFAULT_NAME, OWN_NAME, nearest};
@@ -132,17 +133,6 @@ pub(super) enum Wanted {
     Nothing,
     /// The pod of this namespace, or the context's, and name.
     Pod(Option<String>, String),
-    /// The pods on the node of this name.
-    OnNode(String),
-}
-
-/// A pod on the node that is looked out for.
-pub(super) struct Resident {
-    pub(super) pod: Arc<PodInfo>,
-    /// The kind of its controller; empty where it has none.
-    pub(super) owner: String,
-    /// Whether a kubelet runs it from a file of its own.
-    pub(super) is_mirror: bool,
 }
 
 /// A cluster.
@@ -153,10 +143,10 @@ pub(super) struct Cluster {
     pub(super) pending: Vec<Arc<PodInfo>>,
     /// What people should know of what was read.
     pub(super) notices: Vec<String>,
-    /// The pods on the node that is looked out for.
-    pub(super) residents: Vec<Resident>,
     /// The workloads and who made the pods, where that was asked for.
     pub(super) census: Option<Census>,
+    /// Whether the census is to have the workloads.
+    has_workloads: bool,
     wanted: Wanted,
     /// Where a name without a namespace belongs.
     namespace: String,
@@ -168,6 +158,8 @@ pub(super) struct Cluster {
     pub(super) templates: Vec<Arc<PodInfo>>,
     /// Names of all nodes.
     nodes: BTreeSet<String>,
+    /// Pods that manifests remove, by namespace and name: where they are placed, as the first of the changes.
+    pub(super) leaving: BTreeSet<(String, String)>,
 }
 
 impl Cluster {
@@ -190,7 +182,16 @@ impl Cluster {
     /// When there is none to be had.
     pub(super) fn load_with_census(source: &SourceArgs, pods: &[PathBuf]) -> Result<Self, Refused> {
         let templates: Vec<&Path> = pods.iter().map(PathBuf::as_path).collect();
-        Self { census: Some(Census::default()), ..Self::default() }.fill(source, &templates)
+        let census = Some(Census::default());
+        Self { census, has_workloads: true, ..Self::default() }.fill(source, &templates)
+    }
+
+    /// Reads a cluster with who made its pods.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub(super) fn load_with_pods(source: &SourceArgs) -> Result<Self, Refused> {
+        Self { census: Some(Census::default()), ..Self::default() }.fill(source, &[])
     }
 
     /// Reads what is to be judged, and the cluster it is judged in: files, that of the kubeconfig, or none. An object of the cluster that is to be
@@ -203,7 +204,8 @@ impl Cluster {
         judged: &[PathBuf],
         is_live: bool,
     ) -> Result<(Self, BTreeSet<ObjectKey>), Refused> {
-        let mut cluster = Self { census: Some(Census::default()), ..Self::default() };
+        let census = Some(Census::default());
+        let mut cluster = Self { census, has_workloads: true, ..Self::default() };
         "default".clone_into(&mut cluster.namespace);
         let stdin = &mut io::stdin().lock();
         let mut files = Files::within(source.input_limit).strictly(source.strict);
@@ -240,7 +242,7 @@ impl Cluster {
         });
         keys.extend(owners.collect::<Vec<_>>());
         others.extend(items);
-        cluster.take(&files, others, Vec::new(), source.as_written)?;
+        cluster.take(&files, others, Given::default(), source.as_written)?;
         Ok((cluster, keys))
     }
 
@@ -250,21 +252,25 @@ impl Cluster {
         let stdin = &mut io::stdin().lock();
         let mut files = Files::within(source.input_limit).strictly(source.strict);
         if source.cluster.is_empty() {
-            let wanted = Listing { admission: !templates.is_empty(), workloads: cluster.census.is_some() };
+            let wanted = Listing { admission: !templates.is_empty(), workloads: cluster.has_workloads };
             let listed = live::list(&source.live, wanted).map_err(Refused::Live)?;
             cluster.namespace.clone_from(&listed.namespace);
+            let items = read_all(&mut files, templates, stdin)?;
+            let existing = listed.concerned(&items);
             let mut more = listed.into_cluster(cluster);
             if let Some(census) = &mut cluster.census {
                 more.extend(census.listed());
             }
-            if !templates.is_empty() || cluster.census.is_some() {
-                let pods = read_all(&mut files, templates, stdin)?;
-                cluster.take(&files, more, pods, source.as_written)?;
+            if !templates.is_empty() || cluster.has_workloads {
+                let given = Given { items, are_templates: cluster.census.is_none(), existing };
+                cluster.take(&files, more, given, source.as_written)?;
             }
         } else {
-            let items = read_all(&mut files, &source.cluster, stdin)?;
-            let pods = read_all(&mut files, templates, stdin)?;
-            cluster.take(&files, items, pods, source.as_written)?;
+            let of_cluster = read_all(&mut files, &source.cluster, stdin)?;
+            let items = read_all(&mut files, templates, stdin)?;
+            let existing = Concern::among(&items, of_cluster.iter());
+            let given = Given { items, are_templates: cluster.census.is_none(), existing };
+            cluster.take(&files, of_cluster, given, source.as_written)?;
         }
         Ok(self)
     }
@@ -274,17 +280,20 @@ impl Cluster {
         &mut self,
         files: &Files,
         mut items: Vec<Item>,
-        mut pods: Vec<Item>,
+        mut given: Given,
         as_written: bool,
     ) -> Result<(), InputError> {
-        let of_workloads = self.census.as_mut().map(|census| census.templates(&mut items));
+        let census = self.census.as_mut().filter(|_| self.has_workloads);
+        let of_workloads = census.map(|census| census.templates(&mut items));
         let of_workloads =
             of_workloads.transpose().map_err(|(item, wrong)| files.error(item.origin, &wrong))?;
         let of_workloads = of_workloads.unwrap_or_default();
         let templates = of_workloads.len();
-        pods.extend(of_workloads);
-        let gathered = inventory::gather(files, items, pods, as_written)?;
-        let Inventory { cluster, mut pods, skipped, whole } = gathered;
+        given.items.extend(of_workloads);
+        let gathered = inventory::gather(files, items, given, as_written)?;
+        let Inventory { cluster, mut pods, leaving, changes, skipped, whole } = gathered;
+        self.leaving = leaving;
+        self.notices.extend(changes);
         // The pods of workloads came last, and stay so.
         let of_workloads = pods.split_off(pods.len() - templates);
         self.notices.extend(skipped.told());
@@ -371,26 +380,20 @@ impl Cluster {
                 let namespace = namespace.as_ref().unwrap_or(&self.namespace);
                 item.name() == name && item.namespace() == namespace
             }
-            Wanted::OnNode(name) => !node.is_empty() && node == *name,
         };
         self.names.push((item.namespace().to_owned(), item.name().to_owned()));
         if !node.is_empty() && !is_wanted {
             return self.world.apply(item);
         }
         let again = (!node.is_empty()).then(|| item.clone());
-        let (owner, is_mirror) = (controller(&item), is_mirror(&item));
         let (pod, has_ended) = self.world.pod(item)?;
         if let Some(again) = again {
             self.world.apply(again)?;
         } else if !has_ended {
             self.pending.push(Arc::clone(&pod));
         }
-        match self.wanted {
-            Wanted::Pod(..) if is_wanted => self.asked = Some((pod, has_ended)),
-            Wanted::OnNode(_) if is_wanted && !has_ended => {
-                self.residents.push(Resident { pod, owner, is_mirror });
-            }
-            _ => {}
+        if is_wanted {
+            self.asked = Some((pod, has_ended));
         }
         Ok(())
     }
@@ -422,6 +425,12 @@ impl Cluster {
         Err(InputError(format!("there is no node {name}{meant}")))
     }
 
+    /// The names of all pods of a namespace, unless the cluster was read with who made its pods.
+    pub(super) fn names_in(&self, namespace: &str) -> impl Iterator<Item = &str> {
+        let all = self.names.iter().filter(move |(of, _)| of == namespace);
+        all.map(|(_, name)| name.as_str())
+    }
+
     /// Where a name without a namespace belongs.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
@@ -445,7 +454,7 @@ impl Cluster {
     fn wanted_pod(&self) -> (&str, &str) {
         match &self.wanted {
             Wanted::Pod(namespace, name) => (namespace.as_ref().unwrap_or(&self.namespace), name),
-            Wanted::Nothing | Wanted::OnNode(_) => ("", ""),
+            Wanted::Nothing => ("", ""),
         }
     }
 
@@ -491,16 +500,4 @@ fn read_all(
 pub(super) fn is_ours(source: &SourceArgs, profiles: &[(String, Framework)], scheduler: &str) -> bool {
     let is_default = source.config.is_none() && [OWN_NAME, DEFAULT_NAME, ""].contains(&scheduler);
     is_default || profiles.iter().any(|(own, _)| own == scheduler)
-}
-
-/// The kind of an object's controller.
-fn controller(item: &Item) -> String {
-    let owners = item.value.pointer("/metadata/ownerReferences").and_then(serde_json::Value::as_array);
-    let controls = |owner: &&serde_json::Value| owner["controller"] == true;
-    let owner = owners.into_iter().flatten().find(controls);
-    owner.and_then(|owner| owner["kind"].as_str()).unwrap_or_default().to_owned()
-}
-
-fn is_mirror(item: &Item) -> bool {
-    item.value.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some()
 }

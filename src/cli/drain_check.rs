@@ -1,23 +1,49 @@
-//! `supercargo drain-check`: who would have no place if a node were drained. Changes nothing.
+//! `supercargo drain-check`: whether nodes would drain, and which pods would have no place then. Changes nothing.
 
-use super::cluster::{Cluster, Refused, Resident, SourceArgs, Wanted, complain, in_form, say};
+use super::census::Noted;
+use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
 use super::screen::Screen;
 use super::simulate::decide::profile_of;
-use super::simulate::{Output, profiles};
-use crate::explain::{DrainCheck, Leaving, Moved, Place, drain_check};
+use super::simulate::{InputError, Output, profiles};
+use crate::explain::{Accepted, DrainCheck, Leaving, Moved, Obstacle, Place, drain_check};
+use crate::pending::LabelQuery;
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Exit code when a pod would have no place.
 const WITHOUT_PLACE: u8 = 3;
+/// Exit code when each pod has a place, and a drain would not evict them all.
+const WILL_NOT_DRAIN: u8 = 4;
+/// Names that the short form shows.
+const NAMED: usize = 3;
 
-/// What is drained in mind.
+/// What is drained, hypothetically.
 #[derive(Clone, Debug, Args)]
 pub struct DrainCheckArgs {
-    /// The node.
-    #[arg(value_name = "NODE", value_parser = super::names::node)]
-    pub node: String,
+    /// The nodes, all of which are drained at once.
+    #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector", value_parser = super::names::node)]
+    pub nodes: Vec<String>,
+
+    /// The nodes with these labels, for example pool=old.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = LabelQuery::parse)]
+    pub selector: Option<LabelQuery>,
+
+    /// Accept that pods without a controller are gone for good, as `kubectl drain --force` does.
+    #[arg(long)]
+    pub force: bool,
+
+    /// Accept that the data of emptyDir volumes are deleted, as `kubectl drain --delete-emptydir-data` does.
+    #[arg(long)]
+    pub delete_emptydir_data: bool,
+
+    /// Delete pods whatever disruption budgets say, as `kubectl drain --disable-eviction` does.
+    #[arg(long)]
+    pub disable_eviction: bool,
+
+    /// Leave pods of DaemonSets where they are. This is always so; the flag is kubectl's.
+    #[arg(long)]
+    pub ignore_daemonsets: bool,
 
     /// Where the cluster is.
     #[command(flatten)]
@@ -33,55 +59,104 @@ pub fn main(args: &DrainCheckArgs) -> ExitCode {
     match answer(args) {
         Ok(answer) => {
             let text = in_form(args.output, &answer, |wide| text(&answer, wide));
-            say(&text, if answer.without_place == 0 { 0 } else { WITHOUT_PLACE })
+            let code = match (answer.without_place, answer.will_drain) {
+                (0, true) => 0,
+                (0, false) => WILL_NOT_DRAIN,
+                _ => WITHOUT_PLACE,
+            };
+            say(&text, code)
         }
         Err(refused) => refused.tell(),
     }
 }
 
 fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
-    let mut cluster = Cluster::load(&args.source, Wanted::OnNode(args.node.clone()), None)?;
+    let mut cluster = Cluster::load_with_pods(&args.source)?;
     let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
-    cluster.has_node(&args.node)?;
+    let nodes = nodes(args, &mut cluster)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
-    let leaving: Vec<Leaving> = cluster.residents.iter().map(leaving).collect();
+    let pods = cluster.census.take().unwrap_or_default().pods;
+    let tables = &cluster.world.tables;
+    let is_here = |noted: &&Noted| {
+        let node = noted.pod.node_name.map(|node| tables.text(node));
+        node.is_some_and(|node| nodes.iter().any(|name| name == node))
+    };
+    let leaving: Vec<Leaving> = pods.iter().filter(is_here).map(leaving).collect();
     let mut place = Place {
         tables: &mut cluster.world.tables,
         cache: &mut cluster.world.cache,
         framework: profile_of(&profiles, ""),
         pending: &cluster.pending,
     };
-    Ok(drain_check(&mut place, &args.node, &leaving))
+    let accepted = Accepted {
+        force: args.force,
+        empty_dir_data: args.delete_emptydir_data,
+        no_eviction: args.disable_eviction,
+    };
+    Ok(drain_check(&mut place, &nodes, &leaving, accepted))
+}
+
+/// The names of the nodes that are meant, each once.
+fn nodes(args: &DrainCheckArgs, cluster: &mut Cluster) -> Result<Vec<String>, InputError> {
+    let Some(selector) = &args.selector else {
+        let mut nodes: Vec<String> = Vec::new();
+        for name in &args.nodes {
+            cluster.has_node(name)?;
+            if !nodes.contains(name) {
+                nodes.push(name.clone());
+            }
+        }
+        return Ok(nodes);
+    };
+    let snapshot = cluster.world.refreshed();
+    let is_meant = |labels: supercargo_core::intern::Labels<'_>| {
+        selector.matches(|key| {
+            let value = snapshot.tables().find(key).and_then(|key| labels.get(key))?;
+            Some(snapshot.text(value))
+        })
+    };
+    let meant = snapshot.nodes().iter().filter(|&node| is_meant(snapshot.node_labels(node)));
+    let mut nodes: Vec<String> =
+        meant.map(|node| snapshot.text(snapshot.node_info(node).name).to_owned()).collect();
+    nodes.sort_unstable();
+    if nodes.is_empty() {
+        let text = format!("--selector: none of {} nodes has such labels", snapshot.nodes().len());
+        return Err(InputError(text));
+    }
+    Ok(nodes)
 }
 
 /// What `kubectl drain --ignore-daemonsets` would do with it.
-fn leaving(of: &Resident) -> Leaving {
-    let stays = match of.owner.as_str() {
-        "DaemonSet" => Some("a DaemonSet's: it belongs to the node"),
-        "Node" => Some("the kubelet's own: it belongs to the node"),
+fn leaving(of: &Noted) -> Leaving {
+    let stays = match of.owner.as_ref().map(|owner| &*owner.kind) {
+        Some("DaemonSet") => Some("a DaemonSet's: it belongs to the node"),
+        Some("Node") => Some("the kubelet's own: it belongs to the node"),
         _ if of.is_mirror => Some("the kubelet's own: it belongs to the node"),
         _ => None,
     };
-    Leaving { pod: Arc::clone(&of.pod), stays, is_unmanaged: of.owner.is_empty() }
+    Leaving {
+        pod: Arc::clone(&of.pod),
+        stays,
+        is_unmanaged: of.owner.is_none(),
+        has_empty_dir: of.has_empty_dir,
+    }
 }
 
 fn text(of: &DrainCheck, wide: bool) -> String {
     let mut screen = Screen::of_stdout();
-    let (going, out) = (of.pods.len(), of.without_place);
-    let pods = if going == 1 { "pod" } else { "pods" };
-    let verdict = match (going, out) {
-        (0, _) => "no pod would have to go".to_owned(),
-        (_, 0) => format!("{going} {pods} would have to go, and each has another place"),
-        _ => format!("{out} of {going} {pods} would have no place"),
-    };
-    screen.heading(&format!("{}: {verdict}", of.node));
+    screen.heading(&format!("{}: {}", of.nodes.join(", "), verdict(of)));
     let shown = of.pods.iter().filter(|pod| wide || pod.to.is_none());
     for pod in shown {
         tell(&mut screen, pod);
     }
-    if !of.budgets.is_empty() {
+    if !of.obstacles.is_empty() {
+        screen.heading("What keeps the drain from evicting pods");
+        of.obstacles.iter().for_each(|it| obstacle(&mut screen, it, wide));
+    }
+    let is_waited_for = |budget: &&crate::explain::Budget| budget.allowed > 0;
+    if of.budgets.iter().any(|it| is_waited_for(&it)) {
         screen.heading("Budgets that would make the drain wait");
-        for budget in &of.budgets {
+        for budget in of.budgets.iter().filter(is_waited_for) {
             let (name, pods, allowed) = (&budget.budget, budget.pods, budget.allowed);
             screen.line(&format!("  {name}: {pods} of its pods are here, and {allowed} may go now"));
         }
@@ -93,6 +168,37 @@ fn text(of: &DrainCheck, wide: bool) -> String {
         screen.table(&[], &rows);
     }
     screen.into_text()
+}
+
+/// The answer in one line: whether each pod has a place, and whether a drain would evict it.
+fn verdict(of: &DrainCheck) -> String {
+    let (going, out) = (of.pods.len(), of.without_place);
+    let pods = if going == 1 { "pod" } else { "pods" };
+    let mut held: Vec<&String> = of.obstacles.iter().flat_map(|it| &it.pods).collect();
+    held.sort_unstable();
+    held.dedup();
+    let held = held.len();
+    match (going, out, held) {
+        (0, ..) => "no pod would have to go".to_owned(),
+        (_, 0, 0) => format!("{going} {pods} would have to go, and each has another place"),
+        (_, 0, _) => format!(
+            "will not drain: {held} of {going} {pods} would not be evicted, though each has another place"
+        ),
+        (_, _, 0) => format!("{out} of {going} {pods} would have no place"),
+        _ => format!(
+            "will not drain: {held} of {going} {pods} would not be evicted, and {out} would have no place"
+        ),
+    }
+}
+
+fn obstacle(screen: &mut Screen, of: &Obstacle, wide: bool) {
+    let shown = if wide { of.pods.len() } else { of.pods.len().min(NAMED) };
+    let mut names = of.pods[..shown].join(", ");
+    if of.pods.len() > shown {
+        names = format!("{names} and {} more", of.pods.len() - shown);
+    }
+    let accepted = of.accepted_by.map_or_else(String::new, |flag| format!(" (accepted with {flag})"));
+    screen.line(&format!("  {names}: {}{accepted}", of.text));
 }
 
 fn tell(screen: &mut Screen, pod: &Moved) {

@@ -4,10 +4,12 @@ use super::cluster::{Cluster, Refused, SourceArgs, Wanted, complain, in_form, sa
 use super::screen::Screen;
 use super::simulate::decide::profile_of;
 use super::simulate::{InputError, Output, profiles};
+use crate::explain::claims::{is_replica, ordinal};
 use crate::explain::{FitCheck, Place, fit};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use supercargo_core::pod::PodInfo;
 
 /// Exit code when there is no room for a single one.
 const NONE_FITS: u8 = 3;
@@ -58,13 +60,22 @@ fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
         cluster.world.cache.forget_nomination(&template.uid);
     }
     let scheduler = cluster.world.tables.text(pod.scheduler_name).to_owned();
+    let first = first_ordinal(&cluster, &pod);
     let mut place = Place {
         tables: &mut cluster.world.tables,
         cache: &mut cluster.world.cache,
         framework: profile_of(&profiles, &scheduler),
         pending: &cluster.pending,
     };
-    Ok(fit(&mut place, &pod, args.limit))
+    Ok(fit(&mut place, &pod, args.limit, first))
+}
+
+/// The first ordinal after those of a StatefulSet's replicas that exist.
+fn first_ordinal(cluster: &Cluster, pod: &PodInfo) -> usize {
+    let Some((set, own)) = ordinal(&pod.name).filter(|_| is_replica(pod)) else { return 0 };
+    let namespace = cluster.world.tables.text(pod.namespace);
+    let taken = cluster.names_in(namespace).filter_map(ordinal).filter(|&(of, _)| of == set);
+    taken.map(|(_, number)| number + 1).max().map_or(own, |next| next.max(own))
 }
 
 fn text(of: &FitCheck, wide: bool) -> String {

@@ -1,6 +1,7 @@
 //! How many more pods like one there is room for, and what there is too little of for one more.
 
 use super::answer::{API_VERSION, Group};
+use super::claims::{is_replica, ordinal, with_own_claims};
 use super::place::Place;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use supercargo_core::cycle::Shapes;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::PodInfo;
+use supercargo_core::volume::StorageKey;
 
 /// `kind` of the answer.
 const KIND: &str = "FitCheck";
@@ -43,31 +45,54 @@ pub struct OnNode {
     pub pods: usize,
 }
 
-/// Places copies of a pod until one more does not fit, or there are `limit`.
-pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize) -> FitCheck {
+/// Places copies of a pod until one more does not fit, or there are `limit`. Each copy of a StatefulSet's replica has claims of its own, as the replica
+/// has whose ordinal is so far from `first`; each pod with generic ephemeral volumes has claims of its own as well.
+pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> FitCheck {
     let mut shapes = Shapes::default();
-    let mut placed = Vec::new();
+    let (mut placed, mut claims) = (Vec::new(), Vec::new());
     let mut by_node: BTreeMap<NodeIdx, usize> = BTreeMap::new();
     while placed.len() < limit {
-        let copy = Arc::new(copy(pod, placed.len()));
+        let copy = Arc::new(copy(place, pod, placed.len(), first, &mut claims));
         let Some(node) = place.settle(&mut shapes, &copy) else { break };
         *by_node.entry(node).or_default() += 1;
         placed.push(copy);
     }
     let at_limit = placed.len() == limit;
-    let limited_by =
-        if at_limit { Vec::new() } else { super::short_reasons(place, &copy(pod, placed.len())) };
+    let limited_by = if at_limit {
+        Vec::new()
+    } else {
+        let one_more = copy(place, pod, placed.len(), first, &mut claims);
+        super::short_reasons(place, &one_more)
+    };
     let nodes = by_node.into_iter().map(|(node, pods)| OnNode { node: place.name(node), pods });
     let mut nodes: Vec<OnNode> = nodes.collect();
     nodes.sort_by(|a, b| (Reverse(a.pods), &a.node).cmp(&(Reverse(b.pods), &b.node)));
     for copy in &placed {
         place.cache.remove_pod(&copy.uid);
     }
+    for claim in claims {
+        place.cache.volumes_mut().remove(claim);
+    }
     let pod = place.snapshot().pod_key(pod);
     FitCheck { api_version: API_VERSION, kind: KIND, pod, fits: placed.len(), at_limit, nodes, limited_by }
 }
 
-fn copy(pod: &PodInfo, number: usize) -> PodInfo {
-    let (uid, name) = (format!("{}-{number}", pod.uid).into(), format!("{}-{number}", pod.name).into());
-    PodInfo { uid, name, node_name: None, nominated_node: None, ..pod.clone() }
+/// The copy of this number; the claims that were made for it join `made`.
+fn copy(
+    place: &mut Place<'_>,
+    pod: &PodInfo,
+    number: usize,
+    first: usize,
+    made: &mut Vec<StorageKey>,
+) -> PodInfo {
+    let set = ordinal(&pod.name).filter(|_| is_replica(pod));
+    let name = match set {
+        Some((set, _)) => format!("{set}-{}", first + number),
+        None => format!("{}-{number}", pod.name),
+    };
+    let uid = format!("{}-{number}", pod.uid).into();
+    let copy = PodInfo { uid, name: name.into(), node_name: None, nominated_node: None, ..pod.clone() };
+    let (copy, claims) = with_own_claims(place.tables, place.cache, pod, copy);
+    made.extend(claims);
+    copy
 }

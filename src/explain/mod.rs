@@ -5,6 +5,7 @@
 
 mod answer;
 mod changes;
+pub(crate) mod claims;
 mod counted;
 mod drain;
 mod edit;
@@ -25,7 +26,7 @@ pub use answer::{
     Preemption, Said, Scores, Verdict,
 };
 pub use counted::{Counted, Tally};
-pub use drain::{Budget, DrainCheck, Leaving, Moved, drain_check};
+pub use drain::{Accepted, Budget, DrainCheck, Leaving, Moved, Obstacle, ObstacleCode, drain_check};
 pub use fit::{FitCheck, OnNode, fit};
 pub use place::Place;
 pub use reason::ReasonCode;

@@ -71,7 +71,7 @@ fn what_belongs_to_the_node_stays_and_what_nobody_makes_anew_is_pointed_at() {
     let objects =
         [plain_node("a"), plain_node("b"), of_node, mirror, pod("lonely", "1", &json!({ "nodeName": "a" }))];
     let (answer, code) = answer(&objects);
-    assert_eq!((answer["pods"].as_array().map(Vec::len), code), (Some(1), Some(0)));
+    assert_eq!((answer["pods"].as_array().map(Vec::len), code), (Some(1), Some(4)));
     assert_eq!(answer["pods"][0]["isUnmanaged"], true);
     let stay = answer["stay"].as_object().expect("by name");
     assert_eq!(stay.keys().collect::<Vec<_>>(), ["default/etcd-a", "default/logs"]);
@@ -96,7 +96,102 @@ fn a_budget_that_lets_too_few_go_is_told() {
     });
     let (answer, code) = answer(&[plain_node("a"), plain_node("b"), on_a("p", "1", 0), budget]);
     assert_eq!(answer["budgets"], json!([{ "budget": "default/web", "allowed": 0, "pods": 1 }]));
-    assert_eq!(code, Some(0));
+    assert_eq!((&answer["willDrain"], code), (&json!(false), Some(4)));
+}
+
+fn budget(name: &str, app: &Value, allowed: i32) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": name },
+        "spec": { "selector": app }, "status": { "disruptionsAllowed": allowed },
+    })
+}
+
+/// What is in the way: the code, the pods, and the flag that accepts it.
+fn obstacles(objects: &[Value], flags: &[&str]) -> (Vec<(String, usize, String)>, Option<i32>) {
+    let ran = drain(objects, "a", &[&["-o", "json"], flags].concat());
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let each = answer["obstacles"].as_array().expect("a list").iter();
+    let each = each
+        .map(|it| (text(&it["code"]), it["pods"].as_array().map_or(0, Vec::len), text(&it["acceptedBy"])));
+    (each.collect(), ran.code)
+}
+
+#[test]
+fn what_kubectl_drain_refuses_is_told_with_the_flag_that_accepts_it() {
+    let mut scratch = on_a("scratch", "1", 0);
+    scratch["spec"]["volumes"] = json!([{ "name": "tmp", "emptyDir": {} }]);
+    let mut of_node = on_a("logs", "1", 0);
+    of_node["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet");
+    of_node["spec"]["volumes"] = scratch["spec"]["volumes"].clone();
+    let lonely = pod("lonely", "1", &json!({ "nodeName": "a" }));
+    let guarded = on_a("guarded", "1", 0);
+    let objects = [
+        plain_node("a"),
+        plain_node("b"),
+        scratch,
+        of_node,
+        lonely,
+        guarded,
+        budget("none", &json!({ "matchLabels": { "app": "guarded" } }), 0),
+    ];
+    let flags = ["--force", "--delete-emptydir-data", "--disable-eviction"];
+    let of = |code: &str, flag: &str| (code.to_owned(), 1, flag.to_owned());
+    let all = [of("Unmanaged", flags[0]), of("EmptyDir", flags[1]), of("DisruptionBudget", flags[2])];
+    assert_eq!(obstacles(&objects, &[]), (all.to_vec(), Some(4)));
+    for (at, flag) in flags.iter().enumerate() {
+        let mut rest = all.to_vec();
+        rest.remove(at);
+        assert_eq!(obstacles(&objects, &[flag]), (rest, Some(4)), "{flag}");
+    }
+    assert_eq!(obstacles(&objects, &flags), (vec![], Some(0)));
+    let told = drain(&objects, "a", &["--ignore-daemonsets"]).stdout;
+    assert!(
+        told.starts_with(
+            "a: will not drain: 3 of 3 pods would not be evicted, though each has another place\n"
+        ),
+        "{told}"
+    );
+    assert!(told.contains("default/lonely: no controller would make it anew"), "{told}");
+}
+
+#[test]
+fn a_budget_that_lets_some_go_makes_the_drain_wait_and_two_budgets_forbid_it() {
+    let objects = [plain_node("a"), plain_node("b"), on_a("p", "1", 0), on_a("q", "1", 0)];
+    let with = |more: &[Value]| [&objects[..], more].concat();
+    // An empty selector protects all pods of its namespace.
+    let ran = drain(&with(&[budget("all", &json!({}), 1)]), "a", &[]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("default/all: 2 of its pods are here, and 1 may go now"), "{ran:?}");
+    let two =
+        with(&[budget("all", &json!({}), 5), budget("p", &json!({ "matchLabels": { "app": "p" } }), 5)]);
+    let several = ("SeveralBudgets".to_owned(), 1, "--disable-eviction".to_owned());
+    assert_eq!(obstacles(&two, &[]), (vec![several], Some(4)));
+}
+
+#[test]
+fn nodes_that_are_drained_together_take_none_of_each_others_pods() {
+    let on = |name: &str, node: &str| {
+        let mut pod = on_a(name, "3", 0);
+        pod["spec"]["nodeName"] = json!(node);
+        pod
+    };
+    let old = |name: &str| node(name, &json!({ "pool": "old" }), &json!({}));
+    let objects =
+        [old("a"), old("b"), plain_node("c"), on("p", "a"), on("q", "b"), budget("all", &json!({}), 1)];
+    let cluster = Cluster::of(&objects);
+    for nodes in [&["a", "b"][..], &["-l", "pool=old"]] {
+        let args = [&["drain-check", "--cluster", "cluster", "-o", "json"], nodes].concat();
+        let ran = run(cluster.folder(), &args);
+        let answer = ran.json("DrainCheck");
+        assert_eq!((&answer["nodes"], ran.code), (&json!(["a", "b"]), Some(3)), "{nodes:?}");
+        let to: Vec<&Value> =
+            answer["pods"].as_array().expect("a list").iter().map(|pod| &pod["to"]).collect();
+        assert_eq!(to, [&json!("c"), &Value::Null]);
+        assert_eq!(answer["budgets"], json!([{ "budget": "default/all", "allowed": 1, "pods": 2 }]));
+    }
+    let none = run(cluster.folder(), &["drain-check", "--cluster", "cluster", "-l", "pool=gone"]);
+    assert_eq!(none.refused(), "--selector: none of 3 nodes has such labels");
 }
 
 #[test]

@@ -53,6 +53,81 @@ fn a_workload_stands_for_its_pods() {
     assert_eq!(answer["fits"], 4, "{answer:#}");
 }
 
+/// A class whose claims wait for their pods, and so many volumes of it.
+fn storage(volumes: usize) -> Vec<Value> {
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let volume = |at| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": format!("pv-{at}") },
+            "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "local" },
+            "status": { "phase": "Available" },
+        })
+    };
+    [class].into_iter().chain((0..volumes).map(volume)).collect()
+}
+
+fn claim_spec() -> Value {
+    json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": { "requests": { "storage": "1Gi" } } })
+}
+
+fn stateful_set(replicas: usize) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db" },
+        "spec": {
+            "replicas": replicas, "selector": { "matchLabels": { "app": "db" } },
+            "template": { "metadata": { "labels": { "app": "db" } }, "spec": pod("x", "10m", &json!({}))["spec"].clone() },
+            "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "spec": claim_spec() }],
+        },
+    })
+}
+
+#[test]
+fn each_replica_of_a_stateful_set_needs_volumes_of_its_own() {
+    let objects = |volumes| [vec![plain_node("a"), plain_node("b")], storage(volumes)].concat();
+    for volumes in [0, 1, 3] {
+        let (answer, code) = answer(&objects(volumes), &stateful_set(2), &[]);
+        assert_eq!(answer["fits"], volumes, "{answer:#}");
+        assert_eq!(code, Some(if volumes == 0 { 3 } else { 0 }));
+    }
+    // The set exists, with a volume for its first replica.
+    let mut first = pod(
+        "db-0",
+        "10m",
+        &json!({ "nodeName": "a", "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data-db-0" } }] }),
+    );
+    first["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": true }]);
+    let mut all = objects(3);
+    all[3]["spec"]["claimRef"] = json!({ "namespace": "default", "name": "data-db-0", "uid": "claim" });
+    all[3]["status"]["phase"] = json!("Bound");
+    let mut spec = claim_spec();
+    spec["volumeName"] = json!("pv-0");
+    all.push(json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": "data-db-0", "uid": "claim", "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
+        "spec": spec, "status": { "phase": "Bound" },
+    }));
+    all.extend([stateful_set(1), first]);
+    let (answer, _) = answer(&all, &stateful_set(1), &[]);
+    assert_eq!(answer["fits"], 2, "{answer:#}");
+}
+
+#[test]
+fn each_pod_has_ephemeral_volumes_of_its_own_and_a_named_claim_is_shared() {
+    let objects = [vec![plain_node("a")], storage(2)].concat();
+    let volumes =
+        json!([{ "name": "scratch", "ephemeral": { "volumeClaimTemplate": { "spec": claim_spec() } } }]);
+    let (told, _) = answer(&objects, &pod("p", "10m", &json!({ "volumes": volumes })), &[]);
+    assert_eq!(told["fits"], 2, "{told:#}");
+    let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "shared" }, "spec": claim_spec() });
+    let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "shared" } }]);
+    let (told, _) =
+        answer(&[objects, vec![claim]].concat(), &pod("p", "10m", &json!({ "volumes": volumes })), &[]);
+    assert_eq!(told["fits"], 10, "{told:#}");
+}
+
 #[test]
 fn nobody_looks_for_more_than_is_asked_for() {
     let (answer, code) = answer(&[plain_node("a")], &pod("p", "1m", &json!({})), &["--limit", "7"]);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use supercargo::args::{Args, Command};
 use supercargo::cli::simulate::{Simulation, to_value};
 
-const RULES: [&str; 5] = ["--as-written", "--tie-break", "name", "-o", "json"];
+const RULES: [&str; 7] = ["--as-written", "--tie-break", "name", "-o", "json", "--detail", "full"];
 
 /// The vectors of each file.
 fn vectors() -> Vec<Vec<Value>> {

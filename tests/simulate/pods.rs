@@ -9,7 +9,7 @@ fn nodes() -> String {
 }
 
 fn decided(pods: &[Value], flags: &[&str]) -> (Option<i32>, Vec<Value>) {
-    let mut all = vec!["-o", "json"];
+    let mut all = vec!["-o", "json", "--detail", "full"];
     all.extend(flags);
     let ran = Files::with(&nodes(), &list(pods)).simulate(&all);
     (ran.code, ran.decisions())

@@ -18,7 +18,7 @@ fn keys(value: &Value) -> Vec<&str> {
 
 #[test]
 fn a_full_report_has_every_field_of_every_decision() {
-    let decisions = files().simulate(&["-o", "json"]).decisions();
+    let decisions = files().simulate(&["-o", "json", "--detail", "full"]).decisions();
     let all = [
         "event",
         "feasible",
@@ -56,6 +56,7 @@ fn a_full_report_has_every_field_of_every_decision() {
 #[test]
 fn a_brief_report_counts_reasons() {
     let decisions = files().simulate(&["-o", "json", "--detail", "brief"]).decisions();
+    assert_eq!(files().simulate(&["-o", "json"]).decisions(), decisions, "brief where nothing is said");
     let all = ["counts", "event", "message", "node", "pod", "preFilter", "preemption"];
     assert!(decisions.iter().all(|decision| keys(decision) == all), "{decisions:?}");
     assert_eq!(decisions[0]["counts"], json!({ "Insufficient cpu": 1, "node(s) were unschedulable": 1 }));

@@ -251,28 +251,85 @@ fn preemption_is_applied_and_taken_back_for_the_configuration_that_is_compared()
     assert_eq!((&told["after"]["placed"], &told["after"]["pending"]), (&json!(1), &json!(1)));
 }
 
+/// The rows of pods in the wide form: each pod and its node.
+fn rows(wide: &str) -> Vec<(String, Option<String>)> {
+    let rows = wide.lines().skip_while(|line| !line.starts_with("POD ")).skip(1);
+    let row = |line: &str| {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        (words.next().expect("a pod"), words.next().filter(|node| node != "<none>"))
+    };
+    rows.take_while(|line| !line.is_empty()).map(row).collect()
+}
+
 #[test]
-fn the_quick_way_of_a_table_says_what_the_full_report_says() {
+fn every_form_and_detail_of_a_what_if_places_the_same_pods_on_the_same_nodes() {
     let mut objects: Vec<Value> = (0..12).map(|at| node(&format!("n{at}"), 4)).collect();
     objects.extend((0..20).map(|at| web(&format!("web-{at}"), &format!("n{}", at % 5))));
     let files = files(&objects);
-    let flags = ["--remove-node", "n0", "--scale", "web=40", "--seed", "7"];
-    let full = {
-        let mut args = vec!["--cluster", "cluster", "-o", "json"];
-        args.extend(flags);
-        files.run(&args, "")
+    let flags = ["--cluster", "cluster", "--remove-node", "n0", "--scale", "web=40", "--seed", "7"];
+    let with = |more: &[&str]| files.run(&[&flags, more].concat(), "");
+    let full = with(&["-o", "json", "--detail", "full"]).placed();
+    assert_eq!(full.len(), 24);
+    for detail in ["brief", "none"] {
+        assert_eq!(with(&["-o", "json", "--detail", detail]).placed(), full, "{detail}");
+    }
+    assert_eq!(rows(&with(&["-o", "wide"]).stdout), full);
+    // The table has a row for all pods that fared alike.
+    let table = with(&[]).stdout;
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "4 pods lost their nodes: each has another place; 20 of 20 new pods fit");
+    let pods = lines[2..].iter().take_while(|line| !line.is_empty()).map(|line| {
+        let count = line.split_whitespace().next().expect("a number");
+        count.parse::<usize>().expect("a number")
+    });
+    let pods: Vec<usize> = pods.collect();
+    assert_eq!((pods.len(), pods.iter().sum::<usize>()), (2, 24), "{table}");
+}
+
+#[test]
+fn the_answer_comes_first_and_unchanged_pending_pods_are_only_counted() {
+    let mut objects = vec![node("a", 4), node("b", 2)];
+    objects.extend((0..3).map(|at| web(&format!("web-{at}"), "a")));
+    objects.extend((0..300).map(|at| owned(&format!("huge-{at}"), "ReplicaSet", "huge", "", 64)));
+    let ran = files(&objects).run(&["--cluster", "cluster", "--remove-node", "a"], "");
+    assert_eq!(ran.code, Some(3));
+    assert!(
+        ran.stdout.starts_with(
+            "3 pods lost their nodes: 2 fit elsewhere, 1 no longer fit; 300 pods still pending\n"
+        ),
+        "{}",
+        ran.stdout
+    );
+    assert!(!ran.stdout.contains("huge"), "{}", ran.stdout);
+    let wide = files(&objects).run(&["--cluster", "cluster", "--remove-node", "a", "-o", "wide"], "");
+    assert_eq!(rows(&wide.stdout).len(), 303);
+    let told = summary(&ask(&files(&objects), &["--remove-node", "a"]));
+    let outcome = json!({
+        "lostNode": { "pods": 3, "placed": 2 }, "new": { "pods": 0, "placed": 0 },
+        "pending": { "pods": 300, "placed": 0 }, "victims": 0,
+    });
+    assert_eq!(told["outcome"], outcome);
+}
+
+#[test]
+fn no_two_pods_are_promised_one_victim() {
+    let low = |name: &str, node: &str| {
+        let mut pod = web(name, node);
+        pod["spec"]["priority"] = json!(0);
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+        pod
     };
-    let mut quick = vec!["--cluster", "cluster"];
-    quick.extend(flags);
-    let table = files.run(&quick, "").stdout;
-    let rows = table.lines().skip(1).take_while(|line| !line.is_empty());
-    let rows: Vec<(String, Option<String>)> = rows
-        .map(|line| {
-            let mut words = line.split_whitespace().map(str::to_owned);
-            (words.next().expect("a pod"), words.next().filter(|node| node != "<none>"))
-        })
-        .collect();
-    assert_eq!(rows, full.placed());
-    assert_eq!(rows.len(), 24);
-    assert_eq!(ask(&files, &flags).placed(), rows);
+    let objects = [node("a", 2), node("b", 2), low("v", "a"), low("w", "b")];
+    let high = |name: &str| pod(name, 2, &json!({ "priority": 100 }));
+    let files = Files::with(&list(&objects), &list(&[high("p"), high("q"), high("r")]));
+    for detail in ["full", "brief", "none"] {
+        let decisions = files.simulate(&["-o", "json", "--detail", detail]).decisions();
+        let victims: Vec<&Value> =
+            decisions.iter().filter_map(|it| it["preemption"]["victims"].as_array()).flatten().collect();
+        let mut names: Vec<&str> = victims.iter().filter_map(|it| it.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["default/v", "default/w"], "{detail}");
+        assert_eq!(decisions[2]["preemption"], Value::Null, "{detail}");
+        assert!(decisions.iter().all(|it| it["node"].is_null()), "{detail}");
+    }
 }

@@ -9,6 +9,7 @@ pub(super) mod port;
 use self::port::encoded;
 use super::cluster::Cluster;
 use super::simulate::files::{Item, Origin, items, leave_out_what_nobody_reads};
+use super::simulate::update::Concern;
 use crate::args::parse_duration;
 use crate::client;
 use bytes::Bytes;
@@ -127,6 +128,12 @@ pub(super) struct Listed {
 }
 
 impl Listed {
+    /// The objects that matter to manifests.
+    pub(super) fn concerned(&self, given: &[Item]) -> Vec<Item> {
+        let all = self.objects.iter().chain(&self.admission);
+        Concern::among(given, all.map(|value| Item::new(value.clone(), Origin::default())))
+    }
+
     /// Hands the objects over; what cannot be read of them is left out. What admission reads, and what
     /// makes pods, is given back.
     pub(super) fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {

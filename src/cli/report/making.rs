@@ -148,6 +148,7 @@ impl<'a> Making<'a> {
             progress.step();
         }
         progress.clear();
+        self.decider.forget_promises();
         self.states.note(self.decider.world_mut(), &self.waiting);
         let after = self.states.last();
         let nodes: BTreeSet<_> = placed.keys().filter_map(|uid| after.get(uid)?.1).collect();

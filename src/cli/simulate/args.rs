@@ -59,7 +59,7 @@ pub struct SimulateArgs {
     pub preemption: PreemptionMode,
 
     /// How much is told of each decision in JSON and YAML.
-    #[arg(long, value_name = "HOW", default_value = "full")]
+    #[arg(long, value_name = "HOW", default_value = "brief")]
     pub detail: Detail,
 
     /// Take objects as they are written, without what an API server would fill in.
@@ -92,7 +92,7 @@ pub enum TieBreak {
 /// What becomes of a pod that could be placed if others went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PreemptionMode {
-    /// It is told who would have to go, and nothing changes.
+    /// It is told who would have to go, and they stay. The place is promised to the pod, so that no later one gets it.
     Report,
     /// They go, and the pod is placed.
     Apply,
@@ -103,7 +103,7 @@ pub enum PreemptionMode {
 /// How much is told of each decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Detail {
-    /// Each node's verdict and scores.
+    /// Each node's verdict and scores: much text where there are many nodes.
     Full,
     /// How many nodes gave which reason.
     Brief,

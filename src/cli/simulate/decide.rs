@@ -5,7 +5,7 @@
 use super::args::{Detail, PreemptionMode, TieBreak};
 use super::report::{Counts, Decision, Nodes, Preemption, Rejected};
 use super::world::World;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::{PodState, Snapshot};
 use supercargo_core::cycle::{
@@ -49,6 +49,10 @@ pub(in crate::cli) struct Decider {
     shapes: Shapes,
     /// Pods that went for others, and where they were.
     gone: Vec<(Arc<PodInfo>, Symbol, PodState)>,
+    /// Pods that would have to go for pods decided before.
+    promised: BTreeSet<Uid>,
+    /// The pods that they would go for, which are nominated meanwhile.
+    nominated: Vec<Arc<PodInfo>>,
 }
 
 /// A decision, and what else is known of it.
@@ -62,7 +66,15 @@ pub(in crate::cli) struct Decided {
 impl Decider {
     pub(in crate::cli) fn new(world: World, profiles: Vec<(String, Framework)>, rules: Rules) -> Self {
         assert!(!profiles.is_empty(), "a configuration has a profile");
-        Self { world, profiles, rules, shapes: Shapes::default(), gone: Vec::new() }
+        Self {
+            world,
+            profiles,
+            rules,
+            shapes: Shapes::default(),
+            gone: Vec::new(),
+            promised: BTreeSet::new(),
+            nominated: Vec::new(),
+        }
     }
 
     /// The world as it is now.
@@ -99,6 +111,15 @@ impl Decider {
             }
         }
         (self.profiles, self.shapes) = (profiles, Shapes::default());
+        self.forget_promises();
+    }
+
+    /// Takes back the nominations of pods that would need others to go, once all is decided: no place is kept for them any more.
+    pub(in crate::cli) fn forget_promises(&mut self) {
+        self.promised.clear();
+        for pod in self.nominated.drain(..) {
+            self.world.cache.nominate(&pod, pod.nominated_node);
+        }
     }
 
     /// Decides about a pod, and counts it where it goes.
@@ -157,11 +178,7 @@ impl Decider {
         match framework.decide(pod, snapshot, options, &mut NoProbe) {
             Err(error) => tell_error(&mut decided.decision, &error),
             Ok(Verdict::Feasible(mut feasible)) => {
-                if self.rules.detail == Detail::Full && feasible.scores.is_none() {
-                    // For display only: the scheduler does not score a single feasible node, so a plugin that fails here decides nothing.
-                    let nodes = feasible.filtered.feasible();
-                    feasible.scores = framework.score(pod, snapshot, nodes, &mut NoProbe).ok();
-                }
+                self.rules.score_single(framework, pod, snapshot, &mut feasible);
                 told.feasible(&feasible, decided);
                 let node = told.winner(&feasible, pod);
                 decided.counts.total = total_of(&feasible, node);
@@ -188,13 +205,18 @@ impl Decider {
                         }
                     };
                     event = outcome.complete(&diagnosis.message);
-                    way = told.way_out(&outcome.nomination, pod);
+                    way = told.way_out(&outcome.nomination, pod, &self.promised);
                 }
                 decided.decision.message = Some(diagnosis.message);
                 decided.decision.event = Some(event);
                 decided.decision.preemption = way.as_ref().map(|way| way.told.clone());
-                if let Some(way) = way.filter(|_| self.rules.preemption == PreemptionMode::Apply) {
-                    self.preempt(pod, way, decided);
+                match way {
+                    Some(way) if self.rules.preemption == PreemptionMode::Apply => {
+                        self.preempt(pod, way, decided);
+                    }
+                    // The recorded decisions that `name` is compared with were made each for itself.
+                    Some(way) if self.rules.tie_break == TieBreak::Seeded => self.promise(pod, way),
+                    _ => {}
                 }
             }
         }
@@ -208,6 +230,17 @@ impl Decider {
         }
         self.world.cache.place(pod, choice.node, PodState::Assumed);
         self.world.cache.assume_volumes(&pod.uid, choice.reservations);
+    }
+
+    /// The pod is nominated, as the scheduler would, so that the place is promised to nobody else. The victims stay.
+    fn promise(&mut self, pod: &Arc<PodInfo>, way: WayOut) {
+        for uid in &way.overtaken {
+            self.world.cache.forget_nomination(uid);
+        }
+        self.promised.extend(way.victims);
+        let nominated = Arc::new(PodInfo { nominated_node: Some(way.node), ..PodInfo::clone(pod) });
+        self.world.cache.nominate(&nominated, nominated.nominated_node);
+        self.nominated.push(Arc::clone(pod));
     }
 
     /// The victims go, less important pods lose the way there, and the pod is tried on its node again.
@@ -243,6 +276,20 @@ impl Rules {
             always_score: self.tie_break == TieBreak::Name,
             ignore_own_nomination: self.tie_break == TieBreak::Name,
             walk: Some(walk),
+        }
+    }
+
+    /// Scores a single feasible node, for display only: the scheduler does not, so a plugin that fails here decides nothing.
+    fn score_single(
+        self,
+        framework: &Framework,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        feasible: &mut Feasible,
+    ) {
+        if self.detail == Detail::Full && feasible.scores.is_none() {
+            let nodes = feasible.filtered.feasible();
+            feasible.scores = framework.score(pod, snapshot, nodes, &mut NoProbe).ok();
         }
     }
 
@@ -309,7 +356,7 @@ impl<'a> Told<'a> {
         Ok(Choice { node: self.snapshot.node_info(node).name, reservations })
     }
 
-    fn way_out(self, nomination: &Nomination<'_>, pod: &PodInfo) -> Option<WayOut> {
+    fn way_out(self, nomination: &Nomination<'_>, pod: &PodInfo, promised: &BTreeSet<Uid>) -> Option<WayOut> {
         let Candidate { node, victims, .. } = match (self.rules.tie_break, nomination) {
             (TieBreak::Name, Nomination::To(candidates)) => {
                 candidates.iter().min_by_key(|candidate| self.name(candidate.node))
@@ -319,7 +366,7 @@ impl<'a> Told<'a> {
         let overtaken = self.snapshot.nominated_on(*node).iter();
         let overtaken = overtaken.filter(|other| other.priority < pod.priority);
         // Who is on the way out already is not told to go (upstream `pkg/scheduler/framework/preemption/executor.go`).
-        let told = victims.iter().filter(|victim| !victim.deleting);
+        let told = victims.iter().filter(|victim| !victim.deleting && !promised.contains(&victim.uid));
         let mut keys: Vec<String> = told.map(|victim| self.snapshot.pod_key(victim)).collect();
         keys.sort_unstable();
         Some(WayOut {

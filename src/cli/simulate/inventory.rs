@@ -4,6 +4,7 @@ use super::complete::Completer;
 use super::expand::{self, ephemeral_claims, is_workload};
 use super::files::{Files, InputError, Item, Origin, Skipped, Wrong};
 use super::identity::{default_namespace, derived_uid, identify, is_namespaced};
+use super::update::Updates;
 use crate::api::Object;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,10 @@ pub(in crate::cli) struct Inventory {
     pub(in crate::cli) cluster: Vec<Item>,
     /// The pods to decide about, in order.
     pub(in crate::cli) pods: Vec<Item>,
+    /// Pods that the manifests remove, by namespace and name.
+    pub(in crate::cli) leaving: BTreeSet<(String, String)>,
+    /// What manifests change of what exists, for people.
+    pub(in crate::cli) changes: Vec<String>,
     /// Objects that have no say.
     pub(in crate::cli) skipped: Skipped,
     /// Completes what is held as text of the cluster, as it is taken in.
@@ -42,14 +47,26 @@ impl Whole {
     }
 }
 
+/// Pods and workloads beside a cluster.
+#[derive(Default)]
+pub(in crate::cli) struct Given {
+    /// As they are written.
+    pub(in crate::cli) items: Vec<Item>,
+    /// Whether they are to be copied, and not applied: what exists of them is no matter then.
+    pub(in crate::cli) are_templates: bool,
+    /// What exists that they may change, or that what is made of them rests on: see [`Concern::among`](super::update::Concern::among).
+    pub(in crate::cli) existing: Vec<Item>,
+}
+
 /// Sorts out objects; `as_written` keeps them as they are.
 pub(in crate::cli) fn gather(
     files: &Files,
     mut of_cluster: Vec<Item>,
-    of_pods: Vec<Item>,
+    given: Given,
     as_written: bool,
 ) -> Result<Inventory, InputError> {
-    let mut of_pods: Vec<Item> = of_pods.into_iter().map(Item::unpacked).collect();
+    let Given { items, are_templates, mut existing } = given;
+    let mut of_pods: Vec<Item> = items.into_iter().map(Item::unpacked).collect();
     let mut kinds = Kinds::default();
     let mut skipped = Skipped::default();
     for (items, may_expand) in [(&mut of_cluster, false), (&mut of_pods, true)] {
@@ -67,51 +84,90 @@ pub(in crate::cli) fn gather(
             identify(item, at).map_err(|wrong| files.error(item.origin, &wrong))?;
         }
     }
-    let mut seen = Seen::default();
-    for item in of_cluster.iter().chain(&of_pods) {
-        seen.add(files, item)?;
+    for (at, item) in existing.iter_mut().enumerate() {
+        default_namespace(item);
+        identify(item, at).map_err(|wrong| files.error(item.origin, &wrong))?;
     }
+    let (mut seen, mut seen_given) = (Seen::default(), Seen::default());
+    of_cluster.iter().try_for_each(|item| seen.add(files, item))?;
+    of_pods.iter().try_for_each(|item| seen_given.add(files, item))?;
+    let updates = if are_templates {
+        // What a template is used with is taken as it exists.
+        let is_there = |item: &Item| existing.iter().any(|it| Seen::key_of(it) == Seen::key_of(item));
+        of_pods.retain(|item| item.kind() == "Pod" || is_workload(item) || !is_there(item));
+        Updates::default()
+    } else {
+        Updates::plan(&existing, &mut of_pods)
+    };
+    existing.iter().chain(&of_pods).for_each(|item| seen.note(item));
     let mut cluster = of_cluster;
-    let pods = pods_to_decide(files, &mut seen, &mut cluster, of_pods)?;
-    let mut inventory = Inventory { cluster, pods, skipped, whole: Whole::default() };
+    let mut expansion =
+        Expansion { files, are_templates, seen: &mut seen, cluster: &mut cluster, existing: &existing };
+    let pods = expansion.pods_to_decide(&updates, of_pods)?;
+    let Updates { leaving, notices: changes, .. } = updates;
+    let whole = Whole::default();
+    let mut inventory = Inventory { cluster, pods, leaving, changes, skipped, whole };
     if !as_written {
         inventory.add_what_controllers_make(&mut seen);
-        inventory.complete(files)?;
+        inventory.complete(files, &existing)?;
     }
     inventory.cluster.retain(|item| !is_admissions(item));
     Ok(inventory)
 }
 
-/// Takes workloads apart; what is no pod joins the cluster.
-fn pods_to_decide(
-    files: &Files,
-    seen: &mut Seen,
-    cluster: &mut Vec<Item>,
-    items: Vec<Item>,
-) -> Result<Vec<Item>, InputError> {
-    // Who has a pod for each node asks for them, and nobody else does.
-    let asks = items.iter().any(|item| item.kind() == "DaemonSet");
-    let is_node = |item: &&Item| asks && item.kind() == "Node";
-    let nodes: Vec<Value> =
-        cluster.iter().chain(&items).filter(is_node).map(|node| node.clone().unpacked().value).collect();
-    let mut pods = Vec::new();
-    for item in items {
-        if is_workload(&item) {
-            let expanded = expand::expand(&item, &nodes).map_err(|wrong| files.error(item.origin, &wrong))?;
-            for pod in expanded.pods {
-                seen.add(files, &pod)?;
-                pods.push(pod);
+/// Workloads and the cluster that their pods are to join.
+struct Expansion<'a> {
+    files: &'a Files,
+    /// Whether the pods may exist already: they are copied then.
+    are_templates: bool,
+    seen: &'a mut Seen,
+    cluster: &'a mut Vec<Item>,
+    existing: &'a [Item],
+}
+
+impl Expansion<'_> {
+    /// Takes workloads apart; what is no pod joins the cluster.
+    fn pods_to_decide(&mut self, updates: &Updates, items: Vec<Item>) -> Result<Vec<Item>, InputError> {
+        let nodes = self.nodes(&items);
+        let mut pods = Vec::new();
+        for item in items {
+            if is_workload(&item) {
+                let expanded = expand::expand(&item, &nodes);
+                let mut expanded = expanded.map_err(|wrong| self.files.error(item.origin, &wrong))?;
+                updates.settle(&item, &mut expanded);
+                for pod in expanded.pods {
+                    let place = (pod.namespace().to_owned(), pod.name().to_owned());
+                    if self.are_templates || updates.leaving.contains(&place) {
+                        self.seen.note(&pod);
+                    } else {
+                        self.seen.add(self.files, &pod)?;
+                    }
+                    pods.push(pod);
+                }
+                // A claim that is there already is used; a controller does not make it twice.
+                let objects = expanded.objects.into_iter();
+                self.cluster.extend(objects.filter(|object| self.seen.is_new(object)));
             }
-            // A claim that is there already is used; a controller does not make it twice.
-            cluster.extend(expanded.objects.into_iter().filter(|object| seen.is_new(object)));
+            match item.kind() {
+                "Pod" => pods.push(item),
+                "Deployment" | "DaemonSet" | "Job" | "CronJob" => {}
+                _ => self.cluster.push(item),
+            }
         }
-        match item.kind() {
-            "Pod" => pods.push(item),
-            "Deployment" | "DaemonSet" | "Job" | "CronJob" => {}
-            _ => cluster.push(item),
-        }
+        Ok(pods)
     }
-    Ok(pods)
+
+    /// The nodes in their order, where some workload has a pod for each.
+    fn nodes(&self, items: &[Item]) -> Vec<Value> {
+        if !items.iter().any(|item| item.kind() == "DaemonSet") {
+            return Vec::new();
+        }
+        let is_node = |item: &&Item| item.kind() == "Node";
+        let mut names = BTreeSet::new();
+        let all = items.iter().chain(self.cluster.iter()).chain(self.existing).filter(is_node);
+        let all = all.filter(|node| names.insert(node.name().to_owned()));
+        all.map(|node| node.clone().unpacked().value).collect()
+    }
 }
 
 impl Inventory {
@@ -136,8 +192,8 @@ impl Inventory {
         }
     }
 
-    fn complete(&mut self, files: &Files) -> Result<(), InputError> {
-        let completer = Completer::new(&self.cluster);
+    fn complete(&mut self, files: &Files, existing: &[Item]) -> Result<(), InputError> {
+        let completer = Completer::new(self.cluster.iter().chain(existing));
         let trees = self.cluster.iter_mut().chain(&mut self.pods).filter(|item| !item.is_packed());
         for item in trees {
             completer.complete(&mut item.value).map_err(|wrong| files.error(item.origin, &wrong))?;
@@ -187,6 +243,11 @@ impl Seen {
         Err(InputError(format!(
             "{here}: {kind} {key} is given twice, first at {there}; expected each object once"
         )))
+    }
+
+    /// Keeps in mind that there is such an object.
+    fn note(&mut self, item: &Item) {
+        self.by_key.entry(Self::key_of(item)).or_insert(item.origin);
     }
 
     /// Whether an object that a controller would make is not there yet; it is from now on.

@@ -4,6 +4,7 @@
 //! an API server would, `world` converts it as the scheduler does, `decide` decides, `report` tells. `what_if` asks with changes.
 
 mod args;
+mod compare;
 mod complete;
 pub(in crate::cli) mod decide;
 pub(in crate::cli) mod expand;
@@ -18,6 +19,7 @@ pub(in crate::cli) mod progress;
 mod report;
 mod schema;
 mod stream;
+pub(in crate::cli) mod update;
 pub(in crate::cli) mod what_if;
 pub(in crate::cli) mod world;
 
@@ -31,7 +33,7 @@ use crate::cli::screen::plain;
 use crate::config::{Effective, Flags, Settings};
 use decide::{Decider, Rules};
 use files::Files;
-use inventory::Inventory;
+use inventory::{Given, Inventory};
 use progress::Progress;
 use report::Reporter;
 use std::collections::BTreeSet;
@@ -43,6 +45,7 @@ use supercargo_core::cycle::Framework;
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::rng::Seed;
+use update::Concern;
 use world::World;
 
 /// Exit code when a pod was not placed.
@@ -66,9 +69,7 @@ pub fn main(args: &SimulateArgs) -> ExitCode {
             return ExitCode::from(BAD_INPUT);
         }
     };
-    if let Some(skipped) = &simulation.skipped {
-        complain(skipped);
-    }
+    simulation.notices.iter().for_each(|notice| complain(notice));
     match simulation.run(BufWriter::new(io::stdout().lock())) {
         Ok(summary) => {
             complain(&summary);
@@ -109,7 +110,7 @@ pub struct Simulation {
     widths: (usize, usize),
     output: Output,
     /// What people should know of the files.
-    pub skipped: Option<String>,
+    pub notices: Vec<String>,
 }
 
 impl Simulation {
@@ -126,8 +127,14 @@ impl Simulation {
             Ok(read?.into_iter().flatten().collect())
         };
         let (of_cluster, of_pods) = (read(&args.cluster)?, read(&args.pods)?);
-        let Inventory { cluster, pods, skipped, whole } =
-            inventory::gather(&files, of_cluster, of_pods, args.as_written)?;
+        let existing = Concern::among(&of_pods, of_cluster.iter());
+        let given = Given { items: of_pods, are_templates: false, existing };
+        let gathered = inventory::gather(&files, of_cluster, given, args.as_written)?;
+        let Inventory { mut cluster, pods, leaving, mut changes, skipped, whole } = gathered;
+        cluster.retain(|item| {
+            let is_leaving = || leaving.contains(&(item.namespace().to_owned(), item.name().to_owned()));
+            item.kind() != "Pod" || !is_leaving()
+        });
         let is_node = |item: &&files::Item| item.kind() == "Node";
         let longest_node = cluster.iter().filter(is_node).map(|node| node.name().len()).max();
         let longest_pod = pods.iter().map(|pod| identity::key(&pod.value).len()).max();
@@ -152,7 +159,10 @@ impl Simulation {
             pods: decoded,
             widths: (longest_pod.unwrap_or(0), longest_node.unwrap_or(0)),
             output: args.output,
-            skipped: skipped.told(),
+            notices: {
+                changes.extend(skipped.told());
+                changes
+            },
         })
     }
 

@@ -213,13 +213,18 @@ impl<W: Write> Reporter<W> {
 }
 
 /// What the short table says of a decision.
-fn why(decision: &Decision) -> String {
+pub(super) fn why(decision: &Decision) -> String {
     let message = decision.message.as_deref().unwrap_or_default();
     match &decision.preemption {
         Some(Preemption { nominated_node, victims }) => {
             let victims = victims.join(", ");
             match decision.node {
                 Some(_) => format!("{message} These went for it: {victims}"),
+                None if victims.is_empty() => {
+                    format!(
+                        "{message} It would fit on {nominated_node} once the pods that go for others are gone"
+                    )
+                }
                 None => format!("{message} It would fit on {nominated_node} if these went: {victims}"),
             }
         }

@@ -27,7 +27,8 @@ pub(super) struct Completer {
 
 impl Completer {
     /// Takes in the objects that admission asks; others are passed over.
-    pub(super) fn new(items: &[Item]) -> Self {
+    pub(super) fn new<'c>(items: impl IntoIterator<Item = &'c Item>) -> Self {
+        let items: Vec<&Item> = items.into_iter().collect();
         let of =
             |kind: &'static str| items.iter().filter(move |item| item.kind() == kind).map(|item| &item.value);
         Self {

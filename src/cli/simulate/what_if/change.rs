@@ -5,6 +5,7 @@ use super::args::{AddNodes, ChangeArgs, Scale, means_kind};
 use crate::cli::census::Noted;
 use crate::cli::cluster::Cluster;
 use crate::config::nearest;
+use crate::explain::claims::{with_new_ephemeral_claims, with_own_claims};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(in crate::cli) struct Changed {
 /// Makes the changes: nodes come before others go, and workloads change last.
 pub(super) fn make(cluster: &mut Cluster, args: &ChangeArgs) -> Result<Changed, InputError> {
     let mut changed = Changed::default();
+    replace(cluster, &mut changed);
     for add in &args.add_nodes {
         add_nodes(cluster, add)?;
     }
@@ -39,6 +41,18 @@ pub(super) fn make(cluster: &mut Cluster, args: &ChangeArgs) -> Result<Changed, 
     }
     cluster.world.cache.refresh();
     Ok(changed)
+}
+
+/// Removes the pods that manifests replace or scale away.
+fn replace(cluster: &mut Cluster, changed: &mut Changed) {
+    let leaving = std::mem::take(&mut cluster.leaving);
+    let tables = &cluster.world.tables;
+    let keys: BTreeSet<(Option<Symbol>, &str)> =
+        leaving.iter().map(|(namespace, name)| (tables.find(namespace), name.as_str())).collect();
+    let census = cluster.census.as_ref().expect("what is changed is loaded with a census");
+    let is_leaving = |noted: &&Noted| keys.contains(&(Some(noted.pod.namespace), &*noted.pod.name));
+    let pods: Vec<Noted> = census.pods.iter().filter(is_leaving).cloned().collect();
+    forget(cluster, &pods, changed);
 }
 
 fn notes(cluster: &mut Cluster) -> &mut Vec<Noted> {
@@ -77,8 +91,11 @@ fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
         world.walk.node_applied(&node, &world.tables);
         world.cache.apply_node(&Arc::new(node));
         for noted in &of_daemons {
-            let pod = Arc::new(PodInfo { node_name: Some(symbol), ..renamed(&noted.pod, &name) });
-            cluster.world.cache.place(&pod, symbol, PodState::Added);
+            let world = &mut cluster.world;
+            let pod = renamed(&noted.pod, &name);
+            let (pod, _) = with_own_claims(&mut world.tables, &mut world.cache, &noted.pod, pod);
+            let pod = Arc::new(PodInfo { node_name: Some(symbol), ..pod });
+            world.cache.place(&pod, symbol, PodState::Added);
             notes(cluster).push(Noted { pod, ..noted.clone() });
         }
         cluster.add_node_name(name);
@@ -117,7 +134,10 @@ fn remove_node(cluster: &mut Cluster, name: &str, changed: &mut Changed) -> Resu
         if noted.is_of_its_node() || noted.pod.deleting {
             continue;
         }
-        let pod = Arc::new(afresh(&noted.pod));
+        let world = &mut cluster.world;
+        let pod = afresh(&noted.pod);
+        let (pod, _) = with_new_ephemeral_claims(&mut world.tables, &mut world.cache, pod);
+        let pod = Arc::new(pod);
         changed.from.insert(Arc::clone(&pod.uid), name.to_owned());
         changed.pods.push(Arc::clone(&pod));
         notes(cluster).push(Noted { pod, ..noted });
@@ -160,20 +180,35 @@ fn resize(
         let pod = Arc::clone(template?.pod.as_ref()?);
         let owner =
             Some(crate::cli::census::Owner { kind: kind.as_str().into(), name: scale.name.as_str().into() });
-        Some(Noted { pod, owner, is_mirror: false, created: "".into() })
+        Some(Noted { pod, owner, is_mirror: false, has_empty_dir: false, created: "".into() })
     });
     let Some(like) = like else {
         let text = format!("{kind} {namespace}/{} has no pod and no template to make one of", scale.name);
         return Err(InputError(format!("--scale {}: {text}", scale.name)));
     };
-    for at in pods.len()..scale.replicas {
-        let name = format!("{}-new-{}", scale.name, at + 1);
+    let first = template.map_or(0, |template| template.first);
+    for name in new_names(&pods, &kind, scale, first) {
         let uid = format!("{kind}/{namespace}/{name}").into();
-        let pod = Arc::new(PodInfo { uid, name: name.into(), ..afresh(&like.pod) });
+        let pod = PodInfo { uid, name: name.into(), ..afresh(&like.pod) };
+        let world = &mut cluster.world;
+        let (pod, _) = with_own_claims(&mut world.tables, &mut world.cache, &like.pod, pod);
+        let pod = Arc::new(pod);
         changed.pods.push(Arc::clone(&pod));
         notes(cluster).push(Noted { pod, created: "~".into(), ..like.clone() });
     }
     Ok(())
+}
+
+/// The names of the pods that a workload lacks. Those of a StatefulSet are its own: with the ordinals that are free, from the first.
+fn new_names(pods: &[Noted], kind: &str, scale: &Scale, first: usize) -> Vec<String> {
+    let missing = scale.replicas.saturating_sub(pods.len());
+    if kind != "StatefulSet" {
+        let numbers = pods.len() + 1..=scale.replicas;
+        return numbers.map(|number| format!("{}-new-{number}", scale.name)).collect();
+    }
+    let taken: BTreeSet<&str> = pods.iter().map(|noted| &*noted.pod.name).collect();
+    let names = (first..).map(|ordinal| format!("{}-{ordinal}", scale.name));
+    names.filter(|name| !taken.contains(name.as_str())).take(missing).collect()
 }
 
 /// The kind of the workload of this name.

@@ -1,28 +1,30 @@
 //! A cluster changed before pods are decided about, or decided by two configurations, and how it stands before and after.
 //!
-//! `args` are the flags, `change` makes the changes, `summary` measures, `render` tells.
+//! `args` are the flags, `change` makes the changes, `summary` measures, `outcome` groups the pods, `render` tells.
 
 mod args;
 mod change;
+mod outcome;
 mod render;
 mod summary;
 
 pub(in crate::cli) use args::means_kind;
 pub use args::{AddNodes, ChangeArgs, Scale};
 pub(in crate::cli) use change::Changed;
+use outcome::{Noting, Outcome};
 use summary::{Elsewhere, Moved, State, Summary};
 
 use super::args::{Detail, Output, SimulateArgs};
 use super::decide::{Decided, Decider, Rules};
 use super::progress::Progress;
-use super::report::Reporter;
+use super::report::{Reporter, why};
 use super::{InputError, NOT_PLACED, profiles};
 use crate::cli::census::Owner;
 use crate::cli::cluster::{Cluster, Refused, SourceArgs, complain};
 use crate::cli::screen::plain_json;
-use crate::explain::{Place, why};
+use crate::explain::{Place, why as reasons_why};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,6 +45,8 @@ pub(in crate::cli) struct WhatIf {
     /// Pods without a node that nobody decides about.
     waiting: usize,
     from: BTreeMap<Uid, String>,
+    /// Pods that were pending before.
+    retried: BTreeSet<Uid>,
     before: State,
     constraints: Vec<(Constraint, Option<i64>)>,
     compared: Option<Vec<(String, Framework)>>,
@@ -112,6 +116,7 @@ impl WhatIf {
         let is_anew = compared.is_some() && question.changes.is_empty() && question.pods.is_empty();
         cluster.world.cache.refresh();
         let (before, skews) = Self::measure(&cluster);
+        let retried = cluster.pending.iter().map(|pod| Arc::clone(&pod.uid)).collect();
         let (pods, waiting, from) = if is_anew {
             let (pods, from) = take_off_all(&mut cluster);
             (pods, 0, from)
@@ -130,6 +135,7 @@ impl WhatIf {
             pods,
             waiting,
             from,
+            retried,
             before,
             constraints,
             compared,
@@ -173,6 +179,7 @@ impl WhatIf {
             }
             each(pod, &decided)?;
         }
+        self.decider.forget_promises();
         self.decider.world_mut().refreshed();
         Ok(Round { nodes, evicted })
     }
@@ -206,7 +213,8 @@ impl WhatIf {
             Some((round, state, _)) => (Some(state), Some(round)),
             None => (None, None),
         };
-        (Summary { before: self.before.clone(), after, compared, skews, moved, elsewhere }, other)
+        let (outcome, before) = (Outcome::default(), self.before.clone());
+        (Summary { outcome, before, after, compared, skews, moved, elsewhere }, other)
     }
 
     /// The texts.
@@ -251,7 +259,7 @@ impl WhatIf {
         let (world, framework) = self.decider.asked(&scheduler);
         world.cache.refresh();
         let place = Place { tables: &mut world.tables, cache: &mut world.cache, framework, pending: &[] };
-        let reasons = why(&place, pod).into_iter();
+        let reasons = reasons_why(&place, pod).into_iter();
         let reasons: Vec<_> = reasons.map(|(code, text)| (format!("{code:?}"), text)).collect();
         self.reasons.insert(signature, reasons.clone());
         reasons
@@ -360,29 +368,45 @@ pub(super) fn main(args: &SimulateArgs) -> ExitCode {
 }
 
 /// Decides and tells: how many of how many pods were placed, and whether all were, by every configuration.
-fn run(mut what_if: WhatIf, form: Output, out: impl Write) -> io::Result<(usize, usize, bool)> {
+fn run(mut what_if: WhatIf, form: Output, mut out: impl Write) -> io::Result<(usize, usize, bool)> {
+    let mut noting = Noting::of(&what_if);
+    let from = std::mem::take(&mut what_if.from);
     let (pods, nodes) = what_if.widths();
-    // Where each of so many pods went is told on demand.
-    let is_told = !(what_if.is_anew && form == Output::Table);
-    let mut reporter = Reporter::new(out, form, pods, nodes);
+    let is_for_people = matches!(form, Output::Table | Output::Wide);
+    // People read the answer first, and each pod's row where they ask for more.
+    let mut rows = Vec::new();
+    let sink: &mut dyn Write = if is_for_people { &mut rows } else { &mut out };
+    let mut reporter = Reporter::new(sink, form, pods, nodes);
     let mut progress = Progress::new(what_if.pods.len());
-    if is_told {
-        reporter.begin()?;
-    }
-    let round = what_if.decide(|_, decided| {
+    reporter.begin()?;
+    let round = what_if.decide(|pod, decided| {
+        noting.add(pod, from.get(&pod.uid), &decided.decision, why(&decided.decision));
+        decided.evicted.iter().for_each(|victim| noting.evicted(victim));
         progress.make_way();
-        if is_told {
+        if form != Output::Table {
             reporter.add(&decided.decision, decided.counts)?;
         }
         progress.step();
         Ok(())
     })?;
     progress.clear();
-    let (summary, other) = what_if.summarize(&round);
+    what_if.from = from;
+    let (mut summary, other) = what_if.summarize(&round);
+    summary.outcome = noting.outcome();
     let text = match form {
         Output::Table | Output::Wide => {
-            let text = render::text(&summary, form == Output::Wide);
-            if is_told { format!("\n{text}") } else { text }
+            let is_wide = form == Output::Wide;
+            let told = (!what_if.is_anew || is_wide).then_some(&noting);
+            out.write_all(render::answer(&summary, told.filter(|_| !is_wide)).as_bytes())?;
+            let rows = if is_wide { rows.as_slice() } else { &[] };
+            out.write_all(if is_wide { b"\n" } else { b"" })?;
+            out.write_all(rows)?;
+            out.write_all(b"\n")?;
+            out.write_all(render::text(&summary, is_wide).as_bytes())?;
+            out.flush()?;
+            let placed = round.placed();
+            let pods = what_if.pods.len();
+            return Ok((placed, pods, placed == pods && other.is_none_or(|other| other.placed() == pods)));
         }
         Output::Json => plain_json(serde_json::to_string(&summary)?),
         Output::Yaml => {

@@ -1,12 +1,27 @@
 //! The summary on a screen.
 
-use super::summary::{Balance, State, Summary};
+use super::outcome::Noting;
+use super::summary::{Balance, Skew, State, Summary};
 use crate::cli::screen::Screen;
 
 /// Names that the short form shows.
 const SHOWN: usize = 20;
 
-/// The summary for people; `wide` with all names.
+/// The answer in a line, and the pods for which something changed.
+pub(super) fn answer(of: &Summary, pods: Option<&Noting>) -> String {
+    let mut screen = Screen::of_stdout();
+    match &of.elsewhere {
+        Some(elsewhere) => {
+            let line = format!("the compared configuration puts {} pods elsewhere", elsewhere.len());
+            screen.heading(&format!("{}; {line}", of.outcome.line()));
+        }
+        None => screen.heading(&of.outcome.line()),
+    }
+    pods.iter().for_each(|pods| pods.tell(&mut screen));
+    screen.into_text()
+}
+
+/// The summary for people; `wide` with all names and with what did not change.
 pub(super) fn text(of: &Summary, wide: bool) -> String {
     let mut screen = Screen::of_stdout();
     let mut states = vec![("before", &of.before), ("after", &of.after)];
@@ -18,11 +33,11 @@ pub(super) fn text(of: &Summary, wide: bool) -> String {
         rows.push([(*when).to_owned()].into_iter().chain(numbers).collect());
     }
     screen.table(&[1, 2, 3], &rows);
-    balances(&mut screen, &states);
-    skews(&mut screen, of);
+    balances(&mut screen, &states, wide);
+    skews(&mut screen, of, wide);
     let shown = |all: usize| if wide { all } else { SHOWN.min(all) };
     let dash = |node: &Option<String>| node.clone().unwrap_or_else(|| "<none>".to_owned());
-    if !of.moved.is_empty() {
+    if wide && !of.moved.is_empty() {
         screen.heading(&format!("Pods that were elsewhere: {}", of.moved.len()));
         let head = cells(&["POD", "WAS ON", "IS ON"]);
         let rows = of.moved.iter().map(|it| vec![it.pod.clone(), it.from.clone(), dash(&it.to)]);
@@ -57,8 +72,7 @@ fn names(
     }
 }
 
-fn balances(screen: &mut Screen, states: &[(&str, &State)]) {
-    screen.heading("How full nodes are, as parts of what they have that is asked for");
+fn balances(screen: &mut Screen, states: &[(&str, &State)], wide: bool) {
     let mut rows = vec![cells(&["RESOURCE", "WHEN", "ALL", "MEAN", "DEVIATION", "LOWEST", "HIGHEST"])];
     let mut resources: Vec<&str> = Vec::new();
     for it in states.iter().flat_map(|(_, state)| &state.resources) {
@@ -66,6 +80,15 @@ fn balances(screen: &mut Screen, states: &[(&str, &State)]) {
             resources.push(&it.resource);
         }
     }
+    let of =
+        |state: &State, resource: &str| state.resources.iter().find(|it| it.resource == resource).cloned();
+    let changes =
+        |resource: &&str| states.iter().any(|(_, state)| of(state, resource) != of(states[0].1, resource));
+    resources.retain(|resource| wide || changes(resource));
+    if resources.is_empty() {
+        return;
+    }
+    screen.heading("How full nodes are, as parts of what they have that is asked for");
     for resource in resources {
         for (when, state) in states {
             if let Some(it) = state.resources.iter().find(|it| it.resource == resource) {
@@ -83,8 +106,11 @@ fn balance(of: &Balance, when: &str) -> Vec<String> {
     [of.resource.clone(), when.to_owned()].into_iter().chain(parts).collect()
 }
 
-fn skews(screen: &mut Screen, of: &Summary) {
-    if of.skews.is_empty() {
+fn skews(screen: &mut Screen, of: &Summary, wide: bool) {
+    let changes =
+        |it: &&Skew| wide || it.before != it.after || (of.compared.is_some() && it.compared != it.after);
+    let shown: Vec<&Skew> = of.skews.iter().filter(changes).collect();
+    if shown.is_empty() {
         return;
     }
     screen.heading("Skew of spread constraints");
@@ -92,7 +118,7 @@ fn skews(screen: &mut Screen, of: &Summary) {
     head.extend(of.compared.is_some().then(|| "COMPARED".to_owned()));
     let mut rows = vec![head];
     let text = |skew: Option<i64>| skew.map_or_else(|| "-".to_owned(), |skew| skew.to_string());
-    for it in &of.skews {
+    for it in shown {
         let soft = if it.is_required { "" } else { " (soft)" };
         let mut row = vec![
             it.namespace.clone(),

@@ -1,5 +1,6 @@
 //! How a cluster stands, before and after: how evenly it is loaded, how far pods are spread, how many wait.
 
+use super::outcome::Outcome;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use crate::explain::words::{resource, selector};
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Summary {
+    /// What became of the pods, in numbers.
+    pub(in crate::cli) outcome: Outcome,
     /// The cluster as it is.
     pub(in crate::cli) before: State,
     /// After the changes and decisions.

@@ -1,0 +1,380 @@
+//! Manifests of objects that exist already: what `kubectl apply` and the controllers come to in the end.
+//!
+//! A workload whose pod template stays the same keeps its pods, and only the difference in replicas is made or removed. A workload whose template
+//! changes has its pods replaced, as at the end of a rollout. A pod on a node stays there. Any other object takes over the manifest's fields.
+//! Fields that no decision reads (environment, commands, probes) are not compared.
+
+use super::compare::{differences, merged};
+use super::expand::{Expanded, is_workload};
+use super::files::{Item, leave_out_what_nobody_reads, text_at};
+use super::identity::{controlled_by, generated_name, set};
+use crate::cli::census::Owner;
+use serde_json::Value;
+use std::borrow::Borrow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+const HASH_LABEL: &str = "pod-template-hash";
+/// Differences that a notice names.
+const NAMED: usize = 3;
+
+/// Kind, namespace and name.
+type Key = (String, String, String);
+
+fn key_of(item: &Item) -> Key {
+    (item.kind().to_owned(), namespace(item).to_owned(), item.name().to_owned())
+}
+
+/// What manifests change of what exists.
+#[derive(Default)]
+pub(in crate::cli) struct Updates {
+    workloads: BTreeMap<Key, Update>,
+    /// Pods that the changes remove, by namespace and name.
+    pub(in crate::cli) leaving: BTreeSet<(String, String)>,
+    /// What changes, for people.
+    pub(in crate::cli) notices: Vec<String>,
+}
+
+/// A workload that exists already.
+struct Update {
+    /// The pods it keeps.
+    kept: Vec<Existing>,
+    /// The ReplicaSet of a Deployment whose template stays the same: name, uid, hash.
+    set: Option<(String, String, String)>,
+}
+
+/// A pod of a workload.
+#[derive(Clone)]
+struct Existing {
+    name: String,
+    /// The node it is on, or is made for.
+    node: String,
+    created: String,
+}
+
+/// Which objects of a cluster matter to manifests.
+pub(in crate::cli) struct Concern {
+    keys: BTreeSet<Key>,
+    workloads: Vec<(String, String)>,
+    /// Whether nodes matter, of which each gets a pod.
+    has_daemons: bool,
+}
+
+impl Concern {
+    /// Of the cluster's objects those that matter to manifests, or that what is made of them rests on.
+    pub(in crate::cli) fn among(
+        given: &[Item],
+        cluster: impl Iterator<Item = impl Borrow<Item>>,
+    ) -> Vec<Item> {
+        if given.is_empty() {
+            return Vec::new();
+        }
+        let concern = Self::of(given);
+        let concerned = cluster.filter(|item| concern.holds(item.borrow()));
+        concerned.map(|item| item.borrow().clone().unpacked()).collect()
+    }
+
+    fn of(given: &[Item]) -> Self {
+        let workloads = given.iter().filter(|item| is_workload(item));
+        let name = |item: &Item| (namespace(item).to_owned(), item.name().to_owned());
+        Self {
+            keys: given.iter().map(key_of).collect(),
+            workloads: workloads.map(name).collect(),
+            has_daemons: given.iter().any(|item| item.kind() == "DaemonSet"),
+        }
+    }
+
+    /// Whether an object is one of them, or may have been made by one.
+    fn holds(&self, item: &Item) -> bool {
+        let is_made_by = |(namespace, name): &(String, String)| {
+            self::namespace(item) == namespace && item.name().starts_with(name.as_str())
+        };
+        let is_context = matches!(item.kind(), "Namespace" | "PersistentVolumeClaim" | "StorageClass")
+            || (self.has_daemons && item.kind() == "Node");
+        is_context
+            || self.keys.contains(&key_of(item))
+            || (matches!(item.kind(), "Pod" | "ReplicaSet") && self.workloads.iter().any(is_made_by))
+    }
+}
+
+/// The namespace of an object that is to come; the one it will get where it names none.
+fn namespace(item: &Item) -> &str {
+    match item.namespace() {
+        "" if super::identity::is_namespaced(item.kind()) => "default",
+        namespace => namespace,
+    }
+}
+
+impl Updates {
+    /// Holds manifests against what exists. Manifests of pods that stay where they are leave the list; others take over what they do not say
+    /// from what exists.
+    pub(super) fn plan(all: &[Item], given: &mut Vec<Item>) -> Self {
+        let by_key: BTreeMap<Key, &Item> = all.iter().map(|item| (key_of(item), item)).collect();
+        let mut updates = Self::default();
+        given.retain_mut(|item| {
+            let live = by_key.get(&key_of(item)).copied();
+            match (item.kind(), live) {
+                ("Pod", Some(live)) => updates.pod(item, live),
+                ("CronJob", _) => true,
+                _ if is_workload(item) => {
+                    updates.workload(item, live, all);
+                    true
+                }
+                (_, Some(live)) => {
+                    updates.other(item, live);
+                    true
+                }
+                (_, None) => true,
+            }
+        });
+        updates
+    }
+
+    /// Whether the pod is to be decided about.
+    fn pod(&mut self, item: &mut Item, live: &Item) -> bool {
+        let (key, node) = (live.key(), live.text("/spec/nodeName"));
+        if has_ended(live) {
+            self.leaving.insert((live.namespace().to_owned(), live.name().to_owned()));
+            return true;
+        }
+        if !node.is_empty() {
+            self.notices.push(format!("Pod {key} is on {node} already, and stays there"));
+            return false;
+        }
+        let told = told(&differences(&item.value, &live.value, false));
+        self.notices.push(format!("Pod {key} exists already and is pending; {told}"));
+        take_over(item, live);
+        self.leaving.insert((live.namespace().to_owned(), live.name().to_owned()));
+        true
+    }
+
+    fn other(&mut self, item: &mut Item, live: &Item) {
+        let told = told(&differences(&item.value, &live.value, false));
+        self.notices.push(format!("{} {} exists already; {told}", item.kind(), item.key()));
+        take_over(item, live);
+    }
+
+    fn workload(&mut self, item: &mut Item, live: Option<&Item>, all: &[Item]) {
+        let sets: Vec<&Item> = all.iter().filter(|it| is_replica_set_of(it, item)).collect();
+        let pods: Vec<&Item> = all.iter().filter(|it| is_pod_of(it, item, &sets)).collect();
+        if live.is_none() && pods.is_empty() {
+            return;
+        }
+        if let Some(replicas) = live.and_then(|live| live.value.pointer("/spec/replicas"))
+            && item.value.pointer("/spec/replicas").is_none_or(Value::is_null)
+        {
+            // A manifest without replicas leaves them to whoever set them.
+            let replicas = replicas.clone();
+            set(&mut item.value, &["spec", "replicas"], replicas);
+        }
+        let made = |set: &Item| pods.iter().filter(|pod| is_made_by(pod, set)).count();
+        // Former ReplicaSets have no pods.
+        let current = sets.iter().filter(|set| made(set) > 0).max_by_key(|set| made(set));
+        let changes = changes(item, live, current.copied(), pods.first().copied());
+        let mut existing: Vec<Existing> = pods.iter().map(|pod| Existing::of(pod)).collect();
+        let stays = |it: &Existing| changes.is_empty() || is_updated_by_hand(item, it);
+        let (mut kept, mut gone): (Vec<_>, Vec<_>) = existing.drain(..).partition(stays);
+        gone.extend(surplus(item, &mut kept));
+        self.tell(item, live, &changes, kept.len(), gone.len());
+        let namespace = item.namespace().to_owned();
+        self.leaving.extend(gone.into_iter().map(|it| (namespace.clone(), it.name)));
+        let current = current.filter(|_| changes.is_empty() && item.kind() == "Deployment");
+        let set = current.map(|set| {
+            let hash = set.value.pointer("/metadata/labels").map(|labels| &labels[HASH_LABEL]);
+            let hash = hash.and_then(Value::as_str).unwrap_or_default();
+            (set.name().to_owned(), set.text("/metadata/uid").to_owned(), hash.to_owned())
+        });
+        self.workloads.insert(key_of(item), Update { kept, set });
+    }
+
+    fn tell(&mut self, item: &Item, live: Option<&Item>, changes: &[String], kept: usize, gone: usize) {
+        let (kind, key) = (item.kind(), item.key());
+        let mut parts = Vec::new();
+        let count = |item: &Item| item.value.pointer("/spec/replicas").and_then(Value::as_u64);
+        if let (Some(live), Some(new)) = (live, count(item)) {
+            let old = count(live).unwrap_or(1);
+            parts.extend((old != new).then(|| format!("replicas {old} → {new}")));
+        }
+        parts.push(if changes.is_empty() {
+            format!("the pod template stays the same: {} kept, {gone} removed", pods(kept))
+        } else {
+            let replaced = format!("{} replaced, as at the end of a rollout, {kept} kept", pods(gone));
+            format!("the pod template changes ({}): {replaced}", some(changes))
+        });
+        self.notices.push(format!("{kind} {key} exists already; {}", parts.join("; ")));
+    }
+
+    /// Leaves of the pods that a workload would make those that it lacks.
+    pub(super) fn settle(&self, workload: &Item, expanded: &mut Expanded) {
+        let Some(update) = self.workloads.get(&key_of(workload)) else { return };
+        let kept = &update.kept;
+        match workload.kind() {
+            "StatefulSet" => expanded.pods.retain(|pod| !kept.iter().any(|it| it.name == pod.name())),
+            "DaemonSet" => expanded.pods.retain(|pod| {
+                let node = node_of(&pod.value);
+                !kept.iter().any(|it| it.node == node)
+            }),
+            _ => expanded.pods.truncate(expanded.pods.len().saturating_sub(kept.len())),
+        }
+        let Some((name, uid, hash)) = &update.set else { return };
+        expanded.objects.retain(|object| object.kind() != "ReplicaSet");
+        for (at, pod) in expanded.pods.iter_mut().enumerate() {
+            let new = generated_name(&format!("{name}-"), "ReplicaSet", pod.namespace(), kept.len() + at);
+            set(&mut pod.value, &["metadata", "name"], new.into());
+            set(&mut pod.value, &["metadata", "labels", HASH_LABEL], hash.as_str().into());
+            let owner = controlled_by("apps/v1", "ReplicaSet", name, uid);
+            set(&mut pod.value, &["metadata", "ownerReferences"], owner);
+        }
+    }
+}
+
+impl Existing {
+    fn of(pod: &Item) -> Self {
+        let text = |path: &str| pod.text(path).to_owned();
+        Self {
+            name: pod.name().to_owned(),
+            node: node_of(&pod.value),
+            created: text("/metadata/creationTimestamp"),
+        }
+    }
+
+    fn ordinal(&self) -> Option<usize> {
+        self.name.rsplit('-').next()?.parse().ok()
+    }
+}
+
+/// The manifest takes over what it does not say, and who the object is.
+fn take_over(item: &mut Item, live: &Item) {
+    item.value = merged(&live.value, &item.value);
+    let uid = live.text("/metadata/uid");
+    if !uid.is_empty() {
+        set(&mut item.value, &["metadata", "uid"], uid.into());
+    }
+}
+
+fn pods(count: usize) -> String {
+    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
+}
+
+fn some(changes: &[String]) -> String {
+    let named = changes[..changes.len().min(NAMED)].join(", ");
+    let more = changes.len().saturating_sub(NAMED);
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+fn told(changes: &[String]) -> String {
+    if changes.is_empty() {
+        "nothing of it changes".to_owned()
+    } else {
+        format!("it changes: {}", some(changes))
+    }
+}
+
+/// How the pod template differs from the one the pods were made of; where that is not there, from a pod.
+fn changes(item: &Item, live: Option<&Item>, set: Option<&Item>, pod: Option<&Item>) -> Vec<String> {
+    // A Job's template never changes, and a paused Deployment makes nothing.
+    let is_paused = item.value.pointer("/spec/paused") == Some(&Value::Bool(true));
+    if item.kind() == "Job" || is_paused {
+        return Vec::new();
+    }
+    let lean = |template: &Value| {
+        let mut template = template.clone();
+        leave_out_what_nobody_reads(&mut template);
+        template
+    };
+    let Some(new) = item.value.pointer("/spec/template").map(lean) else { return Vec::new() };
+    let template = |item: &Item| item.value.pointer("/spec/template").map(lean);
+    match (live.and_then(template).or_else(|| set.and_then(template)), pod) {
+        (Some(old), _) => differences(&new, &old, true),
+        (None, Some(pod)) => {
+            let spec = |of: &Value| of.get("spec").cloned().unwrap_or_default();
+            differences(&spec(&new), &spec(&lean(&pod.value)), false)
+        }
+        (None, None) => Vec::new(),
+    }
+}
+
+/// Whether a pod stays until somebody deletes it, or until a partition lets it go.
+fn is_updated_by_hand(item: &Item, pod: &Existing) -> bool {
+    let partition = item.value.pointer("/spec/updateStrategy/rollingUpdate/partition");
+    let partition = partition.and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
+    item.text("/spec/updateStrategy/type") == "OnDelete"
+        || (item.kind() == "StatefulSet" && pod.ordinal().is_some_and(|ordinal| ordinal < partition))
+}
+
+/// Takes those away that are too many.
+fn surplus(item: &Item, kept: &mut Vec<Existing>) -> Vec<Existing> {
+    let number = |path: &str| item.value.pointer(path).and_then(Value::as_u64);
+    let number = |path: &str| number(path).and_then(|it| usize::try_from(it).ok());
+    let replicas = match item.kind() {
+        "DaemonSet" | "Job" => return Vec::new(),
+        _ => number("/spec/replicas").unwrap_or(1),
+    };
+    if item.kind() == "StatefulSet" {
+        let first = number("/spec/ordinals/start").unwrap_or(0);
+        let is_wanted = |it: &Existing| {
+            it.ordinal().is_some_and(|ordinal| (first..first.saturating_add(replicas)).contains(&ordinal))
+        };
+        let (wanted, gone) = kept.drain(..).partition(is_wanted);
+        *kept = wanted;
+        return gone;
+    }
+    // Those without a node go first, then those that share a node with most others, then the newest.
+    let mut on: BTreeMap<String, usize> = BTreeMap::new();
+    for it in kept.iter() {
+        *on.entry(it.node.clone()).or_default() += 1;
+    }
+    kept.sort_by_cached_key(|it| (it.node.is_empty(), on[&it.node], it.created.clone(), it.name.clone()));
+    let rest = kept.split_off(kept.len().min(replicas));
+    kept.sort_by_key(|it| Reverse(it.created.clone()));
+    rest
+}
+
+fn has_ended(pod: &Item) -> bool {
+    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
+}
+
+/// The node a pod is on; else the one a DaemonSet made it for.
+fn node_of(pod: &Value) -> String {
+    let terms =
+        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
+    let made_for = format!("{terms}/matchFields/0/values/0");
+    let on = text_at(pod, "/spec/nodeName");
+    if on.is_empty() { text_at(pod, &made_for) } else { on }.to_owned()
+}
+
+/// Name and kind of the controller.
+fn controller(item: &Item) -> Option<(&str, &str)> {
+    let owners = item.value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true)?;
+    Some((owner["kind"].as_str()?, owner["name"].as_str()?))
+}
+
+fn is_made_by(pod: &Item, set: &Item) -> bool {
+    controller(pod) == Some((set.kind(), set.name()))
+}
+
+fn is_replica_set_of(set: &Item, deployment: &Item) -> bool {
+    set.kind() == "ReplicaSet"
+        && deployment.kind() == "Deployment"
+        && set.namespace() == deployment.namespace()
+        && controller(set) == Some(("Deployment", deployment.name()))
+}
+
+/// Whether a pod that runs, or is to, belongs to the workload.
+fn is_pod_of(pod: &Item, workload: &Item, sets: &[&Item]) -> bool {
+    let is_there = pod.kind() == "Pod"
+        && pod.namespace() == workload.namespace()
+        && !has_ended(pod)
+        && text_at(&pod.value, "/metadata/deletionTimestamp").is_empty();
+    if !is_there {
+        return false;
+    }
+    let Some(owner) = Owner::of(&pod.value) else {
+        // A controller adopts a pod that has its name.
+        let ordinal = pod.name().strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('-'));
+        return workload.kind() == "StatefulSet" && ordinal.is_some_and(|it| it.parse::<usize>().is_ok());
+    };
+    (*owner.kind == *workload.kind() && *owner.name == *workload.name())
+        || sets.iter().any(|set| is_made_by(pod, set))
+}

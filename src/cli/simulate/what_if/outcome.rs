@@ -1,0 +1,214 @@
+//! What became of the pods that were decided about: in numbers, and in rows of pods that fared alike.
+
+use super::super::report::Decision;
+use super::WhatIf;
+use crate::cli::screen::Screen;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use supercargo_core::pod::{PodInfo, Uid};
+
+/// Nodes that a row names.
+const NODES_NAMED: usize = 3;
+/// Rows that the short form shows.
+const ROWS_SHOWN: usize = 40;
+
+/// How many pods there were, and how many of them have a node now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(in crate::cli) struct Share {
+    pub(in crate::cli) pods: usize,
+    pub(in crate::cli) placed: usize,
+}
+
+/// What became of the pods, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Outcome {
+    /// Pods that lost their nodes.
+    pub(in crate::cli) lost_node: Share,
+    /// Pods that were not there before.
+    pub(in crate::cli) new: Share,
+    /// Pods that were pending before.
+    pub(in crate::cli) pending: Share,
+    /// How many pods would have to go for others, or went.
+    pub(in crate::cli) victims: usize,
+}
+
+/// What a pod was before.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Was {
+    On(String),
+    New,
+    Pending,
+}
+
+/// Pods that fared alike.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    is_placed: bool,
+    was: Was,
+    what: String,
+    why: String,
+}
+
+/// What is noted while pods are decided about.
+pub(super) struct Noting {
+    outcome: Outcome,
+    victims: BTreeSet<String>,
+    pending: BTreeSet<Uid>,
+    /// What each pod is called together with others of its owner.
+    owners: BTreeMap<Uid, String>,
+    rows: Vec<Row>,
+    /// Where the row of a pod is.
+    at: BTreeMap<Uid, usize>,
+}
+
+/// A pod that was decided about.
+struct Row {
+    uid: Uid,
+    was: Was,
+    pod: String,
+    node: Option<String>,
+    why: String,
+}
+
+impl Noting {
+    /// Before the first decision.
+    pub(super) fn of(what_if: &WhatIf) -> Self {
+        let tables = what_if.tables();
+        let owner = |(pod, owner): &(Arc<PodInfo>, Option<crate::cli::census::Owner>)| {
+            let owner = owner.as_ref()?;
+            let namespace = tables.text(pod.namespace);
+            Some((Arc::clone(&pod.uid), format!("{} {namespace}/{}", owner.kind, owner.name)))
+        };
+        Self {
+            outcome: Outcome::default(),
+            victims: BTreeSet::new(),
+            pending: what_if.retried.clone(),
+            owners: what_if.population.iter().filter_map(owner).collect(),
+            rows: Vec::new(),
+            at: BTreeMap::new(),
+        }
+    }
+
+    /// A pod was decided about; `from` is the node it lost.
+    pub(super) fn add(&mut self, pod: &PodInfo, from: Option<&String>, decision: &Decision, why: String) {
+        let was = match from {
+            Some(node) => Was::On(node.clone()),
+            None if self.pending.contains(&pod.uid) => Was::Pending,
+            None => Was::New,
+        };
+        self.victims.extend(decision.preemption.iter().flat_map(|it| it.victims.iter().cloned()));
+        let (uid, node) = (Arc::clone(&pod.uid), decision.node.clone());
+        self.at.insert(Arc::clone(&uid), self.rows.len());
+        self.rows.push(Row { uid, was, pod: decision.pod.clone(), node, why });
+    }
+
+    /// A pod that was decided about had to go again.
+    pub(super) fn evicted(&mut self, victim: &Uid) {
+        if let Some(row) = self.at.get(victim).map(|&at| &mut self.rows[at]) {
+            row.node = None;
+            "It was placed, and evicted for a pod of higher priority.".clone_into(&mut row.why);
+        }
+    }
+
+    /// The numbers.
+    pub(super) fn outcome(&self) -> Outcome {
+        let mut outcome = Outcome { victims: self.victims.len(), ..self.outcome.clone() };
+        for Row { was, node, .. } in &self.rows {
+            let share = match was {
+                Was::On(_) => &mut outcome.lost_node,
+                Was::New => &mut outcome.new,
+                Was::Pending => &mut outcome.pending,
+            };
+            share.pods += 1;
+            share.placed += usize::from(node.is_some());
+        }
+        outcome
+    }
+
+    /// The pods for which something changed, those without a node first, pods that fared alike in one row.
+    pub(super) fn tell(&self, screen: &mut Screen) {
+        let mut groups: BTreeMap<Alike, (Vec<&str>, BTreeMap<&str, usize>)> = BTreeMap::new();
+        for Row { uid, was, pod, node, why } in &self.rows {
+            if *was == Was::Pending && node.is_none() {
+                continue;
+            }
+            let alike = Alike {
+                is_placed: node.is_some(),
+                was: was.clone(),
+                what: self.owners.get(uid).unwrap_or(pod).clone(),
+                why: why.clone(),
+            };
+            let (pods, nodes) = groups.entry(alike).or_default();
+            pods.push(pod);
+            *nodes.entry(node.as_deref().unwrap_or("<none>")).or_default() += 1;
+        }
+        if groups.is_empty() {
+            return;
+        }
+        let head = ["PODS", "WHAT", "WAS ON", "IS ON", "WHY"].map(str::to_owned).to_vec();
+        let more = groups.len().saturating_sub(ROWS_SHOWN);
+        let rows = groups.into_iter().take(ROWS_SHOWN).map(|(alike, (pods, nodes))| {
+            let was = match alike.was {
+                Was::On(node) => node,
+                Was::New => "<new>".to_owned(),
+                Was::Pending => "<pending>".to_owned(),
+            };
+            let what = if let [pod] = pods[..] { pod.to_owned() } else { alike.what };
+            vec![pods.len().to_string(), what, was, named(&nodes), alike.why]
+        });
+        let rows: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
+        screen.table(&[0], &rows);
+        if more > 0 {
+            screen.line(&format!("  and {more} more rows (-o wide shows every pod)"));
+        }
+    }
+}
+
+/// Nodes with how many pods each got, those with most first.
+fn named(nodes: &BTreeMap<&str, usize>) -> String {
+    if let [(node, _)] = nodes.iter().collect::<Vec<_>>()[..] {
+        return (*node).to_owned();
+    }
+    let mut all: Vec<(&str, usize)> = nodes.iter().map(|(node, pods)| (*node, *pods)).collect();
+    all.sort_by_key(|&(node, pods)| (std::cmp::Reverse(pods), node));
+    let shown: Vec<String> =
+        all.iter().take(NODES_NAMED).map(|(node, pods)| format!("{node} ({pods})")).collect();
+    let more = all.len().saturating_sub(NODES_NAMED);
+    let more = if more > 0 { format!(" and {more} more nodes") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+impl Outcome {
+    /// The answer in one line.
+    pub(super) fn line(&self) -> String {
+        let mut parts = Vec::new();
+        let pods = |count: usize| if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
+        let Share { pods: all, placed } = self.lost_node;
+        if all > 0 {
+            let fit = if all == placed {
+                format!("{} another place", if all == 1 { "it has" } else { "each has" })
+            } else {
+                format!("{placed} fit elsewhere, {} no longer fit", all - placed)
+            };
+            let node = if all == 1 { "its node" } else { "their nodes" };
+            parts.push(format!("{} lost {node}: {fit}", pods(all)));
+        }
+        let Share { pods: all, placed } = self.new;
+        if all > 0 {
+            parts.push(format!("{placed} of {all} new {} fit", if all == 1 { "pod" } else { "pods" }));
+        }
+        let Share { pods: all, placed } = self.pending;
+        if placed > 0 {
+            parts
+                .push(format!("{placed} of {all} pending {} now fit", if all == 1 { "pod" } else { "pods" }));
+        } else if all > 0 {
+            parts.push(format!("{} still pending", pods(all)));
+        }
+        if self.victims > 0 {
+            parts.push(format!("{} would have to go for others", pods(self.victims)));
+        }
+        if parts.is_empty() { "no pod is affected".to_owned() } else { parts.join("; ") }
+    }
+}

@@ -1,0 +1,225 @@
+//! Manifests of objects that exist already, and replicas with claims of their own.
+
+use crate::support::{Files, Ran, list, node, pod};
+use serde_json::{Value, json};
+
+const HASH: &str = "6b7f";
+
+fn template(cpu: u32, image: &str) -> Value {
+    let mut spec = pod("x", cpu, &json!({}))["spec"].clone();
+    spec["containers"][0]["image"] = json!(image);
+    json!({ "metadata": { "labels": { "app": "web" } }, "spec": spec })
+}
+
+fn workload(kind: &str, name: &str, replicas: Option<u32>, template: &Value) -> Value {
+    let mut workload = json!({
+        "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": name },
+        "spec": { "selector": { "matchLabels": { "app": "web" } }, "template": template },
+    });
+    if let Some(replicas) = replicas {
+        workload["spec"]["replicas"] = json!(replicas);
+    }
+    workload
+}
+
+/// A pod of an owner on a node.
+fn owned(name: &str, kind: &str, owner: &str, node: &str) -> Value {
+    let mut pod = pod(name, 1, &json!({ "nodeName": node }));
+    pod["metadata"]["labels"] = json!({ "app": "web" });
+    pod["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": true }]);
+    pod
+}
+
+/// A Deployment with three pods on two nodes, as a dump of a cluster holds it.
+fn running() -> Vec<Value> {
+    let mut set = workload("ReplicaSet", &format!("web-{HASH}"), Some(3), &template(1, "i"));
+    set["metadata"]["labels"] = json!({ "app": "web", "pod-template-hash": HASH });
+    set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = json!(HASH);
+    set["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": true }]);
+    let mut live = template(1, "i");
+    // What an API server fills in.
+    live["spec"]["dnsPolicy"] = json!("ClusterFirst");
+    live["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
+    live["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1000m");
+    let mut objects = vec![node("a", 4), node("b", 4), workload("Deployment", "web", Some(3), &live), set];
+    objects.extend(["a", "a", "b"].iter().zip(0..).map(|(node, at)| {
+        let mut pod = owned(&format!("web-{HASH}-{at}"), "ReplicaSet", &format!("web-{HASH}"), node);
+        pod["metadata"]["labels"]["pod-template-hash"] = json!(HASH);
+        pod
+    }));
+    objects
+}
+
+/// Runs the plain command and a what-if over the same files.
+fn both(cluster: &[Value], manifest: &Value) -> [Ran; 2] {
+    let files = Files::with(&list(cluster), &manifest.to_string());
+    let plain = files.simulate(&["-o", "json"]);
+    let changed = files.simulate(&["-o", "json", "--add-nodes", "0:template=a"]);
+    [plain, changed]
+}
+
+fn all_placed(ran: &Ran) -> Vec<String> {
+    ran.placed().into_iter().map(|(pod, node)| format!("{pod} {}", node.is_some())).collect()
+}
+
+#[test]
+fn a_workload_with_the_same_template_gets_only_the_pods_it_lacks() {
+    for ran in both(&running(), &workload("Deployment", "web", Some(5), &template(1, "i"))) {
+        assert_eq!(ran.placed().len(), 2, "{ran:?}");
+        assert!(
+            ran.placed().iter().all(|(pod, node)| pod.starts_with("default/web-6b7f-") && node.is_some())
+        );
+        let told = "Deployment default/web exists already; replicas 3 → 5; the pod template stays the same: 3 pods kept, 0 removed";
+        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    }
+    // Without replicas there are as many as before.
+    for ran in both(&running(), &workload("Deployment", "web", None, &template(1, "i"))) {
+        assert_eq!((ran.placed().len(), ran.code), (0, Some(0)), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_workload_with_fewer_replicas_frees_the_room_of_those_that_go() {
+    let mut manifest = vec![workload("Deployment", "web", Some(1), &template(1, "i"))];
+    manifest.push(pod("large", 4, &json!({})));
+    let files = Files::with(&list(&running()), &list(&manifest));
+    for more in [&["-o", "json"][..], &["-o", "json", "--add-nodes", "0:template=a"]] {
+        let ran = files.simulate(more);
+        assert_eq!(all_placed(&ran), ["default/large true"], "{ran:?}");
+        assert!(ran.stderr.contains("1 pod kept, 2 removed"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_workload_with_another_template_has_its_pods_replaced() {
+    let objects: Vec<Value> = running()
+        .into_iter()
+        .map(|mut it| {
+            if it["kind"] == "Node" {
+                it["status"]["capacity"]["cpu"] = json!("2");
+            }
+            it
+        })
+        .collect();
+    // There would be no room beside the old ones.
+    for ran in both(&objects, &workload("Deployment", "web", Some(4), &template(1, "i:2"))) {
+        assert_eq!((ran.placed().len(), ran.code), (4, Some(0)), "{ran:?}");
+        let told = "the pod template changes (spec.containers[c].image: i → i:2): 3 pods replaced";
+        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    }
+    let [_, changed] = both(&objects, &workload("Deployment", "web", Some(4), &template(1, "i:2")));
+    let report: Value = serde_json::from_str(&changed.stdout).expect("a report");
+    let placed = |when: &str| &report["summary"][when]["placed"];
+    assert_eq!((placed("before"), placed("after")), (&json!(3), &json!(4)));
+}
+
+#[test]
+fn a_stateful_set_keeps_its_replicas_and_their_claims() {
+    let mut objects = vec![node("a", 4), node("b", 4)];
+    let mut set = workload("StatefulSet", "db", Some(1), &template(1, "i"));
+    set["spec"]["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim() }]);
+    let mut first = owned("db-0", "StatefulSet", "db", "a");
+    first["spec"]["volumes"] =
+        json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data-db-0" } }]);
+    objects.extend([set.clone(), first]);
+    objects.extend(storage(2));
+    let mut grown = set;
+    grown["spec"]["replicas"] = json!(4);
+    // Of two volumes the first replica has one.
+    for ran in both(&objects, &grown) {
+        let expected = ["default/db-1 true", "default/db-2 false", "default/db-3 false"];
+        assert_eq!(all_placed(&ran), expected, "{ran:?}");
+    }
+    let files = Files::with(&list(&objects), "");
+    for detail in ["full", "none"] {
+        let flags = ["--cluster", "cluster", "-o", "json", "--detail", detail, "--scale", "db=3"];
+        let ran = files.run(&flags, "");
+        assert_eq!(all_placed(&ran), ["default/db-1 true", "default/db-2 false"], "{ran:?}");
+    }
+}
+
+#[test]
+fn a_stateful_set_that_is_scaled_up_from_nothing_has_claims_by_its_templates() {
+    let mut set = workload("StatefulSet", "db", Some(0), &template(1, "i"));
+    set["spec"]["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim() }]);
+    let objects = [vec![node("a", 4), set], storage(1)].concat();
+    let files = Files::with(&list(&objects), "");
+    let ran = files.run(&["--cluster", "cluster", "-o", "json", "--scale", "sts/db=2"], "");
+    assert_eq!(all_placed(&ran), ["default/db-0 true", "default/db-1 false"], "{ran:?}");
+}
+
+fn claim() -> Value {
+    json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": { "requests": { "storage": "1Gi" } } })
+}
+
+/// A class whose claims wait for their pods, volumes, the first of them bound to `data-db-0`.
+fn storage(volumes: usize) -> Vec<Value> {
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let volume = |at: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": format!("pv-{at}") },
+            "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "local" },
+            "status": { "phase": "Available" },
+        })
+    };
+    let mut all: Vec<Value> = [class].into_iter().chain((0..volumes).map(volume)).collect();
+    if volumes > 1 {
+        all[1]["spec"]["claimRef"] = json!({ "namespace": "default", "name": "data-db-0", "uid": "claim" });
+        let mut spec = claim();
+        spec["volumeName"] = json!("pv-0");
+        all.push(json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": { "name": "data-db-0", "uid": "claim", "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
+            "spec": spec, "status": { "phase": "Bound" },
+        }));
+    }
+    all
+}
+
+#[test]
+fn a_daemon_set_gets_pods_on_nodes_that_have_none() {
+    let set = workload("DaemonSet", "agent", None, &template(1, "i"));
+    let objects = [node("a", 4), node("b", 4), set.clone(), owned("agent-x", "DaemonSet", "agent", "a")];
+    for ran in both(&objects, &set) {
+        let nodes: Vec<Option<String>> = ran.placed().into_iter().map(|(_, node)| node).collect();
+        assert_eq!(nodes, [Some("b".to_owned())], "{ran:?}");
+    }
+}
+
+#[test]
+fn a_pod_on_a_node_stays_and_a_pending_one_is_decided_as_the_manifest_has_it() {
+    let objects = [node("a", 4), pod("there", 1, &json!({ "nodeName": "a" })), pod("waits", 9, &json!({}))];
+    for ran in both(&objects, &pod("there", 1, &json!({}))) {
+        assert!(ran.stderr.contains("Pod default/there is on a already, and stays there"), "{ran:?}");
+    }
+    for ran in both(&objects, &pod("waits", 2, &json!({}))) {
+        let told = "Pod default/waits exists already and is pending; it changes: spec.containers[c].resources.requests.cpu: 9 → 2";
+        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+        assert!(all_placed(&ran).contains(&"default/waits true".to_owned()), "{ran:?}");
+    }
+}
+
+#[test]
+fn another_object_takes_over_what_its_manifest_says() {
+    let manifest = list(&[
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a" }, "spec": { "unschedulable": true } }),
+        pod("p", 1, &json!({})),
+    ]);
+    let files = Files::with(&list(&[node("a", 4)]), &manifest);
+    let ran = files.simulate(&["-o", "json"]);
+    assert_eq!(all_placed(&ran), ["default/p false"]);
+    assert!(ran.stderr.contains("Node a exists already; it changes: spec"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_object_that_is_given_twice_is_refused_with_both_places() {
+    let files = Files::with(&list(&[node("a", 4)]), "");
+    let twice = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n---\n";
+    files.write("pods", &twice.repeat(2));
+    let told = files.simulate(&[]).refused().to_owned();
+    assert!(told.starts_with("pods:8:") && told.contains("first at pods:3:"), "{told}");
+}
