@@ -120,6 +120,10 @@ golden-coverage: ## Which branches of upstream's plugins the recorded decisions 
 	tests/upstream/build.sh oracle-coverage
 	tests/upstream/coverage/run.sh
 
+.PHONY: law-coverage
+law-coverage: ## Which regions of the engine's cached paths the laws reach, and why the others not: writes crates/core/tests/coverage/COVERAGE.md
+	crates/core/tests/coverage/run.sh
+
 .PHONY: fuzz-golden
 fuzz-golden: oracle ## Compare decisions on random clusters with the real kube-scheduler's: make fuzz-golden SEED=1 N=20000
 	cargo run --locked --quiet --example fuzz -- --seed $(SEED) --decisions $(N)

@@ -44,10 +44,14 @@ impl Cluster {
 
     /// A pod is on a node from now on.
     fn place(&mut self, words: &str, node: usize) {
-        let pod = self.world.pod_from(&format!("p{} on=n{node} {words}", self.pods));
+        self.place_named(&format!("p{}", self.pods), words, node);
+        self.pods += 1;
+    }
+
+    fn place_named(&mut self, name: &str, words: &str, node: usize) {
+        let pod = self.world.pod_from(&format!("{name} on=n{node} {words}"));
         self.world.place(&pod);
         self.world.cache.refresh();
-        self.pods += 1;
     }
 
     /// A pod comes; where it goes, if it does, which has to be where it goes if nothing is remembered.
@@ -98,6 +102,12 @@ fn a_kind_that_starts_from_what_others_have_in_common_is_decided_about_as_afresh
         if turn % 3 == 0 {
             cluster.place(&of("everywhere", ""), turn / 3 % NODES);
             cluster.place(&of(&format!("once-{}", turn + 1), ""), node);
+        }
+        // A node is full for a while, and takes pods again without a change of its object.
+        match turn % 5 {
+            0 => cluster.place_named("large", "cpu=8", node),
+            3 => _ = cluster.world.cache.remove_pod("large"),
+            _ => {}
         }
         match turn % 40 {
             10 | 20 => _ = cluster.world.cache.remove_pod(&format!("p{gone}")),

@@ -56,11 +56,22 @@ const PODS: usize = 14;
 enum Change {
     Node(usize, usize),
     NodeGone(usize),
-    Place { pod: usize, node: usize, what: usize, start: usize },
+    Place {
+        pod: usize,
+        node: usize,
+        what: usize,
+        start: usize,
+    },
     Gone(usize),
-    Nominate { pod: usize, node: Option<usize>, what: usize },
+    Nominate {
+        pod: usize,
+        node: Option<usize>,
+        what: usize,
+    },
     Budget(usize, Option<usize>),
     Ask(usize),
+    /// So many pods come that no node can take, each asking for something else.
+    Unlike(usize),
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -74,6 +85,8 @@ fn change() -> impl Strategy<Value = Change> {
             .prop_map(|(pod, node, what)| Change::Nominate { pod, node, what }),
         1 => (0..2_usize, prop::option::of(0..BUDGETS.len())).prop_map(|(at, what)| Change::Budget(at, what)),
         12 => (0..WANTED.len()).prop_map(Change::Ask),
+        // As many as are remembered, and one more or less.
+        1 => prop::sample::select(vec![1, 2, 63, 64, 65]).prop_map(Change::Unlike),
     ]
 }
 
@@ -136,14 +149,22 @@ impl Law {
                 world.cache.lookups_mut().remove_disruption_budget(namespace, name);
             }
             Change::Ask(wanted) => self.ask(wanted),
+            Change::Unlike(count) => {
+                // Twice, since what is refused once is not remembered.
+                (0..2 * count).for_each(|at| self.ask_for(&format!("cpu={} priority=5", 10 + at % count)));
+            }
         }
     }
 
     /// A pod comes that no other is but in name.
     fn ask(&mut self, wanted: usize) {
+        self.ask_for(WANTED[wanted]);
+    }
+
+    fn ask_for(&mut self, wanted: &str) {
         self.asked += 1;
         self.now = self.now + Duration::from_millis(300);
-        let pod = self.world.pod_from(&format!("x{} {}", self.asked, WANTED[wanted]));
+        let pod = self.world.pod_from(&format!("x{} {wanted}", self.asked));
         self.world.cache.refresh();
         let snapshot = self.world.snapshot();
         let when = (Draws { seed: Seed(3), attempt: self.asked % 3 }, self.now);
@@ -162,7 +183,7 @@ impl Law {
         };
         if let Some(again) = again {
             self.answers.set(self.answers.get() + 1);
-            assert_eq!(again, plain, "{}", WANTED[wanted]);
+            assert_eq!(again, plain, "{wanted}");
         }
     }
 }
