@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use supercargo_core::event::Event;
 use supercargo_core::extender::Extender;
+use supercargo_core::hash::HashSeed;
 use supercargo_core::intern::Tables;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
@@ -48,6 +49,9 @@ pub struct Beginning {
     pub nanos: u64,
     /// The seed of every draw.
     pub seed: u64,
+    /// The seed of the hashes of what users choose; of recordings made before there was one, none. It decides nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_seed: Option<u64>,
     /// Whether it has to be told that it leads.
     pub waits_for_lease: bool,
     /// How long a pod may wait among the unschedulable, in nanoseconds.
@@ -77,6 +81,7 @@ impl Beginning {
             time: super::decision::text(now),
             nanos: now.as_nanos(),
             seed: seed.0,
+            hash_seed: None,
             waits_for_lease: settings.election.is_some(),
             unschedulable_nanos: u64::try_from(max_in_unschedulable.as_nanos()).unwrap_or(u64::MAX),
             verify_every: None,
@@ -89,6 +94,17 @@ impl Beginning {
     #[must_use]
     pub fn verifying(self, verify_every: Option<NonZeroU32>) -> Self {
         Self { verify_every, ..self }
+    }
+
+    /// What users choose is hashed with this seed.
+    #[must_use]
+    pub fn hashing_with(self, seed: HashSeed) -> Self {
+        Self { hash_seed: Some(seed.0), ..self }
+    }
+
+    /// Tables that hash so.
+    pub(super) fn tables(&self) -> Tables {
+        self.hash_seed.map_or_else(Tables::new, |seed| Tables::seeded(HashSeed(seed)))
     }
 
     /// As the first line.
@@ -109,7 +125,7 @@ impl Beginning {
         settings: &Settings,
         extenders: impl FnOnce(&mut Tables) -> Vec<Extender>,
     ) -> Scheduler {
-        let mut tables = Tables::new();
+        let mut tables = self.tables();
         let profiles = profiles(settings, &mut tables);
         let config = Config {
             seed: Seed(self.seed),

@@ -6,7 +6,6 @@ use super::replay::{Summary, event_of};
 use crate::config::{ProfileSettings, Settings};
 use std::io::BufRead;
 use std::time::Duration;
-use supercargo_core::intern::Tables;
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::{Judgement, Shadow, Step, Unjudged};
 use supercargo_core::time::Time;
@@ -34,7 +33,7 @@ pub fn judge<R: BufRead>(
     let recorded = settings(&beginning.configuration)
         .map_err(|error| Bad::Configuration { line: 1, why: error.to_string() })?;
     let settings = other.unwrap_or(&recorded);
-    let mut tables = Tables::new();
+    let mut tables = beginning.tables();
     let framework = profile(settings, name)?.framework(&mut tables);
     let began = beginning.began();
     let mut shadow = Shadow::new(name, framework, Seed(beginning.seed), tables, began);

@@ -7,10 +7,13 @@ use crate::driver::{Clock, Tape};
 use crate::journal::{Beginning, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
 use anyhow::{Context as _, anyhow};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
 
 /// What is kept, for whom, and who writes it.
@@ -35,7 +38,8 @@ impl Keeping {
         let (now, seed) = (clock.now(), Seed(u64::from(std::process::id())));
         let wait = args.pod_max_in_unschedulable_pods_duration;
         let beginning = Beginning::new(Mode::Scheduler, now, seed, (effective, settings), wait)
-            .verifying(args.verify_decisions);
+            .verifying(args.verify_decisions)
+            .hashing_with(hash_seed());
         let (journal, writers) = (Journal::default(), Vec::new());
         let mut keeping = Self { clock, beginning, journal, ring: None, writers };
         if flags.decision_records > 0 {
@@ -100,4 +104,9 @@ impl Keeping {
             }
         }
     }
+}
+
+/// A seed that nobody outside can guess: std draws the keys of its maps from the operating system.
+pub(crate) fn hash_seed() -> HashSeed {
+    HashSeed(RandomState::new().build_hasher().finish())
 }

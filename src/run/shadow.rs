@@ -38,7 +38,7 @@ pub(super) async fn run(
     let mailbox = Mailbox::<Judging>::new();
     let inbox = mailbox.inbox();
     let clock = Clock::start();
-    let mut tables = Tables::new();
+    let mut tables = Tables::seeded(super::keep::hash_seed());
     let framework = profile.framework(&mut tables);
     let shadow = Shadow::new(shadow_of, framework, Seed(u64::from(std::process::id())), tables, clock.now());
     let judging = Judging::new(shadow, Arc::clone(&book), Arc::clone(&metrics));

@@ -1,7 +1,10 @@
 //! Maps whose layout is the same in every run. Strings are hashed with SipHash, small ids with one multiplication.
 //!
-//! Iteration order of these maps is a function of what was inserted, never of the process. It is still no order a
-//! decision may depend on: sort, or use a `BTreeMap`, where order shows.
+//! Iteration order of a [`FixedMap`] and of an [`IdMap`] is a function of what was inserted, never of the process. It is still no
+//! order a decision may depend on: sort, or use a `BTreeMap`, where order shows.
+//!
+//! What users choose, names and labels above all, is hashed with a seed ([`Keyed`]): who knows the hash function could otherwise
+//! choose texts that collide. The seed comes from outside, like every other input, and decides nothing.
 
 #![allow(
     clippy::disallowed_types,
@@ -11,9 +14,36 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
-/// A map with string or composite keys.
+/// The seed of the hashes of what users choose. It changes where things lie in memory, and no decision, effect or report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashSeed(pub u64);
+
+/// Makes SipHash hashers that have read a seed. Without a seed, which is the default, hashes are those of a [`FixedMap`].
+#[derive(Clone, Debug, Default)]
+pub struct Keyed(DefaultHasher);
+
+impl Keyed {
+    /// Hashers that have read this seed.
+    pub fn with(seed: HashSeed) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(seed.0);
+        Self(hasher)
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        self.0.clone()
+    }
+}
+
+/// A map with string or composite keys that users choose. Never iterated: its order differs by seed.
+pub(crate) type KeyedMap<K, V> = HashMap<K, V, Keyed>;
+/// A map with string or composite keys that users do not choose, such as uids, which the API server draws.
 pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
-/// A set with string or composite keys.
+/// A set with such keys.
 pub type FixedSet<K> = HashSet<K, BuildHasherDefault<DefaultHasher>>;
 /// A map keyed by a few interned ids or other numbers that users do not choose.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
@@ -33,9 +63,9 @@ pub(crate) struct Hashed<K> {
 }
 
 impl<K: Hash> Hashed<K> {
-    /// The key with its hash as a [`FixedMap`] has it.
-    pub(crate) fn of(key: K) -> Self {
-        let hash = fixed_hash(&key);
+    /// The key with its hash. Keys that are compared are hashed alike.
+    pub(crate) fn of(key: K, hashing: &Keyed) -> Self {
+        let hash = hashing.hash_one(&key);
         Self { key, hash }
     }
 
@@ -91,5 +121,36 @@ impl Hasher for IdHasher {
 
     fn write_usize(&mut self, value: usize) {
         self.write_u64(value as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const BUCKETS: u64 = 1_024;
+
+    fn bucket(hashing: &Keyed, text: &str) -> u64 {
+        hashing.hash_one(text) % BUCKETS
+    }
+
+    /// Who knows the hash function finds texts of one bucket by trying. Under a seed they are spread like any others.
+    #[test]
+    fn texts_chosen_to_collide_are_spread_by_a_seed() {
+        let unseeded = Keyed::default();
+        let texts = (0..).map(|number| format!("label-{number}"));
+        let chosen: Vec<String> = texts.filter(|text| bucket(&unseeded, text) == 7).take(200).collect();
+        for seed in [0, 1, u64::MAX] {
+            let seeded = Keyed::with(HashSeed(seed));
+            let buckets: BTreeSet<u64> = chosen.iter().map(|text| bucket(&seeded, text)).collect();
+            // Of 200 drawn evenly from 1,024 some 182 are expected to differ.
+            assert!(buckets.len() > 150, "{} buckets of seed {seed}", buckets.len());
+        }
+    }
+
+    #[test]
+    fn without_a_seed_hashes_are_those_of_fixed_maps() {
+        assert_eq!(Keyed::default().hash_one("web"), fixed_hash("web"));
     }
 }

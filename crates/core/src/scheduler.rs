@@ -178,9 +178,8 @@ impl Scheduler {
         let profiles = config.profiles.into_iter().map(|p| (tables.symbol(&p.name), p)).collect();
         Self {
             seed: config.seed,
-            tables,
-            cache: Cache::default(),
-            queue: SchedulingQueue::new(config.queue, now),
+            cache: Cache::hashed_by(tables.hashing()),
+            queue: SchedulingQueue::new(config.queue, now).hashed_by(tables.hashing()),
             profiles,
             lists: Lists::default(),
             outbox: Outbox::default(),
@@ -192,8 +191,9 @@ impl Scheduler {
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
             notices: VecDeque::new(),
-            memory: Memory::default(),
-            shapes: Shapes::default(),
+            memory: Memory::hashed_by(tables.hashing()),
+            shapes: Shapes::default().hashed_by(tables.hashing()),
+            tables,
             walk: Walk::default(),
             verify: Verify::default(),
             quarantine: Quarantine::default(),

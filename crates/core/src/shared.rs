@@ -1,6 +1,6 @@
 //! Values that many hold and few change: equal ones are kept once, and who changes one gets a copy.
 
-use crate::hash::fixed_hash;
+use crate::hash::Keyed;
 use crate::uniques::Uniques;
 use std::fmt;
 use std::hash::Hash;
@@ -59,10 +59,17 @@ impl<T> Default for Pool<T> {
     }
 }
 
+impl<T> Pool<T> {
+    /// No values; their hashes are made so.
+    pub(crate) fn hashed_by(hashing: Keyed) -> Self {
+        Self(Uniques::hashed_by(hashing))
+    }
+}
+
 impl<T: Eq + Hash> Pool<T> {
     /// The value that is held already, if there is an equal one.
     pub(crate) fn share(&mut self, value: T) -> Shared<T> {
-        let hash = fixed_hash(&value);
+        let hash = self.0.hash(&value);
         let known = self.0.find(hash, |known| **known == value);
         let at = known.unwrap_or_else(|| self.0.add(hash, Arc::new(value)));
         Shared(Arc::clone(self.0.get(at)))
@@ -70,7 +77,7 @@ impl<T: Eq + Hash> Pool<T> {
 
     /// Of the values at these places lets those go that nobody else holds; how many places there are.
     pub(crate) fn keep(&mut self, places: Range<usize>) -> usize {
-        self.0.keep(places, |value| fixed_hash(&**value), |_, value| Arc::strong_count(value) > 1)
+        self.0.keep(places, |_, value| Arc::strong_count(value) > 1)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -2,12 +2,15 @@
 //!
 //! Does not know what entries are, nor who holds their places.
 
+use crate::hash::Keyed;
 use crate::index::Index;
 use crate::list::push_tightly;
+use std::hash::{BuildHasher, Hash};
 use std::ops::Range;
 
 /// Entries, each other than all others.
 pub(crate) struct Uniques<E> {
+    hashing: Keyed,
     by_content: Index,
     /// `None` where a place is free.
     entries: Vec<Option<E>>,
@@ -16,11 +19,21 @@ pub(crate) struct Uniques<E> {
 
 impl<E> Default for Uniques<E> {
     fn default() -> Self {
-        Self { by_content: Index::default(), entries: Vec::new(), free: Vec::new() }
+        Self::hashed_by(Keyed::default())
     }
 }
 
 impl<E> Uniques<E> {
+    /// No entries; their hashes are made so.
+    pub(crate) fn hashed_by(hashing: Keyed) -> Self {
+        Self { hashing, by_content: Index::default(), entries: Vec::new(), free: Vec::new() }
+    }
+
+    /// The hash of an entry, or of what it is found by.
+    pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
+        self.hashing.hash_one(key)
+    }
+
     /// The place of the entry with this hash of which `is_it` holds.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(&E) -> bool) -> Option<u32> {
         self.by_content.find(hash, |at| self.entries[at as usize].as_ref().is_some_and(&is_it))
@@ -54,18 +67,16 @@ impl<E> Uniques<E> {
     }
 
     /// Of the entries at these places takes those out that do not stay; how many places were looked at.
-    pub(crate) fn keep(
-        &mut self,
-        places: Range<usize>,
-        hash: impl Fn(&E) -> u64,
-        mut stays: impl FnMut(usize, &E) -> bool,
-    ) -> usize {
+    pub(crate) fn keep(&mut self, places: Range<usize>, mut stays: impl FnMut(usize, &E) -> bool) -> usize
+    where
+        E: Hash,
+    {
         let entries = self.entries.iter_mut().enumerate().skip(places.start).take(places.len());
         let mut looked_at = 0;
         for (at, entry) in entries {
             looked_at += 1;
             if let Some(gone) = entry.take_if(|entry| !stays(at, entry)) {
-                self.by_content.remove(hash(&gone), |other| other as usize == at);
+                self.by_content.remove(self.hashing.hash_one(&gone), |other| other as usize == at);
                 self.free.push(u32::try_from(at).expect("places are numbers of 32 bits"));
             }
         }

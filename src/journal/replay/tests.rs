@@ -14,6 +14,7 @@ use serde_json::json;
 use std::path::Path;
 use supercargo_core::effect::Lane;
 use supercargo_core::event::Kind;
+use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::Agreement;
 
@@ -33,9 +34,17 @@ struct Hand {
 
 impl Hand {
     fn new(effective: &Effective, mode: Mode) -> Self {
+        Self::hashing_with(None, effective, mode)
+    }
+
+    fn hashing_with(seed: Option<HashSeed>, effective: &Effective, mode: Mode) -> Self {
         let settings = Settings::of(effective).unwrap();
         let (now, wait) = (Time::from_secs(1_000), Duration::from_secs(300));
         let beginning = Beginning::new(mode, now, Seed(3), (effective, &settings), wait);
+        let beginning = match seed {
+            Some(seed) => beginning.hashing_with(seed),
+            None => beginning,
+        };
         let folder = tempfile::tempdir().unwrap();
         let options = SinkOptions {
             path: folder.path().join("recording.jsonl"),
@@ -161,6 +170,27 @@ fn a_lease_and_another_configuration_are_replayed_where_they_came() {
     let without: Vec<&str> = recording.lines().filter(|line| !line.contains("\"leading\"")).collect();
     let divergence = Replay::open(without.join("\n").as_bytes()).unwrap().run(|_, _| {}).unwrap().divergence;
     assert_eq!(divergence.map(|it| it.now), Some(None));
+}
+
+/// Recordings made before there were hash seeds have none; one that has another replays alike, since it decides nothing.
+#[test]
+fn a_recording_carries_its_hash_seed_and_replays_with_any() {
+    let rules = effective("profiles: [{schedulerName: a}]\n", &Flags::without_election());
+    let mut hand = Hand::hashing_with(Some(HashSeed(u64::MAX)), &rules, Mode::Scheduler);
+    hand.lists();
+    for number in 0..9 {
+        hand.object(node(&format!("n{number}"), "2"));
+        hand.object(pod(&format!("p{number}"), "a", ""));
+        assert_eq!(hand.work().len(), 1);
+    }
+    let recording = hand.recording();
+    let field = "\"hashSeed\":18446744073709551615,";
+    assert!(recording.lines().next().unwrap().contains(field), "{recording}");
+    for other in [field, "", "\"hashSeed\":7,"] {
+        let recording = recording.replace(field, other);
+        let summary = Replay::open(recording.as_bytes()).unwrap().run(|_, _| {}).unwrap();
+        assert_eq!((summary.divergence, summary.placed), (None, 9), "{other}");
+    }
 }
 
 #[test]

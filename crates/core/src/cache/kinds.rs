@@ -1,7 +1,7 @@
 //! Pods on nodes by what affinity and spreading read of them: namespace, labels, affinity, and whether they are being
 //! deleted. A term is matched with a kind once, however many pods are of it.
 
-use crate::hash::{FixedMap, IdMap};
+use crate::hash::{IdMap, Keyed, KeyedMap};
 use crate::intern::Symbol;
 use crate::intern::{HoldsIds, Marks, Work, holds_ids, mark_after};
 use crate::node::NodeIdx;
@@ -59,7 +59,7 @@ pub struct KindId(u64);
 /// All kinds of which a pod is on a node.
 #[derive(Default)]
 pub(super) struct Kinds {
-    ids: FixedMap<Key, KindId>,
+    ids: KeyedMap<Key, KindId>,
     by_id: BTreeMap<KindId, Kind>,
     by_namespace: IdMap<Symbol, BTreeSet<KindId>>,
     with_affinity: BTreeSet<KindId>,
@@ -70,6 +70,11 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
+    /// No kinds; hashes are made so.
+    pub(super) fn hashed_by(hashing: Keyed) -> Self {
+        Self { ids: KeyedMap::with_hasher(hashing), ..Self::default() }
+    }
+
     pub(super) fn add(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) -> KindId {
         let id = self.ids.get(&Key(Arc::clone(pod))).copied().unwrap_or_else(|| self.found(pod));
         let kind = self.by_id.get_mut(&id).expect("an id leads to its kind");
@@ -119,7 +124,7 @@ impl Kinds {
 
     /// No kinds, whose numbers go on from here.
     pub(super) fn successor(&self) -> Self {
-        Self { next: self.next, ..Self::default() }
+        Self { next: self.next, ..Self::hashed_by(self.ids.hasher().clone()) }
     }
 
     /// All kinds are to be marked.

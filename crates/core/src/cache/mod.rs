@@ -31,6 +31,7 @@ pub use trial::Trial;
 pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
+use crate::hash::Keyed;
 use crate::intern::{HoldsIds, Marks, Symbol, Tables, Work, holds_ids};
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
@@ -84,6 +85,11 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// An empty cluster; what users choose is hashed so.
+    pub(crate) fn hashed_by(hashing: &Keyed) -> Self {
+        Self { kinds: Kinds::hashed_by(hashing.clone()), ..Self::default() }
+    }
+
     /// A number that grows with every change that a decision may depend on, and stays what it is where an event changed nothing: what
     /// is remembered of decisions holds as long as it does.
     pub fn version(&self) -> u64 {

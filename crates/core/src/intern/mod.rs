@@ -10,7 +10,7 @@ use held::Bits;
 pub(crate) use held::{HoldsIds, Marks, holds_ids};
 pub(crate) use round::{Unmarked, Work, mark_after};
 
-use crate::hash::fixed_hash;
+use crate::hash::{HashSeed, Keyed};
 use crate::node::Taint;
 use crate::pod::PodTemplate;
 use crate::selector::RequiredNodeAffinity;
@@ -110,6 +110,7 @@ pub struct Tables {
     taint_sets: Interner<Taint>,
     templates: Pool<PodTemplate>,
     node_affinities: Pool<RequiredNodeAffinity>,
+    hashing: Keyed,
     /// What is kept though nobody in the engine may hold it.
     pinned: Marks,
     is_pinning: bool,
@@ -148,12 +149,22 @@ impl Default for Tables {
 impl Tables {
     /// Tables that hold the well-known texts and nothing else.
     pub fn new() -> Self {
+        Self::hashed_by(Keyed::default())
+    }
+
+    /// The same with a seed for the hashes of what is in them, and of whatever else in an engine with these tables users choose.
+    pub fn seeded(seed: HashSeed) -> Self {
+        Self::hashed_by(Keyed::with(seed))
+    }
+
+    fn hashed_by(hashing: Keyed) -> Self {
         let mut tables = Self {
-            texts: Uniques::default(),
-            label_sets: Interner::default(),
-            taint_sets: Interner::default(),
-            templates: Pool::default(),
-            node_affinities: Pool::default(),
+            texts: Uniques::hashed_by(hashing.clone()),
+            label_sets: Interner(Uniques::hashed_by(hashing.clone())),
+            taint_sets: Interner(Uniques::hashed_by(hashing.clone())),
+            templates: Pool::hashed_by(hashing.clone()),
+            node_affinities: Pool::hashed_by(hashing.clone()),
+            hashing,
             pinned: Marks::default(),
             is_pinning: false,
             held: 0,
@@ -168,10 +179,15 @@ impl Tables {
         tables
     }
 
+    /// How what users choose is hashed.
+    pub(crate) fn hashing(&self) -> &Keyed {
+        &self.hashing
+    }
+
     /// The id of `text`, given now if it has none.
     pub fn symbol(&mut self, text: &str) -> Symbol {
         let known = self.find(text);
-        let symbol = known.unwrap_or_else(|| Symbol::at(self.texts.add(fixed_hash(text), text.into())));
+        let symbol = known.unwrap_or_else(|| Symbol::at(self.texts.add(self.texts.hash(text), text.into())));
         self.hold(&symbol);
         symbol
     }
@@ -196,7 +212,7 @@ impl Tables {
 
     /// The id of `text` if it has one.
     pub fn find(&self, text: &str) -> Option<Symbol> {
-        self.texts.find(fixed_hash(text), |known| **known == *text).map(Symbol::at)
+        self.texts.find(self.texts.hash(text), |known| **known == *text).map(Symbol::at)
     }
 
     /// The text of `symbol`.
@@ -269,15 +285,9 @@ impl Tables {
 
 struct Interner<T>(Uniques<Box<[T]>>);
 
-impl<T> Default for Interner<T> {
-    fn default() -> Self {
-        Self(Uniques::default())
-    }
-}
-
 impl<T: Eq + std::hash::Hash> Interner<T> {
     fn intern(&mut self, items: Vec<T>) -> u32 {
-        let hash = fixed_hash(&*items);
+        let hash = self.0.hash(&*items);
         let known = self.0.find(hash, |known| **known == *items);
         known.unwrap_or_else(|| self.0.add(hash, items.into_boxed_slice()))
     }
@@ -309,7 +319,7 @@ impl<T: Eq + std::hash::Hash + HoldsIds> Interner<T> {
             }
             is_held
         };
-        let looked_at = self.0.keep(places, |items| fixed_hash(&**items), |at, items| stays(at, items));
+        let looked_at = self.0.keep(places, |at, items| stays(at, items));
         *of(marks) = marked;
         looked_at
     }

@@ -6,7 +6,6 @@
 //! put there since ([`Unmarked`]). This is what collectors of garbage call a write barrier (Dijkstra and others, 1978).
 
 use super::{Marks, Tables};
-use crate::hash::fixed_hash;
 use crate::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -225,7 +224,7 @@ impl Tables {
             Stage::NodeAffinities => self.node_affinities.keep(places),
             Stage::Symbols => {
                 let is_held = |at| marks.symbols.has(at) || self.pinned.symbols.has(at);
-                self.texts.keep(places, |text| fixed_hash(&**text), |at, _| is_held(at))
+                self.texts.keep(places, |at, _| is_held(at))
             }
         }
     }

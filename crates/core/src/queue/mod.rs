@@ -20,7 +20,7 @@ pub use reconsider::Reconsidered;
 pub use stats::{Place, QueueStats};
 
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
-use crate::hash::FixedMap;
+use crate::hash::{FixedMap, Keyed};
 use crate::intern::holds_ids;
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
@@ -117,6 +117,13 @@ impl SchedulingQueue {
             counters: Counters::default(),
             unmarked: Unmarked::default(),
         }
+    }
+
+    /// What users choose is hashed so. To be told while no pod waits.
+    #[must_use]
+    pub(crate) fn hashed_by(mut self, hashing: &Keyed) -> Self {
+        self.unschedulable = Unschedulable::hashed_by(hashing.clone());
+        self
     }
 
     /// Takes in a pod that is new, or replaces the record under its uid by a fresh one.

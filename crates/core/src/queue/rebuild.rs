@@ -1,5 +1,6 @@
 //! The queue built anew from the records it holds, for when it may have been left half changed.
 
+use super::unschedulable::Unschedulable;
 use super::{Place, SchedulingQueue, Slot};
 use crate::time::Time;
 
@@ -17,7 +18,7 @@ impl SchedulingQueue {
             .collect();
         self.active = Default::default();
         self.backoff = Default::default();
-        self.unschedulable = Default::default();
+        self.unschedulable = Unschedulable::hashed_by(self.unschedulable.hashing());
         self.gated = Default::default();
         self.slots = Default::default();
         for count in self.counters.unschedulable.values_mut() {

@@ -5,7 +5,7 @@
 
 use super::pod::QueuedPod;
 use crate::framework::{Hint, PluginName};
-use crate::hash::FixedMap;
+use crate::hash::{Keyed, KeyedMap};
 use crate::intern::{HoldsIds, Marks, Work, holds_ids, mark_after};
 use crate::pod::PodInfo;
 use crate::signature::Signature;
@@ -35,7 +35,7 @@ struct Group {
 #[derive(Default)]
 pub(super) struct Unschedulable {
     groups: BTreeMap<GroupId, Group>,
-    ids: FixedMap<Arc<Key>, GroupId>,
+    ids: KeyedMap<Arc<Key>, GroupId>,
     by_waker: BTreeMap<PluginName, BTreeSet<GroupId>>,
     /// Every pod's group, by sequence number: who came first, and so has waited longest, comes first.
     group_of: BTreeMap<u64, GroupId>,
@@ -47,6 +47,16 @@ pub(super) struct Unschedulable {
 }
 
 impl Unschedulable {
+    /// No pods; hashes are made so.
+    pub(super) fn hashed_by(hashing: Keyed) -> Self {
+        Self { ids: KeyedMap::with_hasher(hashing), ..Self::default() }
+    }
+
+    /// How hashes are made.
+    pub(super) fn hashing(&self) -> Keyed {
+        self.ids.hasher().clone()
+    }
+
     pub(super) fn begin_round(&mut self) {
         (self.marked_groups, self.marked) = (None, None);
     }

@@ -3,7 +3,7 @@
 //! A workload that does not fit has many pods that do not fit, and each of them looks at every node before it says so.
 
 use super::failure::Unschedulable;
-use crate::hash::{Hashed, IdMap};
+use crate::hash::{Hashed, IdMap, Keyed};
 use crate::mutation::{self, Mutation};
 use crate::pod::PodInfo;
 use crate::report::Preemption;
@@ -22,6 +22,7 @@ pub(super) type State = (u64, u64);
 /// Answers that hold in one state of the cluster each.
 #[derive(Default)]
 pub(super) struct Memory {
+    hashing: Keyed,
     known: IdMap<Hashed<Signature>, (State, Unschedulable)>,
     /// Whose turn it is to go.
     order: VecDeque<Hashed<Signature>>,
@@ -29,10 +30,15 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Nothing is remembered; hashes are made so.
+    pub(super) fn hashed_by(hashing: &Keyed) -> Self {
+        Self { hashing: hashing.clone(), ..Self::default() }
+    }
+
     /// What was found of a pod like this in this state.
     pub(super) fn recall(&mut self, state: State, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         self.forget_some(state);
-        let known = self.known.get(&Hashed::of(Signature::of(pod)));
+        let known = self.known.get(&Hashed::of(Signature::of(pod), &self.hashing));
         let holds = |of: State| of == state || mutation::is_on(Mutation::MemoryStays);
         let found = known.filter(|(of, _)| holds(*of)).map(|(_, found)| found.clone());
         self.hits += u64::from(found.is_some());
@@ -44,7 +50,7 @@ impl Memory {
         if matches!(found.preemption, Preemption::Nominated { .. }) {
             return;
         }
-        let signature = Hashed::of(Signature::of(pod));
+        let signature = Hashed::of(Signature::of(pod), &self.hashing);
         if self.known.insert(signature.clone(), (state, found.clone())).is_none() {
             self.order.push_back(signature);
         }

@@ -26,7 +26,7 @@ mod trunks;
 use super::{Decision, Framework, Probe};
 use crate::cache::Snapshot;
 use crate::framework::CycleError;
-use crate::hash::Hashed;
+use crate::hash::{Hashed, Keyed};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -54,6 +54,7 @@ const TURNS: usize = 8;
 
 /// What is remembered of the pods of all profiles: a pod's profile is part of its signature.
 pub struct Shapes {
+    hashing: Keyed,
     known: Known<What>,
     trunks: Trunks,
     /// The bytes that signatures take, with the trunks that they grow from.
@@ -160,6 +161,7 @@ impl Shapes {
     /// What is remembered takes so many bytes at most, but for the signature that was met last.
     pub fn with_room(room: usize) -> Self {
         Self {
+            hashing: Keyed::default(),
             known: Known::default(),
             trunks: Trunks::default(),
             bytes: 0,
@@ -172,6 +174,12 @@ impl Shapes {
             made: 0,
             let_go: 0,
         }
+    }
+
+    /// Signatures are hashed so. To be told while nothing is remembered.
+    #[must_use]
+    pub(crate) fn hashed_by(self, hashing: &Keyed) -> Self {
+        Self { hashing: hashing.clone(), ..self }
     }
 
     /// How many decisions came from here.
@@ -221,7 +229,7 @@ impl Shapes {
 impl Shapes {
     /// Where stands what is known of a signature.
     fn place_of(&mut self, signature: ShapeSignature) -> usize {
-        let signature = Hashed::of(signature);
+        let signature = Hashed::of(signature, &self.hashing);
         self.known.meet(&signature).unwrap_or_else(|| self.known.add(signature, What::Nothing))
     }
 

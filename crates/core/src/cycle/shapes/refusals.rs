@@ -259,7 +259,8 @@ impl Framework {
     /// A pod was refused by all nodes: if one alike comes, it is worth remembering.
     pub fn note_refusal(&self, shapes: &mut Shapes, pod: &Arc<PodInfo>, filtered: &Filtered) {
         if self.remembers_refusals(pod) && self.judges_one_by_one(filtered) {
-            shapes.refusals.note(&Hashed::of(NodeSignature::of(pod)));
+            let signature = Hashed::of(NodeSignature::of(pod), &shapes.hashing);
+            shapes.refusals.note(&signature);
         }
     }
 
@@ -280,7 +281,8 @@ impl Framework {
         if !self.remembers_refusals(pod) || shapes.refusals.is_empty() {
             return None;
         }
-        let refused = shapes.refusals.of(Hashed::of(NodeSignature::of(pod)), snapshot.era())?;
+        let signature = Hashed::of(NodeSignature::of(pod), &shapes.hashing);
+        let refused = shapes.refusals.of(signature, snapshot.era())?;
         let mut filtered = self.prepare(pod, snapshot, &mut NoProbe).ok()?;
         if !self.judges_one_by_one(&filtered) {
             return None;

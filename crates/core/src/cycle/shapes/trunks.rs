@@ -69,7 +69,7 @@ impl Trunks {
         pod: &Arc<PodInfo>,
         snapshot: Snapshot<'_>,
     ) -> Result<usize, Extraordinary> {
-        let signature = Hashed::of(NodeSignature::of(pod));
+        let signature = Hashed::of(NodeSignature::of(pod), snapshot.tables().hashing());
         if let Some(&place) = self.places.get(&signature)
             && self.fresh(place, snapshot).is_ok()
         {
