@@ -243,10 +243,11 @@ async fn connect(
     settings: &Settings,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<(kube::Client, String)> {
-    let connection = client::connection(args, settings).await?;
+    let source = client::source(args, settings)?;
+    let connection = source.settings().await?;
     let server_url = connection.cluster_url.to_string();
     let layer = RestLayer::new(Arc::clone(metrics), &connection.cluster_url);
-    let builder = client::builder(&connection).context("cannot build the API client")?;
+    let builder = source.client(&connection).context("cannot build the API client")?;
     Ok((builder.with_layer(&layer).build(), server_url))
 }
 

@@ -27,6 +27,7 @@ mod packages;
 mod pages;
 mod path;
 mod preemption;
+mod proxied;
 mod queue;
 mod record;
 mod reload;

@@ -68,6 +68,7 @@ async fn shadow(plane: &ControlPlane) -> Result<Supercargo> {
         server: None,
         token_duration: None,
         stderr: None,
+        env: Vec::new(),
         args: args.filter(|arg| !arg.starts_with("--config") && !arg.starts_with("--secure-port")).collect(),
     };
     ensure!(setup.args.iter().any(|arg| arg == "--shadow-of=default-scheduler"), "{:?}", setup.args);

@@ -82,10 +82,10 @@ impl Process {
             .open(&log)
             .with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&program.path);
-        command.args(&program.args).envs(program.env.iter().map(|(name, value)| (name, value)));
         for name in PROXY {
             command.env_remove(name);
         }
+        command.args(&program.args).envs(program.env.iter().map(|(name, value)| (name, value)));
         let stderr = match &program.stderr {
             Some(to) => Stdio::from(to.try_clone()?),
             None => Stdio::from(output.try_clone()?),

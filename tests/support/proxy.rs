@@ -1,9 +1,12 @@
-//! A way to the API server that can be cut: TCP connections are passed on as they are, TLS and all, until somebody cuts them.
+//! A way to the API server that can be cut: TCP connections are passed on as they are, TLS and all, until somebody cuts them. It may also be an HTTP
+//! proxy, which opens a tunnel to the API server under whatever name that is asked for.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -12,21 +15,55 @@ use tokio::task::JoinHandle;
 pub(crate) struct Proxy {
     address: SocketAddr,
     cuts: watch::Sender<u64>,
+    tunnels: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
+
+/// The longest head of a request for a tunnel.
+const HEAD_MAX: usize = 4_096;
 
 impl Proxy {
     /// A way to the port of this machine.
     pub(crate) async fn to(port: u16) -> Result<Self> {
+        Self::of(port, false).await
+    }
+
+    /// An HTTP proxy through which only that port is reached.
+    pub(crate) async fn tunnel_to(port: u16) -> Result<Self> {
+        Self::of(port, true).await
+    }
+
+    async fn of(port: u16, is_tunnel: bool) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen")?;
         let address = listener.local_addr()?;
         let (cuts, cut) = watch::channel(0);
+        let tunnels = Arc::new(AtomicUsize::new(0));
+        let opened = Arc::clone(&tunnels);
         let accepting = tokio::spawn(async move {
-            while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(pass_on(near, port, cut.clone()));
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (cut, opened) = (cut.clone(), Arc::clone(&opened));
+                tokio::spawn(async move {
+                    if is_tunnel {
+                        if open(&mut near).await.is_none() {
+                            return;
+                        }
+                        opened.fetch_add(1, Ordering::Relaxed);
+                    }
+                    pass_on(near, port, cut).await;
+                });
             }
         });
-        Ok(Self { address, cuts, accepting })
+        Ok(Self { address, cuts, tunnels, accepting })
+    }
+
+    /// Its URL as that of an HTTP proxy.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How many tunnels were opened.
+    pub(crate) fn tunnels(&self) -> usize {
+        self.tunnels.load(Ordering::Relaxed)
     }
 
     /// Where it begins, as a URL of the API server.
@@ -44,6 +81,18 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
     }
+}
+
+/// Answers a request for a tunnel; nothing where it is none.
+async fn open(near: &mut TcpStream) -> Option<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_MAX {
+        head.push(near.read_u8().await.ok()?);
+    }
+    let wants_tunnel = head.starts_with(b"CONNECT ");
+    let answer: &[u8] = if wants_tunnel { b"HTTP/1.1 200 OK\r\n\r\n" } else { b"HTTP/1.1 405 No\r\n\r\n" };
+    near.write_all(answer).await.ok()?;
+    wants_tunnel.then_some(())
 }
 
 async fn pass_on(mut near: TcpStream, port: u16, mut cut: watch::Receiver<u64>) {

@@ -127,6 +127,8 @@ pub(crate) struct Setup {
     pub(crate) args: Vec<String>,
     /// Where its stderr goes instead of its log.
     pub(crate) stderr: Option<OwnedFd>,
+    /// Variables of its environment.
+    pub(crate) env: Vec<(&'static str, String)>,
 }
 
 impl Setup {
@@ -144,6 +146,7 @@ impl Setup {
             token_duration: None,
             args: vec![String::from("--v=2")],
             stderr: None,
+            env: Vec::new(),
         })
     }
 
@@ -159,6 +162,7 @@ impl Setup {
             token_duration: None,
             args: vec![String::from("--v=2")],
             stderr: None,
+            env: Vec::new(),
         }
     }
 
@@ -185,6 +189,7 @@ impl Setup {
             .arg(format!("--secure-port={number}"))
             .args(self.args)
             .stderr(self.stderr);
+        let program = self.env.into_iter().fold(program, |program, (name, value)| program.env(name, value));
         let process = plane.launch(&program)?;
         Ok(Supercargo { process, program, number, _port: port, token, forgiven: 0 })
     }

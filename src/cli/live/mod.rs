@@ -231,10 +231,12 @@ async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
         None => None,
     };
     let mut config = match file {
-        Some(file) => kube::Config::from_custom_kubeconfig(file, &options)
+        Some(file) => client::of_kubeconfig(file, &options)
             .await
             .map_err(|error| wrong("the kubeconfig is not usable", &error))?,
-        None => kube::Config::infer().await.map_err(|error| wrong("there is no cluster to ask", &error))?,
+        None => {
+            client::inferred().await.map_err(|error| wrong("there is no cluster to ask", error.as_ref()))?
+        }
     };
     config.connect_timeout = Some(CONNECT_TIMEOUT.min(args.request_timeout));
     Ok(config)

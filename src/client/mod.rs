@@ -1,0 +1,248 @@
+//! Where the API server is, who we are to it, and what carries requests there.
+
+mod bodies;
+mod proxy;
+mod rotate;
+
+use crate::args::Args;
+use crate::config::Settings;
+use crate::names::Resolver;
+use crate::serve::HANDED_ON;
+use anyhow::{Context as _, Result};
+use http::header::{AUTHORIZATION, USER_AGENT};
+use http::{HeaderValue, Request, Response, Uri};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use proxy::{Proxy, Scheme, Variables};
+use std::sync::LazyLock;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tower::timeout::TimeoutLayer;
+use tower::util::{BoxCloneService, BoxCloneSyncService, MapRequestLayer};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+
+pub use bodies::{Limited, TooLarge};
+pub use rotate::Source;
+
+/// How long a connection to the API server may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Stands for "no proxy-url" in a kubeconfig: kube would fill the gap from the environment without regard to NO_PROXY.
+const NO_PROXY_URL: &str = "http://none.invalid";
+
+/// The User-Agent, in the form of `client-go/rest/config.go#buildUserAgent`.
+static AGENT: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let (version, os) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS);
+    let commit = option_env!("SUPERCARGO_COMMIT").and_then(|commit| commit.get(..7)).unwrap_or("unknown");
+    let agent = format!("supercargo/v{version} ({os}/{arch}) kubernetes/{commit}");
+    HeaderValue::from_str(&agent).expect("it is ASCII")
+});
+
+/// Where the connection's settings come from: the flag's kubeconfig, the file's, or what [`inferred`] finds.
+///
+/// # Errors
+/// When the kubeconfig cannot be read.
+pub fn source(args: &Args, settings: &Settings) -> Result<Source> {
+    let path = args.kubeconfig.as_ref().or(settings.kubeconfig.as_ref());
+    let file = path.map(|path| {
+        Kubeconfig::read_from(path).with_context(|| format!("cannot read the kubeconfig {}", path.display()))
+    });
+    let master = args
+        .master
+        .as_ref()
+        .map(|master| master.parse::<Uri>().with_context(|| format!("--master {master} is no URL")));
+    Ok(Source::new(file.transpose()?, path.cloned(), master.transpose()?))
+}
+
+/// The connection's settings of a context of a kubeconfig. Its proxy is the kubeconfig's; variables are read when the client is built.
+///
+/// # Errors
+/// When the context, or a file it names, is not usable.
+pub async fn of_kubeconfig(
+    mut file: Kubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<kube::Config, kube::config::KubeconfigError> {
+    for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.proxy_url.get_or_insert_default();
+        if cluster.proxy_url.as_deref() == Some("") {
+            cluster.proxy_url = Some(NO_PROXY_URL.to_owned());
+        }
+    }
+    let mut config = kube::Config::from_custom_kubeconfig(file, options).await?;
+    let is_none = |url: &Uri| url.host() == Some("none.invalid");
+    config.proxy_url = config.proxy_url.filter(|url| !is_none(url));
+    if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
+        cluster.proxy_url = cluster.proxy_url.take().filter(|url| url != NO_PROXY_URL);
+    }
+    Ok(config)
+}
+
+/// What kubectl would use, or the pod's ServiceAccount.
+///
+/// # Errors
+/// When there is neither, with what was tried.
+pub async fn inferred() -> Result<kube::Config> {
+    let found = match Kubeconfig::read() {
+        Ok(file) => of_kubeconfig(file, &KubeConfigOptions::default()).await,
+        Err(error) => Err(error),
+    };
+    let why = match found {
+        Ok(config) => return Ok(config),
+        Err(why) => why,
+    };
+    kube::Config::incluster()
+        .with_context(|| format!("no kubeconfig is usable ({why}), and this is no pod of a cluster"))
+}
+
+/// What carries requests to the API server.
+pub type Carrier = BoxCloneService<Request<Body>, Response<Limited>, BoxError>;
+
+/// A client for these settings. It is kube's own, but for names, proxies and the limits of what is read; and every request has a
+/// deadline of its own, so that reading and writing need none here.
+///
+/// # Errors
+/// When certificates, credentials or the proxy cannot be used.
+pub fn builder(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
+    Ok(ClientBuilder::new(carrier(config, false)?, config.default_namespace.clone()))
+}
+
+/// The same, for requests that the API server is to pass on to a pod: it takes the header with the token away as it does, so that goes a second time
+/// under a name that the API server does not look at.
+///
+/// # Errors
+/// As [`builder`].
+pub fn builder_that_hands_on(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
+    Ok(ClientBuilder::new(carrier(config, true)?, config.default_namespace.clone()))
+}
+
+fn hand_on(mut request: Request<Body>) -> Request<Body> {
+    let token = request.headers().get(AUTHORIZATION).cloned();
+    let is_passed_on = request.uri().path().contains("/proxy/");
+    if let Some(token) = token.filter(|_| is_passed_on) {
+        // One that was given for this goes before the one for the API server.
+        request.headers_mut().entry(HANDED_ON).or_insert(token);
+    }
+    request
+}
+
+fn introduce(mut request: Request<Body>) -> Request<Body> {
+    request.headers_mut().entry(USER_AGENT).or_insert_with(|| AGENT.clone());
+    request
+}
+
+/// Connections as Go makes them. What is written leaves at once: otherwise the first request would wait behind the end of the handshake for
+/// as long as the server puts off to acknowledge that, 40 ms on Linux.
+fn connector() -> HttpConnector<Resolver> {
+    let mut http = HttpConnector::new_with_resolver(Resolver::default());
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http
+}
+
+/// A connection to the server or to its proxy, before TLS with the server.
+type Wire = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Wires = BoxCloneSyncService<Uri, Wire, BoxError>;
+
+/// How the server is reached: directly or through a proxy.
+fn wires(proxy: Option<Proxy>, tls: &Tls) -> Wires {
+    let http = connector();
+    let plain = http.clone().map_response(Wire::Http);
+    let Some(Proxy { url, scheme, authorization, login }) = proxy else {
+        return BoxCloneSyncService::new(plain.map_err(BoxError::from));
+    };
+    if scheme == Scheme::Socks5 {
+        let socks = SocksV5::new(url, http);
+        let socks = match login {
+            Some((user, password)) => socks.with_auth(user, password),
+            None => socks,
+        };
+        return BoxCloneSyncService::new(socks.map_response(Wire::Http).map_err(BoxError::from));
+    }
+    // A plain-text API server is reached through a tunnel as well.
+    let tunnel = Tunnel::new(url, tls.over(http));
+    let tunnel = match authorization {
+        Some(authorization) => tunnel.with_auth(authorization),
+        None => tunnel,
+    };
+    BoxCloneSyncService::new(tunnel.map_err(BoxError::from))
+}
+
+/// What is trusted, and who we say we are, in TLS.
+struct Tls {
+    config: rustls::ClientConfig,
+    /// The name that certificates are for, where it is not the URL's.
+    server_name: Option<String>,
+}
+
+impl Tls {
+    fn of(config: &kube::Config) -> Result<Self> {
+        let mut trusting = config.clone();
+        // An image with nothing but the program has no authorities to trust, which is no matter where nobody is to be verified.
+        if trusting.accept_invalid_certs || trusting.cluster_url.scheme_str() == Some("http") {
+            trusting.root_cert.get_or_insert_default();
+        }
+        let tls = trusting.rustls_client_config()?;
+        let tls = Self { config: tls, server_name: config.tls_server_name.clone() };
+        tls.name()?;
+        Ok(tls)
+    }
+
+    fn name(&self) -> Result<Option<rustls::pki_types::ServerName<'static>>> {
+        let name = self.server_name.clone().map(TryInto::try_into).transpose();
+        name.context("tls-server-name is no name of a server")
+    }
+
+    /// TLS over these connections, to URLs that want it.
+    fn over<C>(&self, connector: C) -> HttpsConnector<C> {
+        let builder = HttpsConnectorBuilder::new().with_tls_config(self.config.clone()).https_or_http();
+        let builder = match self.name() {
+            Ok(Some(name)) => builder.with_server_name_resolver(FixedServerNameResolver::new(name)),
+            _ => builder,
+        };
+        builder.enable_http1().wrap_connector(connector)
+    }
+}
+
+fn carrier(config: &kube::Config, hands_on: bool) -> Result<Carrier> {
+    let proxy = match &config.proxy_url {
+        Some(url) => Some(url.clone()),
+        None => Variables::of_process().proxy_for(&config.cluster_url)?,
+    };
+    let proxy = proxy.as_ref().map(Proxy::of).transpose()?;
+    if let Some(proxy) = &proxy {
+        tracing::debug!(proxy = %proxy.url, server = %config.cluster_url, "going through a proxy");
+    }
+    let tls = Tls::of(config)?;
+    let https = tls.over(wires(proxy, &tls));
+    // For name, connection and TLS together.
+    let connector =
+        ServiceBuilder::new().option_layer(config.connect_timeout.map(TimeoutLayer::new)).service(https);
+    let connector = BoxCloneSyncService::new(connector);
+    let client = Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
+    let limited = tower::service_fn(move |request: Request<Body>| {
+        let (client, is_stream) = (client.clone(), bodies::is_stream(&request));
+        async move { client.request(request).await.map(|answer| bodies::limited(answer, is_stream)) }
+    });
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .option_layer(hands_on.then(|| MapRequestLayer::new(hand_on)))
+        .layer(config.extra_headers_layer()?)
+        .layer(MapRequestLayer::new(introduce))
+        .map_err(|error: hyper_util::client::legacy::Error| BoxError::from(error))
+        .service(limited);
+    Ok(service.boxed_clone())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Credentials and authorities that change while the process runs: files that are replaced, plugins that are asked again.
+//!
+//! Upstream: `client-go/transport/cert_rotation.go` and `ca_rotation.go`, `plugin/pkg/client/auth/exec`. A kubeconfig's own text is read once, as
+//! there. Where upstream breaks all connections, ours lets requests that are under way finish: a watch ends within a minute, and the next
+//! request is made with the new credentials.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use http::{Request, Response, StatusCode, Uri};
+use kube::client::{Body, ClientBuilder};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::sync::Notify;
+use tower::{BoxError, Service, ServiceExt as _};
+
+use super::{CONNECT_TIMEOUT, Carrier, Limited, carrier, inferred, of_kubeconfig};
+use crate::dispatch::pause::Throttle;
+
+/// How often files are looked at. Upstream reads them for each handshake, and otherwise every five minutes.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Credentials are not loaded again sooner than this after they were, whatever the server answers: a plugin starts a process.
+const LOAD_EVERY: Duration = Duration::from_secs(10);
+/// How often the same trouble is logged.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// Where the settings of a connection come from.
+#[derive(Clone)]
+pub struct Source {
+    /// Nothing where what kubectl or a pod would use is to be found.
+    file: Option<Kubeconfig>,
+    path: Option<PathBuf>,
+    master: Option<Uri>,
+}
+
+impl Source {
+    pub(super) fn new(file: Option<Kubeconfig>, path: Option<PathBuf>, master: Option<Uri>) -> Self {
+        Self { file, path, master }
+    }
+
+    /// The settings as they are now; files are read.
+    ///
+    /// # Errors
+    /// When they are not usable.
+    pub async fn settings(&self) -> Result<kube::Config> {
+        let mut config = match (&self.file, &self.path) {
+            (Some(file), path) => {
+                let path = path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+                let settings = of_kubeconfig(file.clone(), &KubeConfigOptions::default()).await;
+                settings.with_context(|| format!("the kubeconfig {path} is not usable"))?
+            }
+            (None, _) => inferred().await.context(
+                "no --kubeconfig is given, this is no pod of a cluster, and there is no default kubeconfig",
+            )?,
+        };
+        if let Some(master) = &self.master {
+            config.cluster_url = master.clone();
+        }
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        // Whether a request may be sent again depends on what it is; a Binding must not be.
+        config.default_retry = false;
+        Ok(config)
+    }
+
+    /// A client that follows what changes of these settings. `config` is what they are now.
+    ///
+    /// # Errors
+    /// As [`super::builder`].
+    pub fn client(self, config: &kube::Config) -> Result<ClientBuilder<Rotating>> {
+        let rotating = Rotating::new(carrier(config, false)?);
+        let (current, rejected) = (Arc::downgrade(&rotating.current), Arc::clone(&rotating.rejected));
+        let known = Known::of(self.files(config), config);
+        tokio::spawn(self.follow(known, current, rejected));
+        Ok(ClientBuilder::new(rotating, config.default_namespace.clone()))
+    }
+
+    /// The files that the settings were read from.
+    pub(super) fn files(&self, config: &kube::Config) -> Vec<PathBuf> {
+        let auth = &config.auth_info;
+        let mut files: Vec<PathBuf> = [&auth.client_certificate, &auth.client_key, &auth.token_file]
+            .into_iter()
+            .flatten()
+            .map(PathBuf::from)
+            .collect();
+        files.extend(config.root_cert_file.clone());
+        let clusters =
+            self.file.iter().flat_map(|file| &file.clusters).filter_map(|named| named.cluster.as_ref());
+        files
+            .extend(clusters.filter_map(|cluster| cluster.certificate_authority.as_ref()).map(PathBuf::from));
+        files
+    }
+
+    async fn follow(self, mut known: Known, current: Weak<Mutex<Carrier>>, rejected: Arc<Notify>) {
+        let failures = Throttle::new(TOLD_EVERY);
+        loop {
+            let was_rejected = tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => false,
+                () = rejected.notified() => true,
+            };
+            let Some(current) = current.upgrade() else { return };
+            if self.reload(&mut known, &current, was_rejected, &failures).await {
+                tokio::time::sleep(LOAD_EVERY).await;
+            }
+        }
+    }
+
+    /// Loads the credentials if there may be others than the current ones; whether it tried to. What cannot be used, as a certificate
+    /// without its key, changes nothing.
+    pub(super) async fn reload(
+        &self,
+        known: &mut Known,
+        current: &Mutex<Carrier>,
+        was_rejected: bool,
+        failures: &Throttle,
+    ) -> bool {
+        let seen = known.stamp_now().await;
+        if seen == known.stamp && !(was_rejected && known.has_plugin) {
+            return false;
+        }
+        match self.load(&known.server).await {
+            Ok(carrier) => {
+                *current.lock().unwrap_or_else(PoisonError::into_inner) = carrier;
+                known.stamp = seen;
+                failures.reset();
+                tracing::info!(was_rejected, "using the client credentials and authorities as they are now");
+            }
+            Err(error) => {
+                if let Some(withheld) = failures.admit() {
+                    let error = format!("{error:#}");
+                    tracing::warn!(
+                        error,
+                        withheld,
+                        "client credentials changed and are not usable; keeping the old ones"
+                    );
+                }
+            }
+        }
+        true
+    }
+
+    async fn load(&self, server: &Uri) -> Result<Carrier> {
+        let config = self.settings().await?;
+        // A default kubeconfig may name another cluster by now; this process belongs to the one it began with.
+        if config.cluster_url != *server {
+            bail!("they are for another API server, {}", config.cluster_url);
+        }
+        let has_authorities = config.root_cert.as_ref().is_none_or(|authorities| !authorities.is_empty());
+        ensure!(has_authorities, "the file of authorities holds none");
+        // A plugin is a process that is waited for.
+        tokio::task::spawn_blocking(move || carrier(&config, false)).await?
+    }
+}
+
+/// What the current credentials were made of.
+pub(super) struct Known {
+    server: Uri,
+    files: Vec<PathBuf>,
+    stamp: u64,
+    /// Whether a plugin gives the credentials.
+    has_plugin: bool,
+}
+
+impl Known {
+    pub(super) fn of(files: Vec<PathBuf>, config: &kube::Config) -> Self {
+        let stamp = stamp(&files);
+        let has_plugin = config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some();
+        Self { server: config.cluster_url.clone(), files, stamp, has_plugin }
+    }
+
+    async fn stamp_now(&self) -> u64 {
+        let files = self.files.clone();
+        tokio::task::spawn_blocking(move || stamp(&files)).await.unwrap_or(self.stamp)
+    }
+}
+
+/// Tells contents of files apart. By content, since a Secret's volume replaces links and keeps times.
+fn stamp(files: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        std::fs::read(file).ok().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Carries requests with the credentials of the moment, and tells when a server rejects them.
+#[derive(Clone)]
+pub struct Rotating {
+    pub(super) current: Arc<Mutex<Carrier>>,
+    pub(super) rejected: Arc<Notify>,
+}
+
+impl Rotating {
+    pub(super) fn new(carrier: Carrier) -> Self {
+        Self { current: Arc::new(Mutex::new(carrier)), rejected: Arc::default() }
+    }
+}
+
+impl Service<Request<Body>> for Rotating {
+    type Response = Response<Limited>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Limited>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let carrier = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let rejected = Arc::clone(&self.rejected);
+        Box::pin(async move {
+            let answer = carrier.oneshot(request).await?;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                rejected.notify_one();
+            }
+            Ok(answer)
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! An API server behind a proxy, which the variables of the environment name, and one on this machine, which is never behind one.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::support::Component;
+use crate::support::proxy::Proxy;
+use crate::support::supercargo::Setup;
+use crate::world::{play, requesting};
+
+#[tokio::test]
+async fn it_goes_through_the_proxy_of_its_environment_and_reaches_this_machine_without() -> Result<()> {
+    play("proxied", async |world| {
+        world.node("a").allocatable("cpu", "4").create(&world.client).await?;
+        let proxy = Proxy::tunnel_to(world.plane.port(Component::ApiServer)).await?;
+        world.supercargo.terminate()?;
+        // A name that only the proxy knows to resolve.
+        let server = Some("https://kubernetes.default.svc".to_owned());
+        let env = vec![("HTTPS_PROXY", proxy.url())];
+        let setup = Setup { server, env, ..Setup::called(&world.name) };
+        world.supercargo = setup.launch(world.plane).await?;
+        world.supercargo.wait_until_ready().await?;
+        world.create("through", &requesting(&json!({"cpu": "1"}))).await?;
+        world.bound("through").await?;
+        ensure!(proxy.tunnels() > 0, "it found another way");
+
+        let through = proxy.tunnels();
+        world.supercargo.terminate()?;
+        let env = vec![("https_proxy", proxy.url()), ("no_proxy", "10.0.0.0/8,127.0.0.0/8".to_owned())];
+        world.supercargo = Setup { env, ..Setup::called(&world.name) }.launch(world.plane).await?;
+        world.supercargo.wait_until_ready().await?;
+        world.create("beside", &requesting(&json!({"cpu": "1"}))).await?;
+        world.bound("beside").await?;
+        assert_eq!(proxy.tunnels(), through, "this machine is never behind a proxy");
+        Ok(())
+    })
+    .await
+}
