@@ -67,7 +67,8 @@ pub struct Limits {
     pub bind_deadline: Duration,
     /// How long any other request may take.
     pub deadline: Duration,
-    /// How long a request is sent again while the server asks to come back later.
+    /// How long a request is sent again while the server asks to come back later. API Priority and Fairness asks for 32 s at most, to which
+    /// a tenth is added.
     pub patience: Duration,
 }
 
@@ -82,7 +83,7 @@ impl Default for Limits {
             questions: 64,
             bind_deadline: Duration::from_secs(10),
             deadline: Duration::from_secs(10),
-            patience: Duration::from_secs(30),
+            patience: Duration::from_secs(36),
         }
     }
 }

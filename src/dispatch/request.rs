@@ -113,7 +113,10 @@ impl Transport {
             let Some(pause) = retry_after.map(|pause| jittered(pause, 0.1)) else {
                 return Outcome { answer, earlier_unknown };
             };
-            if tried == TRIES_MAX || Instant::now() + pause > give_up {
+            let again = Instant::now() + pause;
+            if tried == TRIES_MAX || again > give_up {
+                // Whatever the lane sent next would be rejected as well: the request keeps its slot for as long as it may.
+                tokio::time::sleep_until(again.min(give_up)).await;
                 return Outcome { answer, earlier_unknown };
             }
             earlier_unknown |= matches!(answer, Answer::Status { code: 500.., .. } | Answer::Foreign(_));

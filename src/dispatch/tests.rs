@@ -399,7 +399,10 @@ async fn a_server_that_never_stops_asking_to_come_back_has_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_asks_for_more_patience_than_there_is_has_refused() {
     let mut fixture = Fixture::new([Reply::Later(429, 3_600)]);
+    let began = tokio::time::Instant::now();
     assert!(matches!(fixture.bind().await, BindOutcome::Refused { .. }));
+    assert!(began.elapsed() >= Limits::default().patience, "the slot is not free for the next pod before");
+    assert_eq!(fixture.asked().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use supercargo_core::event::{Event, Kind};
 use tokio::time::Instant;
 
+use super::backoff::{self, Backoff, Budget};
 use super::first::FirstLists;
 use super::lines::{self, Events, Told, Trouble, page, watch};
 use super::object::{self, Flaws, Object};
@@ -38,19 +39,19 @@ const _: () = assert!(
 );
 /// How long a watch that begins with a list lives: a large list takes its time.
 const LIST: Duration = Duration::from_secs(600);
+/// How long a list by pages may take in all: a server that names a further page for ever must not be asked for ever.
+const PAGES: Duration = LIST;
 /// How long such a list may be silent.
 const LIST_SILENCE: Duration = Duration::from_secs(50);
 /// How much longer than it should a watch may live.
 const GRACE: Duration = Duration::from_secs(5);
-/// A watch that ends sooner and brought nothing is a failure, as it is to upstream's client.
+/// A watch that ends sooner and reached no newer version is a failure, as one that brought nothing is to upstream's client. One that
+/// did is not reopened at once.
 const SHORT: Duration = Duration::from_secs(1);
 /// Objects on a page of a list, as upstream's client asks for them.
-const PAGE: usize = 500;
-/// Pauses after failures. Upstream's grow to 30 s; ours stay short, since until the watches are back nothing is known of
-/// what changed, and a handful of requests every few seconds is no burden.
-const PAUSE_MIN: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-
+pub(super) const PAGE: usize = 500;
+/// The same once a page was larger than is read: as many of the largest objects there are always fit ([`crate::client`]).
+const PAGE_SMALL: usize = 50;
 /// Everything the watch of one kind works with.
 pub(super) struct Watch<K> {
     pub(super) client: kube::Client,
@@ -59,11 +60,15 @@ pub(super) struct Watch<K> {
     pub(super) metrics: WatchMetrics,
     pub(super) troubles: Arc<Troubles>,
     pub(super) first: Arc<FirstLists>,
+    /// Shared by all kinds.
+    pub(super) budget: Arc<Budget>,
     pub(super) flaws: Arc<Flaws>,
     /// What the API server is asked to write objects in.
     pub(super) encoding: Encoding,
     /// Whether the next list is to be a stream.
     pub(super) streams: bool,
+    /// How many objects a page of a list is to have.
+    pub(super) page: usize,
     /// Who may ask for a list.
     pub(super) relist: Relist,
     /// Who else sees the objects.
@@ -91,69 +96,100 @@ struct ListMeta {
     more: Option<String>,
 }
 
+/// How an attempt ended that did not fail.
+enum Ended {
+    /// The next may begin at once.
+    Reopen,
+    /// The server ended the watch. What [`Watch::run`] sees of these made progress, but did not live long.
+    ByServer,
+}
+
 impl<K: Object> Watch<K> {
     /// Runs until the driver ends.
     pub(super) async fn run(mut self) {
         let mut version = None;
-        let mut pause = PAUSE_MIN;
+        let mut backoff = Backoff::new();
         for attempt in 0_u64.. {
             if attempt > 0 {
                 self.metrics.restarted();
             }
+            self.budget.request().await;
             self.state.attempted();
-            let began = Instant::now();
-            let trouble = match &mut version {
-                Some(followed) => {
-                    let ended = tokio::select! {
-                        ended = self.follow(followed) => Some(ended.err()),
-                        () = self.relist.requested() => None,
-                    };
-                    ended.unwrap_or_else(|| {
-                        version = None;
-                        None
-                    })
-                }
-                None => match self.list().await {
-                    Ok(listed) => {
-                        version = Some(listed);
-                        None
+            let ended = match version.take() {
+                Some(followed) => self.follow_or_relist(followed, &mut version, &mut backoff).await,
+                None => self.list().await.map(|listed| {
+                    version = Some(listed);
+                    Ended::Reopen
+                }),
+            };
+            match ended {
+                Ok(Ended::Reopen) => {}
+                Ok(Ended::ByServer) => tokio::time::sleep(Backoff::after_short_watch()).await,
+                Err(Trouble::NobodyListens) => return,
+                Err(trouble) => {
+                    if trouble.needs_list() && version.take().is_some() {
+                        backoff.relists();
                     }
-                    Err(trouble) => Some(trouble),
-                },
-            };
-            let Some(trouble) = trouble else {
-                pause = PAUSE_MIN;
-                continue;
-            };
-            if matches!(trouble, Trouble::NobodyListens) {
-                return;
+                    self.pause(&trouble, &mut backoff).await;
+                }
             }
-            if trouble.needs_list() && version.take().is_some() {
-                // The server answers: there is no reason to keep it waiting for long.
-                pause = PAUSE_MIN;
-            }
-            self.state.failed(trouble.to_string());
-            self.troubles.tell::<K>(&trouble);
-            if began.elapsed() > PAUSE_MAX {
-                pause = PAUSE_MIN;
-            }
-            tokio::time::sleep(jittered(pause, 0.5)).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits after a failure, as the backoff and the server say.
+    async fn pause(&self, trouble: &Trouble, backoff: &mut Backoff) {
+        self.state.failed(trouble.to_string());
+        self.troubles.tell::<K>(trouble);
+        let retry_after = trouble.retry_after();
+        let pause = backoff.after_failure(retry_after);
+        self.state.pauses(pause);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // A replica that was just elected cannot wait. Elections are seconds apart, and what the server asks comes first.
+            () = self.state.wanted_anew(), if retry_after.is_none() => {}
+        }
+    }
+
+    /// Follows from `followed` on. Where it got to is in `version` afterwards, unless somebody asked for a list meanwhile.
+    async fn follow_or_relist(
+        &self,
+        mut followed: String,
+        version: &mut Option<String>,
+        backoff: &mut Backoff,
+    ) -> Result<Ended, Trouble> {
+        let (opened, from) = (Instant::now(), followed.clone());
+        let ended = tokio::select! {
+            ended = self.follow(&mut followed) => ended,
+            () = self.relist.requested() => return Ok(Ended::Reopen),
+        };
+        let (lived, progressed) = (opened.elapsed(), object::is_newer(&followed, &from));
+        // Longer than the longest pause: pausing longer would make no difference to the server.
+        if progressed || lived >= backoff::LONGEST {
+            backoff.progressed();
+        }
+        *version = Some(followed);
+        match ended? {
+            Ended::ByServer if lived >= SHORT => Ok(Ended::Reopen),
+            Ended::ByServer if !progressed => Err(Trouble::Ended("the API server ended the watch at once")),
+            ended => Ok(ended),
         }
     }
 
     /// The kind's first list, or one anew; the version it is of.
     async fn list(&mut self) -> Result<String, Trouble> {
-        if !std::mem::replace(&mut self.streams, true) {
-            return self.list_pages().await;
-        }
-        match self.list_stream().await {
-            Err(Trouble::Refused(status)) if matches!(status.code, 400 | 422) => {
-                tracing::debug!(kind = %K::kind(&()), message = %status.message, "the API server does not stream lists");
-                self.list_pages().await
+        if std::mem::replace(&mut self.streams, true) {
+            match self.list_stream().await {
+                Err(Trouble::Refused(status)) if matches!(status.code, 400 | 422) => {
+                    tracing::debug!(kind = %K::kind(&()), message = %status.message, "the API server does not stream lists");
+                }
+                outcome => return outcome,
             }
-            outcome => outcome,
         }
+        let listed = self.list_pages().await;
+        if let Err(Trouble::TooLarge(_)) = listed {
+            (self.page, self.streams) = (PAGE_SMALL, false);
+        }
+        listed
     }
 
     /// Lists by a watch that begins with all objects. Without a version, so that it is of the newest state and never of
@@ -182,7 +218,9 @@ impl<K: Object> Watch<K> {
 
     async fn list_pages(&self) -> Result<String, Trouble> {
         let mut more: Option<String> = None;
-        loop {
+        let give_up = Instant::now() + PAGES;
+        while Instant::now() < give_up {
+            self.budget.request().await;
             self.state.attempted();
             let (encoding, body) =
                 page(&self.client, &self.list_uri(more.as_deref()), self.encoding()).await?;
@@ -207,6 +245,7 @@ impl<K: Object> Watch<K> {
                 return Ok(version);
             }
         }
+        Err(Trouble::Ended("the list by pages had no end"))
     }
 
     /// Hands on the objects of a page, each decoded only when there is room for it; the list's version, and how it goes on.
@@ -228,21 +267,19 @@ impl<K: Object> Watch<K> {
         Ok((list.version, list.more))
     }
 
-    /// Follows what happens after `version`, and moves it on. Ends well when the server ends it in good time, or somebody wants it anew.
-    async fn follow(&self, version: &mut String) -> Result<(), Trouble> {
+    /// Follows what happens after `version`, and moves it on, until the server ends the watch or somebody wants it anew.
+    async fn follow(&self, version: &mut String) -> Result<Ended, Trouble> {
         let life = jittered(WATCH, LIFE_JITTER);
         let opened = Instant::now();
         let uri = self.watch_uri(life, &format!("resourceVersion={version}"));
         let mut events = watch(&self.client, &uri, self.encoding()).await?;
         self.alive();
-        let mut silent = true;
         loop {
             let event = tokio::select! {
                 event = self.event(&mut events, opened + life + GRACE) => event?,
-                () = self.state.wanted_anew() => return Ok(()),
+                () = self.state.wanted_anew() => return Ok(Ended::Reopen),
             };
-            let Some(event) = event else { break };
-            silent = false;
+            let Some(event) = event else { return Ok(Ended::ByServer) };
             match event {
                 Told::Applied(object) => {
                     let moved = moved_to(&object)?;
@@ -257,10 +294,6 @@ impl<K: Object> Watch<K> {
                 Told::Bookmark { version: reached, .. } => *version = reached,
             }
         }
-        if silent && opened.elapsed() < SHORT {
-            return Err(Trouble::Ended("the API server ended the watch at once"));
-        }
-        Ok(())
     }
 
     /// The next event of a watch.
@@ -343,7 +376,7 @@ impl<K: Object> Watch<K> {
 
     fn list_uri(&self, more: Option<&str>) -> String {
         let more = more.map(|more| format!("&continue={}", escaped(more))).unwrap_or_default();
-        format!("{}?limit={PAGE}{more}{}", K::url_path(&(), None), selector(K::KIND))
+        format!("{}?limit={}{more}{}", K::url_path(&(), None), self.page, selector(K::KIND))
     }
 }
 

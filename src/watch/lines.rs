@@ -10,17 +10,19 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::Status;
+use kube::core::response::StatusDetails;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::object::Object;
 use crate::api::{Encoding, proto};
+use crate::client::TooLarge;
 
 /// How long an API server may take to begin an answer. It waits some seconds itself for a consistent state.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
@@ -46,6 +48,8 @@ pub(super) enum Trouble {
     Ended(&'static str),
     /// What came makes no sense.
     Garbled(String),
+    /// A page of a list is larger than is read.
+    TooLarge(String),
 }
 
 impl Trouble {
@@ -59,8 +63,18 @@ impl Trouble {
                     || status.message.contains("Too large resource version")
             }
             Self::Garbled(_) => true,
-            Self::NobodyListens | Self::Lost(_) | Self::Ended(_) => false,
+            Self::NobodyListens | Self::Lost(_) | Self::Ended(_) | Self::TooLarge(_) => false,
         }
+    }
+}
+
+impl Trouble {
+    /// How long the server asks to wait; only 429 and 5xx may ask (`client-go/rest/with_retry.go#checkWait`).
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        let Self::Refused(status) = self else { return None };
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        let may_ask = status.code == 429 || status.code >= 500;
+        (may_ask && seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 }
 
@@ -74,6 +88,7 @@ impl std::fmt::Display for Trouble {
             Self::Refused(status) => f.write_str(&status.message),
             Self::Lost(why) => write!(f, "no answer from the API server: {why}"),
             Self::Ended(what) => f.write_str(what),
+            Self::TooLarge(why) => f.write_str(why),
             Self::Garbled(why) => write!(f, "the API server's answer cannot be read: {why}"),
         }
     }
@@ -89,6 +104,9 @@ pub(super) async fn page(
     let (encoding, body) = open(client, uri, wanted.accept()).await?;
     match timeout_at(limit, body.collect()).await {
         Ok(Ok(body)) => Ok((encoding, body.to_bytes())),
+        Ok(Err(error)) if causes(&error).any(|cause| cause.is::<TooLarge>()) => {
+            Err(Trouble::TooLarge(innermost(&error)))
+        }
         Ok(Err(error)) => Err(Trouble::Lost(innermost(&error))),
         Err(_) => Err(Trouble::Lost("a page of the list did not come in time".to_owned())),
     }
@@ -112,6 +130,7 @@ async fn open(client: &kube::Client, uri: &str, accept: &'static str) -> Result<
         Err(_) => return Err(Trouble::Lost(format!("nothing came within {} s", OPEN_WITHIN.as_secs()))),
     };
     let (code, encoding) = (response.status(), encoding_of(response.headers()));
+    let retry_after = retry_after(response.headers());
     if code.is_success() {
         return Ok((encoding, response.into_body()));
     }
@@ -125,7 +144,21 @@ async fn open(client: &kube::Client, uri: &str, accept: &'static str) -> Result<
         let text = String::from_utf8_lossy(&body);
         Status::failure(text.trim(), "")
     });
-    Err(Trouble::Refused(Box::new(status.with_code(code.as_u16()))))
+    let mut status = status.with_code(code.as_u16());
+    if let Some(seconds) = retry_after {
+        status.details.get_or_insert_with(no_details).retry_after_seconds = seconds;
+    }
+    Err(Trouble::Refused(Box::new(status)))
+}
+
+fn no_details() -> StatusDetails {
+    let (name, group, kind, uid) = Default::default();
+    StatusDetails { name, group, kind, uid, causes: Vec::new(), retry_after_seconds: 0 }
+}
+
+/// The seconds of a `Retry-After`. Dates, which no API server sends, do not count (`client-go/rest/request.go#retryAfterSeconds`).
+fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
 /// What an answer is written in.
@@ -141,12 +174,18 @@ fn status(refusal: &proto::Refusal) -> Status {
 
 /// The innermost cause of an error, which says what happened where the outer ones say to whom.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = || std::iter::successors(Some(error), |&error| error.source());
-    let mut io = causes().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let mut io = causes(error).filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     if io.any(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
         return "the connection was closed".to_owned();
     }
-    causes().last().map(ToString::to_string).unwrap_or_default()
+    causes(error).last().map(ToString::to_string).unwrap_or_default()
+}
+
+/// An error and what caused it, outermost first.
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// One event of a watch.

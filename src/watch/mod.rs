@@ -3,6 +3,7 @@
 //! Each kind has a task that lists, follows and begins again for ever. Nothing is kept here but the version each has
 //! reached; what the objects mean is the engine's business.
 
+mod backoff;
 mod first;
 mod kind;
 mod lines;
@@ -26,6 +27,7 @@ use crate::api::{
 use crate::driver::{Inbox, Intake};
 use crate::extender::Objects;
 use crate::metrics::Metrics;
+use backoff::Budget;
 use first::FirstLists;
 use object::{Flaws, Object};
 use state::KindState;
@@ -33,9 +35,13 @@ use trouble::Troubles;
 
 pub use state::{KindHealth, Readiness};
 
-/// Within this time every watch asks something of the API server or reads an answer, whether that works or not. One that does not is
-/// stuck.
+/// Within this time, not counting its backoff, every watch asks something of the API server or reads an answer, whether that works or
+/// not. One that does not is stuck.
 pub const ATTEMPT_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long a watch may fail before the process is not ready: what it knows is older than that. Longer than the longest pause between two
+/// attempts, so that no single failure counts.
+pub const FAILING_MAX: Duration = Duration::from_secs(120);
 
 /// The watches of all kinds. They end when this is dropped.
 pub struct Watches {
@@ -96,6 +102,7 @@ impl Watches {
             states: &states,
             troubles: Arc::new(Troubles::new()),
             first: Arc::new(FirstLists::begin()),
+            budget: Arc::new(Budget::new()),
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
             relist_nodes: Relist::default(),
@@ -145,6 +152,7 @@ struct Start<'a> {
     states: &'a [Arc<KindState>],
     troubles: Arc<Troubles>,
     first: Arc<FirstLists>,
+    budget: Arc<Budget>,
     tasks: JoinSet<()>,
     relist_pods: Relist,
     relist_nodes: Relist,
@@ -166,8 +174,10 @@ impl Start<'_> {
             metrics,
             troubles: Arc::clone(&self.troubles),
             first: Arc::clone(&self.first),
+            budget: Arc::clone(&self.budget),
             encoding: self.encoding,
             streams: true,
+            page: kind::PAGE,
             relist: match K::KIND {
                 Kind::Pod => self.relist_pods.clone(),
                 Kind::Node => self.relist_nodes.clone(),

@@ -85,3 +85,28 @@ pub(super) fn gone<K: Object>(object: K) -> Convert {
 pub(super) fn version<K: Object>(object: &K) -> Option<String> {
     object.meta().resource_version.clone().filter(|version| !version.is_empty())
 }
+
+/// Whether `version` is newer than `other`: versions are decimal numbers of any length (KEP-5504). Of anything else all that can be said is
+/// whether they differ.
+pub(super) fn is_newer(version: &str, other: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(version) || !is_number(other) {
+        return version != other;
+    }
+    let (version, other) = (version.trim_start_matches('0'), other.trim_start_matches('0'));
+    (version.len(), version) > (other.len(), other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_as_numbers_where_they_are_numbers() {
+        let newer =
+            [("10", "9"), ("9", "8"), ("010", "9"), ("18446744073709551616", "9"), ("a", "b"), ("", "1")];
+        let not_newer = [("9", "10"), ("9", "9"), ("9", "09"), ("0", "00"), ("a", "a"), ("8", "9")];
+        newer.iter().for_each(|(version, other)| assert!(is_newer(version, other), "{version} {other}"));
+        not_newer.iter().for_each(|(version, other)| assert!(!is_newer(version, other), "{version} {other}"));
+    }
+}

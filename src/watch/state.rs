@@ -21,6 +21,8 @@ pub struct KindHealth {
     pub since_success: Option<Duration>,
     /// What went wrong, unless it has gone right since.
     pub trouble: Option<String>,
+    /// For how long it has failed.
+    pub failing_for: Option<Duration>,
 }
 
 /// The state of one watch, shared with those who look at it.
@@ -36,7 +38,13 @@ struct Seen {
     synced: bool,
     attempt: Option<Instant>,
     success: Option<Instant>,
-    trouble: Option<String>,
+    trouble: Option<Failing>,
+}
+
+#[derive(Debug)]
+struct Failing {
+    why: String,
+    since: Instant,
 }
 
 impl KindState {
@@ -53,6 +61,11 @@ impl KindState {
         self.seen().attempt = Some(Instant::now());
     }
 
+    /// Nothing is asked for so long, on purpose: a watch that backs off is not stuck.
+    pub(super) fn pauses(&self, pause: Duration) {
+        self.seen().attempt = Some(Instant::now() + pause);
+    }
+
     /// The API server answers; whether it had not before.
     pub(super) fn succeeded(&self) -> bool {
         let mut seen = self.seen();
@@ -60,8 +73,10 @@ impl KindState {
         seen.trouble.take().is_some()
     }
 
-    pub(super) fn failed(&self, trouble: String) {
-        self.seen().trouble = Some(trouble);
+    pub(super) fn failed(&self, why: String) {
+        let mut seen = self.seen();
+        let since = seen.trouble.as_ref().map_or_else(Instant::now, |failing| failing.since);
+        seen.trouble = Some(Failing { why, since });
     }
 
     /// The engine has a list of it whole; whether it had none before.
@@ -80,7 +95,8 @@ impl KindState {
             synced: seen.synced,
             since_attempt: seen.attempt.map(|at| at.elapsed()),
             since_success: seen.success.map(|at| at.elapsed()),
-            trouble: seen.trouble.clone(),
+            trouble: seen.trouble.as_ref().map(|failing| failing.why.clone()),
+            failing_for: seen.trouble.as_ref().map(|failing| failing.since.elapsed()),
         }
     }
 }
@@ -107,6 +123,19 @@ impl Readiness {
             Some(format!("the watch of {} has tried nothing for {} s", health.kind.as_str(), since.as_secs()))
         });
         stuck.map_or(Ok(()), Err)
+    }
+
+    /// Whether no watch has failed for longer than `limit`: a watch that fails shows the past.
+    ///
+    /// # Errors
+    /// When one has, with the first of them.
+    pub fn check_failing(&self, limit: Duration) -> Result<(), String> {
+        let failing = self.kinds().into_iter().find_map(|health| {
+            let since = health.failing_for.filter(|since| *since > limit)?;
+            let (kind, why) = (health.kind.as_str(), health.trouble.unwrap_or_default());
+            Some(format!("the watch of {kind} has failed for {} s: {why}", since.as_secs()))
+        });
+        failing.map_or(Ok(()), Err)
     }
 
     /// Has every watch opened anew where it was, so that one whose connection has died without a word is found out now. What is given
@@ -173,9 +202,27 @@ mod tests {
             state.attempted();
             state.failed("away".to_owned());
         }
+        readiness.states[Kind::Pod as usize].pauses(LIMIT * 5);
         tokio::time::advance(Duration::from_secs(1)).await;
         let stuck = readiness.check_attempts(LIMIT);
         assert_eq!(stuck, Err("the watch of Node has tried nothing for 61 s".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_fails_for_long_is_named_until_it_works() {
+        let readiness = readiness();
+        let pods = &readiness.states[Kind::Pod as usize];
+        pods.failed("Unauthorized".to_owned());
+        tokio::time::advance(LIMIT).await;
+        assert_eq!(readiness.check_failing(LIMIT), Ok(()));
+        pods.failed("Unauthorized".to_owned());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let failing = readiness.check_failing(LIMIT);
+        assert_eq!(failing, Err("the watch of Pod has failed for 61 s: Unauthorized".to_owned()));
+        pods.succeeded();
+        assert_eq!(readiness.check_failing(LIMIT), Ok(()));
+        pods.failed("Unauthorized".to_owned());
+        assert_eq!(readiness.check_failing(LIMIT), Ok(()), "from when it failed again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,7 +20,10 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::driver::{Item, without_driver};
 
+mod rates;
+
 /// What the API server does with a request.
+#[derive(Clone)]
 enum Reply {
     /// The lines of a watch, which then ends.
     Lines(Vec<Value>),
@@ -34,6 +37,14 @@ enum Reply {
     Frames(usize, Vec<u8>),
     /// A whole answer in protobuf.
     Protobuf(u16, Vec<u8>),
+    /// A refusal, with the seconds to wait.
+    Later(u16, u32),
+    /// A watch that brings one change of a version that was never there before, and ends.
+    News(&'static str),
+    /// A watch that brings such a change and then an error.
+    NewsThen(Value),
+    /// An answer larger than is read.
+    Huge,
     /// Never answers.
     Silence,
     /// No connection.
@@ -47,6 +58,8 @@ struct Script {
     replies: Mutex<VecDeque<Reply>>,
     asked: Mutex<Vec<String>>,
     accepts: Mutex<Vec<String>>,
+    /// What follows `replies`, over and over.
+    cycle: Vec<Reply>,
 }
 
 impl Script {
@@ -54,7 +67,9 @@ impl Script {
         self.asked.lock().unwrap().push(request.uri().to_string());
         let accepts = request.headers()["accept"].to_str().unwrap().to_owned();
         self.accepts.lock().unwrap().push(accepts);
+        let asked = self.asked.lock().unwrap().len();
         let reply = self.replies.lock().unwrap().pop_front();
+        let reply = reply.or_else(|| self.cycle.get((asked - 1) % self.cycle.len().max(1)).cloned());
         let body = match reply {
             Some(Reply::Lines(lines)) => pieces(vec![text(&lines)], false),
             Some(Reply::Open(lines)) => {
@@ -67,6 +82,24 @@ impl Script {
             Some(Reply::Json(code, value)) => {
                 let body = Full::from(value.to_string()).map_err(|never| match never {}).boxed_unsync();
                 return Ok(Response::builder().status(code).body(body)?);
+            }
+            Some(Reply::Later(code, seconds)) => {
+                let body = Full::from("").map_err(|never| match never {}).boxed_unsync();
+                return Ok(Response::builder().status(code).header("retry-after", seconds).body(body)?);
+            }
+            Some(Reply::News("BOOKMARK")) => {
+                pieces(vec![text(&[bookmark(&(100 + asked).to_string(), false)])], false)
+            }
+            Some(Reply::News(change)) => {
+                pieces(vec![text(&[node(change, "a", &(100 + asked).to_string())])], false)
+            }
+            Some(Reply::NewsThen(error)) => {
+                let news = node("MODIFIED", "a", &(100 + asked).to_string());
+                pieces(vec![text(&[news, json!({ "type": "ERROR", "object": error })])], false)
+            }
+            Some(Reply::Huge) => {
+                let cut = stream::iter([Err(crate::client::TooLarge(1 << 20).into())]);
+                StreamBody::new(cut).boxed_unsync()
             }
             Some(Reply::Frames(size, bytes)) => {
                 let chunks: Vec<_> =
@@ -112,8 +145,11 @@ struct Fixture {
 
 impl Fixture {
     fn new<K: Object>(replies: impl IntoIterator<Item = Reply>) -> Self {
-        let script =
-            Arc::new(Script { replies: Mutex::new(replies.into_iter().collect()), ..Script::default() });
+        Self::of::<K>(Script { replies: Mutex::new(replies.into_iter().collect()), ..Script::default() })
+    }
+
+    fn of<K: Object>(script: Script) -> Self {
+        let script = Arc::new(script);
         let server = Arc::clone(&script);
         let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
         let client = kube::Client::new(service, "default");
@@ -128,6 +164,7 @@ impl Fixture {
             states: &states,
             troubles: Arc::new(Troubles::new()),
             first: Arc::new(FirstLists::begin()),
+            budget: Arc::new(Budget::new()),
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
             relist_nodes: Relist::default(),
@@ -281,6 +318,16 @@ async fn a_server_that_does_not_stream_lists_is_listed_by_pages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
+    let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5" }, "items": [] });
+    let forbidden = Reply::Json(422, failure(422, "sendInitialEvents is forbidden"));
+    let mut fixture = Fixture::new::<Node>([forbidden, Reply::Huge, Reply::Json(200, page)]);
+    assert_eq!(fixture.events::<2>().await, ["Node list", "Node list ends"]);
+    let pages = ["/api/v1/nodes?limit=500", "/api/v1/nodes?limit=50"].map(str::to_owned);
+    assert_eq!(fixture.asked()[..3], [STREAM.to_owned(), pages[0].clone(), pages[1].clone()]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_that_expired_is_listed_anew() {
     let too_old = failure(410, "too old resource version: 5 (7)");
     let ahead = failure(504, "Too large resource version: 5, current: 2");
@@ -332,7 +379,7 @@ async fn a_server_that_ends_watches_at_once_is_not_asked_without_a_pause() {
     let mut fixture = Fixture::new::<Node>([listed()].into_iter().chain(ends).chain([last]));
     let began = tokio::time::Instant::now();
     fixture.events::<4>().await;
-    assert!(began.elapsed() >= Duration::from_millis(250 + 500 + 1_000), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_millis(800 + 1_600 + 3_200), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -524,7 +571,7 @@ async fn pages_and_refusals_in_protobuf_are_read() {
         events,
         ["Node list", "unreadable broken", "node a", "unreadable broken", "node b", "Node list ends"]
     );
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let pages = ["/api/v1/nodes?limit=500", "/api/v1/nodes?limit=500&continue=more"].map(str::to_owned);
     assert_eq!(fixture.asked()[..4], [STREAM.to_owned(), pages[0].clone(), pages[1].clone(), follow("5")]);
     assert_eq!(fixture.asked()[4], STREAM, "410 is a reason to list anew");

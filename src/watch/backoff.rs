@@ -1,0 +1,167 @@
+//! When a reflector may send its next request: its backoff, and the request budget that all reflectors share.
+//!
+//! Upstream: `client-go/tools/cache/reflector.go` and `apimachinery/pkg/util/wait/backoff.go#DelayWithReset`, with its figures.
+//! Stricter in one point: upstream reopens a watch that delivered anything at once, so a server that ends every watch after one
+//! bookmark gets thousands of requests a second from it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::dispatch::pause::jittered;
+
+/// The first pause, upstream's `defaultBackoffInit`.
+const FIRST: Duration = Duration::from_millis(800);
+/// The longest pause before jitter, upstream's `defaultBackoffMax`.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
+/// Pauses start over after this long without one, upstream's `defaultBackoffReset`.
+const RESET_AFTER: Duration = Duration::from_secs(120);
+/// By how much of itself a pause may be longer, upstream's `defaultBackoffJitter`.
+const JITTER: f64 = 1.0;
+/// By how much of itself an obeyed `Retry-After` may be longer, so that clients rejected together do not return together.
+const RETRY_AFTER_JITTER: f64 = 0.1;
+/// The longest `Retry-After` that is obeyed. API Priority and Fairness asks for 32 s at most
+/// (`apiserver/pkg/util/flowcontrol/dropped_requests_tracker.go`); a broken proxy must not stop a watch for hours.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// Requests that may be sent at once, kube-scheduler's default `clientConnection.burst`. A start needs two for each kind, and one for
+/// each page where the server does not stream lists.
+const BURST: u32 = 100;
+/// Requests a second after that, kube-scheduler's default `clientConnection.qps`.
+const PER_SECOND: u32 = 50;
+const SPACING: Duration = Duration::from_millis(1_000 / PER_SECOND as u64);
+
+/// The pauses of one reflector.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    next: Duration,
+    /// When the last pause ended.
+    paused: Instant,
+    /// When a failure last forced a list.
+    relisted: Option<Instant>,
+}
+
+impl Backoff {
+    pub(super) fn new() -> Self {
+        Self { next: FIRST, paused: Instant::now(), relisted: None }
+    }
+
+    /// How long to wait after a failure. `retry_after` is what the server asked for, if it did.
+    pub(super) fn after_failure(&mut self, retry_after: Option<Duration>) -> Duration {
+        if self.paused.elapsed() > RESET_AFTER {
+            self.next = FIRST;
+        }
+        let own = jittered(self.next, JITTER);
+        let asked = retry_after.map(|asked| jittered(asked.min(RETRY_AFTER_MAX), RETRY_AFTER_JITTER));
+        let pause = own.max(asked.unwrap_or_default());
+        self.next = (self.next * 2).min(LONGEST);
+        self.paused = Instant::now() + pause;
+        pause
+    }
+
+    /// How long to wait after a watch that made progress and ended at once. Repeating this does not lengthen the pause.
+    pub(super) fn after_short_watch() -> Duration {
+        jittered(FIRST, JITTER)
+    }
+
+    /// A watch reached a version that was never reached before: pauses start over. Not soon after a relist, or a server that
+    /// rejects each watch after its first event would be asked for a full list every second.
+    pub(super) fn progressed(&mut self) {
+        if self.relisted.is_none_or(|at| at.elapsed() > RESET_AFTER) {
+            self.next = FIRST;
+        }
+    }
+
+    /// A failure forces a list.
+    pub(super) fn relists(&mut self) {
+        self.relisted = Some(Instant::now());
+    }
+}
+
+/// A token bucket over the lists, pages and watches of all kinds.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// When the next request is due if requests came at [`PER_SECOND`] exactly. It may lie up to [`BURST`] requests in the past.
+    due: Mutex<Instant>,
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        let (now, full) = (Instant::now(), SPACING * (BURST - 1));
+        Self { due: Mutex::new(now.checked_sub(full).unwrap_or(now)) }
+    }
+
+    /// Waits until one more request may be sent. Whoever asked first goes first.
+    pub(super) async fn request(&self) {
+        let at = {
+            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            // A bucket holds no more than the burst.
+            let oldest = Instant::now().checked_sub(SPACING * (BURST - 1)).unwrap_or(*due);
+            let at = (*due).max(oldest);
+            *due = at + SPACING;
+            at
+        };
+        tokio::time::sleep_until(at).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_double_up_to_thirty_seconds_and_start_over_after_two_minutes() {
+        let mut backoff = Backoff::new();
+        for wanted in [800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000] {
+            let (pause, wanted) = (backoff.after_failure(None), Duration::from_millis(wanted));
+            assert!(pause >= wanted && pause <= wanted * 2, "{pause:?} for {wanted:?}");
+            tokio::time::advance(pause).await;
+        }
+        tokio::time::advance(RESET_AFTER + Duration::from_secs(1)).await;
+        assert!(backoff.after_failure(None) <= FIRST * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_resets_pauses_but_not_soon_after_a_relist() {
+        let mut backoff = Backoff::new();
+        for _ in 0..5 {
+            backoff.after_failure(None);
+        }
+        backoff.relists();
+        backoff.progressed();
+        assert!(backoff.after_failure(None) >= LONGEST * 4 / 5, "a relist a moment ago");
+        tokio::time::advance(RESET_AFTER - Duration::from_secs(1)).await;
+        backoff.after_failure(None);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        backoff.progressed();
+        assert!(backoff.after_failure(None) <= FIRST * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_servers_retry_after_is_obeyed_up_to_five_minutes() {
+        let mut backoff = Backoff::new();
+        let pause = backoff.after_failure(Some(Duration::from_secs(32)));
+        assert!(pause >= Duration::from_secs(32) && pause <= Duration::from_millis(35_200), "{pause:?}");
+        let pause = backoff.after_failure(Some(Duration::from_secs(u32::MAX.into())));
+        assert!(pause >= RETRY_AFTER_MAX && pause <= Duration::from_secs(330), "{pause:?}");
+        assert!(backoff.after_failure(Some(Duration::ZERO)) >= FIRST * 4, "never shorter than our own");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_budget_admits_a_burst_and_then_a_steady_rate() {
+        let budget = Budget::new();
+        // However long nothing is asked, no more than the burst is saved.
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let filled = Instant::now();
+        for _ in 0..BURST {
+            budget.request().await;
+        }
+        assert_eq!(filled.elapsed(), Duration::ZERO);
+        for _ in 0..PER_SECOND * 10 {
+            budget.request().await;
+        }
+        let took = filled.elapsed();
+        assert!(took >= Duration::from_secs(10) && took < Duration::from_secs(11), "{took:?}");
+    }
+}

@@ -1,0 +1,103 @@
+//! How many requests a watch sends to a server that misbehaves, in ten minutes of a clock that is moved by hand.
+
+use super::*;
+
+const MINUTES: Duration = Duration::from_secs(600);
+/// Pauses of 0.8 s to 25.6 s, then some of 30 s or more: no more attempts fit into ten minutes.
+const ATTEMPTS: usize = 6 + (600 - 50) / 30 + 1;
+/// At most one attempt in 0.8 s.
+const STEADY: usize = 600 * 10 / 8 + 2;
+
+/// The requests of ten minutes, of a server that answers `cycle` over and over.
+async fn requests(cycle: Vec<Reply>) -> Vec<String> {
+    let mut fixture = Fixture::of::<Node>(Script { cycle, ..Script::default() });
+    let end = tokio::time::Instant::now() + MINUTES;
+    while let Ok(item) = tokio::time::timeout_at(end, fixture.items.recv()).await {
+        let Some(Item::Object(convert, _)) = item else { panic!("a watch sends objects") };
+        convert(&mut fixture.tables);
+    }
+    fixture.asked()
+}
+
+fn lists(asked: &[String]) -> usize {
+    asked.iter().filter(|uri| *uri == STREAM || *uri == "/api/v1/nodes?limit=500").count()
+}
+
+/// A server that does not stream lists, and a page of one node that is not the last.
+fn page_of_many() -> [Reply; 2] {
+    let item = node("", "a", "3")["object"].clone();
+    let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5", "continue": "x" }, "items": [item] });
+    [Reply::Json(422, failure(422, "sendInitialEvents is forbidden")), Reply::Json(200, page)]
+}
+
+fn expired() -> Value {
+    failure(410, "too old resource version: 5 (7)")
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_get_nowhere_back_off() {
+    let close = || Reply::Lines(vec![]);
+    let stale = || Reply::Lines(vec![bookmark("5", false)]);
+    let older = || Reply::Lines(vec![node("MODIFIED", "a", "4")]);
+    let garbage = || Reply::Frames(64, node_frame("ADDED", "a", "6")[..20].repeat(20));
+    let broken_off = || Reply::Lines(vec![node("ADDED", "a", "3")]);
+    let [no_stream, page] = page_of_many();
+    // What the server does; how many requests one attempt has.
+    let cases: Vec<(&str, Vec<Reply>, usize)> = vec![
+        ("list, then 410", vec![listed(), Reply::Json(410, expired())], 2),
+        ("list, then 410 in the watch", vec![listed(), Reply::NewsThen(expired())], 2),
+        ("list, news, then 410", vec![listed(), Reply::News("MODIFIED"), Reply::Json(410, expired())], 3),
+        ("list, then garbage", vec![listed(), garbage()], 2),
+        ("list refused", vec![Reply::Json(403, failure(403, "no"))], 1),
+        ("list breaks off", vec![broken_off(), Reply::Json(200, json!({}))], 1),
+        ("no connection", vec![Reply::Away], 1),
+        ("continue token expired", vec![no_stream, page, Reply::Json(410, expired())], 3),
+        ("500 without a word", vec![Reply::Json(500, Value::Null)], 1),
+    ];
+    for (name, cycle, requests_each) in cases {
+        let asked = requests(cycle).await;
+        let most = ATTEMPTS * requests_each;
+        assert!(asked.len() <= most && asked.len() > 10, "{name}: {} requests, {most} allowed", asked.len());
+    }
+    for (name, reply) in
+        [("at once", close()), ("after a stale bookmark", stale()), ("after an old event", older())]
+    {
+        // The first answer is a list, all others end.
+        let cycle = [listed()].into_iter().chain(std::iter::repeat_n(reply, 100_000)).collect();
+        let asked = requests(cycle).await.len();
+        assert!(asked <= ATTEMPTS + 1 && asked > 10, "closed {name}: {asked} requests");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_make_progress_and_end_at_once_are_reopened_about_once_a_second() {
+    for change in ["MODIFIED", "BOOKMARK"] {
+        let cycle = [listed()].into_iter().chain(std::iter::repeat_n(Reply::News(change), 100_000)).collect();
+        let asked = requests(cycle).await;
+        assert!(asked.len() <= STEADY && asked.len() > STEADY / 3, "{change}: {} requests", asked.len());
+        assert_eq!(lists(&asked), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_obeyed_by_lists_and_watches() {
+    let lists = requests(vec![Reply::Later(429, 120)]).await.len();
+    assert!((4..=6).contains(&lists), "{lists}");
+    let watch = [listed()].into_iter().chain(std::iter::repeat_n(Reply::Later(503, 120), 100)).collect();
+    let watches = requests(watch).await.len();
+    assert!((5..=7).contains(&watches), "{watches}");
+    let mut busy = failure(429, "too many requests");
+    busy["details"] = json!({ "retryAfterSeconds": 120 });
+    let in_stream = Reply::Lines(vec![json!({ "type": "ERROR", "object": busy })]);
+    let watch = [listed()].into_iter().chain(std::iter::repeat_n(in_stream, 100)).collect();
+    let watches = requests(watch).await.len();
+    assert!((5..=7).contains(&watches), "{watches}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_an_end_stays_within_the_request_budget() {
+    let [no_stream, page] = page_of_many();
+    let cycle = [no_stream].into_iter().chain(std::iter::repeat_n(page, 100_000)).collect();
+    let asked = requests(cycle).await.len();
+    assert!(asked <= 100 + 50 * 600 + 1 && asked > 50 * 500, "{asked}");
+}
