@@ -28,7 +28,7 @@ use crate::reload::{InForce, Reload};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
 use crate::telemetry::Log;
 use crate::traces::{self, Sending, Tracer};
-use crate::watch::{ATTEMPT_WITHIN, Watches};
+use crate::watch::{ATTEMPT_WITHIN, FAILING_MAX, Watches};
 use anyhow::{Context as _, anyhow};
 use ending::{Ending, Step};
 use keep::Keeping;
@@ -357,20 +357,26 @@ fn kernel_host_name() -> Option<String> {
     Some(kernel.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Alive: the scheduling thread answers, and no watch is stuck. Ready: every kind has been listed. One that stands by is both.
+/// Alive: the scheduling thread answers, and no watch is stuck. Ready: every kind has been listed, no watch has failed for long, and the lease can
+/// be read. One that stands by is both.
 fn checks(watches: &Watches, pulse: Pulse, election: &Election) -> Checks {
     let checks = checks_of(watches, pulse);
     match election.standing.clone() {
-        Some(standing) => checks.with_leader_election(move || standing.check()),
+        Some(standing) => {
+            let lease = standing.clone();
+            let checks = checks.with_ready(Check::new("lease", move || lease.check_lease()));
+            checks.with_leader_election(move || standing.check())
+        }
         None => checks,
     }
 }
 
 /// The same without an election.
 fn checks_of(watches: &Watches, pulse: Pulse) -> Checks {
-    let (listed, attempts) = (watches.readiness(), watches.readiness());
+    let [listed, failing, attempts] = [(); 3].map(|()| watches.readiness());
     Checks::new()
         .with_ready(Check::new("sched-handler-sync", move || listed.check()))
+        .with_ready(Check::new("watches", move || failing.check_failing(FAILING_MAX)))
         .with_live(Check::new("scheduling-thread", move || pulse.check(SILENCE_MAX)))
         .with_live(Check::new("watches", move || attempts.check_attempts(ATTEMPT_WITHIN)))
 }

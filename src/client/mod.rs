@@ -43,7 +43,9 @@ static AGENT: LazyLock<HeaderValue> = LazyLock::new(|| {
         other => other,
     };
     let (version, os) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS);
-    let commit = option_env!("SUPERCARGO_COMMIT").and_then(|commit| commit.get(..7)).unwrap_or("unknown");
+    let commit = env!("SUPERCARGO_BUILD").split_once('(').and_then(|(_, commit)| commit.get(..7));
+    let commit =
+        commit.filter(|commit| commit.bytes().all(|byte| byte.is_ascii_hexdigit())).unwrap_or("unknown");
     let agent = format!("supercargo/v{version} ({os}/{arch}) kubernetes/{commit}");
     HeaderValue::from_str(&agent).expect("it is ASCII")
 });

@@ -35,6 +35,9 @@ pub const JITTER: f64 = 1.2;
 pub const SILENCE_MAX: Duration = Duration::from_secs(25);
 /// How much longer than the lease a leader may go without a renewal before `/healthz` says so (upstream's `NewLeaderHealthzAdaptor`).
 const TOLERATED: Duration = Duration::from_secs(20);
+/// How long a leader may wait for its watches before it gives the lease up: each has made a new attempt within a minute, and another replica
+/// may see what this one does not.
+const BLIND_MAX: Duration = Duration::from_secs(90);
 /// How often it is looked whether the watches are in order, while they are not.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long the end waits for the event that tells of it.
@@ -86,6 +89,8 @@ pub struct Surroundings {
     pub fence: Fence,
     /// Where the engine is told whether it leads.
     pub answers: Arc<dyn Answers>,
+    /// Whether the cluster is known. A replica to which it is not stands for no election, as kube-scheduler's informers sync first.
+    pub known: UpToDate,
     /// Begins to bring what is known of the cluster up to date. One that has just been elected does not begin before that is done: what
     /// its predecessor bound last must be known to it.
     pub catch_up: Arc<dyn Fn() -> UpToDate + Send + Sync>,
@@ -95,7 +100,7 @@ pub struct Surroundings {
     pub metrics: LeaderMetrics,
 }
 
-/// Tells whether what is known of the cluster is up to date, or what is not.
+/// Tells whether what is known of the cluster is good enough, or what is not.
 pub type UpToDate = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// A lease as it was last seen.
@@ -148,13 +153,15 @@ pub struct Elector {
 enum End {
     Lost(String),
     Silent,
+    /// The watches did not come up to date.
+    Blind,
     Stop,
 }
 
 impl Elector {
     /// An elector that has done nothing yet.
     pub fn new(lock: Lock, terms: Terms, around: Surroundings) -> Self {
-        let standing = Standing::new(around.clock.clone(), &lock.name, terms.lease_duration);
+        let standing = Standing::new(around.clock.clone(), &lock.name, terms);
         Self { lock, terms, around, seen: None, standing, refusals: Throttle::new(TOLD_EVERY) }
     }
 
@@ -193,6 +200,19 @@ impl Elector {
                     self.release().await;
                     return Ended::Stopped;
                 }
+                End::Blind => {
+                    tracing::error!(
+                        lock = self.lock.describe(),
+                        "the watches of pods and nodes do not work; giving the lease up"
+                    );
+                    self.release().await;
+                    self.tell("stopped leading");
+                    // Whoever stands by looks more often than this.
+                    tokio::select! {
+                        () = &mut stop => return Ended::Stopped,
+                        () = tokio::time::sleep(self.terms.lease_duration) => {}
+                    }
+                }
                 End::Silent => {
                     tracing::error!(
                         lock = self.lock.describe(),
@@ -216,10 +236,13 @@ impl Elector {
     /// Tries until the lease is held.
     async fn acquire(&mut self) {
         let lock = self.lock.describe();
+        self.until_known().await;
         tracing::info!(lock, identity = self.lock.identity, "attempting to acquire leader lease");
         let mut leader = None;
         loop {
-            match self.attempt(false).await {
+            let attempt = self.attempt(false).await;
+            self.standing.heard(!matches!(attempt, Attempt::Failed(_)));
+            match attempt {
                 Attempt::Held => break,
                 Attempt::Taken(holder) => {
                     self.refusals.reset();
@@ -233,10 +256,23 @@ impl Elector {
             tokio::time::sleep(jittered(self.terms.retry_period, JITTER)).await;
             // Whoever could not lead does not stand.
             self.around.pulse.back().await;
+            self.until_known().await;
         }
         tracing::info!(lock, "successfully acquired lease");
         self.around.metrics.leads(true);
         self.tell("became leader");
+    }
+
+    /// Waits until the cluster is known.
+    async fn until_known(&self) {
+        let told = Throttle::new(TOLD_EVERY);
+        while let Err(why) = (self.around.known)() {
+            if told.admit().is_some() {
+                let lock = self.lock.describe();
+                tracing::info!(lock, why, "standing for no election before the cluster is known");
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// Renews the lease until that fails, and tells the engine to lead once it knows the cluster.
@@ -244,9 +280,12 @@ impl Elector {
         let (answers, lock) = (Arc::clone(&self.around.answers), self.lock.describe());
         let up_to_date = (self.around.catch_up)();
         let lead = async {
-            let told = Throttle::new(TOLD_EVERY);
+            let (told, give_up) = (Throttle::new(TOLD_EVERY), Instant::now() + BLIND_MAX);
             let mut is_first = true;
             while let Err(why) = up_to_date() {
+                if Instant::now() >= give_up {
+                    return;
+                }
                 // Each takeover begins so; what is worth a look is one that takes long.
                 let is_due = told.admit().is_some();
                 if is_due && std::mem::take(&mut is_first) {
@@ -260,7 +299,7 @@ impl Elector {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = lead => unreachable!("it waits for ever in the end"),
+            () = lead => End::Blind,
             why = self.renew() => End::Lost(why),
         }
     }
@@ -437,11 +476,37 @@ pub struct Standing {
     limit: Duration,
     /// When the lease was last renewed, while we lead.
     renewed: Arc<Mutex<Option<Duration>>>,
+    /// Since when every attempt to read or take the lease has failed.
+    unheard: Arc<Mutex<Option<Duration>>>,
+    unheard_max: Duration,
 }
 
 impl Standing {
-    fn new(clock: BootClock, name: &str, lease: Duration) -> Self {
-        Self { clock, name: name.into(), limit: lease + TOLERATED, renewed: Arc::default() }
+    fn new(clock: BootClock, name: &str, terms: Terms) -> Self {
+        let (limit, unheard_max) = (terms.lease_duration + TOLERATED, terms.renew_deadline);
+        let (renewed, unheard) = (Arc::default(), Arc::default());
+        Self { clock, name: name.into(), limit, renewed, unheard, unheard_max }
+    }
+
+    /// The lease was read or taken, or an attempt to do so failed.
+    fn heard(&self, heard: bool) {
+        let mut unheard = self.unheard.lock().unwrap_or_else(PoisonError::into_inner);
+        *unheard = if heard { None } else { unheard.or_else(|| Some(self.clock.now())) };
+    }
+
+    /// Whether the lease can be read. A replica that cannot take over is not ready, whoever leads.
+    ///
+    /// # Errors
+    /// When all attempts have failed for longer than a leader may go without a renewal.
+    pub fn check_lease(&self) -> Result<(), String> {
+        let unheard = *self.unheard.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = unheard.map(|since| self.clock.now().saturating_sub(since));
+        match since.filter(|since| *since > self.unheard_max) {
+            Some(since) => {
+                Err(format!("the lease {} could not be read or taken for {} s", self.name, since.as_secs()))
+            }
+            None => Ok(()),
+        }
     }
 
     fn set(&self, renewed: Option<Duration>) {

@@ -186,6 +186,7 @@ struct Candidate {
     silence: watch::Sender<Duration>,
     /// Seconds the machine has slept, which its clock counts and the runtime's does not.
     slept: Arc<AtomicU64>,
+    /// 0: nothing is known; 1: everything is; 2: everything was.
     known: Arc<AtomicU64>,
     metrics: Arc<Metrics>,
     standing: Standing,
@@ -203,16 +204,20 @@ impl Candidate {
         let fence = TERMS.fence(clock.clone());
         let metrics = Arc::new(Metrics::new());
         let known = Arc::new(AtomicU64::new(1));
-        let knows = Arc::clone(&known);
+        let (knows, listed) = (Arc::clone(&known), Arc::clone(&known));
         let around = Surroundings {
             clock,
             fence: fence.clone(),
             answers: Arc::new(Engine(heard)),
+            known: Box::new(move || match listed.load(Ordering::Relaxed) {
+                0 => Err("not yet listed: Pod".to_owned()),
+                _ => Ok(()),
+            }),
             catch_up: Arc::new(move || {
                 let knows = Arc::clone(&knows);
                 Box::new(move || match knows.load(Ordering::Relaxed) {
-                    0 => Err("not yet listed: Pod".to_owned()),
-                    _ => Ok(()),
+                    1 => Ok(()),
+                    _ => Err("not yet opened anew: the watch of Pod".to_owned()),
                 })
             }),
             pulse,
@@ -438,7 +443,7 @@ async fn a_takeover_logs_no_warning_unless_the_lists_take_long() {
     };
     let server = Server::new();
     let mut candidate = Candidate::start(&server, "a");
-    candidate.known.store(0, Ordering::Relaxed);
+    candidate.known.store(2, Ordering::Relaxed);
     pass(10 * SECOND).await;
     assert_eq!((count("holding the lease"), count("WARN")), (1, 0));
     pass(60 * SECOND).await;
@@ -448,15 +453,41 @@ async fn a_takeover_logs_no_warning_unless_the_lists_take_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_begins_to_lead_before_the_cluster_is_known() {
+async fn nobody_stands_for_election_before_the_cluster_is_known() {
     let server = Server::new();
     let mut candidate = Candidate::start(&server, "a");
     candidate.known.store(0, Ordering::Relaxed);
-    pass(60 * SECOND).await;
-    assert_eq!(server.holder(), "a");
-    assert!(candidate.leading.try_recv().is_err());
+    pass(600 * SECOND).await;
+    assert_eq!((server.holder().as_str(), server.asked().len()), ("nobody", 0));
+    assert_eq!(candidate.standing.check_lease(), Ok(()), "nothing was tried");
     candidate.known.store(1, Ordering::Relaxed);
     assert_eq!(candidate.leading.recv().await, Some(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_begins_to_lead_before_what_is_known_is_up_to_date() {
+    let server = Server::new();
+    let mut candidate = Candidate::start(&server, "a");
+    candidate.known.store(2, Ordering::Relaxed);
+    pass(50 * SECOND).await;
+    assert!(server.holder() == "a" && candidate.leading.try_recv().is_err());
+    candidate.known.store(1, Ordering::Relaxed);
+    assert_eq!(candidate.leading.recv().await, Some(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_watches_never_start_gives_the_lease_up_to_another() {
+    let server = Server::new();
+    let mut blind = Candidate::start(&server, "a");
+    blind.known.store(2, Ordering::Relaxed);
+    pass(SECOND).await;
+    assert_eq!(server.holder(), "a");
+    let mut other = Candidate::start(&server, "b");
+    pass(BLIND_MAX + 5 * SECOND).await;
+    assert_eq!((server.holder().as_str(), other.leading.recv().await), ("b", Some(true)));
+    assert!(blind.leading.try_recv().is_err() && blind.fence.pass().is_err() && !blind.standing.leads());
+    pass(BLIND_MAX).await;
+    assert!(server.holder() == "b" && !blind.task.is_finished(), "it stands by");
 }
 
 #[tokio::test(start_paused = true)]
@@ -503,10 +534,15 @@ async fn b22_without_the_rights_for_the_lease_nobody_leads_until_they_are_there(
     let server = Server::new();
     server.is(Mood::Forbidding);
     let mut candidate = Candidate::start(&server, "a");
+    pass(TERMS.renew_deadline - SECOND).await;
+    assert_eq!(candidate.standing.check_lease(), Ok(()), "not for long yet");
     pass(120 * SECOND).await;
     assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err());
+    let unready = candidate.standing.check_lease().unwrap_err();
+    assert!(unready.starts_with("the lease lease could not be read or taken for 12"), "{unready}");
     server.is(Mood::Well);
     assert_eq!(candidate.leading.recv().await, Some(true));
+    assert_eq!(candidate.standing.check_lease(), Ok(()));
 }
 
 /// Answers of a proxy: pages, nothing, what breaks off, and objects that are not the lease.

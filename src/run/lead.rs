@@ -65,10 +65,12 @@ impl Election {
             timeout: election.terms.renew_deadline / 2,
         };
         let Candidacy { clock, fence } = candidacy;
+        let listed = readiness.clone();
         let around = Surroundings {
             clock,
             fence,
             answers: Arc::new(inbox.clone()),
+            known: Box::new(move || listed.check()),
             catch_up: Arc::new(move || Box::new(readiness.catch_up())),
             pulse,
             metrics: metrics.leader(),
