@@ -101,3 +101,50 @@ async fn a_list_without_an_end_stays_within_the_request_budget() {
     let asked = requests(cycle).await.len();
     assert!(asked <= 100 + 50 * 600 + 1 && asked > 50 * 500, "{asked}");
 }
+
+/// Servers drawn at random (SplitMix64): a few answers, over and over.
+fn drawn(seed: u64) -> Vec<Reply> {
+    let mut state = seed;
+    let mut draw = |below: usize| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = state;
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((bits ^ bits >> 31) % below as u64).expect("it is small")
+    };
+    let [no_stream, _] = page_of_many();
+    let pool = [
+        listed(),
+        listed(),
+        Reply::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [] })),
+        no_stream,
+        Reply::Json(410, expired()),
+        Reply::NewsThen(expired()),
+        Reply::News("MODIFIED"),
+        Reply::News("BOOKMARK"),
+        Reply::Lines(vec![]),
+        Reply::Lines(vec![bookmark("5", false)]),
+        Reply::Lines(vec![json!({ "type": "ADDED", "object": { "metadata": {} } })]),
+        Reply::Pieces(7, vec![node("MODIFIED", "a", "9")]),
+        Reply::Frames(64, vec![0x7f; 64]),
+        Reply::Json(200, json!({})),
+        Reply::Json(404, Value::Null),
+        Reply::Later(429, 1),
+        Reply::Later(503, 7),
+        Reply::Huge,
+        Reply::Away,
+    ];
+    (0..1 + draw(5)).map(|_| pool[draw(pool.len())].clone()).collect()
+}
+
+/// A failure that forces a list blocks every reset for two minutes, in which pauses of 0.8 s, 1.6 s, … leave room for eight.
+#[tokio::test(start_paused = true)]
+async fn no_server_gets_many_lists_or_more_than_a_few_requests_a_second() {
+    for seed in 0..80 {
+        let asked = requests(drawn(seed)).await;
+        let rate = asked.len() as f64 / MINUTES.as_secs_f64();
+        assert!(asked.len() > 3 && rate <= 3.0, "seed {seed}: {rate} requests a second");
+        let streams = asked.iter().filter(|uri| *uri == STREAM).count();
+        assert!(streams <= 8 * 5 + 1, "seed {seed}: {streams} lists");
+    }
+}
