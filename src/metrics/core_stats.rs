@@ -45,6 +45,10 @@ pub struct CoreStats {
     pub poison_objects: u64,
     /// Decisions and hints that panicked.
     pub panics: u64,
+    /// Pending pods that were found in no place, or in two, and are still pending.
+    pub lost_pods: u64,
+    /// All such pods since the start.
+    pub lost_pods_repaired: u64,
     /// Pods with a node whose volumes are being bound or made.
     pub waiting_for_volumes: u64,
     /// Pods whose decision waits for extenders.
@@ -159,6 +163,8 @@ impl CoreStats {
             plain_family(&families::PODS_RESCUED_BY_FLUSH, Plain::Counter, [([], rescued)]),
             total(&families::POISON_OBJECTS, self.poison_objects),
             total(&families::PANICS, self.panics),
+            number(&families::LOST_PODS, self.lost_pods),
+            total(&families::LOST_PODS_REPAIRED, self.lost_pods_repaired),
             number(&families::WAITING_FOR_VOLUMES, self.waiting_for_volumes),
             number(&families::WAITING_FOR_EXTENDERS, self.waiting_for_extenders),
             number(&families::UNSCHEDULABLE_GROUPS, self.unschedulable_groups),

@@ -382,6 +382,16 @@ pub(super) const PANICS: Family = Family::new(
     "[ALPHA] Number of decisions and queueing hints that panicked and were survived.",
     &[],
 );
+pub(super) const LOST_PODS: Family = Family::new(
+    "supercargo_lost_pods",
+    "[ALPHA] Number of pending pods that were found in no queue, or in two places, and are still pending. They were queued again.",
+    &[],
+);
+pub(super) const LOST_PODS_REPAIRED: Family = Family::new(
+    "supercargo_lost_pods_repaired_total",
+    "[ALPHA] Number of pending pods that were found in no queue, or in two places, and were put right.",
+    &[],
+);
 pub(super) const VERIFIED_DECISIONS: Family = Family::new(
     "supercargo_verified_decisions_total",
     "[ALPHA] Number of decisions made from memory that were compared with a fresh look (--verify-decisions), by whether they were the same.",

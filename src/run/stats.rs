@@ -71,6 +71,8 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         pods_rescued_by_flush: 0,
         poison_objects: stats.poisoned,
         panics: stats.panics,
+        lost_pods: stats.lost_pods as u64,
+        lost_pods_repaired: stats.lost_pods_repaired,
         waiting_for_volumes: stats.pre_binds as u64,
         waiting_for_extenders: stats.extending as u64,
         prioritizing: stats.prioritizing as u64,

@@ -16,6 +16,10 @@ pub enum Mutation {
     FailedBindFreesNothing,
     /// Nobody is told of the room that a failed binding gives back.
     FailedBindWakesNobody,
+    /// A question about a binding that brings no answer counts as answered: the pod is gone.
+    NoAnswerIsGone,
+    /// A pod whose binding failed is put back nowhere.
+    PodDropped,
     /// A binding that was found carried out is told of as failed.
     BoundIsFailed,
     /// No last look.
@@ -93,12 +97,14 @@ pub enum Mutation {
 impl Mutation {
     /// All but [`Self::MovedUnmarked`], which takes a rare order of things to show: a test beside the code has it. And but
     /// [`Self::OthersInDomainStand`], which takes more nodes than a simulated cluster has: the law of `tests/domains.rs` has it.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
         Self::FailedBindFreesNothing,
         Self::FailedBindWakesNobody,
+        Self::NoAnswerIsGone,
+        Self::PodDropped,
         Self::BoundIsFailed,
         Self::NoLastLook,
         Self::LeadIgnored,

@@ -4,6 +4,7 @@
 //! a time that `step` returns, every request to the outside an [`Effect`].
 
 mod attempt;
+mod audit;
 mod binding;
 mod budget;
 mod extend;
@@ -44,6 +45,7 @@ use crate::queue::{QueueConfig, QueueStats, QueuedPod, SchedulingQueue};
 use crate::report::{Notice, Report};
 use crate::rng::Seed;
 use crate::time::Time;
+use audit::Audit;
 use binding::Bindings;
 use extend::Extending;
 use failure::SentCondition;
@@ -130,6 +132,10 @@ pub struct Stats {
     pub poisoned: u64,
     /// Decisions, and answers to the question whether an event helps, that panicked, so far.
     pub panics: u64,
+    /// Pending pods that were found in no place, or in two, and are still pending.
+    pub lost_pods: usize,
+    /// All such pods so far. Each was queued again, or kept one of its places.
+    pub lost_pods_repaired: u64,
 }
 
 /// The engine.
@@ -138,6 +144,7 @@ pub struct Scheduler {
     tables: Tables,
     cache: Cache,
     queue: SchedulingQueue,
+    audit: Audit,
     profiles: Vec<(Symbol, Profile)>,
     lists: Lists,
     outbox: Outbox,
@@ -180,6 +187,7 @@ impl Scheduler {
             seed: config.seed,
             cache: Cache::hashed_by(tables.hashing()),
             queue: SchedulingQueue::new(config.queue, now).hashed_by(tables.hashing()),
+            audit: Audit::default(),
             profiles,
             lists: Lists::default(),
             outbox: Outbox::default(),
@@ -269,6 +277,9 @@ impl Scheduler {
     /// Brings the state up to date with one event.
     pub fn handle(&mut self, now: Time, event: Event) {
         self.event_label = None;
+        if !matches!(event, Event::Credits { .. }) {
+            self.audit.stir();
+        }
         match event {
             Event::ListBegan(kind) => self.list_began(kind),
             Event::ListEnded(kind) => {
@@ -280,7 +291,7 @@ impl Scheduler {
                 self.lists.end(kind);
             }
             Event::BindFinished { uid, outcome } => self.bind_finished(now, &uid, outcome),
-            Event::Settled { uid, found } => self.settled(now, &uid, found),
+            Event::Settled { uid, found } => self.settled(now, &uid, audit::believed(found)),
             Event::VolumeWritten { uid, write, outcome } => self.volume_written(now, &uid, write, outcome),
             Event::EvictFinished { uid, outcome } => self.evict_finished(now, &uid, outcome),
             Event::Extended { call, answer } => self.extended(call, answer),
@@ -299,6 +310,7 @@ impl Scheduler {
 
     /// Does one piece of work: tells of an end, releases an effect against a credit, or decides about a pod.
     pub fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
+        self.check_next(now);
         loop {
             if let Some(notice) = self.notices.pop_front() {
                 return Step::Notice(notice);
@@ -307,7 +319,10 @@ impl Scheduler {
                 return Step::Report(Box::new(report));
             }
             if !self.leading && !mutation::is_on(Mutation::LeadIgnored) {
-                return Step::Idle { wake_at: None };
+                if self.check_piece(now) {
+                    continue;
+                }
+                return Step::Idle { wake_at: self.next_check() };
             }
             if let Some(effect) = self.release(now) {
                 return Step::Effect(effect);
@@ -325,16 +340,28 @@ impl Scheduler {
             self.queue.tick(now);
             // With a binding held back for lack of credit, the next decision would only be staler when it leaves.
             if self.outbox.has_room() && (self.resume(now, probe) || self.attempt(now, probe)) {
+                self.audit.stir();
                 continue;
             }
-            let times = [self.queue.next_wakeup(now), self.next_question(), self.pre_binds.next_time()];
+            if self.check_piece(now) {
+                continue;
+            }
+            let times = [
+                self.queue.next_wakeup(now),
+                self.next_question(),
+                self.pre_binds.next_time(),
+                self.next_check(),
+            ];
             return Step::Idle { wake_at: times.into_iter().flatten().min() };
         }
     }
 
     /// Counters and sizes, for metrics.
     pub fn stats(&self) -> Stats {
+        let (lost_pods, lost_pods_repaired) = self.audit.lost();
         Stats {
+            lost_pods,
+            lost_pods_repaired,
             queue: self.queue.stats(),
             cache: self.cache.size(),
             outgoing: self.outbox.waiting(),

@@ -26,6 +26,8 @@ pub(crate) enum Due {
     Answer { life: u32, answer: Answer },
     /// An eviction arrives at the API server.
     Evict { life: u32, uid: String },
+    /// An eviction arrives that somebody else has answered.
+    LateEviction(String),
     /// A write of a volume or a claim arrives at the API server.
     VolumeWrite { life: u32, write: VolumeWrite, fate: Fate },
     /// The controllers of volumes do something.

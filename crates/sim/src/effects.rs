@@ -73,6 +73,12 @@ impl Sim {
                 self.answer_unknown(&request, delay * 2);
                 self.put_in_air(request, delay);
             }
+            "foreign" => {
+                self.answer_unknown(&request, delay / 2);
+                if let Some(late) = self.draw_late() {
+                    self.put_in_air(request, (delay + late).min(LATEST));
+                }
+            }
             _ => self.put_in_air(request, delay),
         }
         Ok(())
@@ -85,22 +91,30 @@ impl Sim {
 
     fn draw_fate(&mut self) -> (Fate, &'static str) {
         let w = self.weather;
-        let faults = w.forbidden + w.lost_but_applied + w.lost + w.late;
+        let faults = w.forbidden + w.lost_but_applied + w.lost + w.late + w.foreign;
         let fate = self.draw.weighted(&[
             (100 - faults, (Fate::Answered, "answered")),
             (w.forbidden, (Fate::Forbidden, "forbidden")),
             (w.lost_but_applied, (Fate::Unanswered, "unanswered")),
             (w.lost, (Fate::Unanswered, "lost")),
             (w.late, (Fate::Unanswered, "late")),
+            (w.foreign, (Fate::Unanswered, "foreign")),
         ]);
         match fate.1 {
             "forbidden" => self.fault("binding refused"),
             "unanswered" => self.fault("binding applied, answer lost"),
             "lost" => self.fault("binding lost"),
             "late" => self.fault("binding applied late, answer lost"),
+            "foreign" => self.fault("binding answered by somebody else"),
             _ => {}
         }
         fate
+    }
+
+    /// How much later a request is carried out that somebody else has answered, if it ever is.
+    pub(crate) fn draw_late(&mut self) -> Option<Duration> {
+        let longest = self.draw.pick(&[None, Some(1), Some(1_000), Some(55_000)])?;
+        Some(Duration::from_millis(self.draw.between(0, longest)))
     }
 
     fn answer_unknown(&mut self, request: &Request, delay: Duration) {
@@ -165,6 +179,11 @@ impl Sim {
         if unanswered {
             self.fault("question unanswered");
         }
+        let foreign = self.draw.percent(self.weather.foreign);
+        if foreign {
+            self.fault("question answered by somebody else");
+        }
+        let unanswered = unanswered || foreign;
         let found = match self.server.pods.get(&uid) {
             _ if unanswered => Found::NoAnswer,
             None => Found::Gone,
@@ -263,7 +282,9 @@ impl Sim {
         let uid = &*patch.pod.uid;
         let life = self.process.life;
         self.agenda.write(self.now, Due::Credit { life, lane: Lane::Status });
-        if self.draw.percent(self.weather.lost_patch) {
+        // A foreign answer to one that is carried out changes nothing: nobody hears of it.
+        let lost = self.weather.lost_patch + self.weather.foreign / 4;
+        if self.draw.percent(lost) {
             self.fault("patch lost");
             self.lost_patches.insert(uid.to_owned());
             return;

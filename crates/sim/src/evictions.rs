@@ -82,6 +82,19 @@ impl Sim {
     /// An eviction arrives at the API server.
     pub(crate) fn eviction_arrives(&mut self, life: u32, uid: String) {
         let w = self.weather;
+        if self.draw.percent(w.foreign) {
+            self.fault("eviction answered by somebody else");
+            let answer = Answer::Evicted {
+                uid: uid.clone(),
+                outcome: EvictOutcome::Failed { message: "the answer is not the API server's".to_owned() },
+            };
+            let delay = wait(&mut self.draw, w.request_delay);
+            self.agenda.write(self.now + delay, Due::Answer { life, answer });
+            if let Some(late) = self.draw_late() {
+                self.agenda.write(self.now + late, Due::LateEviction(uid));
+            }
+            return;
+        }
         let faults = w.forbidden + w.lost_but_applied + w.lost;
         let (is_applied, is_told) = self.draw.weighted(&[
             (100 - faults, (true, true)),
@@ -106,7 +119,7 @@ impl Sim {
         self.agenda.write(self.now + delay, Due::Answer { life, answer: Answer::Evicted { uid, outcome } });
     }
 
-    fn evict(&mut self, uid: &str) {
+    pub(crate) fn evict(&mut self, uid: &str) {
         let Some(pod) = self.server.pods.get(uid).cloned() else { return };
         self.say("server", uid, format_args!("deletion begins"));
         if pod.node.is_none() {

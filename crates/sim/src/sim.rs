@@ -256,6 +256,7 @@ impl Sim {
             Due::Answer { life, .. } if life != self.process.life => {}
             Due::Answer { answer, .. } => self.answer_arrives(answer),
             Due::Evict { life, uid } => self.eviction_arrives(life, uid),
+            Due::LateEviction(uid) => self.evict(&uid),
             Due::VolumeWrite { life, write, fate } => self.write_arrives(life, &write, fate)?,
             Due::Controllers => self.controllers_work()?,
             Due::Patch { patch, .. } => self.patch_arrives(&patch),
@@ -281,6 +282,10 @@ impl Sim {
             self.stopwatch.iter_mut().for_each(|watch| watch.end());
             match step {
                 Step::Effect(effect) => self.carry_out(effect)?,
+                Step::Notice(notice) if self.process.scheduler.stats().lost_pods_repaired > 0 => {
+                    let detail = format!("{}: {}", notice.object, notice.text);
+                    return Err(broken("the engine finds no pod lost", detail));
+                }
                 Step::Notice(notice) => {
                     return Err(broken("no object is poison", format!("{}: {}", notice.object, notice.text)));
                 }

@@ -200,13 +200,14 @@ impl Sim {
         let w = self.weather;
         // There are few of them.
         let forbidden = w.forbidden * 4;
-        let faults = forbidden + w.lost_but_applied + w.lost + w.late;
+        let faults = forbidden + w.lost_but_applied + w.lost + w.late + w.foreign / 2;
         let (fate, kind) = self.draw.weighted(&[
             (100 - faults, (Fate::Answered, "")),
             (forbidden, (Fate::Forbidden, "volume write refused")),
             (w.lost_but_applied, (Fate::Unanswered, "volume write applied, answer lost")),
             (w.lost, (Fate::Unanswered, "volume write lost")),
             (w.late, (Fate::Unanswered, "volume write applied late, answer lost")),
+            (w.foreign / 2, (Fate::Unanswered, "volume write answered by somebody else")),
         ]);
         if !kind.is_empty() {
             self.fault(kind);
@@ -221,6 +222,11 @@ impl Sim {
         let late = Duration::from_millis(self.draw.between(1, 55_000));
         match kind {
             "volume write lost" => {}
+            "volume write answered by somebody else" => {
+                if let Some(late) = self.draw_late() {
+                    self.agenda.write(self.now + delay + late, Due::VolumeWrite { life, write, fate });
+                }
+            }
             "volume write applied late, answer lost" => {
                 self.agenda.write(self.now + delay + late, Due::VolumeWrite { life, write, fate });
             }

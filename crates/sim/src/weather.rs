@@ -28,6 +28,8 @@ pub(crate) struct Weather {
     pub(crate) late: u64,
     pub(crate) no_answer: u64,
     pub(crate) lost_patch: u64,
+    /// Of answers, how many somebody else gives: at once, whatever becomes of the request, which may be carried out much later or never.
+    pub(crate) foreign: u64,
     /// Of volumes to be made, how many cannot be.
     pub(crate) no_volume: u64,
     /// The longest a binding, a patch or a record takes.
@@ -53,11 +55,12 @@ pub(crate) const CALM: Weather = Weather {
     late: 0,
     no_answer: 0,
     lost_patch: 0,
+    foreign: 0,
     no_volume: 0,
     request_delay: Duration::from_millis(10),
 };
 
-const KINDS: [Weather; 7] = [
+const KINDS: [Weather; 8] = [
     CALM,
     Weather {
         name: "mixed",
@@ -75,6 +78,7 @@ const KINDS: [Weather; 7] = [
         late: 5,
         no_answer: 20,
         lost_patch: 5,
+        foreign: 5,
         no_volume: 50,
         request_delay: Duration::from_millis(300),
     },
@@ -123,6 +127,18 @@ const KINDS: [Weather; 7] = [
         no_answer: 10,
         request_delay: Duration::from_secs(1),
         no_volume: 50,
+        ..CALM
+    },
+    Weather {
+        name: "hostile",
+        watch_delay: Duration::from_secs(2),
+        duplicate: 5,
+        disconnect: 5,
+        resume: 40,
+        no_answer: 20,
+        foreign: 60,
+        no_volume: 50,
+        request_delay: Duration::from_millis(300),
         ..CALM
     },
     Weather {

@@ -70,7 +70,8 @@ fn all_hold(first: u64, seeds: u64) -> Totals {
     totals
 }
 
-const FAULTS: [&str; 18] = [
+const FAULTS: [&str; 22] = [
+    "binding answered by somebody else",
     "binding applied late, answer lost",
     "binding applied, answer lost",
     "binding lost",
@@ -78,12 +79,15 @@ const FAULTS: [&str; 18] = [
     "clock jump",
     "connection lost",
     "event twice",
+    "eviction answered by somebody else",
     "lead lost",
     "list of an older state",
     "patch lost",
     "process killed",
+    "question answered by somebody else",
     "question unanswered",
     "volume not made",
+    "volume write answered by somebody else",
     "volume write applied late, answer lost",
     "volume write applied, answer lost",
     "volume write lost",

@@ -325,6 +325,11 @@ impl SchedulingQueue {
         self.held.insert(Arc::clone(uid), plugin);
     }
 
+    /// The plugin that keeps the pod from being tried, if one does.
+    pub fn kept_back_by(&self, uid: &str) -> Option<PluginName> {
+        self.held.get(uid).copied()
+    }
+
     /// The pod is kept back no longer. If something woke it in the meantime, it is queued.
     pub fn let_go(&mut self, now: Time, uid: &str) {
         if let Some(plugin) = self.held.remove(uid)

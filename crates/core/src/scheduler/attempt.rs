@@ -80,6 +80,9 @@ impl Scheduler {
             self.let_go(now, &pod);
             return true;
         }
+        if self.is_elsewhere(&pod) {
+            return true;
+        }
         if pod.deleting {
             let note = format!("skip schedule deleting pod: {}", self.snapshot().pod_key(&pod));
             self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", note);

@@ -417,8 +417,8 @@ impl Scheduler {
                 self.bind_refused(now, uid, "the pod is not bound".to_owned());
             }
             (Found::Gone, _) => {
-                let unlisted = binding.unlisted;
-                self.bindings.remove(uid);
+                let unlisted = self.bindings.remove(uid).is_some_and(|binding| binding.unlisted);
+                self.audit.said_gone(now, uid);
                 self.free(now, uid);
                 if unlisted {
                     self.gone(now, &ObjectKey::Pod(uid.into()));

@@ -7,6 +7,7 @@ use crate::effect::{Nomination, Record, Severity, StatusPatch, Unscheduled};
 use crate::framework::PluginName;
 use crate::intern::Symbol;
 use crate::intern::holds_ids;
+use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::report::{Outcome, Preemption};
@@ -124,6 +125,9 @@ impl Scheduler {
         }
         let attempt = queued.attempts;
         let gate = self.gate(&pod);
+        if reason == "SchedulerError" && mutation::is_on(Mutation::PodDropped) {
+            return;
+        }
         if rejectors.is_empty() && gate != Some(quarantine::GATE) {
             self.queue.return_error(now, queued);
         } else {

@@ -11,6 +11,7 @@ impl Scheduler {
         let [bind, volume, evict, status, record, extend] = self.outbox.waiting();
         let mut held = vec![
             ("queue", self.queue.len()),
+            ("pending pods shown", self.audit.len()),
             ("bindings", self.bindings.len()),
             ("sent conditions", self.sent_conditions.len()),
             ("reports", self.reports.len()),

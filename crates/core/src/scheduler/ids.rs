@@ -50,16 +50,18 @@ impl Scheduler {
             return 0;
         }
         let mut work = Work::new(work);
-        let Self { tables, cache, queue, shapes, .. } = self;
+        let Self { tables, cache, queue, audit, shapes, .. } = self;
         if !tables.are_in_round() {
             tables.begin_round();
             cache.begin_round();
             queue.begin_round();
+            audit.begin_round();
             shapes.begin_round();
         }
         let Some(marks) = tables.marks() else { return tables.give_back(&mut work).unwrap_or(0) };
         let are_marked = cache.mark_some(marks, &mut work)
-            && (mutation::is_on(Mutation::HolderOverlooked) || queue.mark_some(marks, &mut work))
+            && (mutation::is_on(Mutation::HolderOverlooked)
+                || queue.mark_some(marks, &mut work) && audit.mark_some(marks, &mut work))
             && shapes.mark_some(marks, &mut work);
         if are_marked {
             self.end_marking(others);
@@ -72,6 +74,7 @@ impl Scheduler {
         let mut marks = take(self.tables.marks().expect("not all is marked yet"));
         self.cache.mark_rest(&mut marks);
         self.queue.mark_rest(&mut marks);
+        self.audit.end_round();
         self.shapes.end_round();
         self.mark_others(&mut marks);
         others(&mut marks);
@@ -99,6 +102,7 @@ impl Scheduler {
             second,
             cache: _,
             queue: _,
+            audit: _,
             shapes: _,
             // Knows by itself when ids were given back.
             memory: _,
@@ -140,6 +144,7 @@ impl HoldsIds for Scheduler {
     fn mark(&self, marks: &mut Marks) {
         self.cache.mark(marks);
         self.queue.mark(marks);
+        self.audit.mark(marks);
         self.shapes.mark_all(marks);
         self.mark_others(marks);
     }

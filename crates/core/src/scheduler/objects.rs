@@ -134,6 +134,7 @@ impl Scheduler {
             None if self.is_ours(pod) => self.pending_pod(now, pod),
             None => self.foreign_pod(now, pod),
         }
+        self.pod_shown(pod);
         if pod.deleting {
             self.preemptor_left(now, &pod.uid);
             self.victim_left(now, &pod.uid);
@@ -235,6 +236,7 @@ impl Scheduler {
     }
 
     fn pod_gone(&mut self, now: Time, uid: &Uid) {
+        self.audit.forget(uid);
         if !mutation::is_on(Mutation::PodGoneLeaves) {
             self.sent_conditions.remove(uid);
         }

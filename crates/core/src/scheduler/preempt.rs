@@ -110,6 +110,11 @@ impl Preemptions {
         self.running.len()
     }
 
+    /// Whether the pod waits for victims to go.
+    pub(super) fn is_running(&self, preemptor: &str) -> bool {
+        self.running.contains_key(preemptor)
+    }
+
     pub(super) fn evictions(&self) -> usize {
         self.victims.len()
     }

@@ -136,6 +136,7 @@ impl Scheduler {
         let uid = if let ObjectKey::Pod(uid) = without { Some(uid) } else { None };
         self.queue.rebuild(now, uid.map(|uid| &**uid));
         if let Some(uid) = uid {
+            self.audit.forget(uid);
             self.end_pre_bind(uid);
             self.end_asking(uid);
         }

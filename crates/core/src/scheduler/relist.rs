@@ -153,6 +153,8 @@ impl Scheduler {
         let placed = self.cache.placed_uids();
         placed
             .chain(waiting)
+            // One that is said to be gone is nowhere else.
+            .chain(self.audit.uids())
             .chain(self.bindings.iter().map(|(uid, _)| uid))
             .chain(told)
             .chain(self.cache.nominated_uids())

@@ -29,6 +29,10 @@ impl Sim {
                 return Err(broken("gated pods are in their place", format!("{uid} in {}", place.as_str())));
             }
         }
+        if let Some(pod) = process.scheduler.misplaced_pods().next() {
+            let detail = format!("{} at rest", pod.uid);
+            return Err(broken("the engine knows each pending pod in exactly one place", detail));
+        }
         self.check_asking()?;
         let asking: BTreeSet<&str> = process.scheduler.waiting_for_extenders().map(|pod| &*pod.uid).collect();
         let alive = |pod: &&Arc<Pod>| !pod.deleting && !process.going.contains(&pod.uid);
