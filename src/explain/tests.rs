@@ -3,7 +3,7 @@
 use super::{Place, Question, drain_check, explain, fit};
 use crate::api::{Node, Pod};
 use crate::convert::{self, Watched as _};
-use crate::explain::Leaving;
+use crate::explain::{Accepted, Leaving};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState};
@@ -107,9 +107,11 @@ fn what_is_tried_is_taken_back() {
         waits.contains("AddToleration") && waits.contains("AddNode") && waits.contains("Uncordon"),
         "{waits}"
     );
-    let leaving = Leaving { pod: Arc::clone(&placed), stays: None, is_unmanaged: false };
-    let drained = world.asked(|place| drain_check(place, "a", std::slice::from_ref(&leaving)));
-    let fitted = world.asked(|place| fit(place, &asked, 100));
+    let leaving =
+        [Leaving { pod: Arc::clone(&placed), stays: None, is_unmanaged: false, has_empty_dir: false }];
+    let nodes = ["a".to_owned()];
+    let drained = world.asked(|place| drain_check(place, &nodes, &leaving, Accepted::default()));
+    let fitted = world.asked(|place| fit(place, &asked, 100, 0));
     assert_eq!((drained.without_place, fitted.fits), (1, 0));
     assert_eq!(world.seen(), before);
     assert_eq!((told(&mut world, &asked), told(&mut world, &placed)), (waits, runs));
