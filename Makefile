@@ -138,7 +138,7 @@ sim: ## Drive the engine through made-up clusters with faults: make sim SEED=1 S
 
 .PHONY: mutations
 mutations: ## Show that the simulation and the museum notice mistakes of the engine, one after the other.
-	cargo test --locked --quiet -p supercargo-core --features mutations --test museum --test domains
+	cargo test --locked --quiet -p supercargo-core --features mutations --test museum --test domains --test verification
 	cargo test --locked --quiet -p supercargo-sim --features mutations --test mutations -- --nocapture 2>/dev/null
 
 .PHONY: bench

@@ -56,9 +56,12 @@ pub struct Beginning {
     pub waits_for_lease: bool,
     /// How long a pod may wait among the unschedulable, in nanoseconds.
     pub unschedulable_nanos: u64,
-    /// Of how many decisions made from memory one is compared with a fresh look.
+    /// Of how many cached decisions one is compared with a full evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify_every: Option<NonZeroU32>,
+    /// In what time each live signature is compared, in nanoseconds. Recordings of versions that did not do that have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify_within_nanos: Option<u64>,
     /// Who recorded.
     pub mode: Mode,
     /// What decisions are made by of the configuration, with its defaults and without secrets.
@@ -85,15 +88,17 @@ impl Beginning {
             waits_for_lease: settings.election.is_some(),
             unschedulable_nanos: u64::try_from(max_in_unschedulable.as_nanos()).unwrap_or(u64::MAX),
             verify_every: None,
+            verify_within_nanos: None,
             mode,
             configuration: decisive(effective),
         }
     }
 
-    /// One of so many decisions made from memory is compared with a fresh look.
+    /// One of so many cached decisions is compared with a full evaluation, and each live signature in such a time.
     #[must_use]
-    pub fn verifying(self, verify_every: Option<NonZeroU32>) -> Self {
-        Self { verify_every, ..self }
+    pub fn verifying(self, every: Option<NonZeroU32>, within: Option<Duration>) -> Self {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self { verify_every: every, verify_within_nanos: within.map(nanos), ..self }
     }
 
     /// What users choose is hashed with this seed.
@@ -140,6 +145,9 @@ impl Beginning {
         let mut engine = Scheduler::with_tables(config, tables, now);
         if self.verify_every.is_some() {
             engine.verify_decisions(self.verify_every);
+        }
+        if let Some(nanos) = self.verify_within_nanos {
+            engine.verify_within(now, Duration::from_nanos(nanos));
         }
         let extenders = extenders(engine.tables());
         engine.set_extenders(extenders);

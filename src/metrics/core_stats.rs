@@ -59,8 +59,16 @@ pub struct CoreStats {
     pub unschedulable_groups: u64,
     /// Decisions answered from memory.
     pub recalled_decisions: u64,
-    /// Decisions made from memory that were compared with a fresh look: the same, and not.
+    /// Cached decisions that were compared with a full evaluation: the same, and not.
     pub verified_decisions: [u64; 2],
+    /// How long the live signature has not been compared of which that is longest.
+    pub cache_unchecked: Duration,
+    /// What comparisons took of the busy time.
+    pub cache_checking: Duration,
+    /// How long the scheduling thread was busy.
+    pub busy: Duration,
+    /// Whether cached decisions are used.
+    pub is_cache_used: bool,
     /// How long the oldest pod of each queue has waited.
     pub oldest_pending: Vec<(&'static str, Duration)>,
     /// Pods that kubelets did not admit, by reason.
@@ -170,6 +178,18 @@ impl CoreStats {
             number(&families::UNSCHEDULABLE_GROUPS, self.unschedulable_groups),
             total(&families::RECALLED_DECISIONS, self.recalled_decisions),
             plain_family(&families::VERIFIED_DECISIONS, Plain::Counter, verified),
+            plain_family(
+                &families::CACHE_UNCHECKED,
+                Plain::Gauge,
+                [([], self.cache_unchecked.as_secs_f64())],
+            ),
+            plain_family(
+                &families::CACHE_CHECKING,
+                Plain::Counter,
+                [([], self.cache_checking.as_secs_f64())],
+            ),
+            plain_family(&families::BUSY, Plain::Counter, [([], self.busy.as_secs_f64())]),
+            number(&families::CACHE_USED, u64::from(self.is_cache_used)),
             plain_family(
                 &families::OLDEST_PENDING,
                 Plain::Gauge,

@@ -394,8 +394,28 @@ pub(super) const LOST_PODS_REPAIRED: Family = Family::new(
 );
 pub(super) const VERIFIED_DECISIONS: Family = Family::new(
     "supercargo_verified_decisions_total",
-    "[ALPHA] Number of decisions made from memory that were compared with a fresh look (--verify-decisions), by whether they were the same.",
+    "[ALPHA] Number of cached decisions that were compared with a full evaluation, for pods and for live signatures in turn, by result: same or different.",
     &["result"],
+);
+pub(super) const CACHE_UNCHECKED: Family = Family::new(
+    "supercargo_cache_verification_oldest_seconds",
+    "[ALPHA] Time since the cached signature that was not compared with a full evaluation for longest was made or compared; 0 where none is used.",
+    &[],
+);
+pub(super) const CACHE_CHECKING: Family = Family::new(
+    "supercargo_cache_verification_seconds_total",
+    "[ALPHA] Busy time of the scheduling thread in calls that compared a cached decision with a full evaluation; at most 2 % by default. Idle time is not counted.",
+    &[],
+);
+pub(super) const BUSY: Family = Family::new(
+    "supercargo_scheduling_busy_seconds_total",
+    "[ALPHA] Time in which the scheduling thread had work, comparisons of cached decisions included.",
+    &[],
+);
+pub(super) const CACHE_USED: Family = Family::new(
+    "supercargo_decision_cache_used",
+    "[ALPHA] Whether cached decisions are used: 0 after three differences, until the next start.",
+    &[],
 );
 pub(super) const POISON_OBJECTS: Family = Family::new(
     "supercargo_poison_objects_total",

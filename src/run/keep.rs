@@ -9,12 +9,17 @@ use crate::metrics::{Metrics, Record};
 use anyhow::{Context as _, anyhow};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
+
+/// Each cached signature is compared with a full evaluation once in this time. Of 8,192 signatures, as many as there can be, that takes
+/// two rounds of 27 comparisons a second. The help of `--verify-decisions`, the alert SupercargoCacheUnchecked and its runbook name it.
+const VERIFY_WITHIN: Duration = Duration::from_secs(300);
 
 /// What is kept, for whom, and who writes it.
 pub(super) struct Keeping {
@@ -37,8 +42,9 @@ impl Keeping {
         let (flags, clock) = (&args.keeping, Clock::start());
         let (now, seed) = (clock.now(), Seed(u64::from(std::process::id())));
         let wait = args.pod_max_in_unschedulable_pods_duration;
+        let verify_every = args.verify_decisions.and_then(NonZeroU32::new);
         let beginning = Beginning::new(Mode::Scheduler, now, seed, (effective, settings), wait)
-            .verifying(args.verify_decisions)
+            .verifying(verify_every, (args.verify_decisions != Some(0)).then_some(VERIFY_WITHIN))
             .hashing_with(hash_seed());
         let (journal, writers) = (Journal::default(), Vec::new());
         let mut keeping = Self { clock, beginning, journal, ring: None, writers };

@@ -25,7 +25,7 @@ pub(super) fn source(inbox: Inbox<Scheduler>, clock: Clock, rescued_by_flush: Ar
 
 fn read(engine: &Scheduler, now: Time) -> CoreStats {
     let stats = engine.stats();
-    let snapshot = engine.snapshot();
+    let (snapshot, verification) = (engine.snapshot(), stats.verification);
     let pending = |place: Place| stats.queue.pending.get(&place).map_or(0, |&n| n as u64);
     CoreStats {
         pending: PendingPods {
@@ -79,6 +79,10 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         unschedulable_groups: stats.queue.groups as u64,
         recalled_decisions: stats.recalled,
         verified_decisions: stats.verified,
+        cache_unchecked: verification.unchecked_since.map_or(Duration::ZERO, |since| now.since(since)),
+        cache_checking: verification.comparing,
+        busy: verification.busy,
+        is_cache_used: verification.is_trusting,
         oldest_pending: oldest(engine, now),
         kubelet_rejections: rejections(stats.kubelet_rejections),
     }

@@ -20,6 +20,7 @@ pub use post_filter::{Failed, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};
 pub use seats::{FilterSeat, Rank, ScoreSeat};
+pub(crate) use shapes::Live;
 pub use shapes::{Quick, Shapes};
 
 use crate::cache::Snapshot;

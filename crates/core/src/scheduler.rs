@@ -32,6 +32,7 @@ mod wake;
 pub use opinion::{Opinion, Otherwise};
 pub use pending::{ExplainedPart, Pending, Whereabouts};
 pub use reconfigure::Reconfiguration;
+pub use verify::{DIFFERENCES_MAX, Verification};
 
 use crate::cache::{Cache, CacheSize, Snapshot, Trial};
 use crate::cycle::{Framework, Probe, Shapes, Walk};
@@ -126,8 +127,10 @@ pub struct Stats {
     pub recalled: u64,
     /// Decisions made from what is remembered of the pod's signature, so far.
     pub quick: u64,
-    /// Answers from memory that were compared with a fresh look, so far: those that were the same, and those that were not.
+    /// Cached decisions that were compared with a full evaluation, so far: those that were the same, and those that were not.
     pub verified: [u64; 2],
+    /// What the comparisons cost, and how far they are.
+    pub verification: Verification,
     /// Objects that were left out because the engine stumbled over them, so far.
     pub poisoned: u64,
     /// Decisions, and answers to the question whether an event helps, that panicked, so far.
@@ -280,6 +283,7 @@ impl Scheduler {
         if !matches!(event, Event::Credits { .. }) {
             self.audit.stir();
         }
+        self.verify.called(now);
         match event {
             Event::ListBegan(kind) => self.list_began(kind),
             Event::ListEnded(kind) => {
@@ -308,8 +312,18 @@ impl Scheduler {
         self.event_label
     }
 
-    /// Does one piece of work: tells of an end, releases an effect against a credit, or decides about a pod.
+    /// Does one piece of work: tells of an end, releases an effect against a credit, or decides about a pod. Where there is none, compares
+    /// a live signature with a full evaluation, if that is asked for and due.
     pub fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
+        self.verify.called(now);
+        self.shapes.tick(now);
+        match self.work(now, probe) {
+            Step::Idle { wake_at } => self.rest(now, wake_at),
+            step => step,
+        }
+    }
+
+    fn work(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
         self.check_next(now);
         loop {
             if let Some(notice) = self.notices.pop_front() {
@@ -341,6 +355,7 @@ impl Scheduler {
             // With a binding held back for lack of credit, the next decision would only be staler when it leaves.
             if self.outbox.has_room() && (self.resume(now, probe) || self.attempt(now, probe)) {
                 self.audit.stir();
+                self.verify_when_late(now);
                 continue;
             }
             if self.check_piece(now) {
@@ -378,6 +393,7 @@ impl Scheduler {
             recalled: self.memory.hits(),
             quick: self.shapes.answers(),
             verified: self.verify.compared(),
+            verification: self.verification(),
             poisoned: self.quarantine.poisoned(),
             panics: self.panics,
         }

@@ -62,6 +62,11 @@ impl ShapeSignature {
     pub(crate) fn pod(&self) -> &PodInfo {
         &self.0
     }
+
+    /// A pod of this signature that has no volumes.
+    pub(crate) fn bare(&self) -> Arc<PodInfo> {
+        without_volumes(&self.0)
+    }
 }
 
 impl PartialEq for ShapeSignature {
@@ -93,6 +98,18 @@ impl NodeSignature {
     pub(crate) fn pod(&self) -> &PodInfo {
         &self.0
     }
+
+    /// A pod of this signature that has no volumes and is not tied to other pods by its own terms.
+    pub(crate) fn bare(&self) -> Arc<PodInfo> {
+        let pod = without_volumes(&self.0);
+        if pod.pod_affinity.is_none() && pod.spread.is_empty() {
+            return pod;
+        }
+        let mut pod = Arc::unwrap_or_clone(pod);
+        pod.template.pod_affinity = None;
+        pod.template.spread = [].into();
+        pod.into()
+    }
 }
 
 impl PartialEq for NodeSignature {
@@ -113,6 +130,13 @@ impl Hash for NodeSignature {
         pod.node_affinity.hash(state);
         pod.images.hash(state);
     }
+}
+
+fn without_volumes(pod: &Arc<PodInfo>) -> Arc<PodInfo> {
+    if pod.volumes.is_empty() {
+        return Arc::clone(pod);
+    }
+    Arc::new(PodInfo { volumes: [].into(), ..PodInfo::clone(pod) })
 }
 
 fn hash_but_for_volumes<H: Hasher>(pod: &PodInfo, state: &mut H) {

@@ -34,17 +34,13 @@ struct Hand {
 
 impl Hand {
     fn new(effective: &Effective, mode: Mode) -> Self {
-        Self::hashing_with(None, effective, mode)
+        Self::of(effective, mode, |beginning| beginning)
     }
 
-    fn hashing_with(seed: Option<HashSeed>, effective: &Effective, mode: Mode) -> Self {
+    fn of(effective: &Effective, mode: Mode, with: impl FnOnce(Beginning) -> Beginning) -> Self {
         let settings = Settings::of(effective).unwrap();
         let (now, wait) = (Time::from_secs(1_000), Duration::from_secs(300));
-        let beginning = Beginning::new(mode, now, Seed(3), (effective, &settings), wait);
-        let beginning = match seed {
-            Some(seed) => beginning.hashing_with(seed),
-            None => beginning,
-        };
+        let beginning = with(Beginning::new(mode, now, Seed(3), (effective, &settings), wait));
         let folder = tempfile::tempdir().unwrap();
         let options = SinkOptions {
             path: folder.path().join("recording.jsonl"),
@@ -176,7 +172,7 @@ fn a_lease_and_another_configuration_are_replayed_where_they_came() {
 #[test]
 fn a_recording_carries_its_hash_seed_and_replays_with_any() {
     let rules = effective("profiles: [{schedulerName: a}]\n", &Flags::without_election());
-    let mut hand = Hand::hashing_with(Some(HashSeed(u64::MAX)), &rules, Mode::Scheduler);
+    let mut hand = Hand::of(&rules, Mode::Scheduler, |it| it.hashing_with(HashSeed(u64::MAX)));
     hand.lists();
     for number in 0..9 {
         hand.object(node(&format!("n{number}"), "2"));
@@ -190,6 +186,34 @@ fn a_recording_carries_its_hash_seed_and_replays_with_any() {
         let recording = recording.replace(field, other);
         let summary = Replay::open(recording.as_bytes()).unwrap().run(|_, _| {}).unwrap();
         assert_eq!((summary.divergence, summary.placed), (None, 9), "{other}");
+    }
+}
+
+#[test]
+fn recording_with_comparisons_in_idle_time_is_replayed_and_so_is_one_from_before_them() {
+    let rules = effective("profiles: [{schedulerName: a}]\n", &Flags::without_election());
+    let mut hand = Hand::of(&rules, Mode::Scheduler, |it| it.verifying(None, Some(Duration::from_secs(4))));
+    hand.lists();
+    hand.object(node("large", "16"));
+    hand.object(node("small", "2"));
+    let mut idle = 0;
+    for number in 0..6 {
+        hand.object(pod(&format!("p{number}"), "a", ""));
+        assert_eq!(hand.work().len(), 1);
+        let before = hand.engine.stats().verified[0];
+        for _ in 0..3 {
+            hand.now = hand.now + Duration::from_secs(1);
+            assert_eq!(hand.work(), [""; 0]);
+        }
+        idle += hand.engine.stats().verified[0] - before;
+    }
+    assert!(idle >= 4, "{idle} comparisons in idle time");
+    let recording = hand.recording();
+    let with = r#""verifyWithinNanos":4000000000,"#;
+    assert!(recording.contains(with), "{recording}");
+    for recording in [recording.clone(), recording.replacen(with, "", 1)] {
+        let summary = Replay::open(recording.as_bytes()).unwrap().run(|_, _| {}).unwrap();
+        assert_eq!((summary.divergence, summary.placed), (None, 6), "{recording}");
     }
 }
 

@@ -299,6 +299,13 @@ impl Cache {
         }
     }
 
+    /// Announces that cached decisions are brought up to date and compared although no decision follows, so [`Self::refresh`] was not
+    /// called: when a refresh happens decides which image counts a node keeps. The next refresh reports the nodes whose counts
+    /// it changes, so that cached decisions follow them.
+    pub fn preview(&mut self) {
+        self.nodes.preview();
+    }
+
     /// The state of everything that a filter reads to judge `pod`: equal as long as none of it changes. That is all nodes and the
     /// pods on them, since affinity and spreading read other nodes than the one chosen; what is looked up by name; and storage
     /// where the pod has volumes.

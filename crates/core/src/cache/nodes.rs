@@ -175,6 +175,8 @@ pub(super) struct Nodes {
     /// Per claim in use the nodes of its pods, with the number of uses.
     claims: IdMap<(Symbol, Symbol), BTreeMap<NodeIdx, u32>>,
     changed: Vec<NodeIdx>,
+    /// What is cached of decisions may already follow the nodes in `changed` as they were before they are refreshed.
+    previewed: bool,
     /// The nodes that were touched last, and by what.
     log: Log<(NodeIdx, Touch), LOG_MAX>,
     /// How often a node came or went.
@@ -403,19 +405,30 @@ impl Nodes {
         }
     }
 
+    /// Announces an evaluation that no decision follows from, without a refresh. See [`super::Cache::preview`].
+    pub(super) fn preview(&mut self) {
+        self.previewed |= !self.changed.is_empty();
+    }
+
     /// Recomputes the image views of the nodes that changed since the last call, and takes over what storage says of new ones.
     pub(super) fn refresh_changed(
         &mut self,
         volumes: &Volumes,
         view: impl Fn(&NodeInfo) -> Vec<(Symbol, ImageState)>,
     ) {
+        let was_previewed = std::mem::take(&mut self.previewed);
         for idx in std::mem::take(&mut self.changed) {
             let slot = &mut self.slots[idx.index()];
             slot.changed = false;
             if !std::mem::replace(&mut slot.knows_storage, true) {
                 self.columns.attachable.set(idx, slot.name, volumes);
             }
-            slot.images = slot.info.as_deref().map(&view).unwrap_or_default().into();
+            let images = slot.info.as_deref().map(&view).unwrap_or_default().into();
+            let before = std::mem::replace(&mut slot.images, images);
+            if was_previewed && before != slot.images {
+                self.unmarked.put(idx.index());
+                self.log.push((idx, Touch::Object));
+            }
         }
     }
 }
@@ -476,6 +489,7 @@ impl HoldsIds for Nodes {
             present: _,
             cordoned: _,
             changed: _,
+            previewed: _,
             log: _,
             arrivals: _,
             unmarked: _,

@@ -192,8 +192,10 @@ impl Scheduler {
                 && let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe)
             {
                 let evaluated = candidates(framework, &pod, snapshot);
-                if verify.is_due() {
-                    let compared = Compared { framework, pod: &pod, quick: &mut quick, seed, evaluated };
+                if verify.is_due(now) {
+                    let nodes = verify.nodes();
+                    let compared =
+                        Compared { framework, pod: &pod, quick: &mut quick, seed, evaluated, nodes };
                     differs = verify.judged(compared.verdict(snapshot)).err();
                 }
                 let node = quick.choose(seed, &pod, queued.attempts);
@@ -229,7 +231,7 @@ impl Scheduler {
             }
         }));
         if let Some(told) = differs {
-            self.distrust(&queued.pod, &told);
+            self.differed(&queued.pod, &told);
         }
         decided.unwrap_or_else(|panic| {
             self.shapes.clear();
@@ -352,7 +354,7 @@ pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -
 }
 
 /// How many nodes the filters look at where all of them are looked at.
-fn candidates(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>) -> usize {
+pub(super) fn candidates(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>) -> usize {
     let pinned = node_affinity::pinned(&pod.node_affinity, snapshot);
     let pinned = pinned.filter(|_| framework.runs(ExtensionPoint::PreFilter, node_affinity::NAME));
     pinned.unwrap_or_else(|| snapshot.nodes().len())

@@ -69,6 +69,11 @@ impl Memory {
         }
     }
 
+    /// Forgets what was found of a pod like this.
+    pub(super) fn evict(&mut self, pod: &Arc<PodInfo>) {
+        self.known.remove(&Hashed::of(Signature::of(pod), &self.hashing));
+    }
+
     /// Forgets all of it.
     pub(super) fn clear(&mut self) {
         (self.known, self.order) = Default::default();

@@ -21,10 +21,10 @@ pub(super) struct Refusal<'s> {
 }
 
 impl Refusal<'_> {
-    /// What follows from what is remembered, if it is known that no node can take the pod.
+    /// What follows from what is cached, if no node can take the pod.
     ///
     /// # Errors
-    /// With what differs, where a fresh look comes to something else.
+    /// With what differs, where a full evaluation comes to something else.
     pub(super) fn recall(
         self,
         snapshot: Snapshot<'_>,
@@ -32,25 +32,45 @@ impl Refusal<'_> {
         probe: &mut dyn Probe,
     ) -> Result<Option<Unschedulable>, String> {
         let Self { framework, shapes, pod, draws, now } = self;
-        let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| {
-            let instead = framework.find_room_instead(failed, (draws, now), Rooms::Free, outcome);
-            unschedulable(failed, instead.as_ref().unwrap_or(outcome), draws)
-        };
-        let Some(found) = framework.refuse(shapes, pod, snapshot, (draws, now), probe, tell) else {
+        let then = conclusion(framework, (draws, now));
+        let Some(found) = framework.refuse(shapes, pod, snapshot, (draws, now), probe, then) else {
             return Ok(None);
         };
-        if verify.is_due() {
-            let fresh = fresh(framework, pod, snapshot, (draws, now));
-            let is_same = fresh.as_ref() == Ok(&found);
-            let differs = || format!("remembered is: {found:?}; a fresh look: {fresh:?}");
-            verify.judged(if is_same { Ok(()) } else { Err(differs()) })?;
+        if verify.is_due(now) {
+            verify.judged(verdict(framework, pod, snapshot, (draws, now), &found))?;
         }
         Ok(Some(found))
     }
 }
 
-/// What a plain decision comes to; where it is another than that no node can take the pod, in words.
-fn fresh(
+/// What becomes of a pod of which it is cached that no node can take it.
+pub(super) fn conclusion(
+    framework: &Framework,
+    (draws, now): (Draws, Time),
+) -> impl FnOnce(Failed<'_>, &PostFilter<'_>) -> Unschedulable {
+    move |failed, outcome| {
+        let instead = framework.find_room_instead(failed, (draws, now), Rooms::Free, outcome);
+        unschedulable(failed, instead.as_ref().unwrap_or(outcome), draws)
+    }
+}
+
+/// Compares what follows from the cache with what follows from a full evaluation.
+///
+/// # Errors
+/// With what differs.
+pub(super) fn verdict(
+    framework: &Framework,
+    pod: &PodInfo,
+    snapshot: Snapshot<'_>,
+    draws: (Draws, Time),
+    cached: &Unschedulable,
+) -> Result<(), String> {
+    let full = full(framework, pod, snapshot, draws);
+    if full.as_ref() == Ok(cached) { Ok(()) } else { Err(format!("cached: {cached:?}; full: {full:?}")) }
+}
+
+/// What a full evaluation comes to; where it is another than that no node can take the pod, in words.
+fn full(
     framework: &Framework,
     pod: &PodInfo,
     snapshot: Snapshot<'_>,

@@ -108,6 +108,22 @@ impl<T> Known<T> {
         &mut self.entry(place).what
     }
 
+    /// How many places there are, free ones included.
+    pub(super) fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A signature and what is known of it, if one stands there. It does not count as met.
+    pub(super) fn peek(&self, place: usize) -> Option<(&ShapeSignature, &T)> {
+        let entry = self.entries.get(place)?.as_ref()?;
+        Some((entry.signature.key(), &entry.what))
+    }
+
+    /// Where a signature stands. It does not count as met.
+    pub(super) fn find(&self, signature: &Hashed<ShapeSignature>) -> Option<usize> {
+        self.places.get(signature).copied()
+    }
+
     /// This is known from now on, and weighs so much; what was before.
     pub(super) fn replace(&mut self, place: usize, what: T, weight: usize) -> T {
         let entry = self.entry(place);

@@ -9,6 +9,7 @@
 //! here, and the plain path decides: it is what this must equal.
 
 mod atlas;
+mod audit;
 mod classes;
 mod count;
 mod field;
@@ -32,8 +33,10 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
 use crate::signature::ShapeSignature;
+use crate::time::Time;
 use crate::volume::Reservation;
 use atlas::Atlas;
+pub(crate) use audit::Live;
 use known::{Known, Ring};
 use refusals::Refusals;
 use shape::{Rules, Shape};
@@ -65,6 +68,8 @@ pub struct Shapes {
     atlas: Atlas,
     stems: Stems,
     refusals: Refusals,
+    /// The time of what is made or compared now.
+    now: Time,
     answers: u64,
     made: u64,
     let_go: u64,
@@ -170,6 +175,7 @@ impl Shapes {
             atlas: Atlas::default(),
             stems: Stems::default(),
             refusals: Refusals::default(),
+            now: Time::default(),
             answers: 0,
             made: 0,
             let_go: 0,
@@ -246,7 +252,7 @@ impl Shapes {
             let gone = self.known.let_go(guest);
             self.release(&gone);
         }
-        let Self { known, trunks, atlas, stems, bytes, .. } = self;
+        let Self { known, trunks, atlas, stems, bytes, now, .. } = self;
         let made = trunks.of(framework, pod, snapshot).and_then(|root| {
             let shape = Shape::new(framework, pod, snapshot, (atlas, stems), &trunks.at(root));
             if shape.is_err() {
@@ -255,7 +261,10 @@ impl Shapes {
             shape
         });
         let made = match made {
-            Ok(shape) => What::Shape(Box::new(shape)),
+            Ok(mut shape) => {
+                shape.checked = *now;
+                What::Shape(Box::new(shape))
+            }
             Err(_) => What::Never { era: snapshot.era() },
         };
         // Held before another is let go, so that its trunk stays.

@@ -38,15 +38,17 @@ const NO_KIND: u16 = u16::MAX;
 #[derive(Default)]
 pub(super) struct Refusals {
     /// In the order in which they were met, the last at the end.
-    known: Vec<Refused>,
+    pub(super) known: Vec<Refused>,
     /// Hashes of signatures that were refused once.
     met: VecDeque<u64>,
 }
 
 /// One signature.
-struct Refused {
-    signature: Hashed<NodeSignature>,
+pub(super) struct Refused {
+    pub(super) signature: Hashed<NodeSignature>,
     era: u64,
+    /// When it was made, or last compared with a full evaluation in turn.
+    pub(super) checked: Time,
     /// The cache's clocks when this was last brought up to date.
     seen: Option<(u64, u64)>,
     kinds: Vec<Kind>,
@@ -90,17 +92,17 @@ impl Refusals {
     }
 
     /// What is known of a signature, which may be nothing yet; `None` where it is met for the first time.
-    fn of(&mut self, signature: Hashed<NodeSignature>, era: u64) -> Option<&mut Refused> {
+    fn of(&mut self, signature: Hashed<NodeSignature>, era: u64, now: Time) -> Option<&mut Refused> {
         if let Some(at) = self.known.iter().position(|known| known.signature == signature) {
             let mut known = self.known.remove(at);
             if known.era != era {
-                known = Refused::new(known.signature, era);
+                known = Refused::new(known.signature, era, now);
             }
             self.known.push(known);
         } else {
             self.met.iter().position(|&met| met == signature.hash_of())?;
             self.make_room();
-            self.known.push(Refused::new(signature, era));
+            self.known.push(Refused::new(signature, era, now));
         }
         self.known.last_mut()
     }
@@ -114,10 +116,11 @@ impl Refusals {
 }
 
 impl Refused {
-    fn new(signature: Hashed<NodeSignature>, era: u64) -> Self {
+    fn new(signature: Hashed<NodeSignature>, era: u64, now: Time) -> Self {
         Self {
             signature,
             era,
+            checked: now,
             seen: None,
             kinds: Vec::new(),
             by_slot: Vec::new(),
@@ -143,7 +146,7 @@ impl Refused {
         // Whoever does not come to an end here begins anew.
         let touched = self.seen.take().and_then(|seen| touched_since(snapshot, seen));
         let touched = touched.unwrap_or_else(|| {
-            *self = Self::new(self.signature.clone(), self.era);
+            *self = Self::new(self.signature.clone(), self.era, self.checked);
             snapshot.nodes().clone()
         });
         for node in touched.iter() {
@@ -282,7 +285,20 @@ impl Framework {
             return None;
         }
         let signature = Hashed::of(NodeSignature::of(pod), &shapes.hashing);
-        let refused = shapes.refusals.of(signature, snapshot.era())?;
+        let refused = shapes.refusals.of(signature, snapshot.era(), now)?;
+        self.refuse_as(refused, pod, snapshot, (draws, now), probe, then)
+    }
+
+    /// The same, from what is remembered of this signature.
+    pub(super) fn refuse_as<R>(
+        &self,
+        refused: &mut Refused,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        (draws, now): (Draws, Time),
+        probe: &mut dyn Probe,
+        then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
+    ) -> Option<R> {
         let mut filtered = self.prepare(pod, snapshot, &mut NoProbe).ok()?;
         if !self.judges_one_by_one(&filtered) {
             return None;

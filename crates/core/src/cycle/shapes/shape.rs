@@ -16,6 +16,7 @@ use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
+use crate::time::Time;
 
 /// What a node that cannot be chosen gets: below everything, and so that two of them can be added.
 pub(super) const NEVER: i32 = i32::MIN / 2;
@@ -43,6 +44,8 @@ pub(super) struct Shape {
     /// How many nodes passed in the last decision.
     feasible: usize,
     bytes: usize,
+    /// When it was made, or last compared with a full evaluation in turn.
+    pub(super) checked: Time,
 }
 
 /// Whether a decision about the pod is out of the ordinary, and the plain path is to be asked.
@@ -78,6 +81,7 @@ impl Shape {
             award: Award::default(),
             feasible: 0,
             bytes: 0,
+            checked: Time::default(),
         };
         if !root.trunk.is_barren() {
             shape.take_tallies(framework, pod, snapshot)?;

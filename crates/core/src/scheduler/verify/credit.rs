@@ -1,0 +1,125 @@
+//! How much of its time the scheduling thread may spend on comparisons: a share of what it spends on all else.
+//!
+//! The engine has no clock. It is told the time with every call, and a recording keeps these times: what lies between a call and the
+//! next, unless the engine had nothing to do, is what the call cost, with all the caller did of it. So a replay comes to the same.
+
+use crate::time::Time;
+use std::time::Duration;
+
+/// Comparisons may take one part in so many of the time that the rest takes: 2 %.
+const SHARE: u32 = 50;
+/// Credit saved up at most. A burst of comparisons is then no longer than some decisions of a large cluster.
+const CREDIT_MAX: i64 = 20_000_000;
+/// No call takes longer: the process was suspended meanwhile.
+const CALL_MAX: Duration = Duration::from_secs(10);
+
+/// What the time between two calls is spent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Spending {
+    #[default]
+    Waiting,
+    Working,
+    /// A comparison, and what else the call did.
+    Comparing,
+}
+
+/// The account.
+#[derive(Debug, Default)]
+pub(super) struct Credit {
+    last: Time,
+    spending: Spending,
+    /// Nanoseconds; below 0 after a comparison that took longer than what was left.
+    left: i64,
+    /// What was spent on all work, comparisons included.
+    pub(super) busy: Duration,
+    /// What was spent on comparisons in working time.
+    pub(super) comparing: Duration,
+}
+
+impl Credit {
+    /// A call begins, and the one before is over.
+    pub(super) fn called(&mut self, now: Time) {
+        let took = now.since(self.last).min(CALL_MAX);
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).expect("ten seconds at most");
+        match self.spending {
+            Spending::Waiting => {}
+            Spending::Working => {
+                self.busy += took;
+                self.left = self.left.saturating_add(nanos(took / SHARE)).min(CREDIT_MAX);
+            }
+            Spending::Comparing => {
+                self.busy += took;
+                self.comparing += took;
+                self.left = self.left.saturating_sub(nanos(took));
+            }
+        }
+        (self.last, self.spending) = (now, Spending::Working);
+    }
+
+    /// Whether a comparison may begin.
+    pub(super) fn is_left(&self) -> bool {
+        self.left > 0
+    }
+
+    /// This call makes a comparison.
+    pub(super) fn verifies(&mut self) {
+        self.spending = Spending::Comparing;
+    }
+
+    /// Whether this call made a comparison.
+    pub(super) fn has_verified(&self) -> bool {
+        self.spending == Spending::Comparing
+    }
+
+    /// There is nothing to do until the next call.
+    pub(super) fn waits(&mut self) {
+        self.spending = Spending::Waiting;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn comparisons_take_two_percent_of_the_time_that_work_takes() {
+        let (mut credit, mut now) = (Credit::default(), Time::from_secs(100));
+        let (mut work, mut comparisons) = (Duration::ZERO, Duration::ZERO);
+        for call in 0..10_000_u32 {
+            credit.called(now);
+            let took = if credit.is_left() {
+                credit.verifies();
+                comparisons += 3 * MS;
+                3 * MS
+            } else if call % 7 == 0 {
+                credit.waits();
+                now = now + 50 * MS;
+                continue;
+            } else {
+                work += MS / 5;
+                MS / 5
+            };
+            now = now + took;
+        }
+        credit.called(now);
+        assert!(comparisons <= work / SHARE + 3 * MS, "{comparisons:?} of {work:?}");
+        assert!(comparisons + 3 * MS >= work / SHARE, "{comparisons:?} of {work:?}: the budget is used");
+        assert_eq!((credit.busy, credit.comparing), (work + comparisons, comparisons));
+    }
+
+    #[test]
+    fn waiting_earns_nothing_and_a_suspended_process_little() {
+        let mut credit = Credit::default();
+        credit.called(Time::from_secs(100));
+        credit.waits();
+        credit.called(Time::from_secs(200));
+        assert!(!credit.is_left());
+        credit.called(Time::from_secs(100_000));
+        assert_eq!((credit.left, credit.busy), (CREDIT_MAX, CALL_MAX));
+        credit.verifies();
+        credit.called(Time::from_secs(200_000));
+        assert_eq!(credit.left, CREDIT_MAX - 10_000_000_000, "the debt is bounded, too");
+    }
+}

@@ -1,0 +1,228 @@
+//! Planted mistakes are found, and cost one signature.
+
+use super::*;
+use crate::event::{BindOutcome, Event, ObjectKey};
+use crate::mutation::{Mutation, with};
+use crate::scheduler::Step;
+use crate::scheduler::quarantine::tests::World;
+use std::time::Duration;
+
+/// A pod that takes 3 of 4 CPUs, and one like it, which has no place. Only a full evaluation knows.
+fn one_too_many(every: Option<u32>) -> (World, Vec<String>) {
+    let mut world = World::new();
+    world.scheduler.verify_decisions(every.and_then(NonZeroU32::new));
+    let told = with(Some(Mutation::ShapesStand), || {
+        world.pod("first", 3_000, None);
+        world.run();
+        world.pod("second", 3_000, None);
+        world.run()
+    });
+    (world, told)
+}
+
+#[test]
+fn wrong_cached_decision_is_not_used_and_costs_its_signature() {
+    let (_, told) = one_too_many(None);
+    assert!(told[0].starts_with("second: Placed"), "the mistake is one: {told:?}");
+    let (mut world, told) = one_too_many(Some(1));
+    assert_eq!(
+        told[0],
+        "Pod default/second: the cached decision for pods like it differs from a full evaluation (cached: 1 of 1 nodes fit, \
+         a is best; full: none fits); the full evaluation counts, and its signature was evicted"
+    );
+    assert!(told.iter().any(|line| line.contains("Insufficient cpu")), "{told:?}");
+    assert_eq!(world.scheduler.stats().verified, [1, 1]);
+    let before = world.scheduler.stats().quick;
+    world.pod("third", 500, None);
+    assert!(world.run()[0].starts_with("third: Placed"));
+    assert_eq!(world.scheduler.stats().quick, before + 1, "the cache is used on");
+}
+
+/// A cached decision that is wrong, again and again: each time a pod takes what another would need.
+fn wrong_again(world: &mut World, number: usize) -> Vec<String> {
+    with(Some(Mutation::ShapesStand), || {
+        world.pod(&format!("taker-{number}"), 3_000 + number as i64, None);
+        let mut told = world.run();
+        world.pod(&format!("late-{number}"), 3_000 + number as i64, None);
+        told.append(&mut world.run());
+        for name in ["taker", "late"] {
+            world.handle(Event::Gone(ObjectKey::Pod(format!("{name}-{number}").into())));
+        }
+        told
+    })
+}
+
+#[test]
+fn third_difference_switches_the_cache_off_and_pods_are_served() {
+    let mut world = World::new();
+    world.scheduler.verify_decisions(NonZeroU32::new(1));
+    for number in 1..=DIFFERENCES_MAX {
+        assert!(world.scheduler.stats().verification.is_trusting);
+        let told = wrong_again(&mut world, number as usize);
+        assert!(told[0].contains("Placed"), "{told:?}");
+        let notice = told.iter().find(|line| line.contains("differs from a full evaluation"));
+        let is_last = number == DIFFERENCES_MAX;
+        let ends = if is_last { "used until the next start" } else { "signature was evicted" };
+        assert!(notice.is_some_and(|notice| notice.ends_with(ends)), "{told:?}");
+        assert!(told.iter().any(|line| line.contains("Insufficient cpu")), "{told:?}");
+    }
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.verified[1], stats.verification.is_trusting), (DIFFERENCES_MAX, false));
+    // What would be wrong is right: nothing cached is asked.
+    let told = wrong_again(&mut world, 9);
+    assert!(told[0].starts_with("taker-9: Placed") && told.iter().any(|line| line.contains("Insufficient")));
+    assert_eq!(world.scheduler.stats().quick, stats.quick);
+}
+
+const INTERVAL: Duration = Duration::from_secs(300);
+
+/// One that compares in idle time, and not as pods are decided: no credit is left where no time passes.
+fn idling() -> World {
+    let mut world = World::new();
+    world.scheduler.verify_decisions(None);
+    world.scheduler.verify_within(world.now, INTERVAL);
+    world
+}
+
+/// Lets half of the interval pass, and then as many turns as there are signatures.
+fn idle(world: &mut World) -> Vec<String> {
+    let mut told = world.run();
+    world.now = world.now + INTERVAL / 2;
+    for _ in 0..10 {
+        told.append(&mut world.run());
+        world.now = world.now + Duration::from_millis(10);
+    }
+    told
+}
+
+#[test]
+fn stale_cache_is_found_in_idle_time_before_a_pod_meets_it() {
+    let mut world = idling();
+    let told = with(Some(Mutation::ShapesStand), || {
+        world.pod("first", 3_000, None);
+        let told = idle(&mut world);
+        assert_eq!(world.scheduler.stats().verified, [0, 1], "{told:?}");
+        world.pod("second", 3_000, None);
+        [told, world.run()].concat()
+    });
+    let notice = told.iter().find(|line| line.contains("differs from a full evaluation"));
+    assert!(notice.is_some_and(|notice| notice.starts_with("Pod default/first: ")), "{told:?}");
+    assert!(told.iter().any(|line| line.starts_with("second: Unschedulable")), "{told:?}");
+    world.pod("small", 500, None);
+    assert!(world.run()[0].starts_with("small: Placed"));
+    assert!(world.scheduler.stats().verification.is_trusting);
+}
+
+#[test]
+fn differences_in_idle_time_switch_the_cache_off_too() {
+    let mut world = idling();
+    with(Some(Mutation::ShapesStand), || {
+        for number in 0..DIFFERENCES_MAX as i64 {
+            world.pod(&format!("p{number}"), 3_000 - number, None);
+            idle(&mut world);
+            world.handle(Event::Gone(ObjectKey::Pod(format!("p{number}").into())));
+        }
+    });
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.verified[1], stats.verification.is_trusting), (DIFFERENCES_MAX, false));
+    assert_eq!(stats.verification.unchecked_since, None, "nothing is left to be checked");
+    world.pod("next", 3_000, None);
+    assert!(world.run()[0].starts_with("next: Placed"));
+}
+
+#[test]
+fn stale_refusal_is_found_in_idle_time() {
+    let mut world = idling();
+    world.pod("taker", 3_000, Some("a"));
+    let told = with(Some(Mutation::ShapesStand), || {
+        // The third is the first of which it is cached why nodes refuse; memory answers only in an unchanged cluster.
+        for number in 0..3 {
+            world.pod(&format!("large-{number}"), 2_000, None);
+            world.run();
+            let bystander = format!("bystander-{number}");
+            world.pod(&bystander, 100, Some("a"));
+            world.handle(Event::Gone(ObjectKey::Pod(bystander.into())));
+        }
+        world.handle(Event::Gone(ObjectKey::Pod("taker".into())));
+        for number in 0..3 {
+            world.handle(Event::Gone(ObjectKey::Pod(format!("large-{number}").into())));
+        }
+        let told = idle(&mut world);
+        world.pod("late", 2_000, None);
+        [told, world.run()].concat()
+    });
+    assert_eq!(world.scheduler.stats().verified[1], 1, "{told:?}");
+    assert!(told.iter().any(|line| line.contains("differs from a full evaluation")), "{told:?}");
+    assert!(told.iter().any(|line| line.starts_with("late: Placed")), "{told:?}");
+}
+
+#[test]
+fn idle_engine_asks_to_be_woken_for_comparisons_alone_while_there_is_something_to_compare() {
+    let mut world = idling();
+    let wake_at = |world: &mut World| {
+        world.run();
+        match world.scheduler.step(world.now, &mut NoProbe) {
+            Step::Idle { wake_at } => wake_at,
+            step => panic!("it idles: {step:?}"),
+        }
+    };
+    assert_eq!(wake_at(&mut world), None, "no signature is live");
+    let began = world.now;
+    world.pod("first", 1_000, None);
+    world.run();
+    // Without the answer to a binding it would have to be asked about.
+    world.pod("first", 1_000, Some("a"));
+    world.handle(Event::BindFinished { uid: "first".into(), outcome: BindOutcome::Accepted });
+    assert_eq!(wake_at(&mut world), Some(began + INTERVAL / 2));
+    world.handle(Event::Leading(false));
+    assert_eq!(wake_at(&mut world), None, "who does not lead decides nothing");
+    assert_eq!(world.scheduler.stats().verification.unchecked_since, None);
+}
+
+/// Fresh decisions read the same columns: that these are wrong only the nodes themselves tell.
+#[test]
+fn columns_that_say_something_else_than_the_node_are_told_of() {
+    let mut world = World::new();
+    world.scheduler.verify_decisions(NonZeroU32::new(1));
+    let told = with(Some(Mutation::ColumnStands), || {
+        world.pod("first", 3_000, Some("a"));
+        world.pod("second", 3_000, None);
+        world.run()
+    });
+    assert!(told[0].contains("(a is among the nodes that fit; judged by itself, "), "{told:?}");
+    assert!(told[0].contains(" says Insufficient cpu)"), "{told:?}");
+    assert_eq!(world.scheduler.stats().verified, [0, 1]);
+}
+
+#[test]
+fn one_of_so_many_answers_is_verified() {
+    let mut world = World::new();
+    world.scheduler.verify_decisions(NonZeroU32::new(3));
+    for number in 0..8 {
+        world.pod(&format!("p{number}"), 100, None);
+        world.run();
+    }
+    assert_eq!(world.scheduler.stats().verified, [2, 0]);
+    assert_eq!(world.scheduler.stats().quick, 8);
+}
+
+#[test]
+fn what_is_remembered_of_pods_that_fit_nowhere_is_verified_too() {
+    let mut world = World::new();
+    world.scheduler.verify_decisions(NonZeroU32::new(1));
+    world.pod("large", 9_000, None);
+    world.pod("larger", 9_000, None);
+    world.run();
+    assert_eq!((world.scheduler.stats().recalled, world.scheduler.stats().verified), (1, [1, 0]));
+    with(Some(Mutation::MemoryStays), || {
+        world.pod("middle", 4_000, Some("a"));
+        world.pod("wide", 4_000, None);
+        world.run();
+        world.handle(Event::Gone(ObjectKey::Pod("middle".into())));
+        world.pod("twin", 4_000, None);
+        let told = world.run();
+        assert!(told[0].starts_with("Pod default/twin: the cached decision"), "{told:?}");
+        assert!(told.iter().any(|line| line.starts_with("twin: Placed")), "{told:?}");
+    });
+    assert_eq!(world.scheduler.stats().verified[1], 1);
+}

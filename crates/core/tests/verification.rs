@@ -1,0 +1,324 @@
+//! Comparisons of cached decisions with full evaluations change no decision, stay within their budget, and reach every signature.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::effect::Effect;
+use supercargo_core::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::time::Time;
+use support::{arrival, begin};
+
+const START: Time = Time::from_secs(100);
+/// How long the caller takes between two calls.
+const CALL: Duration = Duration::from_micros(50);
+/// The engine's pause between two comparisons in idle time.
+const PAUSE: Duration = Duration::from_millis(10);
+
+const NODES: [&str; 9] = [
+    "zone=z1 cpu=4 mem=8Gi",
+    "zone=z2 cpu=4 mem=4Gi image=nginx:latest@900Mi",
+    "zone=z3 cpu=8 mem=8Gi taint=gpu:NoSchedule",
+    "zone=z2 cpu=4 mem=8Gi taint=spot:PreferNoSchedule",
+    "zone=z1 cpu=4 mem=8Gi unschedulable",
+    "zone=z2 cpu=4 mem=8Gi label:disk=ssd label:rack=r1",
+    "zone=z3 cpu=4 mem=8Gi image=nginx:latest@900Mi label:rack=r1",
+    "zone=z1 cpu=4 mem=8Gi image=redis:7@700Mi label:rack=r2",
+    "cpu=4 mem=8Gi label:disk=ssd label:rack=r3",
+];
+const PODS: [&str; 14] = [
+    "cpu=1 mem=1Gi",
+    "cpu=1 image=nginx:latest",
+    "cpu=1 image=nginx:latest image=redis:7 label:app=web",
+    "label:app=web spread=zone/1/DoNotSchedule/app=web",
+    "label:app=web spread=rack/1/ScheduleAnyway/app=web cpu=1",
+    "label:app=db anti=rack/app=db",
+    "affinity=zone/app=web cpu=1",
+    "prefer-affinity=10/zone/app=web label:app=db",
+    "port=80",
+    "tolerate=gpu tolerate=spot cpu=1",
+    "select:disk=ssd cpu=1",
+    "cpu=1 priority=3 mem=100Mi",
+    "cpu=16",
+    "label:app=web affinity=rack/app=web anti=host/app=web",
+];
+
+fn engine() -> Scheduler {
+    let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+    let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+    let mut engine = Scheduler::new(config, START);
+    engine.verify_decisions(None);
+    begin(&mut engine, START, usize::MAX / 2);
+    engine
+}
+
+/// A sequence of numbers that a seed determines.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// Two engines that are told the same at the same times, of which one compares.
+struct Pair {
+    plain: Scheduler,
+    comparing: Scheduler,
+    now: Time,
+    /// The words of each pod there is.
+    pods: BTreeMap<String, String>,
+}
+
+impl Pair {
+    fn new(interval: Duration) -> Self {
+        let (plain, mut comparing) = (engine(), engine());
+        comparing.verify_within(START, interval);
+        Self { plain, comparing, now: START, pods: BTreeMap::new() }
+    }
+
+    fn tell(&mut self, event: impl Fn(&mut Scheduler) -> Event) {
+        for engine in [&mut self.plain, &mut self.comparing] {
+            let event = event(engine);
+            engine.handle(self.now, event);
+        }
+        self.now = self.now + CALL;
+    }
+
+    fn apply(&mut self, line: &str) {
+        self.tell(|engine| arrival(engine.tables(), line));
+    }
+
+    fn pod_gone(&mut self, name: &str) {
+        self.pods.remove(name);
+        self.tell(|_| Event::Gone(ObjectKey::Pod(name.into())));
+    }
+
+    /// Steps both until neither has anything to do; what they do is the same.
+    fn work(&mut self) {
+        loop {
+            let steps = [&mut self.plain, &mut self.comparing].map(|it| it.step(self.now, &mut NoProbe));
+            self.now = self.now + CALL;
+            let [plain, comparing] = steps.each_ref().map(|step| match step {
+                Step::Idle { .. } => "idle".to_owned(),
+                other => format!("{other:?}"),
+            });
+            assert_eq!(comparing, plain, "a comparison changed what is done");
+            let [step, _] = steps;
+            match step {
+                Step::Idle { .. } => return,
+                Step::Effect(Effect::Bind { pod, node }) => {
+                    self.tell(|_| Event::BindFinished {
+                        uid: pod.uid.clone(),
+                        outcome: BindOutcome::Accepted,
+                    });
+                    let words = self.pods[&pod.name].clone();
+                    self.apply(&format!("pod {} {words} on={node}", pod.name));
+                }
+                Step::Effect(Effect::Evict(eviction)) => {
+                    let uid = Arc::clone(&eviction.pod.uid);
+                    self.tell(|_| Event::EvictFinished {
+                        uid: Arc::clone(&uid),
+                        outcome: EvictOutcome::Deleted,
+                    });
+                    self.pod_gone(&eviction.pod.name);
+                }
+                Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+            }
+        }
+    }
+
+    /// Lets time pass without anything to do but what time brings.
+    fn rest(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.work();
+            self.now = self.now + PAUSE;
+        }
+    }
+
+    fn change(&mut self, random: &mut Random, number: usize) {
+        match random.below(20) {
+            0..4 => {
+                let (name, what) = (random.below(8), NODES[random.below(NODES.len())]);
+                self.apply(&format!("node n{name} {what}"));
+            }
+            4 => {
+                let name = format!("n{}", random.below(8));
+                self.tell(|engine| Event::Gone(ObjectKey::Node(engine.tables().symbol(&name))));
+            }
+            5..13 => {
+                let words = PODS[random.below(PODS.len())];
+                self.pods.insert(format!("p{number}"), words.to_owned());
+                self.apply(&format!("pod p{number} {words}"));
+            }
+            13..17 => {
+                let at = random.below(self.pods.len().max(1));
+                if let Some(name) = self.pods.keys().nth(at).cloned() {
+                    self.pod_gone(&name);
+                }
+            }
+            _ => self.rest(Duration::from_millis(200)),
+        }
+        if random.below(3) > 0 {
+            self.work();
+        }
+    }
+}
+
+#[test]
+fn comparisons_change_no_decision() {
+    let mut compared = 0;
+    for seed in 0..24 {
+        let (mut pair, mut random) = (Pair::new(Duration::from_millis(500)), Random(seed));
+        for name in 0..8 {
+            pair.apply(&format!("node n{name} {}", NODES[name % NODES.len()]));
+        }
+        for number in 0..250 {
+            pair.change(&mut random, number);
+        }
+        pair.rest(Duration::from_secs(1));
+        assert_eq!(pair.plain.stats().verified, [0, 0]);
+        let stats = pair.comparing.stats();
+        assert_eq!(stats.verified[1], 0, "seed {seed}: a cached decision differs");
+        assert_eq!(
+            stats.quick,
+            pair.plain.stats().quick,
+            "seed {seed}: as many decisions come from the cache"
+        );
+        compared += stats.verified[0];
+    }
+    assert!(compared > 3_000, "only {compared} decisions were compared");
+}
+
+/// Since when the longest unchecked signature is unchecked, and how many comparisons were made.
+fn progress(engine: &Scheduler) -> (Duration, u64) {
+    let stats = engine.stats();
+    let since = stats.verification.unchecked_since;
+    (since.map_or(Duration::ZERO, |since| since - START), stats.verified.iter().sum())
+}
+
+/// A cluster of some nodes, and a pod of each of so many signatures that has been placed.
+fn with_signatures(signatures: usize, interval: Duration) -> Pair {
+    let mut pair = Pair::new(interval);
+    for name in 0..20 {
+        pair.apply(&format!("node n{name} zone=z{} cpu=1000 mem=1000Gi pods=10000", name % 3));
+    }
+    for number in 0..signatures {
+        pair.pods.insert(format!("s{number}"), format!("cpu=1 mem={}Mi", 10 + number));
+        pair.apply(&format!("pod s{number} cpu=1 mem={}Mi", 10 + number));
+        pair.work();
+    }
+    pair
+}
+
+#[test]
+fn each_live_signature_is_compared_once_a_round_in_idle_time() {
+    let (signatures, interval) = (40, Duration::from_secs(60));
+    let mut pair = with_signatures(signatures, interval);
+    let (_, before) = progress(&pair.comparing);
+    for _ in 0..60 {
+        pair.rest(Duration::from_secs(5));
+        let (unchecked_since, _) = progress(&pair.comparing);
+        let age = (pair.now - START) - unchecked_since;
+        assert!(age <= interval, "unchecked for {age:?} at {:?}", pair.now - START);
+    }
+    let (_, after) = progress(&pair.comparing);
+    // A round every 30 s, for 300 s.
+    let rounds = (after - before) as usize / signatures;
+    assert!((9..=10).contains(&rounds), "{rounds} rounds: no more comparisons than the interval asks for");
+}
+
+#[test]
+fn under_load_without_a_pause_comparisons_keep_to_their_share_and_reach_every_signature() {
+    const CHEAP: Duration = Duration::from_millis(10);
+    const FULL: Duration = Duration::from_millis(15);
+    let (signatures, interval) = (12, Duration::from_secs(120));
+    let mut engine = engine();
+    engine.verify_within(START, interval);
+    for name in 0..20 {
+        let line = format!("node n{name} zone=z{} cpu=1000 mem=1000Gi pods=10000", name % 3);
+        let event = arrival(engine.tables(), &line);
+        engine.handle(START, event);
+    }
+    let (mut now, mut number, mut compared) = (START, 0, 0);
+    let (mut cheap, mut full) = (Duration::ZERO, Duration::ZERO);
+    let mut per_signature = 0;
+    while now - START < 3 * interval {
+        if engine.queue().stats().pending.values().sum::<usize>() < 2 {
+            // All signatures at first; then two of them alone are decided about again and again.
+            let which = if number < signatures { number } else { number % 2 };
+            let line = format!("pod p{number} cpu=1m mem={}Mi", 10 + which);
+            let event = arrival(engine.tables(), &line);
+            engine.handle(now, event);
+            number += 1;
+        }
+        let step = engine.step(now, &mut NoProbe);
+        assert!(!matches!(step, Step::Idle { .. }), "there is always a pod to be decided about");
+        let (unchecked_since, so_far) = progress(&engine);
+        let age = (now - START).saturating_sub(unchecked_since);
+        assert!(age <= interval, "unchecked for {age:?} at {:?}", now - START);
+        let (cost, kind) = if so_far > compared { (FULL, &mut full) } else { (CHEAP, &mut cheap) };
+        per_signature += so_far - compared;
+        compared = so_far;
+        *kind += cost;
+        now = now + cost;
+    }
+    assert!(full <= cheap / 50 + FULL, "{full:?} of comparisons beside {cheap:?} of work");
+    assert!(full + 2 * FULL >= cheap / 50, "{full:?} beside {cheap:?}: the share is used");
+    assert!(per_signature > 3 * signatures as u64, "{per_signature} comparisons");
+}
+
+/// A node leaves the rack it shared with one other, and the other is not told: found before a pod meets it, at the cost of one signature.
+#[cfg(feature = "mutations")]
+#[test]
+fn stale_domain_is_found_in_idle_time_and_pods_keep_to_their_racks() {
+    use supercargo_core::mutation::{Mutation, with};
+    let interval = Duration::from_secs(60);
+    let mut engine = engine();
+    engine.verify_within(START, interval);
+    let mut now = START;
+    let tell = |engine: &mut Scheduler, now: Time, line: &str| {
+        let event = arrival(engine.tables(), line);
+        engine.handle(now, event);
+    };
+    let work = |engine: &mut Scheduler, now: Time| {
+        let mut told = Vec::new();
+        loop {
+            match engine.step(now, &mut NoProbe) {
+                Step::Effect(Effect::Bind { pod, node }) => told.push(format!("{} on {node}", pod.name)),
+                Step::Notice(notice) => told.push(notice.text),
+                Step::Effect(_) | Step::Report(_) => {}
+                Step::Idle { .. } => return told,
+            }
+        }
+    };
+    for node in 0..130 {
+        tell(&mut engine, now, &format!("node n{node} cpu=8 label:rack=r{}", node / 2));
+    }
+    tell(&mut engine, now, "pod base on=n0 label:app=base");
+    tell(&mut engine, now, "pod before affinity=rack/app=base cpu=1");
+    let bound = work(&mut engine, now);
+    assert!(["before on n0", "before on n1"].contains(&&*bound[0]), "{bound:?}");
+    with(Some(Mutation::OthersInDomainStand), || {
+        tell(&mut engine, now, "node n0 cpu=8 label:rack=r1");
+        now = now + interval / 2;
+        let told = work(&mut engine, now);
+        assert!(told.len() == 1 && told[0].contains("differs from a full evaluation"), "{told:?}");
+        assert_eq!(engine.stats().verified, [0, 1]);
+        for number in 0..20 {
+            tell(&mut engine, now, &format!("pod after{number} affinity=rack/app=base cpu=1m"));
+            let bound = work(&mut engine, now);
+            let node = bound[0].split(" on ").nth(1).unwrap_or_default();
+            assert!(["n0", "n2", "n3"].contains(&node), "{bound:?}");
+        }
+    });
+    let stats = engine.stats();
+    assert!(stats.verification.is_trusting && stats.quick > 20, "the cache is used on: {stats:?}");
+}
