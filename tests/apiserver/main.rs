@@ -30,6 +30,7 @@ mod preemption;
 mod proxied;
 mod queue;
 mod record;
+mod relabel;
 mod reload;
 mod restart;
 mod rights;
