@@ -257,12 +257,9 @@ fn a_test_that_says_nothing_is_wrong() {
         ("tests: 3\n", "tests: expected a list, found the number 3"),
         (
             "changes: {scale: [web]}\ntests: []\n",
-            "changes.scale[0]: write the workload and how many pods, for example web=5",
+            "changes.scale[0]: expected [KIND/]NAME=N, for example web=5",
         ),
-        (
-            "changes: {addNodes: [two]}\ntests: []\n",
-            "changes.addNodes[0]: write how many and which node they are like",
-        ),
+        ("changes: {addNodes: [two]}\ntests: []\n", "changes.addNodes[0]: expected N:template=NODE"),
     ] {
         let told = wrong(&format!("{HEAD}{rest}"));
         assert!(told.contains(part), "{part:?} is not in {told}");

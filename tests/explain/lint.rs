@@ -37,7 +37,7 @@ fn a_namespace_that_nobody_made_is_told_and_does_not_pass() {
     let cluster = Cluster::of(&[plain_node("a"), pod("p", "1", &json!({})), team]);
     assert_eq!(
         lint(&cluster, &["-n", "taem-a"]).refused(),
-        "there is no namespace taem-a; did you mean team-a?"
+        "namespace taem-a not found; did you mean team-a?"
     );
     for there in ["team-a", "default"] {
         assert_eq!(lint(&cluster, &["-n", there]).code, Some(0), "{there}");
@@ -374,11 +374,11 @@ fn flags_choose_what_is_told_and_what_the_exit_code_says() {
     assert_eq!(code(&["--fail-on", "never"]), Some(0));
     let ignored =
         lint(&cluster, &["--fail-on", "info", "--ignore", "TolerationMatchesNoTaint,RequestTooLarge"]);
-    assert_eq!((ignored.code, ignored.stdout.as_str()), (Some(0), "1 workload on 1 node: nothing found\n"));
+    assert_eq!((ignored.code, ignored.stdout.as_str()), (Some(0), "1 workload on 1 node: no findings\n"));
     let elsewhere = lint(&cluster, &["--fail-on", "info", "-n", "other"]);
     assert_eq!(
         (elsewhere.code, elsewhere.stdout.as_str()),
-        (Some(0), "0 workloads on 1 node: nothing found\n")
+        (Some(0), "0 workloads on 1 node: no findings\n")
     );
     let unknown = lint(&cluster, &["--ignore", "TolerationMatchNoTaint"]);
     assert_eq!(unknown.code, Some(2));
@@ -389,7 +389,7 @@ fn flags_choose_what_is_told_and_what_the_exit_code_says() {
 fn a_cluster_without_nodes_and_files_that_are_none_are_told() {
     let ran = lint(&Cluster::of(&[pod("p", "1", &json!({ "nodeSelector": { "a": "b" } }))]), &[]);
     assert_eq!(ran.code, Some(0));
-    assert_eq!(ran.stderr, "there are no nodes: what pods ask of nodes is not judged\n");
+    assert_eq!(ran.stderr, "the cluster has no nodes: node requirements of pods are not checked\n");
     let broken =
         json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "d" }, "spec": {} });
     let ran = lint(&Cluster::of(&[plain_node("a"), broken]), &[]);
@@ -499,7 +499,7 @@ fn files_named_as_in_every_linter_are_judged_alone_or_against_a_cluster() {
 
     let alone = run(&["new.yaml"]);
     assert_eq!((objects(&alone), alone.code), (vec![], Some(0)), "{alone:?}");
-    assert_eq!(alone.stderr, "there are no nodes: what pods ask of nodes is not judged\n");
+    assert_eq!(alone.stderr, "the cluster has no nodes: node requirements of pods are not checked\n");
     let with_its_nodes = run(&["new.yaml", "cluster"]);
     assert_eq!(objects(&with_its_nodes), ["Deployment new", "Deployment old"], "{with_its_nodes:?}");
 }

@@ -240,7 +240,7 @@ fn a_running_cluster_is_changed_in_mind() {
     let unknown =
         run(folder.path(), &["simulate", "--live", "--kubeconfig", "kubeconfig", "--scale", "web=3"]);
     assert_eq!(unknown.code, Some(2));
-    assert!(unknown.stderr.contains("there is no workload web in the namespace prod"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("workload web not found in namespace prod"), "{}", unknown.stderr);
 }
 
 #[test]

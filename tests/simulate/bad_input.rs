@@ -127,7 +127,7 @@ fn a_configuration_with_extenders_is_not_simulated_without_them() {
     assert_eq!(ran.code, Some(2));
     assert_eq!(
         ran.stderr,
-        "error: extenders: a simulation asks no extenders; remove the field from the file it is given\n"
+        "error: extenders: a simulation does not call extenders; remove the field from the file for the simulation\n"
     );
 }
 

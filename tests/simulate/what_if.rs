@@ -140,19 +140,16 @@ fn changes_that_cannot_be_made_are_told_with_what_was_meant() {
         told(&["--add-nodes", "1:template=woker-1"]),
         "there is no node woker-1; did you mean worker-1?"
     );
-    assert_eq!(
-        told(&["--scale", "wbe=1"]),
-        "there is no workload wbe in the namespace default; did you mean web?"
-    );
+    assert_eq!(told(&["--scale", "wbe=1"]), "workload wbe not found in namespace default; did you mean web?");
     assert_eq!(
         told(&["--scale", "queue=1"]),
-        "there is no workload queue in the namespace default; there is one with -n prod"
+        "workload queue not found in namespace default; it exists with -n prod"
     );
     assert_eq!(
         told(&["--scale", "web=1"]),
-        "--scale: ReplicaSet and StatefulSet are all named web; write for example replicaset/web"
+        "--scale: ReplicaSet and StatefulSet share the name web; add the kind, for example replicaset/web"
     );
-    assert!(told(&["--scale", "agent=3"]).starts_with("--scale agent: a DaemonSet has a pod for each node"));
+    assert!(told(&["--scale", "agent=3"]).starts_with("--scale agent: a DaemonSet runs one pod per node"));
     assert_eq!(ask(&files, &["--remove-node", "worker-1", "--remove-node", "worker-1"]).code, Some(2));
     for wrong in [
         &["--add-nodes", "x:template=worker-1"][..],
@@ -277,7 +274,7 @@ fn every_form_and_detail_of_a_what_if_places_the_same_pods_on_the_same_nodes() {
     // The table has a row for all pods that fared alike.
     let table = with(&[]).stdout;
     let lines: Vec<&str> = table.lines().collect();
-    assert_eq!(lines[0], "4 pods lost their nodes: each has another place; 20 of 20 new pods fit");
+    assert_eq!(lines[0], "4 pods lost their nodes: all fit elsewhere; 20 of 20 new pods fit");
     let pods = lines[2..].iter().take_while(|line| !line.is_empty()).map(|line| {
         let count = line.split_whitespace().next().expect("a number");
         count.parse::<usize>().expect("a number")

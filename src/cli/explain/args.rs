@@ -1,52 +1,55 @@
-//! The flags of `supercargo explain`. Others script against them: they are added to, not changed.
+//! The flags of `supercargo explain`. Scripts depend on them: flags may be added but not changed.
 
 use crate::cli::cluster::SourceArgs;
 use crate::cli::names::is_pod;
 use crate::cli::simulate::{InputError, Output};
 use clap::Args;
 
-/// What is explained, of which cluster, and how it is told.
+/// Flags of `supercargo explain`: the pod, the cluster and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
-    /// What is asked about: `pod`, or `pod/NAME`.
+    /// The pod to explain: `pod NAME` or `pod/NAME`.
     #[arg(value_name = "KIND[/NAME]", value_parser = Asked::parse)]
     pub asked: Asked,
 
-    /// Its name, where it does not follow the kind.
+    /// The pod's name, if not part of the first argument.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 
-    /// The pod's namespace; without it the kubeconfig's, or `default`.
+    /// Namespace of the pod; the default is the namespace of the kubeconfig context, or `default`.
     #[arg(short = 'n', long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// Where the cluster is.
+    /// Where to read the cluster from.
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Show what each plugin scored each node with, and what decided it.
+    /// Show the score of each plugin for each node, and what decided the choice.
     #[arg(long)]
     pub scores: bool,
 
-    /// Form of the answer.
+    /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
 impl ExplainArgs {
-    /// The pod's name.
+    /// Returns the pod's name.
+    ///
+    /// # Errors
+    /// Fails if the name is missing or given twice.
     pub(super) fn pod_name(&self) -> Result<&str, InputError> {
         match (&self.asked.name, &self.name) {
             (Some(name), None) | (None, Some(name)) if !name.is_empty() => Ok(name),
-            _ => Err(InputError("write the pod's name once: pod NAME, or pod/NAME".to_owned())),
+            _ => Err(InputError("expected the pod's name exactly once: pod NAME, or pod/NAME".to_owned())),
         }
     }
 }
 
-/// A pod, with or without its name.
+/// The first argument: the kind, with or without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Its name, where it stands behind the kind.
+    /// The name behind `pod/`, if any.
     name: Option<String>,
 }
 
@@ -57,7 +60,7 @@ impl Asked {
             None => (text, None),
         };
         if !is_pod(kind) {
-            return Err("only pods can be explained; write pod NAME, or pod/NAME".to_owned());
+            return Err("only pods can be explained; expected pod NAME, or pod/NAME".to_owned());
         }
         Ok(Self { name })
     }

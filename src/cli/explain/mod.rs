@@ -1,6 +1,7 @@
-//! `supercargo explain`: why a pod is where it is, or nowhere, and what would help. Changes nothing.
+//! `supercargo explain`: shows why a pod is on its node or pending, and what would help. It writes nothing to the
+//! cluster.
 //!
-//! Reads a cluster, from files or from an API server, and asks `crate::explain`; `render` puts the answer on a screen.
+//! Reads a cluster from files or an API server and calls `crate::explain`; `render` formats the answer.
 
 mod args;
 mod render;
@@ -13,7 +14,7 @@ use super::simulate::{Output, profiles};
 use crate::explain::{Explanation, Place, Question, explain};
 use std::process::ExitCode;
 
-/// Exit code when something is in the pod's way.
+/// Exit code when the pod cannot be scheduled now.
 const NOT_WELL: u8 = 3;
 
 /// Runs the command on the process's own streams.

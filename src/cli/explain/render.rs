@@ -1,12 +1,12 @@
-//! An explanation on a screen, for a person who learned scheduling last week.
+//! Formats an explanation as text, for readers who are new to Kubernetes scheduling.
 
 use crate::cli::screen::Screen;
 use crate::explain::{Change, Explanation, NodeScores, Scores, Verdict};
 
-/// Nodes whose scores the short form shows.
+/// Number of nodes with scores in the default table format.
 const SCORES_SHOWN: usize = 3;
 
-/// The text; `wide` says all of each node, and shows all scores there are.
+/// Formats the explanation; `wide` adds the results of every node and all scores.
 pub(super) fn text(of: &Explanation, wide: bool) -> String {
     let mut screen = Screen::of_stdout();
     screen.heading(&format!("{}: {}", of.pod, short(of.verdict)));
@@ -25,7 +25,7 @@ pub(super) fn text(of: &Explanation, wide: bool) -> String {
         tell_scores(&mut screen, scores, wide);
     }
     if let Some(event) = &of.event {
-        screen.heading("What its event says");
+        screen.heading("FailedScheduling event");
         screen.line(&format!("  {event}"));
     }
     screen.into_text()
@@ -34,13 +34,13 @@ pub(super) fn text(of: &Explanation, wide: bool) -> String {
 fn short(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::FitsNow => "fits now",
-        Verdict::WaitsForPreemption => "waits for others to go",
+        Verdict::WaitsForPreemption => "waiting for preemption",
         Verdict::Blocked => "blocked",
-        Verdict::NeverFits => "can never fit",
+        Verdict::NeverFits => "can never be scheduled",
         Verdict::Gated => "gated",
-        Verdict::NotOurs => "another scheduler's",
+        Verdict::NotOurs => "handled by another scheduler",
         Verdict::Bound => "placed",
-        Verdict::Ended => "ended",
+        Verdict::Ended => "finished",
         Verdict::Deleting => "being deleted",
     }
 }
@@ -49,7 +49,7 @@ fn before(screen: &mut Screen, of: &Explanation) {
     if of.before_nodes.is_empty() {
         return;
     }
-    screen.heading("Before any node is looked at");
+    screen.heading("Before node evaluation");
     let rows: Vec<Vec<String>> =
         of.before_nodes.iter().map(|said| vec![format!("{:?}", said.code), said.text.clone()]).collect();
     screen.table(&[], &rows);
@@ -60,12 +60,12 @@ fn reasons(screen: &mut Screen, of: &Explanation) {
         return;
     }
     let heading = match of.verdict {
-        Verdict::Bound => format!("Why not elsewhere ({} of {} nodes could take it)", of.fits_on, of.nodes),
-        Verdict::FitsNow => "Why not on the others".to_owned(),
-        _ => format!("Why not ({} nodes, all checks on each)", of.nodes),
+        Verdict::Bound => format!("Why not elsewhere ({} of {} nodes are feasible)", of.fits_on, of.nodes),
+        Verdict::FitsNow => "Why not on the other nodes".to_owned(),
+        _ => format!("Why not ({} nodes, every filter evaluated on each)", of.nodes),
     };
     screen.heading(&heading);
-    let mut rows = vec![["NODES", "ONLY THIS", "REASON", "WHAT IT IS"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["NODES", "ONLY REASON", "REASON", "DETAILS"].map(str::to_owned).to_vec()];
     for group in &of.reasons {
         rows.push(vec![
             group.nodes.to_string(),
@@ -81,7 +81,7 @@ fn near_misses(screen: &mut Screen, of: &Explanation) {
     if of.near_misses.is_empty() {
         return;
     }
-    screen.heading("Nodes with a single obstacle");
+    screen.heading("Nodes rejected for a single reason");
     let rows: Vec<Vec<String>> =
         of.near_misses.iter().map(|near| vec![near.node.clone(), near.text.clone()]).collect();
     screen.table(&[], &rows);
@@ -94,7 +94,7 @@ fn hints(screen: &mut Screen, of: &Explanation) {
     if of.hints.is_empty() {
         return;
     }
-    screen.heading("Perhaps a slip of the pen");
+    screen.heading("Possible typo");
     for hint in &of.hints {
         let meant = hint.did_you_mean.as_ref().map(|meant| format!(". Did you mean {meant}?"));
         screen.line(&format!("  {}: {}{}", hint.field, hint.text, meant.unwrap_or_default()));
@@ -105,7 +105,7 @@ fn changes(screen: &mut Screen, changes: &[Change]) {
     if changes.is_empty() {
         return;
     }
-    screen.heading("What would help (each was tried: the pod was decided about again with the change)");
+    screen.heading("Possible fixes (each verified by scheduling the pod again with the change)");
     for (at, change) in changes.iter().enumerate() {
         screen.line(&format!("  {}. {}", at + 1, change.text));
         if let Some(how) = &change.how {
@@ -114,11 +114,11 @@ fn changes(screen: &mut Screen, changes: &[Change]) {
         let names = change.examples.join(", ");
         match change.fits_on {
             0 => {}
-            1 => screen.line(&format!("     then it fits on {names}")),
+            1 => screen.line(&format!("     the pod then fits on {names}")),
             many if many > change.examples.len() => {
-                screen.line(&format!("     then it fits on {many} nodes: {names}, ..."));
+                screen.line(&format!("     the pod then fits on {many} nodes: {names}, ..."));
             }
-            many => screen.line(&format!("     then it fits on {many} nodes: {names}")),
+            many => screen.line(&format!("     the pod then fits on {many} nodes: {names}")),
         }
     }
 }
@@ -129,7 +129,7 @@ fn by_node(screen: &mut Screen, of: &Explanation) {
     let mut rows = Vec::new();
     for node in nodes {
         if node.reasons.is_empty() {
-            rows.push(vec![node.node.clone(), "-".to_owned(), "can take it".to_owned()]);
+            rows.push(vec![node.node.clone(), "-".to_owned(), "feasible".to_owned()]);
         }
         for reason in &node.reasons {
             rows.push(vec![node.node.clone(), format!("{:?}", reason.code), reason.text.clone()]);
@@ -141,7 +141,7 @@ fn by_node(screen: &mut Screen, of: &Explanation) {
 fn tell_scores(screen: &mut Screen, scores: &Scores, wide: bool) {
     screen.heading("Scores");
     let margin = match scores.margin {
-        Some(margin) => format!("ahead of the next by {margin}"),
+        Some(margin) => format!("{margin} ahead of the next node"),
         None => "none is behind".to_owned(),
     };
     screen.line(&format!("  best: {} ({margin})", scores.winners.join(", ")));

@@ -1,6 +1,7 @@
-//! `supercargo lint`: what in a cluster's workloads and pods can never be scheduled, or does not do what it says. Changes nothing.
+//! `supercargo lint`: finds workloads and pods that can never be scheduled or have settings without effect. It writes
+//! nothing to the cluster.
 //!
-//! Reads a cluster, from files or from an API server, and asks `crate::explain::lint`; `render` puts the findings on a screen.
+//! Reads a cluster from files or an API server and calls `crate::explain::lint`; `render` formats the findings.
 
 mod render;
 mod subjects;
@@ -16,52 +17,53 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use supercargo_core::cache::Snapshot;
 
-/// Exit code when something as grave as `--fail-on` was found.
+/// Exit code when a finding reaches the severity of `--fail-on`.
 const FOUND: u8 = 3;
 
-/// What is looked for, and where.
+/// Flags of `supercargo lint`: the objects to check, the cluster and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct LintArgs {
-    /// Files and directories with what is judged, in YAML or JSON; `-` is standard input. They are judged against the files of --cluster, or the
-    /// cluster of the kubeconfig with --live, and by themselves without either. Where none is named, all of the cluster is judged.
+    /// Files and directories with the objects to check, in YAML or JSON; `-` reads standard input. They are checked
+    /// against the files of --cluster, against the cluster of the kubeconfig with --live, or on their own without
+    /// either. Without files, the whole cluster is checked.
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// Judge the files against the cluster of the kubeconfig.
+    /// Check the files against the cluster of the kubeconfig.
     #[arg(long, requires = "files", conflicts_with = "cluster")]
     pub live: bool,
 
-    /// Where the cluster is.
+    /// Where to read the cluster from.
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Judge what is in this namespace only. Without it: in all of them.
+    /// Check only objects in this namespace; the default is all namespaces.
     #[arg(short = 'n', long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// Findings as grave as this make the exit code 3.
+    /// Lowest severity that makes the exit code 3.
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub fail_on: FailOn,
 
-    /// Leave out what these rules find, by their names in docs/lint.md.
+    /// Rules to ignore, by their names in docs/lint.md; separate several with commas.
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_names())]
     pub ignore: Vec<Rule>,
 
-    /// Form of the answer.
+    /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
-/// From which gravity on the exit code tells of findings.
+/// The lowest severity that makes the exit code 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     /// A pod can never be scheduled.
     Error,
-    /// Something does not do what it says, or will be in the way.
+    /// A setting does not do what it says, or will cause a problem.
     Warning,
-    /// Something does nothing here.
+    /// A setting has no effect in this cluster.
     Info,
-    /// The exit code tells nothing of findings.
+    /// Findings do not change the exit code.
     Never,
 }
 
@@ -96,7 +98,8 @@ pub fn main(args: &LintArgs) -> ExitCode {
     }
 }
 
-/// That a namespace is not one that nobody made: a slip of the pen would find nothing, and pass. Where none may be read, none is known.
+/// Fails if the namespace does not exist, so that a typo does not pass as "no findings". Without permission to list
+/// namespaces none are known, and any name is accepted.
 fn is_there(namespace: &str, snapshot: Snapshot<'_>) -> Result<(), InputError> {
     let known: BTreeSet<&str> =
         snapshot.lookups().namespaces().map(|(name, _)| snapshot.text(name)).collect();
@@ -105,7 +108,7 @@ fn is_there(namespace: &str, snapshot: Snapshot<'_>) -> Result<(), InputError> {
     }
     let meant = nearest(namespace, known.iter().copied());
     let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-    Err(InputError(format!("there is no namespace {namespace}{meant}")))
+    Err(InputError(format!("namespace {namespace} not found{meant}")))
 }
 
 fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
@@ -121,7 +124,7 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     cluster.world.cache.refresh();
     let snapshot = cluster.world.cache.snapshot(&cluster.world.tables);
     if snapshot.nodes().is_empty() {
-        complain("there are no nodes: what pods ask of nodes is not judged");
+        complain("the cluster has no nodes: node requirements of pods are not checked");
     }
     let mut schedulers: BTreeSet<String> = profiles.iter().map(|(name, _)| name.clone()).collect();
     schedulers.extend([DEFAULT_NAME, OWN_NAME].map(str::to_owned));

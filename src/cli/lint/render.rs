@@ -1,14 +1,14 @@
-//! Findings on a screen.
+//! Formats lint findings as text.
 
 use super::super::screen::Screen;
 use crate::explain::lint::{Finding, LintReport, Severity};
 
-/// The report for people; `wide` with the fields.
+/// Formats the report; `wide` adds the field of each finding.
 pub(super) fn text(report: &LintReport, wide: bool) -> String {
     let mut screen = Screen::of_stdout();
     screen.heading(&summary(report));
     let head = ["SEVERITY", "OBJECT", "RULE"].map(str::to_owned);
-    let mut rows = vec![row(head, wide.then(|| "FIELD".to_owned()), "WHAT IS WRONG".to_owned())];
+    let mut rows = vec![row(head, wide.then(|| "FIELD".to_owned()), "MESSAGE".to_owned())];
     for finding in &report.findings {
         let rule = format!("{:?}", finding.rule);
         let head = [severity(finding.severity).to_owned(), finding.object(), rule];
@@ -50,7 +50,7 @@ fn summary(report: &LintReport) -> String {
         found.into_iter().map(|(severity, name)| (of(severity), name)).filter(|&(number, _)| number > 0);
     let found: Vec<String> = found.map(|(number, name)| many(number, name)).collect();
     if found.is_empty() {
-        return format!("{judged}: nothing found");
+        return format!("{judged}: no findings");
     }
     format!("{judged}: {}", found.join(", "))
 }

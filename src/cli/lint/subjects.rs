@@ -1,4 +1,5 @@
-//! What is judged: each workload once by its template, and pods that belong to none, those of one owner that are alike as one.
+//! Collects the objects to lint: each workload once by its pod template, and pods without a known workload, grouped
+//! by owner and equal spec.
 
 use super::super::census::{Census, Noted, Workload};
 use crate::explain::lint::Subject;
@@ -8,10 +9,10 @@ use supercargo_core::cache::Snapshot;
 use supercargo_core::intern::Symbol;
 use supercargo_core::pod::PodInfo;
 
-/// Owners whose pods differ that much have each told for itself up to here; the rest is like the last.
+/// Maximum number of groups per owner. Pods that differ from all of them join the last group.
 const DIFFERENT_MAX: usize = 16;
 
-/// The subjects of a cluster, workloads first.
+/// Returns the subjects of a cluster, workloads first.
 pub(super) fn of(census: &Census, snapshot: Snapshot<'_>) -> Vec<Subject> {
     let busy = census.workloads.iter().filter(|workload| workload.replicas != Some(0));
     let mut subjects: Vec<Subject> = busy.filter_map(of_workload).collect();
@@ -88,7 +89,7 @@ impl Group<'_> {
     }
 }
 
-/// Whether two pods ask for the same.
+/// Returns whether two pods have the same scheduling requirements.
 fn is_alike(a: &PodInfo, b: &PodInfo) -> bool {
     a.node_affinity == b.node_affinity
         && a.preferred_node_affinity == b.preferred_node_affinity

@@ -1,4 +1,4 @@
-//! The flags of `supercargo simulate`. Others script against them: they are added to, not changed.
+//! The flags of `supercargo simulate`. Scripts depend on them: flags may be added but not changed.
 
 use super::input::InputLimit;
 use super::what_if::ChangeArgs;
@@ -6,120 +6,122 @@ use crate::cli::live::LiveArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// What is simulated, by which rules, and how it is told.
+/// Flags of `supercargo simulate`: the cluster, the pods, the scheduling options and the report.
 #[derive(Clone, Debug, Args)]
 pub struct SimulateArgs {
-    /// Files with the cluster: nodes, pods that run on them, and whatever else the scheduler reads. YAML or JSON, as
-    /// `kubectl get ... -o yaml` prints it; `-` is standard input.
+    /// Files with the cluster state: nodes, the pods that run on them, and any other objects the scheduler reads.
+    /// YAML or JSON as `kubectl get ... -o yaml` prints it; `-` reads standard input.
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         required_unless_present = "live", conflicts_with_all = ["kubeconfig", "context"],
     )]
     pub cluster: Vec<PathBuf>,
 
-    /// Take the cluster of the kubeconfig instead, as it is. Nothing is changed in it.
+    /// Read the cluster of the current kubeconfig context instead of files. The cluster is never modified.
     #[arg(long, conflicts_with_all = ["cluster", "as_written"])]
     pub live: bool,
 
-    /// How the cluster is reached, with --live.
+    /// How to connect to the cluster with --live.
     #[command(flatten)]
     pub connection: LiveArgs,
 
-    /// Files with the pods to decide about, in this order; Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and
-    /// CronJobs stand for the pods their controllers would make. `-` is standard input.
+    /// Files with the pods to schedule, in this order. Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and
+    /// CronJobs are expanded into the pods their controllers would create. `-` reads standard input.
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         required_unless_present_any = ["add_nodes", "remove_node", "scale", "compare_config"],
     )]
     pub pods: Vec<PathBuf>,
 
-    /// What is changed first.
+    /// Hypothetical changes to apply to the cluster first.
     #[command(flatten)]
     pub changes: ChangeArgs,
 
-    /// Decide once more by this configuration, and tell what goes elsewhere. Without pods and changes all pods of the cluster are
-    /// placed anew by both.
+    /// Schedule a second time with this configuration and report which pods it places differently. Without --pods and
+    /// without changes, both configurations reschedule all pods of the cluster.
     #[arg(long, value_name = "FILE")]
     pub compare_config: Option<PathBuf>,
 
-    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it: the default plugins.
+    /// KubeSchedulerConfiguration file (kubescheduler.config.k8s.io/v1); the default is one profile with the default
+    /// plugins.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Which of several best nodes wins.
+    /// How to choose among nodes with the same best score.
     #[arg(long, value_name = "RULE", default_value = "seeded")]
     pub tie_break: TieBreak,
 
-    /// Seed of the draws among equally good nodes; the same seed gives the same answer.
+    /// Seed for random tie-breaking; the same seed and input give the same result.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// What becomes of a pod that could be placed if others went.
+    /// What to do when a pod could be scheduled by preempting others.
     #[arg(long, value_name = "WHAT", default_value = "report")]
     pub preemption: PreemptionMode,
 
-    /// How much is told of each decision in JSON and YAML.
+    /// Amount of detail about nodes for each decision in JSON and YAML output.
     #[arg(long, value_name = "HOW", default_value = "brief")]
     pub detail: Detail,
 
-    /// Take objects as they are written, without what an API server would fill in.
+    /// Use objects exactly as written, without the defaults that an API server would set.
     #[arg(long)]
     pub as_written: bool,
 
-    /// How large a file may be, for example 2Gi.
+    /// Maximum size of an input file, for example 2Gi; for compressed files, the size after decompression.
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
     pub input_limit: InputLimit,
 
-    /// Refuse files that are empty, and objects with unknown fields. Without it both are warned about.
+    /// Reject empty files and objects with unknown fields. The default is to warn about both.
     #[arg(long)]
     pub strict: bool,
 
-    /// Form of the report.
+    /// Output format of the report.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
-/// Which of several best nodes wins.
+/// How to choose among nodes with the same best score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TieBreak {
-    /// The one with the smallest name, also where preemption could go to several. A pod's nominated node is not tried
-    /// before the others, and a single feasible node is scored, too: for comparison with recorded decisions.
+    /// The node whose name sorts first, also among preemption candidates. For comparison with recorded decisions,
+    /// this mode also scores a single feasible node and does not try a pod's nominated node first.
     Name,
-    /// The one the scheduler itself draws, given the seed.
+    /// A random node, drawn from the seed as the scheduler does.
     Seeded,
 }
 
-/// What becomes of a pod that could be placed if others went.
+/// What to do when a pod could be scheduled by preempting others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PreemptionMode {
-    /// It is told who would have to go, and they stay. The place is promised to the pod, so that no later one gets it.
+    /// Report the victims and keep them running. The pod is nominated to the node, so later pods cannot take that
+    /// space.
     Report,
-    /// They go, and the pod is placed.
+    /// Evict the victims and place the pod.
     Apply,
-    /// Nobody asks.
+    /// Do not try preemption.
     Off,
 }
 
-/// How much is told of each decision.
+/// Amount of detail about nodes for each decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Detail {
-    /// Each node's verdict and scores: much text where there are many nodes.
+    /// Every node's filter result and scores; large output on clusters with many nodes.
     Full,
-    /// How many nodes gave which reason.
+    /// The number of nodes per rejection reason.
     Brief,
-    /// Nothing of nodes.
+    /// No information about nodes.
     None,
 }
 
-/// Form of an answer.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Lines for people.
+    /// A table for people.
     Table,
-    /// The same with more to a line.
+    /// A table with more columns and rows.
     Wide,
-    /// One object with apiVersion and kind, for programs.
+    /// A JSON object with apiVersion and kind.
     Json,
-    /// The same in YAML.
+    /// The same object in YAML.
     Yaml,
 }

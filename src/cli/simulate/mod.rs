@@ -1,7 +1,9 @@
-//! `supercargo simulate`: the engine over files, or over a cluster as it is. Changes nothing.
+//! `supercargo simulate`: runs the scheduling engine over files or over a snapshot of a live cluster. It writes
+//! nothing.
 //!
-//! The way of an object: `files` reads it, `inventory` sorts it out, `expand` makes pods of workloads, `complete` does what
-//! an API server would, `world` converts it as the scheduler does, `decide` decides, `report` tells. `what_if` asks with changes.
+//! Data flow: `files` reads objects, `inventory` sorts them, `expand` creates the pods of workloads, `complete` sets
+//! the defaults an API server would set, `world` converts them as the scheduler does, `decide` schedules, `report`
+//! prints. `what_if` does the same after hypothetical changes.
 
 mod args;
 mod compare;
@@ -48,9 +50,9 @@ use supercargo_core::rng::Seed;
 use update::Concern;
 use world::World;
 
-/// Exit code when a pod was not placed.
+/// Exit code when at least one pod was not placed.
 const NOT_PLACED: u8 = 3;
-/// Exit code for flags and files that cannot be taken.
+/// Exit code for invalid flags or files.
 const BAD_INPUT: u8 = 2;
 
 /// Runs the command on the process's own streams.
@@ -59,7 +61,7 @@ pub fn main(args: &SimulateArgs) -> ExitCode {
         return what_if::main(args);
     }
     let complain = |text: &dyn std::fmt::Display| {
-        // There is nobody left to tell.
+        // If stderr is closed, nothing can be reported.
         let _ = writeln!(io::stderr(), "{}", plain(&text.to_string()));
     };
     let simulation = match Simulation::load(args, &mut io::stdin().lock()) {
@@ -75,21 +77,21 @@ pub fn main(args: &SimulateArgs) -> ExitCode {
             complain(&summary);
             ExitCode::from(if summary.placed == summary.pods { 0 } else { NOT_PLACED })
         }
-        // Whoever read the report has seen enough.
+        // The reader of the report closed the pipe, for example `head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error) => {
-            complain(&format_args!("error: the report cannot be written: {error}"));
+            complain(&format_args!("error: cannot write the report: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// What became of all pods together.
+/// The final result over all pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Pods to decide about.
+    /// Number of pods to schedule.
     pub pods: usize,
-    /// Those that are on a node in the end.
+    /// Number of pods on a node at the end, without those that were evicted again.
     pub placed: usize,
 }
 
@@ -101,23 +103,23 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// A cluster and pods to decide about, read and found good.
+/// A validated cluster and the pods to schedule.
 pub struct Simulation {
     decider: Decider,
-    /// The pods, and whether each has ended.
+    /// The pods, each with whether it has finished.
     pods: Vec<(Arc<PodInfo>, bool)>,
-    /// Lengths of the longest names of pods and nodes.
+    /// Lengths of the longest pod key and the longest node name, for column widths.
     widths: (usize, usize),
     output: Output,
-    /// What people should know of the files.
+    /// Messages about the input files for stderr.
     pub notices: Vec<String>,
 }
 
 impl Simulation {
-    /// Reads all files; `stdin` is read for `-`.
+    /// Reads all files; `-` reads from `stdin`.
     ///
     /// # Errors
-    /// When a file cannot be read or taken, with its name, line and column.
+    /// Fails if a file cannot be read or is invalid; the error names the file, line and column.
     pub fn load(args: &SimulateArgs, stdin: &mut dyn Read) -> Result<Self, InputError> {
         let mut world = World::default();
         let profiles = profiles(args.config.as_deref(), &mut world.tables)?;
@@ -166,10 +168,10 @@ impl Simulation {
         })
     }
 
-    /// Decides about every pod, and writes each decision as soon as it is made.
+    /// Schedules every pod and writes each decision as soon as it is made.
     ///
     /// # Errors
-    /// When the report cannot be written.
+    /// Fails if the report cannot be written.
     pub fn run(mut self, out: impl Write) -> io::Result<Summary> {
         let mut reporter = Reporter::new(out, self.output, self.widths.0, self.widths.1);
         let mut progress = Progress::new(self.pods.len());
@@ -193,19 +195,22 @@ impl Simulation {
         Ok(Summary { pods, placed: placed.len() })
     }
 
-    /// Decides about every pod, in order.
+    /// Schedules every pod in order and returns the decisions.
     pub fn decisions(mut self) -> Vec<Decision> {
         let pods = std::mem::take(&mut self.pods);
         pods.iter().map(|(pod, has_ended)| self.decider.decide(pod, *has_ended).decision).collect()
     }
 }
 
-/// The profiles of a configuration; without one, a single one of the default plugins.
+/// Returns the profiles of a configuration by name; without a configuration, one profile with the default plugins.
+///
+/// # Errors
+/// Fails if the configuration is invalid or lists extenders, which a simulation never calls.
 pub(in crate::cli) fn profiles(
     config: Option<&Path>,
     tables: &mut Tables,
 ) -> Result<Vec<(String, Framework)>, InputError> {
-    // Whether a leader is elected matters to nobody here.
+    // A simulation has no leader election.
     let flags = Flags::without_election();
     let settings = match config {
         Some(path) => Effective::load(path, &flags).and_then(|effective| Settings::of(&effective)),
@@ -213,7 +218,7 @@ pub(in crate::cli) fn profiles(
     };
     let settings = settings.map_err(|error| InputError(error.to_string()))?;
     if !settings.extenders.is_empty() {
-        let text = "extenders: a simulation asks no extenders; remove the field from the file it is given";
+        let text = "extenders: a simulation does not call extenders; remove the field from the file for the simulation";
         return Err(InputError(text.to_owned()));
     }
     let named = settings.profiles.iter().map(|profile| (profile.name.clone(), profile.framework(tables)));

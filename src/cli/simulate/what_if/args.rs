@@ -1,75 +1,73 @@
-//! The flags of `supercargo simulate` that change the cluster first, or compare.
+//! The flags of `supercargo simulate` that apply hypothetical changes or compare configurations.
 
 use clap::Args;
 
-/// The most nodes or pods that one flag makes.
+/// The most nodes or pods that one flag may add.
 pub(in crate::cli) const MOST: usize = 100_000;
 
-/// What is changed before anything is decided.
+/// Hypothetical changes to apply before scheduling.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ChangeArgs {
-    /// So many more nodes like one there is, with copies of its DaemonSets' pods.
+    /// Add N nodes that copy an existing node, with copies of its DaemonSet pods.
     #[arg(long, value_name = "N:template=NODE", value_parser = AddNodes::parse)]
     pub add_nodes: Vec<AddNodes>,
 
-    /// A node less. Its pods are placed anew; those of DaemonSets and of the kubelet go with it.
+    /// Remove a node. Its pods are rescheduled, except DaemonSet pods and static pods, which disappear with the node.
     #[arg(long, value_name = "NODE", value_parser = crate::cli::names::node)]
     pub remove_node: Vec<String>,
 
-    /// So many pods of a workload, such as `web=5` or `deployment/web=5`.
+    /// Set the number of pods of a workload, for example `web=5` or `deployment/web=5`.
     #[arg(long, value_name = "[KIND/]NAME=N", value_parser = Scale::parse)]
     pub scale: Vec<Scale>,
 
-    /// Namespace of the workloads of --scale. Without it: that of the context, or `default`.
+    /// Namespace of the workloads in --scale; the default is the namespace of the kubeconfig context, or `default`.
     #[arg(short = 'n', long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 }
 
 impl ChangeArgs {
-    /// Whether nothing is changed.
+    /// Returns whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.add_nodes.is_empty() && self.remove_node.is_empty() && self.scale.is_empty()
     }
 }
 
-/// `N:template=NODE`.
+/// The value of `--add-nodes`: `N:template=NODE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddNodes {
-    /// How many.
+    /// Number of nodes to add, 0 to [`MOST`].
     pub count: usize,
-    /// The node they are like.
+    /// Name of the node to copy.
     pub template: String,
 }
 
 impl AddNodes {
     /// # Errors
-    /// With what was expected.
+    /// Fails if the text does not have this form; the error names the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "write how many and which node they are like, for example 3:template=worker-1".to_owned();
+        let wrong = || "expected N:template=NODE, for example 3:template=worker-1".to_owned();
         let (count, template) = text.split_once(":template=").ok_or_else(wrong)?;
         let template = crate::cli::names::node(template).map_err(|_| wrong())?;
         Ok(Self { count: number(count)?, template })
     }
 }
 
-/// `[KIND/]NAME=N`.
+/// The value of `--scale`: `[KIND/]NAME=N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// The kind, as written; `None` where none is.
+    /// The kind as written, or `None` if omitted.
     pub kind: Option<String>,
-    /// The name.
+    /// The workload's name.
     pub name: String,
-    /// How many pods there are to be.
+    /// The desired number of pods, 0 to [`MOST`].
     pub replicas: usize,
 }
 
 impl Scale {
     /// # Errors
-    /// With what was expected.
+    /// Fails if the text does not have this form; the error names the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "write the workload and how many pods, for example web=5 or deployment/web=5".to_owned();
+        let wrong = || "expected [KIND/]NAME=N, for example web=5 or deployment/web=5".to_owned();
         let (workload, replicas) = text.split_once('=').ok_or_else(wrong)?;
         let (kind, name) = match workload.split_once('/') {
             Some((kind, name)) => (Some(kind.to_owned()), name),
@@ -84,10 +82,10 @@ impl Scale {
 
 fn number(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|&number| number <= MOST);
-    number.ok_or_else(|| format!("{text:?} is no number from 0 to {MOST}"))
+    number.ok_or_else(|| format!("{text:?} is not a number from 0 to {MOST}"))
 }
 
-/// What others call a kind.
+/// Short and plural names that kubectl accepts for a kind.
 const SHORT: [(&str, &str); 10] = [
     ("deploy", "Deployment"),
     ("deployments", "Deployment"),
@@ -101,7 +99,7 @@ const SHORT: [(&str, &str); 10] = [
     ("jobs", "Job"),
 ];
 
-/// Whether `written` means this kind, as kubectl takes it.
+/// Returns whether `written` names this kind, in any form that kubectl accepts.
 pub(in crate::cli) fn means_kind(written: &str, kind: &str) -> bool {
     let written = written.to_lowercase();
     written == kind.to_lowercase() || SHORT.contains(&(written.as_str(), kind))
@@ -112,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_read_as_they_are_written() {
+    fn add_nodes_and_scale_parse_valid_values_and_reject_others() {
         let two = AddNodes { count: 2, template: "worker".to_owned() };
         assert_eq!(AddNodes::parse("2:template=worker"), Ok(two));
         let scale =

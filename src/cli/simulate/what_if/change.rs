@@ -1,4 +1,4 @@
-//! Changes to a cluster before anything is decided: nodes more or less, workloads larger or smaller.
+//! Applies hypothetical changes to a cluster: adds and removes nodes, scales workloads.
 
 use super::super::InputError;
 use super::args::{AddNodes, ChangeArgs, Scale, means_kind};
@@ -16,16 +16,16 @@ use supercargo_core::pod::{PodInfo, Uid};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// What the changes left to be decided.
+/// The pods that need scheduling after the changes.
 #[derive(Default)]
 pub(in crate::cli) struct Changed {
-    /// Pods that lost their nodes, and pods that are new.
+    /// Pods whose node was removed, and new pods.
     pub(in crate::cli) pods: Vec<Arc<PodInfo>>,
-    /// Where pods were that lost their nodes, by uid.
+    /// The removed node of each pod that lost one, by uid.
     pub(in crate::cli) from: BTreeMap<Uid, String>,
 }
 
-/// Makes the changes: nodes come before others go, and workloads change last.
+/// Applies the changes in order: pods that manifests remove, added nodes, removed nodes, scaled workloads.
 pub(super) fn make(cluster: &mut Cluster, args: &ChangeArgs) -> Result<Changed, InputError> {
     let mut changed = Changed::default();
     replace(cluster, &mut changed);
@@ -43,7 +43,7 @@ pub(super) fn make(cluster: &mut Cluster, args: &ChangeArgs) -> Result<Changed, 
     Ok(changed)
 }
 
-/// Removes the pods that manifests replace or scale away.
+/// Removes the pods that the manifests replace or scale away.
 fn replace(cluster: &mut Cluster, changed: &mut Changed) {
     let leaving = std::mem::take(&mut cluster.leaving);
     let tables = &cluster.world.tables;
@@ -65,7 +65,8 @@ fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
     let template = world.tables.symbol(&add.template);
     let snapshot = world.cache.snapshot(&world.tables);
     let node = snapshot.find_node(template).map(|node| snapshot.node_info(node).clone());
-    let like = node.ok_or_else(|| InputError(format!("there is no node {} any more", add.template)))?;
+    let like =
+        node.ok_or_else(|| InputError(format!("--add-nodes: node {} no longer exists", add.template)))?;
     let is_copied = |noted: &&Noted| {
         noted.pod.node_name == Some(template)
             && noted.owner.as_ref().is_some_and(|owner| &*owner.kind == "DaemonSet")
@@ -103,13 +104,13 @@ fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
     Ok(())
 }
 
-/// A pod like this one, of another name and uid, that is nowhere.
+/// Returns a copy of the pod with another name and uid, without a node.
 fn renamed(pod: &PodInfo, suffix: &str) -> PodInfo {
     let name = format!("{}-{suffix}", pod.name);
     PodInfo { uid: format!("{}-{suffix}", pod.uid).into(), name: name.into(), ..afresh(pod) }
 }
 
-/// The pod as its owner would make it anew.
+/// Returns the pod as its controller would create it again: without a node and without status.
 pub(super) fn afresh(pod: &PodInfo) -> PodInfo {
     PodInfo {
         node_name: None,
@@ -155,7 +156,7 @@ fn resize(
 ) -> Result<(), InputError> {
     let kind = kind_of(cluster, namespace, scale)?;
     if kind == "DaemonSet" {
-        let text = "a DaemonSet has a pod for each node; add or remove nodes instead";
+        let text = "a DaemonSet runs one pod per node; use --add-nodes or --remove-node instead";
         return Err(InputError(format!("--scale {}: {text}", scale.name)));
     }
     let symbol = cluster.world.tables.symbol(namespace);
@@ -183,7 +184,8 @@ fn resize(
         Some(Noted { pod, owner, is_mirror: false, has_empty_dir: false, created: "".into() })
     });
     let Some(like) = like else {
-        let text = format!("{kind} {namespace}/{} has no pod and no template to make one of", scale.name);
+        let text =
+            format!("{kind} {namespace}/{} has no pods and no pod template to create them from", scale.name);
         return Err(InputError(format!("--scale {}: {text}", scale.name)));
     };
     let first = template.map_or(0, |template| template.first);
@@ -199,7 +201,7 @@ fn resize(
     Ok(())
 }
 
-/// The names of the pods that a workload lacks. Those of a StatefulSet are its own: with the ordinals that are free, from the first.
+/// Returns the names of the pods that the workload lacks. A StatefulSet gets its free ordinals, lowest first.
 fn new_names(pods: &[Noted], kind: &str, scale: &Scale, first: usize) -> Vec<String> {
     let missing = scale.replicas.saturating_sub(pods.len());
     if kind != "StatefulSet" {
@@ -211,7 +213,10 @@ fn new_names(pods: &[Noted], kind: &str, scale: &Scale, first: usize) -> Vec<Str
     names.filter(|name| !taken.contains(name.as_str())).take(missing).collect()
 }
 
-/// The kind of the workload of this name.
+/// Returns the kind of the workload with this name.
+///
+/// # Errors
+/// Fails if no workload in the namespace has this name, or if several kinds do.
 fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, InputError> {
     let census = cluster.census.as_ref().expect("what is changed is loaded with a census");
     let text = |symbol: Symbol| cluster.world.tables.text(symbol);
@@ -229,9 +234,9 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
         [kind] => return Ok((*kind).to_owned()),
         [] => {}
         several => {
-            let text = format!("{} are all named {}", several.join(" and "), scale.name);
+            let text = format!("{} share the name {}", several.join(" and "), scale.name);
             return Err(InputError(format!(
-                "--scale: {text}; write for example {}/{}",
+                "--scale: {text}; add the kind, for example {}/{}",
                 several[0].to_lowercase(),
                 scale.name
             )));
@@ -241,16 +246,19 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
     let near =
         || nearest(&scale.name, all.iter().filter(|it| it.0 == namespace && is_kind(it.1)).map(|it| it.2));
     let meant = match elsewhere {
-        Some(elsewhere) => format!("; there is one with {elsewhere}"),
+        Some(elsewhere) => format!("; it exists with {elsewhere}"),
         None => near().map_or_else(String::new, |name| format!("; did you mean {name}?")),
     };
     let what = scale.kind.as_deref().unwrap_or("workload");
-    Err(InputError(format!("there is no {what} {} in the namespace {namespace}{meant}", scale.name)))
+    Err(InputError(format!("{what} {} not found in namespace {namespace}{meant}", scale.name)))
 }
 
-/// Those that would go first come first. A StatefulSet takes the highest number away; others those without a node, then those that share a
-/// node with most of their own, then the newest (upstream `pkg/controller/controller_utils.go#ActivePodsWithRanks`, as far as a
-/// scheduler knows).
+/// Sorts the pods in the order in which the controller would delete them.
+///
+/// A StatefulSet deletes the highest ordinal first. Other controllers delete pods without a node first, then those
+/// that share a node with most pods of the workload, then the newest. Upstream
+/// `pkg/controller/controller_utils.go#ActivePodsWithRanks` also uses readiness and restarts, which the scheduler
+/// does not know.
 fn rank(pods: &mut [Noted], kind: &str) {
     if kind == "StatefulSet" {
         let number =

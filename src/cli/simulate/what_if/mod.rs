@@ -1,6 +1,7 @@
-//! A cluster changed before pods are decided about, or decided by two configurations, and how it stands before and after.
+//! Schedules pods after hypothetical changes to a cluster, or with two configurations, and compares before and after.
 //!
-//! `args` are the flags, `change` makes the changes, `summary` measures, `outcome` groups the pods, `render` tells.
+//! `args` holds the flags, `change` applies the changes, `summary` measures the cluster, `outcome` groups the pods,
+//! `render` prints.
 
 mod args;
 mod change;
@@ -37,41 +38,41 @@ use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::rng::Seed;
 use supercargo_core::signature::Signature;
 
-/// A cluster, changed, and the pods to decide about.
+/// A changed cluster and the pods to schedule.
 pub(in crate::cli) struct WhatIf {
     decider: Decider,
-    /// The pods, in the order they are decided about.
+    /// The pods in scheduling order.
     pub(in crate::cli) pods: Vec<Arc<PodInfo>>,
-    /// Pods without a node that nobody decides about.
+    /// Number of pending pods that are not scheduled here.
     waiting: usize,
     from: BTreeMap<Uid, String>,
-    /// Pods that were pending before.
+    /// Uids of the pods that were pending before the changes.
     retried: BTreeSet<Uid>,
     before: State,
     constraints: Vec<(Constraint, Option<i64>)>,
     compared: Option<Vec<(String, Framework)>>,
-    /// Whether all pods of the cluster are placed anew.
+    /// Whether all pods of the cluster are rescheduled.
     is_anew: bool,
-    /// What people should know of what was read.
+    /// Messages about the input for stderr.
     pub(in crate::cli) notices: Vec<String>,
-    /// All pods after the changes, and who made them.
+    /// All pods after the changes, with their owners.
     population: Vec<(Arc<PodInfo>, Option<Owner>)>,
-    /// Why pods wait, of those that were asked about.
+    /// Reasons why pods are pending, cached by signature.
     reasons: HashMap<Signature, Vec<(String, String)>>,
 }
 
-/// A pod, and where it is in the end.
+/// A pod and its node at the end.
 pub(in crate::cli) struct Resident {
     pub(in crate::cli) pod: Arc<PodInfo>,
     pub(in crate::cli) owner: Option<Owner>,
     pub(in crate::cli) node: Option<Symbol>,
 }
 
-/// What decisions about all pods came to.
+/// The result of scheduling all pods once.
 pub(in crate::cli) struct Round {
-    /// Where each went; by the pods' places in [`WhatIf::pods`].
+    /// The node of each pod, in the order of [`WhatIf::pods`].
     pub(in crate::cli) nodes: Vec<Option<Symbol>>,
-    /// Pods of the cluster that went for them.
+    /// Number of pods evicted for them that were in the cluster before.
     pub(in crate::cli) evicted: usize,
 }
 
@@ -81,8 +82,9 @@ impl Round {
     }
 }
 
-/// Makes changes, and takes the pods that are to be decided about then out of a cluster, in order: where something changes, those that wait have
-/// another chance.
+/// Applies the changes and removes the pods to schedule from the cluster; returns them in scheduling order.
+///
+/// If anything changes, the pending pods of the cluster are scheduled again, too.
 pub(in crate::cli) fn change(cluster: &mut Cluster, changes: &ChangeArgs) -> Result<Changed, InputError> {
     let Changed { mut pods, from } = change::make(cluster, changes)?;
     if !changes.is_empty() {
@@ -97,7 +99,7 @@ pub(in crate::cli) fn change(cluster: &mut Cluster, changes: &ChangeArgs) -> Res
     Ok(Changed { pods, from })
 }
 
-/// What is asked.
+/// The input of a what-if simulation.
 pub(in crate::cli) struct Question<'a> {
     pub(in crate::cli) source: &'a SourceArgs,
     pub(in crate::cli) pods: &'a [PathBuf],
@@ -107,7 +109,7 @@ pub(in crate::cli) struct Question<'a> {
 }
 
 impl WhatIf {
-    /// Reads the cluster and changes it.
+    /// Reads the cluster and applies the changes.
     pub(in crate::cli) fn load(question: &Question<'_>) -> Result<Self, Refused> {
         let mut cluster = Cluster::load_with_census(question.source, question.pods)?;
         let tables = &mut cluster.world.tables;
@@ -158,7 +160,7 @@ impl WhatIf {
         (state(snapshot, cluster.pending.len()), all.collect())
     }
 
-    /// Decides about every pod, in order.
+    /// Schedules every pod in order and calls `each` after each decision.
     pub(in crate::cli) fn decide(
         &mut self,
         mut each: impl FnMut(&PodInfo, &Decided) -> io::Result<()>,
@@ -184,7 +186,7 @@ impl WhatIf {
         Ok(Round { nodes, evicted })
     }
 
-    /// How the cluster stands after these decisions, and the skews.
+    /// Returns the state of the cluster after these decisions, and the skew of each constraint.
     fn stands(&mut self, round: &Round) -> (State, Vec<Option<i64>>) {
         let pending = self.waiting + round.evicted + round.nodes.len() - round.placed();
         let snapshot = self.decider.world_mut().refreshed();
@@ -192,7 +194,7 @@ impl WhatIf {
         (state(snapshot, pending), skews)
     }
 
-    /// What was different, once all is decided; decides once more where a configuration is compared.
+    /// Returns the comparison of before and after. Schedules a second time if a configuration is compared.
     pub(in crate::cli) fn summarize(&mut self, round: &Round) -> (Summary, Option<Round>) {
         let (after, skews) = self.stands(round);
         let moved = self.moved(round);
@@ -217,7 +219,7 @@ impl WhatIf {
         (Summary { outcome, before, after, compared, skews, moved, elsewhere }, other)
     }
 
-    /// The texts.
+    /// The intern tables, to resolve ids into names.
     pub(in crate::cli) fn tables(&self) -> &Tables {
         &self.decider.world().tables
     }
@@ -227,19 +229,19 @@ impl WhatIf {
         world.cache.snapshot(&world.tables)
     }
 
-    /// The names of the nodes there are after the changes.
+    /// Returns the names of all nodes after the changes.
     pub(in crate::cli) fn node_names(&self) -> impl Iterator<Item = Symbol> + '_ {
         let snapshot = self.snapshot();
         snapshot.nodes().iter().map(move |node| snapshot.node_info(node).name)
     }
 
-    /// The labels of a node; `None` where it is none.
+    /// Returns the labels of a node, or `None` if no node has this name.
     pub(in crate::cli) fn node_labels(&self, name: Symbol) -> Option<Labels<'_>> {
         let snapshot = self.snapshot();
         snapshot.find_node(name).map(|node| snapshot.node_labels(node))
     }
 
-    /// All pods, where they are now.
+    /// Returns all pods with their current nodes.
     pub(in crate::cli) fn residents(&self) -> Vec<Resident> {
         let of = |(pod, owner): &(Arc<PodInfo>, Option<Owner>)| Resident {
             node: self.decider.world().cache.placed(&pod.uid).map(|(_, node, _)| node),
@@ -249,7 +251,7 @@ impl WhatIf {
         self.population.iter().map(of).collect()
     }
 
-    /// Why a pod waits, once all is decided: reason codes, and what is behind each.
+    /// Returns why a pod is pending after scheduling: reason codes with their texts.
     pub(in crate::cli) fn reasons(&mut self, pod: &Arc<PodInfo>) -> Vec<(String, String)> {
         let signature = Signature::of(pod);
         if let Some(known) = self.reasons.get(&signature) {
@@ -307,7 +309,10 @@ impl WhatIf {
     }
 }
 
-/// All pods but those that belong to their nodes, off their nodes, the most important first, and of these the oldest; and where they were.
+/// Removes all movable pods from their nodes, and returns them with the nodes they were on.
+///
+/// Movable pods are all but DaemonSet pods, static pods and pods being deleted. They are sorted by priority, highest
+/// first, then by age, oldest first.
 fn take_off_all(cluster: &mut Cluster) -> (Vec<Arc<PodInfo>>, BTreeMap<Uid, String>) {
     let Some(census) = &cluster.census else { return Default::default() };
     let movable = census.pods.iter().filter(|noted| !noted.is_of_its_node() && !noted.pod.deleting);
@@ -336,7 +341,7 @@ pub(super) fn main(args: &SimulateArgs) -> ExitCode {
         config: args.config.clone(),
         as_written: args.as_written,
     };
-    // A line a pod tells nothing of nodes.
+    // Table rows show no node details.
     let detail = if args.output == Output::Table { Detail::None } else { args.detail };
     let rules =
         Rules { tie_break: args.tie_break, seed: Seed(args.seed), preemption: args.preemption, detail };
@@ -358,22 +363,23 @@ pub(super) fn main(args: &SimulateArgs) -> ExitCode {
             ExitCode::from(if is_well { 0 } else { NOT_PLACED })
         }
         Err(error) => {
-            // Whoever read the report may have seen enough.
+            // The reader of the report may have closed the pipe.
             if error.kind() != io::ErrorKind::BrokenPipe {
-                complain(&format!("error: the report cannot be written: {error}"));
+                complain(&format!("error: cannot write the report: {error}"));
             }
             ExitCode::FAILURE
         }
     }
 }
 
-/// Decides and tells: how many of how many pods were placed, and whether all were, by every configuration.
+/// Schedules and writes the report. Returns the number of placed pods, of all pods, and whether every configuration
+/// placed all pods.
 fn run(mut what_if: WhatIf, form: Output, mut out: impl Write) -> io::Result<(usize, usize, bool)> {
     let mut noting = Noting::of(&what_if);
     let from = std::mem::take(&mut what_if.from);
     let (pods, nodes) = what_if.widths();
     let is_for_people = matches!(form, Output::Table | Output::Wide);
-    // People read the answer first, and each pod's row where they ask for more.
+    // People read the summary first; rows for each pod follow in the wide format.
     let mut rows = Vec::new();
     let sink: &mut dyn Write = if is_for_people { &mut rows } else { &mut out };
     let mut reporter = Reporter::new(sink, form, pods, nodes);
@@ -420,7 +426,7 @@ fn run(mut what_if: WhatIf, form: Output, mut out: impl Write) -> io::Result<(us
     Ok((round.placed(), pods, is_well))
 }
 
-/// Whether the flags ask for more than decisions from files.
+/// Returns whether the flags need more than scheduling pods from files.
 pub(super) fn is_asked(args: &SimulateArgs) -> bool {
     args.live || args.compare_config.is_some() || !args.changes.is_empty()
 }

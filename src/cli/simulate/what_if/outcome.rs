@@ -1,4 +1,4 @@
-//! What became of the pods that were decided about: in numbers, and in rows of pods that fared alike.
+//! The outcome for the scheduled pods: totals, and table rows that group pods with the same outcome.
 
 use super::super::report::Decision;
 use super::WhatIf;
@@ -8,33 +8,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::pod::{PodInfo, Uid};
 
-/// Nodes that a row names.
+/// Number of nodes that a row lists by name.
 const NODES_NAMED: usize = 3;
-/// Rows that the short form shows.
+/// Number of rows in the default table format.
 const ROWS_SHOWN: usize = 40;
 
-/// How many pods there were, and how many of them have a node now.
+/// A number of pods, and how many of them have a node at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(in crate::cli) struct Share {
     pub(in crate::cli) pods: usize,
     pub(in crate::cli) placed: usize,
 }
 
-/// What became of the pods, in numbers.
+/// The outcome for all scheduled pods, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Outcome {
-    /// Pods that lost their nodes.
+    /// Pods whose node was removed.
     pub(in crate::cli) lost_node: Share,
-    /// Pods that were not there before.
+    /// Pods that did not exist before.
     pub(in crate::cli) new: Share,
     /// Pods that were pending before.
     pub(in crate::cli) pending: Share,
-    /// How many pods would have to go for others, or went.
+    /// Number of preemption victims, whether evicted or only reported.
     pub(in crate::cli) victims: usize,
 }
 
-/// What a pod was before.
+/// The state of a pod before the changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Was {
     On(String),
@@ -42,7 +42,7 @@ enum Was {
     Pending,
 }
 
-/// Pods that fared alike.
+/// The key by which pods with the same outcome are grouped.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     is_placed: bool,
@@ -51,19 +51,19 @@ struct Alike {
     why: String,
 }
 
-/// What is noted while pods are decided about.
+/// Collects the outcome while pods are scheduled.
 pub(super) struct Noting {
     outcome: Outcome,
     victims: BTreeSet<String>,
     pending: BTreeSet<Uid>,
-    /// What each pod is called together with others of its owner.
+    /// The owner of each pod, as `Kind namespace/name`.
     owners: BTreeMap<Uid, String>,
     rows: Vec<Row>,
-    /// Where the row of a pod is.
+    /// The row index of each pod.
     at: BTreeMap<Uid, usize>,
 }
 
-/// A pod that was decided about.
+/// A scheduled pod.
 struct Row {
     uid: Uid,
     was: Was,
@@ -73,7 +73,7 @@ struct Row {
 }
 
 impl Noting {
-    /// Before the first decision.
+    /// Creates the collector; call before the first decision.
     pub(super) fn of(what_if: &WhatIf) -> Self {
         let tables = what_if.tables();
         let owner = |(pod, owner): &(Arc<PodInfo>, Option<crate::cli::census::Owner>)| {
@@ -91,7 +91,7 @@ impl Noting {
         }
     }
 
-    /// A pod was decided about; `from` is the node it lost.
+    /// Records a decision; `from` is the removed node of the pod.
     pub(super) fn add(&mut self, pod: &PodInfo, from: Option<&String>, decision: &Decision, why: String) {
         let was = match from {
             Some(node) => Was::On(node.clone()),
@@ -104,15 +104,15 @@ impl Noting {
         self.rows.push(Row { uid, was, pod: decision.pod.clone(), node, why });
     }
 
-    /// A pod that was decided about had to go again.
+    /// Records that a pod placed earlier was evicted.
     pub(super) fn evicted(&mut self, victim: &Uid) {
         if let Some(row) = self.at.get(victim).map(|&at| &mut self.rows[at]) {
             row.node = None;
-            "It was placed, and evicted for a pod of higher priority.".clone_into(&mut row.why);
+            "It was placed, then evicted for a pod of higher priority.".clone_into(&mut row.why);
         }
     }
 
-    /// The numbers.
+    /// Returns the totals.
     pub(super) fn outcome(&self) -> Outcome {
         let mut outcome = Outcome { victims: self.victims.len(), ..self.outcome.clone() };
         for Row { was, node, .. } in &self.rows {
@@ -127,7 +127,7 @@ impl Noting {
         outcome
     }
 
-    /// The pods for which something changed, those without a node first, pods that fared alike in one row.
+    /// Writes a table of the changed pods, pods without a node first, with one row per group.
     pub(super) fn tell(&self, screen: &mut Screen) {
         let mut groups: BTreeMap<Alike, (Vec<&str>, BTreeMap<&str, usize>)> = BTreeMap::new();
         for Row { uid, was, pod, node, why } in &self.rows {
@@ -147,7 +147,7 @@ impl Noting {
         if groups.is_empty() {
             return;
         }
-        let head = ["PODS", "WHAT", "WAS ON", "IS ON", "WHY"].map(str::to_owned).to_vec();
+        let head = ["PODS", "OBJECT", "FROM", "TO", "REASON"].map(str::to_owned).to_vec();
         let more = groups.len().saturating_sub(ROWS_SHOWN);
         let rows = groups.into_iter().take(ROWS_SHOWN).map(|(alike, (pods, nodes))| {
             let was = match alike.was {
@@ -166,7 +166,7 @@ impl Noting {
     }
 }
 
-/// Nodes with how many pods each got, those with most first.
+/// Lists nodes with their number of pods, highest number first.
 fn named(nodes: &BTreeMap<&str, usize>) -> String {
     if let [(node, _)] = nodes.iter().collect::<Vec<_>>()[..] {
         return (*node).to_owned();
@@ -181,14 +181,14 @@ fn named(nodes: &BTreeMap<&str, usize>) -> String {
 }
 
 impl Outcome {
-    /// The answer in one line.
+    /// Returns a one-line summary.
     pub(super) fn line(&self) -> String {
         let mut parts = Vec::new();
         let pods = |count: usize| if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
         let Share { pods: all, placed } = self.lost_node;
         if all > 0 {
             let fit = if all == placed {
-                format!("{} another place", if all == 1 { "it has" } else { "each has" })
+                format!("{} elsewhere", if all == 1 { "it fits" } else { "all fit" })
             } else {
                 format!("{placed} fit elsewhere, {} no longer fit", all - placed)
             };
@@ -207,7 +207,7 @@ impl Outcome {
             parts.push(format!("{} still pending", pods(all)));
         }
         if self.victims > 0 {
-            parts.push(format!("{} would have to go for others", pods(self.victims)));
+            parts.push(format!("{} would be preempted", pods(self.victims)));
         }
         if parts.is_empty() { "no pod is affected".to_owned() } else { parts.join("; ") }
     }

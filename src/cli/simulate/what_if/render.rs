@@ -1,18 +1,18 @@
-//! The summary on a screen.
+//! Formats the summary as text.
 
 use super::outcome::Noting;
 use super::summary::{Balance, Skew, State, Summary};
 use crate::cli::screen::Screen;
 
-/// Names that the short form shows.
+/// Number of names in the default table format.
 const SHOWN: usize = 20;
 
-/// The answer in a line, and the pods for which something changed.
+/// Formats the one-line summary and the table of changed pods.
 pub(super) fn answer(of: &Summary, pods: Option<&Noting>) -> String {
     let mut screen = Screen::of_stdout();
     match &of.elsewhere {
         Some(elsewhere) => {
-            let line = format!("the compared configuration puts {} pods elsewhere", elsewhere.len());
+            let line = format!("the compared configuration places {} pods differently", elsewhere.len());
             screen.heading(&format!("{}; {line}", of.outcome.line()));
         }
         None => screen.heading(&of.outcome.line()),
@@ -21,7 +21,7 @@ pub(super) fn answer(of: &Summary, pods: Option<&Noting>) -> String {
     screen.into_text()
 }
 
-/// The summary for people; `wide` with all names and with what did not change.
+/// Formats the comparison; `wide` lists all names and also values that did not change.
 pub(super) fn text(of: &Summary, wide: bool) -> String {
     let mut screen = Screen::of_stdout();
     let mut states = vec![("before", &of.before), ("after", &of.after)];
@@ -38,13 +38,16 @@ pub(super) fn text(of: &Summary, wide: bool) -> String {
     let shown = |all: usize| if wide { all } else { SHOWN.min(all) };
     let dash = |node: &Option<String>| node.clone().unwrap_or_else(|| "<none>".to_owned());
     if wide && !of.moved.is_empty() {
-        screen.heading(&format!("Pods that were elsewhere: {}", of.moved.len()));
-        let head = cells(&["POD", "WAS ON", "IS ON"]);
+        screen.heading(&format!("Moved pods: {}", of.moved.len()));
+        let head = cells(&["POD", "FROM", "TO"]);
         let rows = of.moved.iter().map(|it| vec![it.pod.clone(), it.from.clone(), dash(&it.to)]);
         names(&mut screen, head, rows, shown(of.moved.len()));
     }
     if let Some(elsewhere) = &of.elsewhere {
-        screen.heading(&format!("Pods that the compared configuration puts elsewhere: {}", elsewhere.len()));
+        screen.heading(&format!(
+            "Pods that the compared configuration places differently: {}",
+            elsewhere.len()
+        ));
         let head = cells(&["POD", "NODE", "COMPARED"]);
         let rows = elsewhere.iter().map(|it| vec![it.pod.clone(), dash(&it.node), dash(&it.compared)]);
         names(&mut screen, head, rows, shown(elsewhere.len()));
@@ -73,7 +76,7 @@ fn names(
 }
 
 fn balances(screen: &mut Screen, states: &[(&str, &State)], wide: bool) {
-    let mut rows = vec![cells(&["RESOURCE", "WHEN", "ALL", "MEAN", "DEVIATION", "LOWEST", "HIGHEST"])];
+    let mut rows = vec![cells(&["RESOURCE", "WHEN", "CLUSTER", "MEAN", "DEVIATION", "LOWEST", "HIGHEST"])];
     let mut resources: Vec<&str> = Vec::new();
     for it in states.iter().flat_map(|(_, state)| &state.resources) {
         if !resources.contains(&it.resource.as_str()) {
@@ -88,7 +91,7 @@ fn balances(screen: &mut Screen, states: &[(&str, &State)], wide: bool) {
     if resources.is_empty() {
         return;
     }
-    screen.heading("How full nodes are, as parts of what they have that is asked for");
+    screen.heading("Requested share of allocatable resources");
     for resource in resources {
         for (when, state) in states {
             if let Some(it) = state.resources.iter().find(|it| it.resource == resource) {

@@ -1,4 +1,4 @@
-//! How a cluster stands, before and after: how evenly it is loaded, how far pods are spread, how many wait.
+//! Measures a cluster before and after: resource utilization of nodes, skew of spread constraints, pending pods.
 
 use super::outcome::Outcome;
 use serde::Serialize;
@@ -12,110 +12,112 @@ use supercargo_core::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
 
 use crate::explain::words::{resource, selector};
 
-/// What was different between before and after, and in another configuration.
+/// The comparison of a cluster before and after the changes, and with another configuration.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Summary {
-    /// What became of the pods, in numbers.
+    /// The outcome for the scheduled pods, in numbers.
     pub(in crate::cli) outcome: Outcome,
-    /// The cluster as it is.
+    /// The cluster before the changes.
     pub(in crate::cli) before: State,
-    /// After the changes and decisions.
+    /// The cluster after the changes and decisions.
     pub(in crate::cli) after: State,
-    /// The same, decided by the configuration that is compared.
+    /// The cluster after the decisions of the compared configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) compared: Option<State>,
-    /// How far each spread constraint is from even.
+    /// The skew of each spread constraint.
     pub(in crate::cli) skews: Vec<Skew>,
-    /// Pods that were on a node and are on another now, or on none.
+    /// Pods that moved to another node or lost their node.
     pub(in crate::cli) moved: Vec<Moved>,
-    /// Pods that the configuration that is compared puts elsewhere.
+    /// Pods that the compared configuration places on another node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) elsewhere: Option<Vec<Elsewhere>>,
 }
 
-/// How a cluster stands.
+/// The measured state of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct State {
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(in crate::cli) nodes: usize,
-    /// Pods on nodes.
+    /// Number of pods on nodes.
     pub(in crate::cli) placed: usize,
-    /// Pods that wait for one.
+    /// Number of pending pods.
     pub(in crate::cli) pending: usize,
-    /// How evenly each resource is asked for.
+    /// The utilization of each resource.
     pub(in crate::cli) resources: Vec<Balance>,
 }
 
-/// How a resource is asked for, over the nodes that have it. Parts are between 0 and 1, or more where more is asked for than there is.
+/// The utilization of one resource over the nodes that offer it.
+///
+/// Shares are requested / allocatable: 0 to 1, above 1 on overcommitted nodes, rounded to four decimals.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Balance {
-    /// By its name in requests; `pods` for the number of pods.
+    /// The resource name as in requests, or `pods` for the number of pods.
     pub(in crate::cli) resource: String,
-    /// The sum of what is asked for: thousandths of a cpu, bytes, numbers.
+    /// Total requested amount: millicores for cpu, bytes for memory and storage, else a count.
     pub(in crate::cli) requested: i64,
-    /// The sum of what there is.
+    /// Total allocatable amount, in the same unit.
     pub(in crate::cli) allocatable: i64,
-    /// Of all nodes' parts that are asked for, the mean.
+    /// Mean of the nodes' shares.
     pub(in crate::cli) mean: f64,
-    /// Their standard deviation: 0 where all nodes are equally full.
+    /// Standard deviation of the nodes' shares; 0 if all nodes have the same share.
     pub(in crate::cli) deviation: f64,
-    /// The least part.
+    /// The lowest share of a node.
     pub(in crate::cli) lowest: f64,
-    /// The greatest.
+    /// The highest share of a node.
     pub(in crate::cli) highest: f64,
 }
 
-/// How far the pods that a constraint counts are from even: by how many pods the fullest domain is ahead of the emptiest.
+/// The skew of one spread constraint: matching pods in the fullest domain minus those in the emptiest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Skew {
-    /// The namespace of the pods.
+    /// The namespace of the counted pods.
     pub(in crate::cli) namespace: String,
-    /// Which pods are counted.
+    /// The label selector of the counted pods.
     pub(in crate::cli) selector: String,
     /// The node label whose values are the domains.
     pub(in crate::cli) topology_key: String,
-    /// How far they may be from even.
+    /// The constraint's maxSkew.
     pub(in crate::cli) max_skew: i32,
-    /// Whether that is required.
+    /// Whether the constraint is required (`whenUnsatisfiable: DoNotSchedule`).
     pub(in crate::cli) is_required: bool,
-    /// In the cluster as it is; null where there is no domain.
+    /// Skew before the changes; null if there is no domain.
     pub(in crate::cli) before: Option<i64>,
-    /// After the changes and decisions.
+    /// Skew after the changes and decisions.
     pub(in crate::cli) after: Option<i64>,
-    /// The same, decided by the configuration that is compared.
+    /// Skew after the decisions of the compared configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) compared: Option<i64>,
 }
 
-/// A pod that was on a node before.
+/// A pod that moved or lost its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Moved {
     /// `namespace/name`.
     pub(in crate::cli) pod: String,
-    /// Where it was.
+    /// The node before.
     pub(in crate::cli) from: String,
-    /// Where it is; null where it waits.
+    /// The node after; null if the pod is pending.
     pub(in crate::cli) to: Option<String>,
 }
 
-/// A pod that two configurations put on different nodes.
+/// A pod that two configurations place on different nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cli) struct Elsewhere {
     /// `namespace/name`.
     pub(in crate::cli) pod: String,
-    /// Where it goes; null where it waits.
+    /// The node it gets; null if it stays pending.
     pub(in crate::cli) node: Option<String>,
-    /// Where it goes by the configuration that is compared.
+    /// The node it gets from the compared configuration; null if it stays pending.
     pub(in crate::cli) compared: Option<String>,
 }
 
-/// How the cluster stands, with so many pods that wait.
+/// Measures the cluster; `pending` is the number of pending pods.
 pub(super) fn state(snapshot: Snapshot<'_>, pending: usize) -> State {
     let mut measures = vec![Measure::Cpu, Measure::Memory, Measure::EphemeralStorage, Measure::Pods];
     let scalars = snapshot.nodes().iter().flat_map(|node| &snapshot.node_info(node).allocatable.scalar);
@@ -130,7 +132,7 @@ pub(super) fn state(snapshot: Snapshot<'_>, pending: usize) -> State {
     State { nodes: snapshot.nodes().len(), placed, pending, resources }
 }
 
-/// What a node has of something, and how much of it is asked for.
+/// Returns the allocatable and the requested amount of a resource on a node.
 fn of_node(snapshot: Snapshot<'_>, node: NodeIdx, of: Measure) -> (i64, i64) {
     let (info, requested) = (snapshot.node_info(node), snapshot.requested(node));
     match of {
@@ -147,7 +149,7 @@ fn of_node(snapshot: Snapshot<'_>, node: NodeIdx, of: Measure) -> (i64, i64) {
     }
 }
 
-/// `None` where no node has any of it.
+/// Returns the utilization of a resource, or `None` if no node offers it.
 fn balance(snapshot: Snapshot<'_>, of: Measure) -> Option<Balance> {
     let each = snapshot.nodes().iter().map(|node| of_node(snapshot, node, of)).filter(|&(all, _)| all > 0);
     let each: Vec<(i64, i64)> = each.collect();
@@ -167,18 +169,18 @@ fn balance(snapshot: Snapshot<'_>, of: Measure) -> Option<Balance> {
     })
 }
 
-/// Four decimals: what is told does not depend on the order of sums.
+/// Rounds to four decimals, so that the result does not depend on the order of summation.
 fn rounded(part: f64) -> f64 {
     (part * 10_000.0).round() / 10_000.0
 }
 
-/// A spread constraint as pods of a namespace have it.
+/// A spread constraint of pods in one namespace.
 pub(super) struct Constraint {
     pod: Arc<PodInfo>,
     of: SpreadConstraint,
 }
 
-/// The constraints that pods have, each once, in the order of their texts.
+/// Returns the distinct constraints of the pods, sorted by namespace, selector and topology key.
 pub(super) fn constraints<'p>(
     pods: impl Iterator<Item = &'p Arc<PodInfo>>,
     tables: &Tables,
@@ -207,7 +209,7 @@ impl Constraint {
         tables.text(self.of.topology_key).to_owned()
     }
 
-    /// As it is told, with what is known of before and after.
+    /// Returns the report entry with the skew before, after, and by the compared configuration.
     pub(super) fn told(&self, tables: &Tables, [before, after, compared]: [Option<i64>; 3]) -> Skew {
         Skew {
             namespace: tables.text(self.pod.namespace).to_owned(),
@@ -221,8 +223,10 @@ impl Constraint {
         }
     }
 
-    /// By how many pods the fullest domain is ahead of the emptiest; `None` where there is no domain. Which nodes count is what
-    /// upstream asks of them (`podtopologyspread/filtering.go`).
+    /// Returns the number of matching pods in the fullest domain minus those in the emptiest; `None` if there is no
+    /// domain.
+    ///
+    /// Nodes are eligible as upstream defines it (`podtopologyspread/filtering.go`).
     pub(super) fn skew(&self, snapshot: Snapshot<'_>) -> Option<i64> {
         let (of, pod, tables) = (&self.of, &*self.pod, snapshot.tables());
         let selector = of.selector.as_ref().ok()?;
