@@ -32,9 +32,9 @@ fn a_file_that_is_no_yaml_or_json_is_told_with_line_and_column() {
 fn an_object_needs_a_kind_a_version_and_a_name() {
     assert!(of_pods("- 1\n").starts_with("pods:1:1: expected an object with apiVersion and kind"));
     let text = of_pods(&format!("{POD}---\nmetadata: {{name: q}}\nkind: Pod\n"));
-    assert!(text.starts_with("pods:6:1: expected apiVersion to be a text"), "{text}");
+    assert!(text.starts_with("pods:6:1: expected apiVersion to be a string"), "{text}");
     let text = of_pods("apiVersion: v1\nkind: Pod\nmetadata: {labels: {}}\n");
-    assert_eq!(text, "pods:3:11: expected metadata.name to be a text");
+    assert_eq!(text, "pods:3:11: expected metadata.name to be a string");
 }
 
 #[test]
@@ -67,10 +67,10 @@ fn a_field_of_a_template_is_told_where_it_stands_in_the_workload() {
 #[test]
 fn the_same_object_twice_is_told_with_both_places() {
     let text = of_pods(&format!("{POD}---\n{POD}"));
-    assert_eq!(text, "pods:9:9: Pod default/p is given twice, first at pods:4:9; expected each object once");
+    assert_eq!(text, "pods:9:9: Pod default/p is defined twice, first at pods:4:9; define each object once");
     let cluster = format!("{NODE}---\n{POD}---\n{POD}  namespace: default\n");
     let both = complaint(&Files::with(&cluster, POD));
-    let told = "Pod default/p is given twice, first at cluster:9:9; expected each object once";
+    let told = "Pod default/p is defined twice, first at cluster:9:9; define each object once";
     assert!(both.starts_with("cluster:14:9: ") && both.ends_with(told), "{both}");
     let elsewhere = Files::with(NODE, &format!("{POD}---\n{POD}  namespace: other\n"));
     assert_eq!(elsewhere.simulate(&[]).code, Some(0));
@@ -105,7 +105,7 @@ fn files_that_cannot_be_read_and_flags_that_are_none_are_told() {
     let twice = files.run(&["--cluster", "-", "--pods", "-"], NODE);
     assert_eq!(
         (twice.code, twice.stderr.as_str()),
-        (Some(2), "error: -: standard input can be read once only; name it once\n")
+        (Some(2), "error: -: standard input can be read only once; pass it only once\n")
     );
     for flags in
         [&["--cluster", "cluster"][..], &["--cluster", "cluster", "--pods", "pods", "--tie-break", "luck"]]

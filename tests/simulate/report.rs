@@ -97,7 +97,7 @@ fn a_table_has_a_line_a_pod() {
     assert_eq!(ran.stderr, "1 of 2 pods placed\n");
     let wide = files().simulate(&["-o", "wide"]).stdout;
     let lines: Vec<Vec<&str>> = wide.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["POD", "NODE", "SCORE", "FEASIBLE", "PREEMPTS", "ON", "VICTIMS", "WHY"]);
+    assert_eq!(lines[0], ["POD", "NODE", "SCORE", "FEASIBLE", "PREEMPTS", "ON", "VICTIMS", "MESSAGE"]);
     assert_eq!((lines[1][0], lines[1][1], lines[1][3]), ("default/p", "a", "1/3"));
     assert_eq!((lines[2][0], lines[2][1], lines[2][3]), ("default/q", "<none>", "0/3"));
 }

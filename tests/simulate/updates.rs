@@ -70,7 +70,7 @@ fn a_workload_with_the_same_template_gets_only_the_pods_it_lacks() {
         assert!(
             ran.placed().iter().all(|(pod, node)| pod.starts_with("default/web-6b7f-") && node.is_some())
         );
-        let told = "Deployment default/web exists already; replicas 3 → 5; the pod template stays the same: 3 pods kept, 0 removed";
+        let told = "Deployment default/web already exists; replicas 3 → 5; the pod template is unchanged: 3 pods kept, 0 removed";
         assert!(ran.stderr.contains(told), "{}", ran.stderr);
     }
     // Without replicas there are as many as before.
@@ -194,10 +194,10 @@ fn a_daemon_set_gets_pods_on_nodes_that_have_none() {
 fn a_pod_on_a_node_stays_and_a_pending_one_is_decided_as_the_manifest_has_it() {
     let objects = [node("a", 4), pod("there", 1, &json!({ "nodeName": "a" })), pod("waits", 9, &json!({}))];
     for ran in both(&objects, &pod("there", 1, &json!({}))) {
-        assert!(ran.stderr.contains("Pod default/there is on a already, and stays there"), "{ran:?}");
+        assert!(ran.stderr.contains("Pod default/there already runs on a and stays there"), "{ran:?}");
     }
     for ran in both(&objects, &pod("waits", 2, &json!({}))) {
-        let told = "Pod default/waits exists already and is pending; it changes: spec.containers[c].resources.requests.cpu: 9 → 2";
+        let told = "Pod default/waits already exists and is pending; changes: spec.containers[c].resources.requests.cpu: 9 → 2";
         assert!(ran.stderr.contains(told), "{}", ran.stderr);
         assert!(all_placed(&ran).contains(&"default/waits true".to_owned()), "{ran:?}");
     }
@@ -212,7 +212,7 @@ fn another_object_takes_over_what_its_manifest_says() {
     let files = Files::with(&list(&[node("a", 4)]), &manifest);
     let ran = files.simulate(&["-o", "json"]);
     assert_eq!(all_placed(&ran), ["default/p false"]);
-    assert!(ran.stderr.contains("Node a exists already; it changes: spec"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Node a already exists; changes: spec"), "{}", ran.stderr);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! How a manifest differs from the object that exists, and what comes of both: as `kubectl apply` sees it, as far as it can be seen without the
-//! manifest that was applied last.
+//! Compares a manifest with the existing object and merges both, like `kubectl apply` without the last applied
+//! manifest.
 
 use crate::convert::quantity::Quantity;
 use serde_json::Value;
 
-/// Fields that an API server gives no default, so that a manifest without them means that they go.
+/// Fields without a default: if a manifest omits them, applying it removes them.
 const NEVER_DEFAULTED: [&str; 15] = [
     "affinity",
     "hostNetwork",
@@ -22,20 +22,22 @@ const NEVER_DEFAULTED: [&str; 15] = [
     "topologySpreadConstraints",
     "volumes",
 ];
-/// Maps whose keys are all the writer's.
+/// Maps whose keys all come from the manifest.
 const WHOLE_MAPS: [&str; 5] = ["labels", "limits", "matchLabels", "nodeSelector", "requests"];
-/// What a controller adds to labels.
+/// A label that a controller adds.
 const HASH_LABEL: &str = "pod-template-hash";
 
-/// Where what is given differs from what exists, each as `path: old → new`. With `is_whole` what exists and is not given differs, too, unless an API server
-/// fills it in.
+/// Returns the differences between a manifest and the existing object, each as `path: old → new`.
+///
+/// With `is_whole`, fields that exist and are missing in the manifest are differences, too, unless an API server sets
+/// them.
 pub(super) fn differences(given: &Value, live: &Value, is_whole: bool) -> Vec<String> {
     let mut found = Vec::new();
     Comparison { is_whole }.compare(given, live, "", &mut found);
     found
 }
 
-/// What exists with what is given: fields join, lists are replaced.
+/// Returns the existing object with the manifest applied: objects are merged, lists are replaced.
 pub(super) fn merged(live: &Value, given: &Value) -> Value {
     match (live, given) {
         (Value::Object(live), Value::Object(given)) => {
@@ -105,7 +107,7 @@ impl Comparison {
     }
 }
 
-/// Who an object is and what the API server keeps of it is not compared.
+/// Returns whether a field belongs to the API server and is not compared: identity, status and annotations.
 fn is_the_servers(path: &str, field: &str) -> bool {
     let of_metadata = ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"];
     (path.is_empty() && field == "status")
@@ -116,7 +118,7 @@ fn joined(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
-/// Whether it says what its absence says.
+/// Returns whether a value means the same as its absence.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -128,7 +130,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Whether two values are one amount, however written.
+/// Returns whether two values are the same quantity, in any notation.
 fn is_same(given: &Value, live: &Value) -> bool {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
@@ -139,13 +141,13 @@ fn is_same(given: &Value, live: &Value) -> bool {
     given == live || amount(given).is_some_and(|given| amount(live) == Some(given))
 }
 
-/// A value in few words.
+/// Formats a value in short form.
 fn short(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(items) => format!("{} entries", items.len()),
-        Value::Object(_) => "other fields".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
         other => other.to_string(),
     }
 }
@@ -156,7 +158,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_an_api_server_fills_in_is_no_difference() {
+    fn server_defaults_are_not_differences() {
         let container = json!({ "name": "c", "image": "i", "resources": { "requests": { "cpu": "0.5", "memory": "1024Mi" } } });
         let given =
             json!({ "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [container] } });
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_changed_or_taken_away_is_told_with_its_path() {
+    fn added_changed_and_removed_fields_are_reported_with_paths() {
         let live = json!({ "spec": { "nodeSelector": { "disk": "ssd" }, "containers": [{ "name": "c", "image": "i:1" }] } });
         let told = |spec: &Value| differences(&json!({ "spec": spec }), &live, true);
         let containers = json!([{ "name": "c", "image": "i:2" }]);
@@ -176,7 +178,7 @@ mod tests {
             ["spec.containers[c].image: i:1 → i:2"]
         );
         let containers = json!([{ "name": "c", "image": "i:1" }]);
-        assert_eq!(told(&json!({ "containers": containers })), ["spec.nodeSelector: other fields → none"]);
+        assert_eq!(told(&json!({ "containers": containers })), ["spec.nodeSelector: an object → none"]);
         let tolerations = json!([{ "key": "a" }]);
         assert_eq!(
             told(
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_join_and_lists_are_replaced() {
+    fn merge_joins_fields_and_replaces_lists() {
         let live = json!({ "spec": { "a": 1, "list": [1, 2] }, "status": { "x": 1 } });
         let given = json!({ "spec": { "b": 2, "list": [3], "a": null } });
         let all = json!({ "spec": { "a": 1, "b": 2, "list": [3] }, "status": { "x": 1 } });

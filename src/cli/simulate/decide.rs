@@ -1,6 +1,6 @@
-//! One pod after the other through the engine's own decision, each winner counting for the next.
+//! Schedules pods one after another with the engine's own decision; each placed pod counts for the next decision.
 //!
-//! Upstream: `pkg/scheduler/schedule_one.go`. There is no queue here: the order is that of the files.
+//! Upstream: `pkg/scheduler/schedule_one.go`. There is no queue: pods are scheduled in the given order.
 
 use super::args::{Detail, PreemptionMode, TieBreak};
 use super::report::{Counts, Decision, Nodes, Preemption, Rejected};
@@ -22,15 +22,15 @@ use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
 use supercargo_core::volume::Reservation;
 
-/// The text when there are no nodes at all (upstream `ErrNoNodesAvailable`).
+/// Message when the cluster has no nodes (upstream `ErrNoNodesAvailable`).
 const NO_NODES: &str = "no nodes available to schedule pods";
-/// Each pod has one attempt.
+/// The attempt number of each decision: every pod is tried once.
 const ATTEMPT: u32 = 1;
-/// When all of this happens: after everything the files tell of. Preemption takes a pod without a start time to start now,
-/// and the answer is not to depend on the clock.
+/// The time of all decisions, after every time in the files. Preemption assumes that a pod without a start time
+/// starts now, and the result must not depend on the clock.
 const NOW: Time = Time::from_nanos(u64::MAX);
 
-/// How decisions are made and told.
+/// Options for decisions and for the detail of their reports.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cli) struct Rules {
     pub(in crate::cli) tie_break: TieBreak,
@@ -39,27 +39,27 @@ pub(in crate::cli) struct Rules {
     pub(in crate::cli) detail: Detail,
 }
 
-/// Decides pods in a world.
+/// Schedules pods in a [`World`].
 pub(in crate::cli) struct Decider {
     world: World,
-    /// The profiles by name, in the configuration's order; at least one.
+    /// The profiles by name, in the order of the configuration; at least one.
     profiles: Vec<(String, Framework)>,
     rules: Rules,
-    /// What is remembered of decisions, for answers that tell no more than the node.
+    /// Cached decisions, used if the report needs only the node.
     shapes: Shapes,
-    /// Pods that went for others, and where they were.
+    /// Evicted pods with the nodes and states they had.
     gone: Vec<(Arc<PodInfo>, Symbol, PodState)>,
-    /// Pods that would have to go for pods decided before.
+    /// Uids of reported victims that are not evicted.
     promised: BTreeSet<Uid>,
-    /// The pods that they would go for, which are nominated meanwhile.
+    /// The pods that the reported victims would make room for; they are nominated meanwhile.
     nominated: Vec<Arc<PodInfo>>,
 }
 
-/// A decision, and what else is known of it.
+/// A decision with its counts and victims.
 pub(in crate::cli) struct Decided {
     pub(in crate::cli) decision: Decision,
     pub(in crate::cli) counts: Counts,
-    /// Uids of pods that went for it.
+    /// Uids of the pods evicted for it.
     pub(in crate::cli) evicted: Vec<Uid>,
 }
 
@@ -77,27 +77,27 @@ impl Decider {
         }
     }
 
-    /// The world as it is now.
+    /// Returns the current world.
     pub(in crate::cli) fn world(&self) -> &World {
         &self.world
     }
 
-    /// The same, to be looked into.
+    /// Returns the current world for changes.
     pub(in crate::cli) fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// The profiles by name.
+    /// Returns the profiles by name.
     pub(in crate::cli) fn profiles(&self) -> &[(String, Framework)] {
         &self.profiles
     }
 
-    /// The world and the profile of this name, to ask about what was decided.
+    /// Returns the world and the profile for this scheduler name, for questions about a decision.
     pub(in crate::cli) fn asked(&mut self, scheduler: &str) -> (&mut World, &Framework) {
         (&mut self.world, profile_of(&self.profiles, scheduler))
     }
 
-    /// Takes back what was decided about these pods, to decide about them by other profiles.
+    /// Reverts the decisions about these pods, so that they can be scheduled again with other profiles.
     pub(in crate::cli) fn begin_again(&mut self, pods: &[Arc<PodInfo>], profiles: Vec<(String, Framework)>) {
         assert!(!profiles.is_empty(), "a configuration has a profile");
         for pod in pods {
@@ -114,7 +114,7 @@ impl Decider {
         self.forget_promises();
     }
 
-    /// Takes back the nominations of pods that would need others to go, once all is decided: no place is kept for them any more.
+    /// Withdraws the nominations of pods whose victims were only reported. Call when all pods are decided.
     pub(in crate::cli) fn forget_promises(&mut self) {
         self.promised.clear();
         for pod in self.nominated.drain(..) {
@@ -122,7 +122,7 @@ impl Decider {
         }
     }
 
-    /// Decides about a pod, and counts it where it goes.
+    /// Decides about a pod and assumes it on the chosen node.
     pub(in crate::cli) fn decide(&mut self, pod: &Arc<PodInfo>, has_ended: bool) -> Decided {
         let key = format!("{}/{}", self.world.tables.text(pod.namespace), pod.name);
         let nodes = match self.rules.detail {
@@ -197,7 +197,7 @@ impl Decider {
                 if self.rules.preemption != PreemptionMode::Off {
                     let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                     let draws = self.rules.draws();
-                    // The recorded decisions that `name` is compared with are upstream's, who does not count host ports.
+                    // `name` is compared with recorded decisions of upstream, whose dry run ignores host ports.
                     let outcome = match self.rules.tie_break {
                         TieBreak::Name => framework.post_filter(failed, draws, NOW, &mut NoProbe),
                         TieBreak::Seeded => {
@@ -214,7 +214,7 @@ impl Decider {
                     Some(way) if self.rules.preemption == PreemptionMode::Apply => {
                         self.preempt(pod, way, decided);
                     }
-                    // The recorded decisions that `name` is compared with were made each for itself.
+                    // `name` is compared with recorded decisions that were each made independently.
                     Some(way) if self.rules.tie_break == TieBreak::Seeded => self.promise(pod, way),
                     _ => {}
                 }
@@ -224,7 +224,7 @@ impl Decider {
 
     fn place(&mut self, pod: &Arc<PodInfo>, choice: Choice, decided: &mut Decided) {
         decided.decision.node = Some(self.world.tables.text(choice.node).to_owned());
-        // The recorded decisions that `name` is compared with keep the nomination of a pod that was placed.
+        // `name` is compared with recorded decisions that keep the nomination of a placed pod.
         if self.rules.tie_break == TieBreak::Seeded {
             self.world.cache.forget_nomination(&pod.uid);
         }
@@ -232,7 +232,8 @@ impl Decider {
         self.world.cache.assume_volumes(&pod.uid, choice.reservations);
     }
 
-    /// The pod is nominated, as the scheduler would, so that the place is promised to nobody else. The victims stay.
+    /// Nominates the pod to the node as the scheduler would, so that later pods do not get the space. The victims
+    /// stay.
     fn promise(&mut self, pod: &Arc<PodInfo>, way: WayOut) {
         for uid in &way.overtaken {
             self.world.cache.forget_nomination(uid);
@@ -243,7 +244,7 @@ impl Decider {
         self.nominated.push(Arc::clone(pod));
     }
 
-    /// The victims go, less important pods lose the way there, and the pod is tried on its node again.
+    /// Evicts the victims, withdraws nominations of pods with lower priority, and tries the pod on its node again.
     fn preempt(&mut self, pod: &Arc<PodInfo>, way: WayOut, decided: &mut Decided) {
         for uid in &way.victims {
             self.gone.extend(self.world.cache.remove_pod(uid));
@@ -272,14 +273,15 @@ impl Decider {
 impl Rules {
     fn options(self, walk: &mut Walk) -> Options<'_> {
         Options {
-            // The recorded decisions that `name` is compared with score a single feasible node, too.
+            // `name` is compared with recorded decisions that also score a single feasible node.
             always_score: self.tie_break == TieBreak::Name,
             ignore_own_nomination: self.tie_break == TieBreak::Name,
             walk: Some(walk),
         }
     }
 
-    /// Scores a single feasible node, for display only: the scheduler does not, so a plugin that fails here decides nothing.
+    /// Scores a single feasible node, for display only. The scheduler skips scoring there, so an error of a plugin is
+    /// ignored.
     fn score_single(
         self,
         framework: &Framework,
@@ -293,7 +295,7 @@ impl Rules {
         }
     }
 
-    /// Whether nobody wants to know more than where a pod goes.
+    /// Returns whether the report needs only the node, so that cached decisions suffice.
     fn is_quick(self) -> bool {
         self.detail == Detail::None && self.tie_break == TieBreak::Seeded
     }
@@ -303,29 +305,29 @@ impl Rules {
     }
 }
 
-/// The profile of this name, else `default-scheduler`, else the first.
+/// Returns the profile with this name, else `default-scheduler`, else the first.
 pub(in crate::cli) fn profile_of<'a>(profiles: &'a [(String, Framework)], name: &str) -> &'a Framework {
     let named = |name: &str| profiles.iter().find(|(own, _)| own == name);
     let (_, framework) = named(name).or_else(|| named("default-scheduler")).unwrap_or(&profiles[0]);
     framework
 }
 
-/// Where a pod goes, and what it takes there beside its place.
+/// The chosen node and the volumes to reserve there.
 struct Choice {
     node: Symbol,
     reservations: Vec<Reservation>,
 }
 
-/// A way to place a pod that needs others to go.
+/// A way to place a pod by preemption.
 struct WayOut {
     told: Preemption,
     node: Symbol,
     victims: Vec<Uid>,
-    /// Less important pods nominated to the node.
+    /// Uids of pods with lower priority that are nominated to the node.
     overtaken: Vec<Uid>,
 }
 
-/// Puts what the engine says into words.
+/// Converts results of the engine into report entries.
 #[derive(Clone, Copy)]
 struct Told<'a> {
     snapshot: Snapshot<'a>,
@@ -347,7 +349,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// What the pod needs on the node; or the text that says why it cannot have it after all.
+    /// Returns the reservations for the node, or the message that says why they fail.
     fn choice(self, feasible: &Feasible, node: NodeIdx) -> Result<Choice, String> {
         let reserved = feasible.filtered.reserve(self.snapshot, node);
         let reservations = reserved.map_err(|(_, rejection)| {
@@ -365,7 +367,8 @@ impl<'a> Told<'a> {
         }?;
         let overtaken = self.snapshot.nominated_on(*node).iter();
         let overtaken = overtaken.filter(|other| other.priority < pod.priority);
-        // Who is on the way out already is not told to go (upstream `pkg/scheduler/framework/preemption/executor.go`).
+        // Pods that are already being evicted are not reported as victims (upstream
+        // `pkg/scheduler/framework/preemption/executor.go`).
         let told = victims.iter().filter(|victim| !victim.deleting && !promised.contains(&victim.uid));
         let mut keys: Vec<String> = told.map(|victim| self.snapshot.pod_key(victim)).collect();
         keys.sort_unstable();
@@ -428,7 +431,7 @@ fn total_of(feasible: &Feasible, node: NodeIdx) -> Option<i64> {
     feasible.scores.as_ref().map(|scores| scores.totals[at])
 }
 
-/// An error of a plugin's PreFilter has the plugin's own entry; one of a Filter has only its text.
+/// Reports an error: for a PreFilter plugin with the plugin's own entry, for a Filter plugin as text only.
 fn tell_error(decision: &mut Decision, CycleError(text): &CycleError) {
     let plugin = text.strip_prefix("running PreFilter plugin \"").and_then(|rest| rest.split_once('"'));
     decision.pre_filter = plugin.map(|(plugin, _)| Rejected {

@@ -1,6 +1,7 @@
-//! Files of objects, as people and kubectl write them: what they hold, in order, and whence each object came.
+//! Reads files of Kubernetes objects as people and kubectl write them: their objects in order, each with its origin.
 //!
-//! Judges no object beyond its having a kind. Texts are kept, so that an error found later can name its line.
+//! Checks only that each object has an apiVersion and a kind. The file text is kept, so that a later error can name
+//! its line.
 
 use super::input::{InputLimit, Opened, listed};
 use super::packed::{Held, Packed};
@@ -15,20 +16,20 @@ use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
 
-/// Unknown fields of one file that are reported one by one; a file of a newer Kubernetes has many of the same.
+/// Maximum number of unknown fields reported per file; a file for a newer Kubernetes version may have many.
 const REPORTED: usize = 10;
 
-/// Flags or files that cannot be taken, in words for the person who wrote them.
+/// Invalid flags or files, with a message for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InputError(pub String);
 
-/// Something wrong with an object: in which field, and what.
+/// An invalid object: the field and the problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Wrong {
-    /// The field's path; empty for the object itself.
+    /// The path of the field; empty for the object itself.
     pub(in crate::cli) path: String,
-    /// What is wrong, and what was expected.
+    /// What is wrong and what was expected.
     pub(in crate::cli) message: String,
 }
 
@@ -38,13 +39,13 @@ impl Wrong {
     }
 }
 
-/// Whence an object came. By default from no file.
+/// The place an object was read from. The default is no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Origin {
     file: usize,
-    /// Which object of the file.
+    /// Index of the object in the file.
     at: usize,
-    /// Where in that object the fields of this one stand: for a pod of a template, `spec.template.`.
+    /// Path prefix of this object within that one: `spec.template.` for a pod from a pod template.
     prefix: &'static str,
 }
 
@@ -55,16 +56,16 @@ impl Default for Origin {
 }
 
 impl Origin {
-    /// The origin of something made of a part of the object.
+    /// Returns the origin of a part of the object, at this path prefix.
     pub(in crate::cli) fn within(self, prefix: &'static str) -> Self {
         Self { prefix, ..self }
     }
 }
 
-/// An object and whence it came.
+/// An object with its origin.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Item {
-    /// As a tree; null where it is held as text.
+    /// The object as a JSON tree; null while it is held as text.
     pub(in crate::cli) value: Value,
     pub(in crate::cli) origin: Origin,
     packed: Option<Box<Packed>>,
@@ -82,17 +83,17 @@ impl Item {
         }
     }
 
-    /// Whether it is held as text. Then nothing but who it is can be asked of it.
+    /// Returns whether the object is held as text. Then only its kind, namespace and name can be read.
     pub(in crate::cli) fn is_packed(&self) -> bool {
         self.packed.is_some()
     }
 
-    /// The fields that its kind does not have.
+    /// Returns the fields that its kind does not have.
     fn unknown_fields(&self) -> Vec<UnknownField> {
         self.packed.as_ref().map_or_else(|| unknown_fields(&self.value), |packed| packed.unknown.to_vec())
     }
 
-    /// It as a tree.
+    /// Returns the object as a tree.
     pub(in crate::cli) fn unpacked(self) -> Self {
         match self.packed {
             Some(packed) => Self::new(packed.unpacked(), self.origin),
@@ -104,7 +105,7 @@ impl Item {
         self.packed.as_ref().map_or_else(|| text_at(&self.value, path), |packed| packed.text_at(path))
     }
 
-    /// `namespace/name`, or the name of what is in no namespace.
+    /// Returns `namespace/name`, or only the name for a cluster-scoped object.
     pub(in crate::cli) fn key(&self) -> String {
         let (namespace, name) = (self.namespace(), self.name());
         if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
@@ -123,32 +124,36 @@ impl Item {
     }
 }
 
-/// A text within a value; empty when it is absent or none.
+/// Returns the string at a JSON pointer; empty if absent or not a string.
 pub(in crate::cli) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The files read so far.
+/// All files read so far.
 #[derive(Default)]
 pub(in crate::cli) struct Files {
-    /// Names and texts; of large files no text, so that of an object that is wrong only its number can be told.
+    /// File names and texts. The text of a large file is empty; errors then name the object's number instead of its
+    /// line.
     files: Vec<(String, String)>,
     limit: InputLimit,
     is_strict: bool,
 }
 
 impl Files {
-    /// Takes no file that is larger.
+    /// Sets the maximum file size.
     pub(in crate::cli) fn within(limit: InputLimit) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Refuses what is otherwise only warned about: files without objects, and fields that a kind does not have.
+    /// Sets whether empty files and unknown fields are errors instead of warnings.
     pub(in crate::cli) fn strictly(self, is_strict: bool) -> Self {
         Self { is_strict, ..self }
     }
 
-    /// Reads a file, those of a directory, or what `stdin` gives for `-`, and takes their objects apart.
+    /// Reads the objects of a file, of the files in a directory, or of `stdin` for `-`.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read, is too large, or is not YAML or JSON with objects.
     pub(in crate::cli) fn read(
         &mut self,
         path: &Path,
@@ -165,7 +170,7 @@ impl Files {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         if is_stdin && self.files.iter().any(|(other, _)| *other == name) {
-            return Err(InputError("-: standard input can be read once only; name it once".to_owned()));
+            return Err(InputError("-: standard input can be read only once; pass it only once".to_owned()));
         }
         let opened =
             Opened::of(path, stdin, self.limit).map_err(|why| InputError(format!("{name}: {why}")))?;
@@ -185,7 +190,7 @@ impl Files {
         self.keep(name, text, values.into_iter().map(Held::Tree).collect())
     }
 
-    /// Keeps the text, which is empty where the file was too large for that, and gives each object its origin.
+    /// Stores the text, which is empty for large files, and gives each object its origin.
     fn keep(&mut self, name: String, text: String, values: Vec<Held>) -> Result<Vec<Item>, InputError> {
         if values.is_empty() && is_blank(&text) {
             self.doubt(format!("{name}: the file is empty; expected objects in YAML or JSON"))?;
@@ -202,7 +207,7 @@ impl Files {
         Ok(items)
     }
 
-    /// Reports the fields that no object of that kind has: an API server drops them, and so does every command.
+    /// Reports fields that no object of the kind has. The API server drops them, and so does every command.
     fn judge_fields(&self, items: &[Item]) -> Result<(), InputError> {
         let mut unknown = 0;
         for item in items {
@@ -222,7 +227,7 @@ impl Files {
         Ok(())
     }
 
-    /// Something that was hardly meant: an error where that is wanted, else a line on standard error.
+    /// Reports a probable mistake: an error in strict mode, else a warning on stderr.
     fn doubt(&self, text: String) -> Result<(), InputError> {
         if self.is_strict {
             return Err(InputError(text));
@@ -231,7 +236,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether an object came from one of them.
+    /// Returns whether an object came from one of these files.
     pub(in crate::cli) fn has(&self, origin: Origin) -> bool {
         origin.file < self.files.len()
     }
@@ -244,23 +249,23 @@ impl Files {
         }
         for field in ["apiVersion", "kind"] {
             if item.text(&format!("/{field}")).is_empty() {
-                let message = format!("expected {field} to be a text, {example}");
+                let message = format!("expected {field} to be a string, {example}");
                 return Err(self.error(item.origin, &Wrong::new(field, message)));
             }
         }
         Ok(())
     }
 
-    /// The error with the place it is at.
+    /// Returns the error with the position of its field.
     pub(in crate::cli) fn error(&self, origin: Origin, wrong: &Wrong) -> InputError {
         let field =
             if wrong.path.is_empty() { String::new() } else { format!("{}{}", origin.prefix, wrong.path) };
         InputError(format!("{}: {}", self.place(origin, &field), wrong.message))
     }
 
-    /// `file:line:column` of a field of an object.
+    /// Returns `file:line:column` of a field of an object, or `the cluster` for an object from an API server.
     pub(in crate::cli) fn place(&self, origin: Origin, path: &str) -> String {
-        // What an API server listed is in no file.
+        // Objects listed by an API server have no file.
         let Some((name, text)) = self.files.get(origin.file) else { return "the cluster".to_owned() };
         match place::find(text, origin.at, path) {
             Some(place) => format!("{name}:{}:{}", place.line, place.column),
@@ -269,7 +274,7 @@ impl Files {
     }
 }
 
-/// Counts of what was skipped, to tell of them at once.
+/// Number of skipped objects by kind, for one summary message.
 #[derive(Default)]
 pub(in crate::cli) struct Skipped(BTreeMap<String, usize>);
 
@@ -278,17 +283,21 @@ impl Skipped {
         *self.0.entry(format!("{} {}", item.text("/apiVersion"), item.kind())).or_default() += 1;
     }
 
-    /// One line for people; none when nothing was skipped.
+    /// Returns the message, or `None` if nothing was skipped.
     pub(in crate::cli) fn told(&self) -> Option<String> {
         let total: usize = self.0.values().sum();
         let kinds: Vec<String> = self.0.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         let objects = if total == 1 { "object" } else { "objects" };
-        (total > 0)
-            .then(|| format!("skipped {total} {objects} of kinds that have no say: {}", kinds.join(", ")))
+        (total > 0).then(|| {
+            format!("skipped {total} {objects} of kinds that do not affect scheduling: {}", kinds.join(", "))
+        })
     }
 }
 
-/// The objects of a text, items of lists for themselves; or line, column and what is wrong there.
+/// Parses the objects of a text, with lists split into their items.
+///
+/// # Errors
+/// Line, column and message of the first syntax error.
 pub(super) fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
     if let Some(listed) = json_list(text) {
         return Ok(listed);
@@ -307,7 +316,7 @@ pub(super) fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(items).collect())
 }
 
-/// Whether a text holds nothing but blank lines, remarks and marks between documents.
+/// Returns whether a text has only blank lines, comments and document markers.
 fn is_blank(text: &str) -> bool {
     text.lines()
         .map(str::trim)
@@ -323,7 +332,7 @@ fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
-/// Start and text of each document of a JSON stream; `None` for a text that is none.
+/// Returns the start and text of each document of a JSON stream, or `None` if the text is not JSON.
 pub(in crate::cli) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
     if !is_json(text) {
         return None;
@@ -337,7 +346,7 @@ pub(in crate::cli) fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
     Some(documents)
 }
 
-/// A list as kubectl prints it in JSON, as far as it is a list.
+/// The parts of a JSON list, as kubectl prints it, that are needed to split it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct JsonList<'t> {
@@ -347,8 +356,9 @@ struct JsonList<'t> {
     items: Vec<&'t RawValue>,
 }
 
-/// The objects of a text that is one list in JSON, read one by one: a dump of a whole cluster is many times as large as what is read of it.
-/// `None` for any other text, and for one with something wrong, which is told by whoever reads it whole.
+/// Parses a text that is a single JSON list, item by item, because a cluster dump is many times larger than its
+/// relevant fields. Returns `None` for any other text and for invalid items; the caller then parses the whole text
+/// and reports the error.
 fn json_list(text: &str) -> Option<Vec<Value>> {
     let list: JsonList<'_> = serde_json::from_str(text).ok().filter(|_| is_json(text))?;
     let each = list.items.iter().map(|raw| {
@@ -364,7 +374,7 @@ fn json_list(text: &str) -> Option<Vec<Value>> {
     Some(items(Value::Object(document)))
 }
 
-/// Fields of containers that only a kubelet reads.
+/// Container fields that only the kubelet reads.
 const OF_CONTAINERS: [&str; 10] = [
     "env",
     "envFrom",
@@ -378,15 +388,15 @@ const OF_CONTAINERS: [&str; 10] = [
     "securityContext",
 ];
 
-/// Sorts of volumes that a kubelet mounts and no decision asks for; that a pod has one may be of interest, what is in it is not.
+/// Volume types that the kubelet mounts. Their presence may matter to scheduling; their content does not.
 const MOUNTED: [&str; 6] = ["projected", "configMap", "secret", "downwardAPI", "emptyDir", "hostPath"];
-/// Fields of the status of containers that are read: what a container has while it is resized.
+/// Container status fields that are kept: the resources during an in-place resize.
 const OF_STATUSES: [&str; 3] = ["name", "resources", "allocatedResources"];
 
-/// Conditions that are read, all of them of pods.
+/// Pod conditions that are kept.
 const CONDITIONS: [&str; 3] = ["DisruptionTarget", "PodScheduled", "PodResizePending"];
 
-/// Drops what is large, and read neither by the scheduler nor by admission.
+/// Removes large fields that neither the scheduler nor admission reads.
 pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {
     let mut without = |place: &str, unread: &[&str]| {
         let fields = object.pointer_mut(place).and_then(Value::as_object_mut);
@@ -394,7 +404,7 @@ pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {
     };
     without("/metadata", &["managedFields"]);
     without("/status", &["addresses", "nodeInfo", "volumesInUse", "volumesAttached", "hostIPs", "podIPs"]);
-    // Of others, some ask whether they have ended.
+    // Conditions of other kinds, for example Jobs, say whether the object has finished.
     let is_pod_or_node =
         ["/spec/containers", "/status/allocatable"].iter().any(|part| object.pointer(part).is_some());
     let conditions = object.pointer_mut("/status/conditions").filter(|_| is_pod_or_node);
@@ -423,7 +433,7 @@ pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {
     }
 }
 
-/// The items of a list (`v1 List`, `v1 PodList`, ...) or the object itself.
+/// Returns the items of a list (`v1 List`, `v1 PodList`, ...), or the object itself.
 pub(in crate::cli) fn items(document: Value) -> Vec<Value> {
     let Value::Object(mut fields) = document else { return vec![document] };
     if !fields.get("items").is_some_and(Value::is_array) {
@@ -433,7 +443,7 @@ pub(in crate::cli) fn items(document: Value) -> Vec<Value> {
     let kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
     let api_version = fields.get("apiVersion").cloned();
     let Some(Value::Array(mut items)) = fields.remove("items") else { return Vec::new() };
-    // The API server names the kind of the items of a typed list only once, at the list.
+    // A typed list names the kind of its items only at the list.
     for item in items.iter_mut().filter_map(Value::as_object_mut) {
         if let (Some(kind), Some(api_version)) = (&kind, &api_version) {
             item.entry("kind").or_insert_with(|| kind.as_str().into());
@@ -443,8 +453,8 @@ pub(in crate::cli) fn items(document: Value) -> Vec<Value> {
     items
 }
 
-/// The YAML reader's limits guard against hostile documents; a file of a whole cluster is large and the operator's own.
-/// Limits on aliases stay.
+/// Options of the YAML parser: no size limits, because these are the operator's own files and may hold a whole
+/// cluster. Limits on aliases stay.
 pub(in crate::cli) fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -1,11 +1,11 @@
-//! Names, namespaces and uids of objects whose writer left them to the API server, and made-up ones that are the same every time.
+//! Sets names, namespaces and uids that the API server would set. The values are deterministic.
 //!
-//! Nothing here is random: an API server's random suffixes become functions of what they are drawn for.
+//! Where the API server draws a random suffix, this module derives it from kind, namespace and name.
 
 use super::files::{Item, Wrong, text_at};
 use serde_json::{Map, Value, json};
 
-/// Kinds whose objects are in no namespace.
+/// Cluster-scoped kinds.
 const CLUSTER_SCOPED: [&str; 9] = [
     "Node",
     "Namespace",
@@ -19,30 +19,34 @@ const CLUSTER_SCOPED: [&str; 9] = [
 ];
 const RUNTIME_CLASS: &str = "RuntimeClass";
 
-/// The letters of generated names: no vowels, so that they spell nothing (upstream `apimachinery/pkg/util/rand`).
+/// Letters of generated names, without vowels so that they form no words (upstream `apimachinery/pkg/util/rand`).
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// How much of `generateName` is kept, so that a name stays a label (upstream `MaxGeneratedNameLength`).
+/// How many characters of `generateName` are kept, so that the name is a valid label (upstream
+/// `MaxGeneratedNameLength`).
 const GENERATED_BASE: usize = 58;
 const SUFFIX: u32 = 5;
 
-/// Whether objects of the kind are in namespaces.
+/// Returns whether objects of the kind are namespaced.
 pub(in crate::cli) fn is_namespaced(kind: &str) -> bool {
     !CLUSTER_SCOPED.contains(&kind) && kind != RUNTIME_CLASS
 }
 
-/// Gives an object the namespace `default`, as kubectl does, where it names none.
+/// Sets the namespace `default` if a namespaced object names none, as kubectl does.
 pub(in crate::cli) fn default_namespace(item: &mut Item) {
     if is_namespaced(item.kind()) && item.namespace().is_empty() {
         set(&mut item.value, &["metadata", "namespace"], "default".into());
     }
 }
 
-/// Sees that an object has a name and a uid. `at` tells objects of one `generateName` apart.
+/// Sets missing names and uids. `at` distinguishes objects with the same `generateName`.
+///
+/// # Errors
+/// Fails if the object has neither a name nor a `generateName`.
 pub(in crate::cli) fn identify(item: &mut Item, at: usize) -> Result<(), Wrong> {
     if item.name().is_empty() {
         let base = item.text("/metadata/generateName").to_owned();
         if base.is_empty() {
-            return Err(Wrong::new("metadata", "expected metadata.name to be a text"));
+            return Err(Wrong::new("metadata", "expected metadata.name to be a string"));
         }
         let name = generated_name(&base, item.kind(), item.namespace(), at);
         set(&mut item.value, &["metadata", "name"], name.into());
@@ -54,7 +58,7 @@ pub(in crate::cli) fn identify(item: &mut Item, at: usize) -> Result<(), Wrong> 
     Ok(())
 }
 
-/// A uid that kind, namespace and name determine, in the form of a UUID.
+/// Returns a UUID derived from kind, namespace and name.
 pub(in crate::cli) fn derived_uid(kind: &str, namespace: &str, name: &str) -> String {
     let text = format!("{kind}/{namespace}/{name}");
     let (high, low) = (fnv64(0, &text), fnv64(1, &text));
@@ -68,11 +72,11 @@ pub(in crate::cli) fn derived_uid(kind: &str, namespace: &str, name: &str) -> St
     )
 }
 
-/// What the API server would make of `generateName`, for the object number `at` of its owner or file. Numbers below
-/// 27^5 give different names.
+/// Returns the name that the API server would create from `generateName`, for object number `at` of its owner or
+/// file. Numbers below 27^5 give distinct names.
 pub(in crate::cli) fn generated_name(base: &str, kind: &str, namespace: &str, at: usize) -> String {
     let names = 27_u64.pow(SUFFIX);
-    // The step is no multiple of 3, so it reaches every suffix before it repeats one.
+    // The step is coprime to 27^5 (not a multiple of 3), so all suffixes appear before one repeats.
     let start = fnv64(2, &format!("{kind}/{namespace}/{base}")) % names;
     let mut number = (start + at as u64 % names * 5_555_555) % names;
     let mut name: String = base.chars().take(GENERATED_BASE).collect();
@@ -83,9 +87,10 @@ pub(in crate::cli) fn generated_name(base: &str, kind: &str, namespace: &str, at
     name
 }
 
-/// A hash of a template, as short and as harmless in names as upstream's (`pod-template-hash`,
-/// `controller-revision-hash`). Upstream hashes the memory layout of Go's types; this hashes the template's JSON, so the
-/// letters differ and everything else is the same: equal templates have equal hashes.
+/// Returns the hash of a pod template, for `pod-template-hash` and `controller-revision-hash`.
+///
+/// Upstream hashes the memory layout of Go types; this hashes the JSON, so the letters differ. Equal templates have
+/// equal hashes in both.
 pub(in crate::cli) fn template_hash(template: &Value) -> String {
     let mut hash: u32 = 0x811c_9dc5;
     for byte in template.to_string().bytes() {
@@ -95,7 +100,7 @@ pub(in crate::cli) fn template_hash(template: &Value) -> String {
     digits.bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
 }
 
-/// An owner reference to the controller of this kind.
+/// Returns the owner references of an object with this controller.
 pub(in crate::cli) fn controlled_by(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
     json!([{
         "apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
@@ -103,7 +108,7 @@ pub(in crate::cli) fn controlled_by(api_version: &str, kind: &str, name: &str, u
     }])
 }
 
-/// Sets a field, making the objects on the way to it; nothing where something else stands in the way.
+/// Sets a field and creates missing parent objects; does nothing if a parent is not an object.
 pub(in crate::cli) fn set(value: &mut Value, path: &[&str], to: Value) {
     let Some((last, way)) = path.split_last() else { return };
     if let Some(fields) = fields_at(value, way) {
@@ -111,7 +116,7 @@ pub(in crate::cli) fn set(value: &mut Value, path: &[&str], to: Value) {
     }
 }
 
-/// The object at a path, made where it is absent or null; `None` where something else stands in the way.
+/// Returns the object at a path, created if absent or null; `None` if something on the path is not an object.
 pub(in crate::cli) fn fields_at<'a>(
     value: &'a mut Value,
     path: &[&str],
@@ -126,13 +131,13 @@ pub(in crate::cli) fn fields_at<'a>(
     here.as_object_mut()
 }
 
-/// `namespace/name` of an object, or its name where it is in no namespace.
+/// Returns `namespace/name`, or only the name for a cluster-scoped object.
 pub(in crate::cli) fn key(value: &Value) -> String {
     let (namespace, name) = (text_at(value, "/metadata/namespace"), text_at(value, "/metadata/name"));
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-/// FNV-1a, begun with a number, and stirred at the end so that near texts come out far apart.
+/// FNV-1a with a seed, and a final mix so that similar texts get distant hashes.
 fn fnv64(begin: u64, text: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ begin.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in text.bytes() {
@@ -148,7 +153,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn uids_look_like_uuids_and_differ_by_kind_namespace_and_name() {
+    fn derived_uids_are_uuids_distinct_by_kind_namespace_and_name() {
         let uids: BTreeSet<String> =
             [("Pod", "a", "b"), ("Pod", "a", "c"), ("Pod", "b", "b"), ("Job", "a", "b")]
                 .map(|(kind, namespace, name)| derived_uid(kind, namespace, name))
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_names_are_all_different_and_fit_a_label() {
+    fn generated_names_are_distinct_and_valid_labels() {
         let base = "a-name-that-is-far-too-long-for-a-label-and-so-is-cut-to-fit-it-";
         let names: BTreeSet<String> = (0..5_000).map(|at| generated_name(base, "Job", "ns", at)).collect();
         assert_eq!(names.len(), 5_000);

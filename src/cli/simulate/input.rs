@@ -1,5 +1,5 @@
-//! How much of a file is taken, and how: small ones whole, so that what is wrong later is told with its line; large ones piece by piece, so that memory
-//! does not follow the file. A directory stands for its files, and what gzip compressed is read as what it was.
+//! Opens input files. Small files are kept whole, so that later errors can name a line. Large files are read in
+//! pieces, so that memory does not grow with the file. Directories and gzip files are supported.
 
 use super::files::values;
 use super::packed::Held;
@@ -9,21 +9,22 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Files up to this size are kept as they are written.
+/// Files up to this size (4 MiB) are kept as text.
 const SMALL: u64 = 4 << 20;
-/// A large file that cannot be read piece by piece is read at once up to this size, which takes some sixteen times as much memory.
+/// Up to this size (32 MiB) a large file that cannot be read in pieces is parsed whole, which takes about 16 times as
+/// much memory.
 const WHOLE: u64 = 32 << 20;
-/// What is taken unless more is asked for.
+/// The default input limit, 512 MiB.
 const DEFAULT: u64 = 512 << 20;
-/// Bytes that are read from a file at a time.
+/// Size of the read buffer, in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// How a file begins that gzip wrote.
+/// The first bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Ends of the names of files that are read of a directory; each may be compressed.
+/// File name extensions that are read from directories; `.gz` may follow.
 const READ_OF_DIRECTORIES: [&str; 3] = [".yaml", ".yml", ".json"];
 
-/// How large a file may be, in bytes; of a compressed one, what it becomes.
+/// Maximum size of a file in bytes, after decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputLimit(u64);
 
@@ -34,10 +35,10 @@ impl Default for InputLimit {
 }
 
 impl InputLimit {
-    /// Reads `512Mi`, `2Gi`, or a number of bytes.
+    /// Parses a size such as `512Mi`, `2Gi`, `64Ki` or a number of bytes.
     ///
     /// # Errors
-    /// In words.
+    /// A message for the user if the text is not a size or exceeds 64 bits.
     pub fn parse(text: &str) -> Result<Self, String> {
         let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
         let (digits, shift) = units
@@ -45,14 +46,16 @@ impl InputLimit {
             .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))
             .unwrap_or((text, 0));
         let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-        bytes.map(Self).ok_or_else(|| format!("{text:?} is no size; write for example 512Mi or 2Gi"))
+        bytes.map(Self).ok_or_else(|| format!("{text:?} is not a size; use for example 512Mi or 2Gi"))
     }
 }
 
-/// The files that a path stands for: itself, or those of a directory with objects, by name. As kubectl does, directories within are not looked into.
+/// Returns the files of a path: the path itself, or the object files of a directory sorted by name.
+///
+/// Subdirectories are not read, as with `kubectl apply -f`.
 ///
 /// # Errors
-/// In words, where a directory cannot be read or has none.
+/// A message if a directory cannot be read or has no object files.
 pub(super) fn listed(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -68,15 +71,17 @@ pub(super) fn listed(path: &Path) -> Result<Vec<PathBuf>, String> {
         entries.map_err(unread)?.into_iter().map(|entry| entry.path()).filter(is_read).collect();
     files.sort();
     if files.is_empty() {
-        return Err("the directory has no file named *.yaml, *.yml or *.json, or *.gz of these".to_owned());
+        return Err(
+            "the directory contains no *.yaml, *.yml or *.json file, compressed (.gz) or not".to_owned()
+        );
     }
     Ok(files)
 }
 
-/// What a reader gives, decompressed where gzip wrote it.
+/// Wraps a reader so that gzip data is decompressed.
 ///
 /// # Errors
-/// When its first bytes cannot be read.
+/// Fails if the first bytes cannot be read.
 pub(in crate::cli) fn decompressed<'r>(mut reader: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     let mut begin = Vec::with_capacity(GZIP.len());
     reader.by_ref().take(GZIP.len() as u64).read_to_end(&mut begin)?;
@@ -85,16 +90,16 @@ pub(in crate::cli) fn decompressed<'r>(mut reader: impl Read + 'r) -> io::Result
     Ok(if is_gzip { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
 
-/// What a file was read as.
+/// The content of an input file.
 pub(super) enum Opened {
-    /// As it is written.
+    /// The bytes as written.
     Small(Vec<u8>),
-    /// As its objects.
+    /// The parsed objects.
     Large(Vec<Held>),
 }
 
 impl Opened {
-    /// Reads a file, or what `stdin` gives for `-`.
+    /// Reads a file, or `stdin` for `-`.
     pub(super) fn of(path: &Path, stdin: &mut dyn Read, limit: InputLimit) -> Result<Self, String> {
         let unread = |error: io::Error| format!("cannot be read: {error}");
         if path.as_os_str() == "-" {
@@ -106,7 +111,7 @@ impl Opened {
             return Err(too_large(limit));
         }
         match Self::of_reader(&mut &file, limit) {
-            // Its own words tell more where the file is not too large for them.
+            // If the file is small enough, parse it whole: that error message is more precise.
             Err(why) if why != too_large(limit) => {
                 let Some(text) = whole(path) else { return Err(why) };
                 let all = values(&text);
@@ -138,7 +143,7 @@ impl Opened {
     }
 }
 
-/// The text of a file, where it is small enough to be read at once.
+/// Returns the text of a file, or `None` if it is larger than [`WHOLE`] or not readable.
 fn whole(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     decompressed(File::open(path).ok()?).ok()?.take(WHOLE + 1).read_to_end(&mut bytes).ok()?;
@@ -157,14 +162,14 @@ fn too_large(limit: InputLimit) -> String {
         bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
         bytes => format!("{bytes} bytes"),
     };
-    format!("is larger than {text}, which is what is taken at most; --input-limit takes more")
+    format!("is larger than the limit of {text}; raise the limit with --input-limit")
 }
 
-/// Reads no more than it may.
+/// A reader that fails after a number of bytes.
 struct Bounded<'r> {
     reader: &'r mut (dyn Read + 'r),
     left: u64,
-    /// Whether there was more.
+    /// Whether the limit was exceeded.
     is_over: bool,
 }
 
@@ -174,7 +179,7 @@ impl Read for Bounded<'_> {
         let read = self.reader.read(&mut buffer[..most])?;
         if read as u64 > self.left {
             self.is_over = true;
-            return Err(io::Error::other("there is more than is taken"));
+            return Err(io::Error::other("input limit exceeded"));
         }
         self.left -= read as u64;
         Ok(read)
@@ -190,7 +195,7 @@ mod tests {
     }
 
     fn read_bytes(mut bytes: &[u8], limit: &str) -> Result<usize, String> {
-        let limit = InputLimit::parse(limit).expect("it is a size");
+        let limit = InputLimit::parse(limit).expect("the limit is a valid size");
         Opened::of(Path::new("-"), &mut bytes, limit).map(|opened| match opened {
             Opened::Small(bytes) => bytes.len(),
             Opened::Large(values) => values.len(),
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_parse_with_binary_suffixes() {
         let size = |text: &str| InputLimit::parse(text).ok().map(|limit| limit.0);
         assert_eq!(
             (size("7"), size("2Ki"), size("3Mi"), size("1Gi")),
@@ -212,48 +217,50 @@ mod tests {
     fn compressed(text: &str) -> Vec<u8> {
         use std::io::Write as _;
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(text.as_bytes()).expect("memory takes all");
-        encoder.finish().expect("memory takes all")
+        encoder.write_all(text.as_bytes()).expect("writing to memory succeeds");
+        encoder.finish().expect("writing to memory succeeds")
     }
 
     #[test]
-    fn a_compressed_file_is_bounded_by_what_it_becomes() {
+    fn limit_applies_to_decompressed_size() {
         assert_eq!(read_bytes(&compressed("kind: Pod"), "9"), Ok(9));
-        let told = "is larger than 8 bytes, which is what is taken at most; --input-limit takes more";
+        let told = "is larger than the limit of 8 bytes; raise the limit with --input-limit";
         assert_eq!(read_bytes(&compressed("kind: Pod"), "8"), Err(told.to_owned()));
         let bomb = compressed(&" ".repeat(12 << 20));
         assert!(bomb.len() < 1 << 20, "{} bytes become 12 MiB", bomb.len());
-        let told = "is larger than 8 MiB, which is what is taken at most; --input-limit takes more";
+        let told = "is larger than the limit of 8 MiB; raise the limit with --input-limit";
         assert_eq!(read_bytes(&bomb, "8Mi"), Err(told.to_owned()));
         let broken = &compressed(&"kind: Pod\n".repeat(1_000))[..40];
         assert!(read_bytes(broken, "1Mi").is_err_and(|told| told.starts_with("cannot be read: ")));
     }
 
     #[test]
-    fn a_directory_stands_for_its_files_by_name() {
-        let folder = tempfile::tempdir().expect("a scratch folder");
+    fn directory_yields_its_object_files_sorted_by_name() {
+        let folder = tempfile::tempdir().expect("the temporary directory is created");
         let none = listed(folder.path());
-        assert!(none.is_err_and(|why| why.starts_with("the directory has no file named *.yaml")));
+        assert!(none.is_err_and(|why| why.starts_with("the directory contains no *.yaml")));
         for name in ["b.yml", "a.yaml", "c.json.gz", "README.md", "d.txt.gz"] {
-            std::fs::write(folder.path().join(name), "").expect("a file");
+            std::fs::write(folder.path().join(name), "").expect("the file is written");
         }
-        std::fs::create_dir(folder.path().join("inner.yaml")).expect("a folder");
-        let names = listed(folder.path()).expect("it has some");
-        let names: Vec<_> =
-            names.iter().map(|file| file.strip_prefix(folder.path()).expect("it is there")).collect();
+        std::fs::create_dir(folder.path().join("inner.yaml")).expect("the directory is created");
+        let names = listed(folder.path()).expect("the directory has object files");
+        let names: Vec<_> = names
+            .iter()
+            .map(|file| file.strip_prefix(folder.path()).expect("the file is in the directory"))
+            .collect();
         assert_eq!(names, ["a.yaml", "b.yml", "c.json.gz"].map(Path::new));
     }
 
     #[test]
-    fn small_and_large_are_told_apart_and_neither_may_be_larger_than_is_taken() {
+    fn limit_applies_to_small_and_large_files() {
         assert_eq!(read("kind: Pod", "9"), Ok(9));
-        let told = "is larger than 8 bytes, which is what is taken at most; --input-limit takes more";
+        let told = "is larger than the limit of 8 bytes; raise the limit with --input-limit";
         assert_eq!(read("kind: Pod", "8"), Err(told.to_owned()));
         let item = "- kind: Pod\n  apiVersion: v1\n  metadata:\n    name: p\n";
         let large = format!("kind: List\nitems:\n{}", item.repeat(120_000));
         assert!(large.len() as u64 > SMALL);
         assert_eq!(read(&large, "64Mi"), Ok(120_000));
-        let told = "is larger than 5 MiB, which is what is taken at most; --input-limit takes more";
+        let told = "is larger than the limit of 5 MiB; raise the limit with --input-limit";
         assert_eq!(read(&large, "5Mi"), Err(told.to_owned()));
         let broken = format!("{large}- kind: [\n");
         assert!(read(&broken, "64Mi").is_err_and(|told| told.starts_with("line 480003, column ")));

@@ -1,4 +1,4 @@
-//! All objects of all files, sorted out: which make the cluster, and which pods are to be decided, in order.
+//! Sorts the objects of all files into those that form the cluster and the pods to schedule, in order.
 
 use super::complete::Completer;
 use super::expand::{self, ephemeral_claims, is_workload};
@@ -9,32 +9,32 @@ use crate::api::Object;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds that the engine does not read and admission does.
+/// Kinds that admission reads and the engine does not.
 const ADMISSION: [(&str, &str); 3] =
     [("scheduling.k8s.io/v1", "PriorityClass"), ("node.k8s.io/v1", "RuntimeClass"), ("v1", "LimitRange")];
 
-/// What the files hold.
+/// The sorted content of the files.
 pub(in crate::cli) struct Inventory {
-    /// What the engine reads of the cluster, pods on nodes included.
+    /// Objects of the cluster that the engine reads, including pods on nodes.
     pub(in crate::cli) cluster: Vec<Item>,
-    /// The pods to decide about, in order.
+    /// The pods to schedule, in order.
     pub(in crate::cli) pods: Vec<Item>,
     /// Pods that the manifests remove, by namespace and name.
     pub(in crate::cli) leaving: BTreeSet<(String, String)>,
-    /// What manifests change of what exists, for people.
+    /// Messages about existing objects that the manifests change.
     pub(in crate::cli) changes: Vec<String>,
-    /// Objects that have no say.
+    /// Objects of kinds that do not affect scheduling.
     pub(in crate::cli) skipped: Skipped,
-    /// Completes what is held as text of the cluster, as it is taken in.
+    /// Sets the defaults of objects held as text when they are loaded.
     pub(in crate::cli) whole: Whole,
 }
 
-/// What makes an object whole that was held as text.
+/// Completes objects that are held as text.
 #[derive(Default)]
 pub(in crate::cli) struct Whole(Option<Completer>);
 
 impl Whole {
-    /// The object as a tree, with what an API server would add.
+    /// Returns the object as a tree, with the defaults an API server would set.
     pub(in crate::cli) fn of(&self, item: Item) -> Result<Item, Wrong> {
         if !item.is_packed() {
             return Ok(item);
@@ -47,18 +47,22 @@ impl Whole {
     }
 }
 
-/// Pods and workloads beside a cluster.
+/// The pods and workloads to schedule, in addition to a cluster.
 #[derive(Default)]
 pub(in crate::cli) struct Given {
-    /// As they are written.
+    /// The objects as written.
     pub(in crate::cli) items: Vec<Item>,
-    /// Whether they are to be copied, and not applied: what exists of them is no matter then.
+    /// Whether they are templates to copy instead of manifests to apply; existing objects then do not change them.
     pub(in crate::cli) are_templates: bool,
-    /// What exists that they may change, or that what is made of them rests on: see [`Concern::among`](super::update::Concern::among).
+    /// Existing objects that the items may change or depend on; see
+    /// [`Concern::among`](super::update::Concern::among).
     pub(in crate::cli) existing: Vec<Item>,
 }
 
-/// Sorts out objects; `as_written` keeps them as they are.
+/// Sorts objects into an [`Inventory`]; with `as_written`, no defaults are set.
+///
+/// # Errors
+/// Fails if an object has no name, is defined twice, or cannot be expanded or completed.
 pub(in crate::cli) fn gather(
     files: &Files,
     mut of_cluster: Vec<Item>,
@@ -92,7 +96,7 @@ pub(in crate::cli) fn gather(
     of_cluster.iter().try_for_each(|item| seen.add(files, item))?;
     of_pods.iter().try_for_each(|item| seen_given.add(files, item))?;
     let updates = if are_templates {
-        // What a template is used with is taken as it exists.
+        // A template uses existing objects as they are.
         let is_there = |item: &Item| existing.iter().any(|it| Seen::key_of(it) == Seen::key_of(item));
         of_pods.retain(|item| item.kind() == "Pod" || is_workload(item) || !is_there(item));
         Updates::default()
@@ -115,10 +119,10 @@ pub(in crate::cli) fn gather(
     Ok(inventory)
 }
 
-/// Workloads and the cluster that their pods are to join.
+/// Expands workloads into pods and adds their other objects to the cluster.
 struct Expansion<'a> {
     files: &'a Files,
-    /// Whether the pods may exist already: they are copied then.
+    /// Whether the pods may already exist, because they are templates to copy.
     are_templates: bool,
     seen: &'a mut Seen,
     cluster: &'a mut Vec<Item>,
@@ -126,7 +130,7 @@ struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// Takes workloads apart; what is no pod joins the cluster.
+    /// Expands the workloads and returns the pods to schedule; all other objects join the cluster.
     fn pods_to_decide(&mut self, updates: &Updates, items: Vec<Item>) -> Result<Vec<Item>, InputError> {
         let nodes = self.nodes(&items);
         let mut pods = Vec::new();
@@ -144,7 +148,7 @@ impl Expansion<'_> {
                     }
                     pods.push(pod);
                 }
-                // A claim that is there already is used; a controller does not make it twice.
+                // Existing claims are reused, as a controller does.
                 let objects = expanded.objects.into_iter();
                 self.cluster.extend(objects.filter(|object| self.seen.is_new(object)));
             }
@@ -157,7 +161,7 @@ impl Expansion<'_> {
         Ok(pods)
     }
 
-    /// The nodes in their order, where some workload has a pod for each.
+    /// Returns all nodes in order if a DaemonSet needs them, else none.
     fn nodes(&self, items: &[Item]) -> Vec<Value> {
         if !items.iter().any(|item| item.kind() == "DaemonSet") {
             return Vec::new();
@@ -171,7 +175,7 @@ impl Expansion<'_> {
 }
 
 impl Inventory {
-    /// Claims of ephemeral volumes, and namespaces that are only ever named.
+    /// Adds the claims of ephemeral volumes, and the namespaces that objects name but no file defines.
     fn add_what_controllers_make(&mut self, seen: &mut Seen) {
         let pending = self.pods.iter().filter(|pod| pod.text("/spec/nodeName").is_empty());
         let claims: Vec<Item> =
@@ -203,14 +207,14 @@ impl Inventory {
     }
 }
 
-/// Which kinds have a say.
+/// Caches which kinds affect scheduling.
 #[derive(Default)]
 struct Kinds {
     read: BTreeMap<(String, String), bool>,
 }
 
 impl Kinds {
-    /// Whether the engine or admission reads objects of this kind.
+    /// Returns whether the engine or admission reads objects of this kind.
     fn are_read(&mut self, item: &Item) -> bool {
         let kind = (item.text("/apiVersion").to_owned(), item.kind().to_owned());
         *self.read.entry(kind).or_insert_with_key(|(api_version, kind)| {
@@ -224,7 +228,7 @@ fn is_admissions(item: &Item) -> bool {
     ADMISSION.contains(&(item.text("/apiVersion"), item.kind()))
 }
 
-/// The objects that were seen, with where.
+/// The objects seen so far, with their origins.
 #[derive(Default)]
 struct Seen {
     by_key: BTreeMap<(String, String), Origin>,
@@ -241,16 +245,16 @@ impl Seen {
         let (kind, key) = Self::key_of(item);
         let (here, there) = (files.place(item.origin, "metadata.name"), files.place(first, "metadata.name"));
         Err(InputError(format!(
-            "{here}: {kind} {key} is given twice, first at {there}; expected each object once"
+            "{here}: {kind} {key} is defined twice, first at {there}; define each object once"
         )))
     }
 
-    /// Keeps in mind that there is such an object.
+    /// Records that such an object exists.
     fn note(&mut self, item: &Item) {
         self.by_key.entry(Self::key_of(item)).or_insert(item.origin);
     }
 
-    /// Whether an object that a controller would make is not there yet; it is from now on.
+    /// Returns whether a controller would have to create this object; records it as created.
     fn is_new(&mut self, item: &Item) -> bool {
         let key = Self::key_of(item);
         !self.by_key.contains_key(&key) && self.made.insert(key)

@@ -1,21 +1,21 @@
-//! Pods and nodes of large files, held as text until they are taken in: as a tree, an object takes ten times the memory.
+//! Pods and nodes of large files, held as JSON text until they are loaded: a tree takes about ten times the memory.
 //!
-//! Only objects that say all that is asked before: who they are. What a writer left to the API server is filled in in the tree.
+//! Only objects with an explicit name, uid and namespace are packed. Defaults are set later, in the tree.
 
 use super::files::{leave_out_what_nobody_reads, text_at};
 use super::schema::{UnknownField, unknown_fields};
 use serde_json::{Map, Value};
 
-/// An object that was read.
+/// A parsed object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Held {
-    /// As a tree.
+    /// As a JSON tree.
     Tree(Value),
-    /// As text.
+    /// As JSON text.
     Packed(Box<Packed>),
 }
 
-/// A pod or a node as text, without what nobody reads.
+/// A pod or a node as JSON text, without the fields that scheduling never reads.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::cli) struct Packed {
     is_pod: bool,
@@ -27,7 +27,7 @@ pub(in crate::cli) struct Packed {
 }
 
 impl Held {
-    /// Holds an object without what nobody reads.
+    /// Stores an object without the fields that scheduling never reads.
     pub(super) fn lean(mut value: Value) -> Self {
         let unknown = unknown_fields(&value).into();
         leave_out_what_nobody_reads(&mut value);
@@ -37,7 +37,7 @@ impl Held {
         }
     }
 
-    /// An item of this list, which may name the kind of its items once for all of them.
+    /// Stores an item of this list. A typed list names the kind of its items only once, at the list.
     pub(super) fn of_list(self, list: &Map<String, Value>) -> Self {
         match self {
             Self::Tree(Value::Object(mut fields)) => {
@@ -54,7 +54,7 @@ impl Held {
         }
     }
 
-    /// The tree.
+    /// Returns the object as a tree.
     #[cfg(test)]
     pub(super) fn into_tree(self) -> Value {
         match self {
@@ -84,7 +84,7 @@ impl Packed {
         })
     }
 
-    /// A text of those that say who it is.
+    /// Returns one of the identifying fields.
     pub(super) fn text_at(&self, pointer: &str) -> &str {
         match pointer {
             "/apiVersion" => "v1",
@@ -92,12 +92,12 @@ impl Packed {
             "/kind" => "Node",
             "/metadata/namespace" => &self.namespace,
             "/metadata/name" => &self.name,
-            other => unreachable!("{other} is asked of trees alone"),
+            other => unreachable!("{other} is read only from trees"),
         }
     }
 
-    /// The tree.
+    /// Returns the object as a tree.
     pub(super) fn unpacked(&self) -> Value {
-        serde_json::from_str(&self.text).expect("what was written as JSON can be read")
+        serde_json::from_str(&self.text).expect("text serialized as JSON parses")
     }
 }

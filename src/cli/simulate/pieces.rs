@@ -1,6 +1,8 @@
-//! JSON taken apart as it is read: the documents of a stream, and the items of a list one by one. No more than one of them is in memory as text.
+//! Splits JSON while it is read: a stream into documents, and a list into items. At most one piece is in memory as
+//! text.
 //!
-//! Only what stands around items is looked at here. Each piece is judged by whoever parses it, and told at its place in the whole.
+//! This module parses only the structure around the items. serde_json parses each piece, and errors are reported with
+//! their position in the whole input.
 
 use super::packed::Held;
 use super::stream::Bad;
@@ -8,10 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::io::BufRead;
 
-/// Deeper than the parser follows.
+/// Nesting depth at which a piece ends; it exceeds the limit of the parser, which then reports the error.
 const DEPTH_MAX: u32 = 200;
 
-/// Reads a stream of documents in JSON; the items of lists for themselves.
+/// Reads the objects of a stream of JSON documents, with lists split into their items.
 pub(super) fn objects(reader: impl BufRead) -> Result<Vec<Held>, Bad> {
     let mut pieces = Pieces { reader, place: Place { line: 1, column: 0 }, piece: Vec::new() };
     let mut all = Vec::new();
@@ -21,7 +23,7 @@ pub(super) fn objects(reader: impl BufRead) -> Result<Vec<Held>, Bad> {
     Ok(all)
 }
 
-/// Where the next byte is: its line, from 1, and how many are before it there.
+/// The position of the next byte: line from 1, and the number of bytes before it in the line.
 #[derive(Clone, Copy)]
 struct Place {
     line: u64,
@@ -43,12 +45,12 @@ impl Place {
 struct Pieces<R> {
     reader: R,
     place: Place,
-    /// What was read last, as it is written.
+    /// The text of the current piece.
     piece: Vec<u8>,
 }
 
 impl<R: BufRead> Pieces<R> {
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Result<Option<u8>, Bad> {
         loop {
             let buffer = self.reader.fill_buf().map_err(Bad::Io)?;
@@ -62,13 +64,13 @@ impl<R: BufRead> Pieces<R> {
         }
     }
 
-    /// Takes the byte that [`Self::peek`] showed.
+    /// Consumes the byte that [`Self::peek`] returned.
     fn take(&mut self) {
         self.place.column += 1;
         self.reader.consume(1);
     }
 
-    /// Something is wrong with the next byte, or with there being none.
+    /// Returns the error for an unexpected byte (`what`) or for the end of the input (`end`).
     fn wrong(&self, next: Option<u8>, what: &str, end: &str) -> Bad {
         let (column, text) = match next {
             Some(_) => (self.place.column + 1, what),
@@ -77,7 +79,7 @@ impl<R: BufRead> Pieces<R> {
         Bad::Text(self.place.line, column, text.to_owned())
     }
 
-    /// Reads a value.
+    /// Reads and parses one value.
     fn value<T: DeserializeOwned>(&mut self) -> Result<T, Bad> {
         let begin = self.place;
         self.piece.clear();
@@ -97,7 +99,7 @@ impl<R: BufRead> Pieces<R> {
         }
         let mut parsed = serde_json::from_slice(&self.piece);
         if parsed.as_ref().is_err_and(serde_json::Error::is_eof) {
-            // A word that breaks off: what is wrong is what comes after it.
+            // For a truncated literal the parser needs the next byte to report the right position.
             self.piece.extend(self.reader.fill_buf().map_err(Bad::Io)?.first());
             parsed = serde_json::from_slice(&self.piece);
         }
@@ -110,7 +112,7 @@ impl<R: BufRead> Pieces<R> {
         })
     }
 
-    /// Reads a document, and adds its items, or it.
+    /// Reads a document and adds its items, or the document itself, to `all`.
     fn document(&mut self, all: &mut Vec<Held>) -> Result<(), Bad> {
         let first = self.peek()?;
         if first != Some(b'{') {
@@ -161,7 +163,7 @@ impl<R: BufRead> Pieces<R> {
         Ok(items)
     }
 
-    /// Whether there is one more in a list or an object, whose comma or end is taken.
+    /// Consumes a comma or the closing bracket; returns whether another element follows.
     fn goes_on(&mut self, end: u8, what: &str, is_first: &mut bool) -> Result<bool, Bad> {
         let next = self.peek()?;
         let was_first = std::mem::take(is_first);
@@ -188,7 +190,7 @@ fn article(what: &str) -> String {
     format!("{} {what}", if what.starts_with('o') { "an" } else { "a" })
 }
 
-/// Finds the end of a value, whatever is in it.
+/// Finds the end of a JSON value without parsing it.
 #[derive(Default)]
 struct Scanner {
     depth: u32,
@@ -198,7 +200,7 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// How many of these bytes belong to the value, and whether that is all of it.
+    /// Returns how many of these bytes belong to the value, and whether the value is complete.
     fn scan(&mut self, bytes: &[u8]) -> (usize, bool) {
         let mut at = 0;
         while at < bytes.len() {
@@ -223,7 +225,7 @@ impl Scanner {
                 b'"' => self.is_text = true,
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' if self.depth > 0 => self.depth -= 1,
-                // The end of a number or a word is what comes after it.
+                // A number or literal ends before the next delimiter.
                 b'}' | b']' | b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => {
                     return if self.has_begun { (at, true) } else { (at + 1, true) };
                 }
@@ -254,12 +256,12 @@ mod tests {
             Err(Bad::Text(line, column, what)) => (line, column, what),
             other => panic!("{other:?}: {text}"),
         };
-        assert_eq!(read(1), read(4_096), "wherever it is cut: {text}");
+        assert_eq!(read(1), read(4_096), "same result for every buffer size: {text}");
         read(1)
     }
 
     #[test]
-    fn what_is_wrong_is_told_where_a_parser_of_the_whole_text_tells_it() {
+    fn error_positions_equal_those_of_a_whole_parse() {
         for text in [
             "{\"a\" 1}",
             "{\"a\": 1,}",
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_breaks_off_and_one_that_never_comes_up_again_are_told() {
+    fn truncated_and_deeply_nested_texts_are_rejected() {
         for (text, what) in [
             ("{", "EOF while parsing an object"),
             ("{\"items\": [", "EOF while parsing a list"),
@@ -296,7 +298,7 @@ mod tests {
         assert_eq!(flaw(&deep).2, "recursion limit exceeded");
     }
 
-    /// Each byte of a text taken away, and replaced by others in turn.
+    /// Returns all texts with one byte removed or replaced.
     fn changed(text: &str) -> Vec<String> {
         let bytes = text.as_bytes();
         let with = |at: usize, by: &[u8]| [&bytes[..at], by, &bytes[at + 1..]].concat();
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_changed_in_a_text_it_is_read_or_refused_as_the_whole_is() {
+    fn mutated_texts_parse_exactly_as_in_a_whole_parse() {
         let text = "{\"kind\": \"List\",\n \"items\": [\n{\"kind\":\"Pod\",\"a\":[1,-2.5e3,true,null,\"x\\n}\"]},\n {}],\n\
                     \"metadata\":{\"b\":{}}}\n {\"kind\":\"Node\"}";
         let mut refused = 0;
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_says_who_it_is_is_held_as_text_and_is_the_same_afterwards() {
+    fn identified_pod_is_packed_and_unpacks_unchanged() {
         let item = |kind: &str| {
             format!(
                 "{{{kind}\"metadata\":{{\"name\":\"p\",\"namespace\":\"n\",\"uid\":\"u\",\"managedFields\":[1]}},\"spec\":{{\"x\":\"\\u001b}}\"}}}}"
@@ -349,7 +351,7 @@ mod tests {
         ] {
             let held = objects(text.as_bytes()).unwrap_or_else(|bad| panic!("{bad:?}"));
             assert!(matches!(held.as_slice(), [Held::Packed(_)]), "{held:?}");
-            let mut whole: Value = serde_json::from_str(&own).expect("it is JSON");
+            let mut whole: Value = serde_json::from_str(&own).expect("the text is valid JSON");
             crate::cli::simulate::files::leave_out_what_nobody_reads(&mut whole);
             assert_eq!(held.into_iter().map(Held::into_tree).collect::<Vec<_>>(), [whole]);
         }

@@ -1,4 +1,4 @@
-//! Where in a file an object or one of its fields stands. Asked only when something is wrong, so it reads the file again.
+//! Finds the position of an object or field in a file. Used only for errors, so it parses the file again.
 
 use super::files;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -12,7 +12,7 @@ pub(super) struct Place {
     pub(super) column: u64,
 }
 
-/// The place of `path`, or of as much of it as there is, in the object number `at` of a file's text, from 0.
+/// Returns the position of `path`, or of its longest existing prefix, in object `at` (from 0) of a file's text.
 pub(super) fn find(text: &str, at: usize, path: &str) -> Option<Place> {
     let (first_line, documents) = documents(text);
     let objects = documents.into_iter().zip(first_line).flat_map(|(document, line)| {
@@ -23,7 +23,7 @@ pub(super) fn find(text: &str, at: usize, path: &str) -> Option<Place> {
     Some(Place { line: found.line + line, column: found.column })
 }
 
-/// The documents of a text, and how many lines stand before the text that each was read from.
+/// Returns the documents of a text, each with the number of lines before it.
 fn documents(text: &str) -> (Vec<u64>, Vec<Spanned<Node>>) {
     let parts = files::json_documents(text).unwrap_or_else(|| vec![(0, text)]);
     let mut first_lines = Vec::new();
@@ -38,7 +38,7 @@ fn documents(text: &str) -> (Vec<u64>, Vec<Spanned<Node>>) {
     (first_lines, documents)
 }
 
-/// The items of a list, or the object itself: as `files` counts them.
+/// Returns the items of a list, or the object itself, counted as in `files`.
 fn items(document: Spanned<Node>) -> Vec<Spanned<Node>> {
     let Node::Map(fields) = document.value else { return vec![document] };
     if !fields.iter().any(|(key, value)| key == "items" && matches!(value.value, Node::List(_))) {
@@ -53,7 +53,7 @@ fn items(document: Spanned<Node>) -> Vec<Spanned<Node>> {
         .unwrap_or_default()
 }
 
-/// Follows a path such as `spec.containers[1].resources.requests[cpu]` as far as it leads. Keys may hold dots.
+/// Follows a path such as `spec.containers[1].resources.requests[cpu]` as far as it exists. Keys may contain dots.
 fn walk(object: &Spanned<Node>, path: &str) -> Place {
     let mut here = object;
     let mut rest = path;
@@ -88,7 +88,7 @@ fn step_into_list<'n, 'p>(items: &'n [Spanned<Node>], step: &'p str) -> Option<(
     Some((items.get(index.parse::<usize>().ok()?)?, after))
 }
 
-/// The shape of a document, without its values.
+/// The structure of a document without its values.
 enum Node {
     Leaf,
     List(Vec<Spanned<Node>>),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     fn at(text: &str, object: usize, path: &str) -> (u64, u64) {
-        let place = find(text, object, path).expect("there is such an object");
+        let place = find(text, object, path).expect("the object exists");
         (place.line, place.column)
     }
 
@@ -183,7 +183,7 @@ items:
 ";
 
     #[test]
-    fn fields_are_found_in_documents_and_lists() {
+    fn fields_have_positions_in_documents_and_lists() {
         assert_eq!(at(YAML, 0, ""), (2, 1));
         assert_eq!(at(YAML, 0, "spec.taints[1].key"), (3, 33));
         assert_eq!(at(YAML, 1, ""), (6, 3));
@@ -192,14 +192,14 @@ items:
     }
 
     #[test]
-    fn a_path_that_leads_nowhere_ends_where_it_stops() {
+    fn missing_path_reports_its_longest_existing_prefix() {
         assert_eq!(at(YAML, 1, "spec.containers[4].name"), (9, 7));
         assert_eq!(at(YAML, 0, "status.images"), (2, 1));
         assert_eq!(find(YAML, 2, ""), None);
     }
 
     #[test]
-    fn objects_of_a_json_stream_count_like_documents() {
+    fn json_stream_objects_are_numbered_like_documents() {
         let json = "{\"kind\": \"A\"}\n\t{\n\t\t\"items\": [\n\t\t\t{\"kind\": \"B\"},\n\t\t\t{\"x\":\n\t\t\t\t\"\\u00e9\"}]}";
         assert_eq!(at(json, 0, "kind"), (1, 10));
         assert_eq!(at(json, 1, "kind").0, 4);

@@ -1,4 +1,4 @@
-//! What is told of each decision, in each form. Everything is written as soon as it is known.
+//! The report: one entry per decision, in each output format, written as soon as it is known.
 
 use super::args::Output;
 use crate::cli::screen::{plain, plain_json};
@@ -12,45 +12,45 @@ const API_VERSION: &str = "supercargo.dev/v1alpha1";
 /// `kind` of the report.
 const KIND: &str = "SimulationReport";
 
-/// What became of one pod.
+/// The decision about one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// `namespace/name`.
     pub pod: String,
-    /// The node it goes to.
+    /// The chosen node; null if none.
     pub node: Option<String>,
-    /// Why it goes nowhere, without what preemption has to say.
+    /// Why the pod is not placed, without the result of preemption.
     pub message: Option<String>,
-    /// The text of the event about it.
+    /// The message of the event about it.
     pub event: Option<String>,
-    /// The rejection before any node was looked at.
+    /// The rejection by a PreFilter plugin, before node evaluation.
     pub pre_filter: Option<Rejected>,
-    /// What is told of the nodes.
+    /// The results for the nodes.
     #[serde(flatten)]
     pub nodes: Nodes,
-    /// Where it could go if others went.
+    /// The node and victims if preemption could place the pod.
     pub preemption: Option<Preemption>,
 }
 
-/// What is told of the nodes.
+/// The results for the nodes, in the requested detail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Nodes {
-    /// All of it.
+    /// Everything.
     Full {
-        /// Nodes that were looked at and cannot take the pod, by name.
+        /// Infeasible nodes that were evaluated, by name.
         rejected: BTreeMap<String, Rejected>,
-        /// Names of those that can, sorted.
+        /// Names of the feasible nodes, sorted.
         feasible: Vec<String>,
-        /// By node and plugin: normalized score times weight.
+        /// Normalized score times weight, by node and plugin.
         scores: BTreeMap<String, BTreeMap<&'static str, i64>>,
-        /// By node: the sum.
+        /// Total score by node.
         totals: BTreeMap<String, i64>,
     },
-    /// The gist.
+    /// Counts only.
     Brief {
-        /// How many nodes gave which reason.
+        /// Number of nodes per rejection reason.
         counts: BTreeMap<String, usize>,
     },
     /// Nothing.
@@ -68,54 +68,54 @@ impl Default for Nodes {
     }
 }
 
-/// A plugin's rejection.
+/// A rejection by a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rejected {
-    /// The plugin.
+    /// The plugin's name.
     pub plugin: String,
-    /// Whether preemption may help: `Unschedulable` or `UnschedulableAndUnresolvable`; `Error` where the plugin failed.
+    /// `Unschedulable` if preemption may help, `UnschedulableAndUnresolvable` if not, `Error` if the plugin failed.
     pub code: &'static str,
-    /// Why, sorted.
+    /// The reasons, sorted.
     pub reasons: Vec<String>,
 }
 
-/// Where a pod could go if others went.
+/// Where preemption could place a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preemption {
-    /// The node.
+    /// `namespace/name` of the victims, sorted.
     pub nominated_node: String,
     /// `namespace/name` of those who would have to go, sorted.
     pub victims: Vec<String>,
 }
 
-/// What a line of the wide table tells beside the decision.
+/// Numbers that the wide table shows in addition to the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Nodes that can take the pod.
+    /// Number of feasible nodes.
     pub feasible: usize,
-    /// All nodes.
+    /// Number of all nodes.
     pub nodes: usize,
-    /// The winner's total; `None` where nothing was scored.
+    /// The total score of the chosen node; `None` if nothing was scored.
     pub total: Option<i64>,
 }
 
-/// Writes a report.
+/// Writes a report to `out`.
 pub(super) struct Reporter<W> {
     out: W,
     form: Output,
     is_first: bool,
-    /// Widths of the columns of pods and nodes.
+    /// Column widths of pods and nodes.
     widths: (usize, usize),
 }
 
 impl<W: Write> Reporter<W> {
-    /// A report whose longest names of pods and nodes have these lengths.
+    /// Creates a report; `pods` and `nodes` are the lengths of the longest names.
     pub(super) fn new(out: W, form: Output, pods: usize, nodes: usize) -> Self {
         Self { out, form, is_first: true, widths: (pods.max(3), nodes.max(6)) }
     }
 
-    /// Writes what comes before the decisions.
+    /// Writes the part before the decisions.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         let (pod, node) = self.widths;
         match self.form {
@@ -123,16 +123,16 @@ impl<W: Write> Reporter<W> {
                 write!(self.out, "{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"{KIND}\",\"decisions\":[")
             }
             Output::Yaml => write!(self.out, "apiVersion: {API_VERSION}\nkind: {KIND}\ndecisions:"),
-            Output::Table => writeln!(self.out, "{:pod$}  {:node$}  WHY", "POD", "NODE"),
+            Output::Table => writeln!(self.out, "{:pod$}  {:node$}  MESSAGE", "POD", "NODE"),
             Output::Wide => writeln!(
                 self.out,
-                "{:pod$}  {:node$}  {:>5}  {:>13}  {:node$}  {:>7}  WHY",
+                "{:pod$}  {:node$}  {:>5}  {:>13}  {:node$}  {:>7}  MESSAGE",
                 "POD", "NODE", "SCORE", "FEASIBLE", "PREEMPTS ON", "VICTIMS"
             ),
         }
     }
 
-    /// Writes a decision.
+    /// Writes one decision.
     pub(super) fn add(&mut self, decision: &Decision, counts: Counts) -> io::Result<()> {
         match self.form {
             Output::Json => {
@@ -148,7 +148,7 @@ impl<W: Write> Reporter<W> {
         self.out.flush()
     }
 
-    /// Writes what comes after the decisions.
+    /// Writes the part after the decisions.
     pub(super) fn end(&mut self) -> io::Result<()> {
         match self.form {
             Output::Json => writeln!(self.out, "\n]}}")?,
@@ -159,7 +159,7 @@ impl<W: Write> Reporter<W> {
         self.out.flush()
     }
 
-    /// The same with a summary, in the form of the report.
+    /// Writes the part after the decisions, with a summary in the format of the report.
     pub(super) fn end_with(&mut self, summary: &str) -> io::Result<()> {
         match self.form {
             Output::Json => writeln!(self.out, "\n],\"summary\":{summary}}}")?,
@@ -212,27 +212,25 @@ impl<W: Write> Reporter<W> {
     }
 }
 
-/// What the short table says of a decision.
+/// Returns the last column of the table: the message and the result of preemption.
 pub(super) fn why(decision: &Decision) -> String {
     let message = decision.message.as_deref().unwrap_or_default();
     match &decision.preemption {
         Some(Preemption { nominated_node, victims }) => {
             let victims = victims.join(", ");
             match decision.node {
-                Some(_) => format!("{message} These went for it: {victims}"),
+                Some(_) => format!("{message} Preempted pods: {victims}"),
                 None if victims.is_empty() => {
-                    format!(
-                        "{message} It would fit on {nominated_node} once the pods that go for others are gone"
-                    )
+                    format!("{message} It fits on {nominated_node} once pods preempted earlier are gone")
                 }
-                None => format!("{message} It would fit on {nominated_node} if these went: {victims}"),
+                None => format!("{message} It fits on {nominated_node} after preempting {victims}"),
             }
         }
         None => message.to_owned(),
     }
 }
 
-/// The whole report as one value, for those who call this as a library.
+/// Returns the whole report as one JSON value, for use as a library.
 pub fn to_value(decisions: &[Decision]) -> Value {
     serde_json::json!({ "apiVersion": API_VERSION, "kind": KIND, "decisions": decisions })
 }

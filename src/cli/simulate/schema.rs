@@ -1,18 +1,18 @@
-//! The fields that Kubernetes' own kinds have, and fields of an object that are none of them.
+//! The fields of built-in Kubernetes kinds, to find unknown fields in an object.
 //!
-//! The table is made of upstream's OpenAPI document by `tests/simulate/schema.rs`, which also shows that it is what upstream has. Judges names of
-//! fields and no values. Of kinds that are not in it nothing is known, and nothing is reported.
+//! `tests/simulate/schema.rs` generates the table from upstream's OpenAPI document and checks that it is current.
+//! Only field names are checked, not values. Kinds that are not in the table have no findings.
 
 use crate::config::nearest;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A line per type: its name and its fields, each with the type of what it holds where that has fields of its own. The lines that begin with
-/// `@` name an apiVersion and the kinds of it.
+/// One type per line: its name and its fields, each followed by `:type` if it holds an object. Lines that begin with
+/// `@` list the kinds of an apiVersion.
 const TABLE: &str = include_str!("fields.txt");
 
-/// A type's fields by name; the type of what a field holds is empty for plain values.
+/// The fields of a type by name, with the type of their content; empty for plain values.
 type Fields = BTreeMap<&'static str, &'static str>;
 
 #[derive(Default)]
@@ -41,11 +41,11 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
 pub(super) struct UnknownField {
     /// Its path in the object, such as `spec.containers[0].resources.request`.
     pub(super) path: String,
-    /// The field of that name's closest kin.
+    /// The closest known field name, if any.
     pub(super) meant: Option<&'static str>,
 }
 
-/// The fields of an object that its kind does not have, in the order in which they stand in their objects.
+/// Returns the fields of an object that its kind does not have, in document order.
 pub(super) fn unknown_fields(object: &Value) -> Vec<UnknownField> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -57,7 +57,7 @@ pub(super) fn unknown_fields(object: &Value) -> Vec<UnknownField> {
     unknown
 }
 
-/// Looks into a value of a type; `path` is as it was afterwards.
+/// Checks a value of a type recursively; `path` is unchanged afterwards.
 fn look(value: &Value, of_type: &str, path: &mut String, unknown: &mut Vec<UnknownField>) {
     let length = path.len();
     match value {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_found_at_any_depth_with_the_closest_known_one() {
+    fn unknown_fields_at_any_depth_name_the_closest_known_field() {
         let object = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "Metadata": {},
             "metadata": {"name": "d", "labels": {"containrs": "x"}, "annotations": {"a": "b"}},
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_kinds_and_values_without_fields_nothing_is_said() {
+    fn custom_kinds_and_plain_values_have_no_unknown_fields() {
         for object in [
             json!({"apiVersion": "example.com/v1", "kind": "Pod", "anything": 1}),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "anything": 1}),

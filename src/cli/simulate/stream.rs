@@ -1,8 +1,8 @@
-//! Large files, read piece by piece: of a list, in JSON or in YAML, one item at a time is in memory as it is written, and what nobody reads of it is
-//! dropped before the next.
+//! Reads large files in pieces: one item of a JSON or YAML list is in memory as text at a time, and its irrelevant
+//! fields are dropped before the next.
 //!
-//! YAML is taken apart where kubectl's lists and streams of documents can be: by lines that begin an item or a document. What cannot be read so is
-//! left to whoever reads the whole text.
+//! YAML is split at lines that begin an item or a document, which works for kubectl's output. The caller parses other
+//! layouts whole.
 
 use super::files::{items, yaml_options};
 use super::packed::Held;
@@ -10,35 +10,35 @@ use super::pieces;
 use serde_json::{Map, Value};
 use std::io::{self, BufRead};
 
-/// Why there are no objects.
+/// Why a text has no objects.
 #[derive(Debug)]
 pub(super) enum Bad {
-    /// It cannot be read.
+    /// Reading failed.
     Io(io::Error),
-    /// Line, column, and what is wrong there.
+    /// Line, column and message of a syntax error.
     Text(u64, u64, String),
 }
 
-/// The objects of a text, items of lists for themselves.
+/// Reads the objects of a text, with lists split into their items.
 pub(super) fn objects(mut reader: impl BufRead) -> Result<Vec<Held>, Bad> {
     let begin = reader.fill_buf().map_err(Bad::Io)?;
     let first = begin.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'{') { pieces::objects(reader) } else { Yaml::default().read(reader) }
 }
 
-/// A text in YAML, as far as it is read.
+/// The state while YAML is read.
 #[derive(Default)]
 struct Yaml {
     all: Vec<Held>,
-    /// The document without its items.
+    /// The current document without its items.
     document: Piece,
-    /// The items of the document, where it is a list.
+    /// The items of the current document, if it is a list.
     items: Option<Vec<Held>>,
-    /// The item that is being read; nothing between two lists.
+    /// The current item; `None` outside of `items`.
     item: Option<Piece>,
 }
 
-/// Lines that are read as one, and the number of each, from 1.
+/// Lines that are parsed together, with their line numbers from 1.
 #[derive(Default)]
 struct Piece {
     text: String,
@@ -86,7 +86,7 @@ impl Yaml {
         let is_inner = line.starts_with([' ', '#', '\n', '\r']);
         if begins("---") || begins("...") {
             self.end_document()?;
-            // What stands behind the mark belongs to the document.
+            // Text behind the marker belongs to the document.
             self.document.add(line, number);
         } else if self.items.is_none() && line.trim_end() == "items:" {
             self.items = Some(Vec::new());
@@ -126,10 +126,10 @@ impl Yaml {
         let mut list = match (documents.pop(), documents.is_empty()) {
             (None, _) => Map::new(),
             (Some(Value::Object(fields)), true) if !fields.contains_key("items") => fields,
-            _ => return Err(Bad::Text(1, 1, "the items of a list stand in no list".to_owned())),
+            _ => return Err(Bad::Text(1, 1, "expected the items to belong to a list object".to_owned())),
         };
         if listed.is_empty() {
-            // A list without any is none.
+            // A list with an empty `items` has null there.
             list.insert("items".to_owned(), Value::Null);
             self.all.push(Held::Tree(Value::Object(list)));
         } else {
@@ -151,12 +151,12 @@ mod tests {
             held.into_iter().map(Held::into_tree).collect::<Vec<_>>()
         };
         let all = read(64);
-        assert_eq!(read(3), all, "wherever it is cut");
+        assert_eq!(read(3), all, "same result for every buffer size");
         all
     }
 
     #[test]
-    fn what_is_read_piece_by_piece_is_what_is_read_at_once() {
+    fn reading_in_pieces_equals_reading_whole() {
         let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  labels: {a: \"- b\"}\nspec:\n  note: |\n    items:\n    - x\n    ---\n  containers:\n  - name: c\n    command: [a]\n";
         let item = |name: &str| {
             format!(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn syntax_errors_have_the_right_position() {
         let place = |text: &str| match objects(text.as_bytes()) {
             Err(Bad::Text(line, column, _)) => (line, column),
             other => panic!("{other:?}"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_to_another_item_is_left_to_whoever_reads_all() {
+    fn alias_to_another_item_is_rejected_in_pieces() {
         assert!(objects(&b"kind: List\nitems:\n- &a {x: 1}\n- *a\n"[..]).is_err());
     }
 }

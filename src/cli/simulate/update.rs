@@ -1,8 +1,11 @@
-//! Manifests of objects that exist already: what `kubectl apply` and the controllers come to in the end.
+//! Applies manifests to objects that already exist, with the result that `kubectl apply` and the controllers reach.
 //!
-//! A workload whose pod template stays the same keeps its pods, and only the difference in replicas is made or removed. A workload whose template
-//! changes has its pods replaced, as at the end of a rollout. A pod on a node stays there. Any other object takes over the manifest's fields.
-//! Fields that no decision reads (environment, commands, probes) are not compared.
+//! - A workload with an unchanged pod template keeps its pods; only the difference in replicas is added or removed.
+//! - A workload with a changed pod template gets new pods, as after a complete rollout.
+//! - A pod on a node stays there.
+//! - Any other object is merged with the manifest.
+//!
+//! Fields that scheduling never reads (environment, commands, probes) are not compared.
 
 use super::compare::{differences, merged};
 use super::expand::{Expanded, is_workload};
@@ -15,7 +18,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 const HASH_LABEL: &str = "pod-template-hash";
-/// Differences that a notice names.
+/// Maximum number of differences in a message.
 const NAMED: usize = 3;
 
 /// Kind, namespace and name.
@@ -25,43 +28,43 @@ fn key_of(item: &Item) -> Key {
     (item.kind().to_owned(), namespace(item).to_owned(), item.name().to_owned())
 }
 
-/// What manifests change of what exists.
+/// The changes that manifests make to existing objects.
 #[derive(Default)]
 pub(in crate::cli) struct Updates {
     workloads: BTreeMap<Key, Update>,
     /// Pods that the changes remove, by namespace and name.
     pub(in crate::cli) leaving: BTreeSet<(String, String)>,
-    /// What changes, for people.
+    /// Messages about the changes.
     pub(in crate::cli) notices: Vec<String>,
 }
 
-/// A workload that exists already.
+/// The changes to an existing workload.
 struct Update {
-    /// The pods it keeps.
+    /// The pods that stay.
     kept: Vec<Existing>,
-    /// The ReplicaSet of a Deployment whose template stays the same: name, uid, hash.
+    /// The ReplicaSet of a Deployment with an unchanged template: name, uid and hash.
     set: Option<(String, String, String)>,
 }
 
-/// A pod of a workload.
+/// An existing pod of a workload.
 #[derive(Clone)]
 struct Existing {
     name: String,
-    /// The node it is on, or is made for.
+    /// The node the pod is on, or was created for.
     node: String,
     created: String,
 }
 
-/// Which objects of a cluster matter to manifests.
+/// Selects the objects of a cluster that matter to manifests.
 pub(in crate::cli) struct Concern {
     keys: BTreeSet<Key>,
     workloads: Vec<(String, String)>,
-    /// Whether nodes matter, of which each gets a pod.
+    /// Whether nodes matter, because a DaemonSet gets one pod per node.
     has_daemons: bool,
 }
 
 impl Concern {
-    /// Of the cluster's objects those that matter to manifests, or that what is made of them rests on.
+    /// Returns the objects of the cluster that the manifests may change or depend on.
     pub(in crate::cli) fn among(
         given: &[Item],
         cluster: impl Iterator<Item = impl Borrow<Item>>,
@@ -84,7 +87,7 @@ impl Concern {
         }
     }
 
-    /// Whether an object is one of them, or may have been made by one.
+    /// Returns whether an object is named by a manifest, or may belong to one of its workloads.
     fn holds(&self, item: &Item) -> bool {
         let is_made_by = |(namespace, name): &(String, String)| {
             self::namespace(item) == namespace && item.name().starts_with(name.as_str())
@@ -97,7 +100,7 @@ impl Concern {
     }
 }
 
-/// The namespace of an object that is to come; the one it will get where it names none.
+/// Returns the namespace of an object, `default` if a namespaced object names none.
 fn namespace(item: &Item) -> &str {
     match item.namespace() {
         "" if super::identity::is_namespaced(item.kind()) => "default",
@@ -106,8 +109,8 @@ fn namespace(item: &Item) -> &str {
 }
 
 impl Updates {
-    /// Holds manifests against what exists. Manifests of pods that stay where they are leave the list; others take over what they do not say
-    /// from what exists.
+    /// Compares manifests with existing objects. Removes manifests of pods that stay unchanged, and completes the
+    /// others with the fields of the existing object.
     pub(super) fn plan(all: &[Item], given: &mut Vec<Item>) -> Self {
         let by_key: BTreeMap<Key, &Item> = all.iter().map(|item| (key_of(item), item)).collect();
         let mut updates = Self::default();
@@ -130,7 +133,7 @@ impl Updates {
         updates
     }
 
-    /// Whether the pod is to be decided about.
+    /// Handles the manifest of an existing pod; returns whether the pod must be scheduled.
     fn pod(&mut self, item: &mut Item, live: &Item) -> bool {
         let (key, node) = (live.key(), live.text("/spec/nodeName"));
         if has_ended(live) {
@@ -138,11 +141,11 @@ impl Updates {
             return true;
         }
         if !node.is_empty() {
-            self.notices.push(format!("Pod {key} is on {node} already, and stays there"));
+            self.notices.push(format!("Pod {key} already runs on {node} and stays there"));
             return false;
         }
         let told = told(&differences(&item.value, &live.value, false));
-        self.notices.push(format!("Pod {key} exists already and is pending; {told}"));
+        self.notices.push(format!("Pod {key} already exists and is pending; {told}"));
         take_over(item, live);
         self.leaving.insert((live.namespace().to_owned(), live.name().to_owned()));
         true
@@ -150,7 +153,7 @@ impl Updates {
 
     fn other(&mut self, item: &mut Item, live: &Item) {
         let told = told(&differences(&item.value, &live.value, false));
-        self.notices.push(format!("{} {} exists already; {told}", item.kind(), item.key()));
+        self.notices.push(format!("{} {} already exists; {told}", item.kind(), item.key()));
         take_over(item, live);
     }
 
@@ -163,12 +166,12 @@ impl Updates {
         if let Some(replicas) = live.and_then(|live| live.value.pointer("/spec/replicas"))
             && item.value.pointer("/spec/replicas").is_none_or(Value::is_null)
         {
-            // A manifest without replicas leaves them to whoever set them.
+            // Without replicas in the manifest, the current number stays.
             let replicas = replicas.clone();
             set(&mut item.value, &["spec", "replicas"], replicas);
         }
         let made = |set: &Item| pods.iter().filter(|pod| is_made_by(pod, set)).count();
-        // Former ReplicaSets have no pods.
+        // ReplicaSets of earlier revisions have no pods.
         let current = sets.iter().filter(|set| made(set) > 0).max_by_key(|set| made(set));
         let changes = changes(item, live, current.copied(), pods.first().copied());
         let mut existing: Vec<Existing> = pods.iter().map(|pod| Existing::of(pod)).collect();
@@ -196,15 +199,15 @@ impl Updates {
             parts.extend((old != new).then(|| format!("replicas {old} → {new}")));
         }
         parts.push(if changes.is_empty() {
-            format!("the pod template stays the same: {} kept, {gone} removed", pods(kept))
+            format!("the pod template is unchanged: {} kept, {gone} removed", pods(kept))
         } else {
-            let replaced = format!("{} replaced, as at the end of a rollout, {kept} kept", pods(gone));
+            let replaced = format!("{} replaced as after a complete rollout, {kept} kept", pods(gone));
             format!("the pod template changes ({}): {replaced}", some(changes))
         });
-        self.notices.push(format!("{kind} {key} exists already; {}", parts.join("; ")));
+        self.notices.push(format!("{kind} {key} already exists; {}", parts.join("; ")));
     }
 
-    /// Leaves of the pods that a workload would make those that it lacks.
+    /// Removes the pods of a workload that already exist from the expanded ones.
     pub(super) fn settle(&self, workload: &Item, expanded: &mut Expanded) {
         let Some(update) = self.workloads.get(&key_of(workload)) else { return };
         let kept = &update.kept;
@@ -243,7 +246,7 @@ impl Existing {
     }
 }
 
-/// The manifest takes over what it does not say, and who the object is.
+/// Completes the manifest with the fields and the uid of the existing object.
 fn take_over(item: &mut Item, live: &Item) {
     item.value = merged(&live.value, &item.value);
     let uid = live.text("/metadata/uid");
@@ -263,16 +266,12 @@ fn some(changes: &[String]) -> String {
 }
 
 fn told(changes: &[String]) -> String {
-    if changes.is_empty() {
-        "nothing of it changes".to_owned()
-    } else {
-        format!("it changes: {}", some(changes))
-    }
+    if changes.is_empty() { "no changes".to_owned() } else { format!("changes: {}", some(changes)) }
 }
 
-/// How the pod template differs from the one the pods were made of; where that is not there, from a pod.
+/// Returns how the pod template differs from the existing one; if that is unknown, from an existing pod.
 fn changes(item: &Item, live: Option<&Item>, set: Option<&Item>, pod: Option<&Item>) -> Vec<String> {
-    // A Job's template never changes, and a paused Deployment makes nothing.
+    // The template of a Job is immutable, and a paused Deployment creates no pods.
     let is_paused = item.value.pointer("/spec/paused") == Some(&Value::Bool(true));
     if item.kind() == "Job" || is_paused {
         return Vec::new();
@@ -294,7 +293,7 @@ fn changes(item: &Item, live: Option<&Item>, set: Option<&Item>, pod: Option<&It
     }
 }
 
-/// Whether a pod stays until somebody deletes it, or until a partition lets it go.
+/// Returns whether a pod stays until someone deletes it (`OnDelete`) or the partition is lowered.
 fn is_updated_by_hand(item: &Item, pod: &Existing) -> bool {
     let partition = item.value.pointer("/spec/updateStrategy/rollingUpdate/partition");
     let partition = partition.and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
@@ -302,7 +301,7 @@ fn is_updated_by_hand(item: &Item, pod: &Existing) -> bool {
         || (item.kind() == "StatefulSet" && pod.ordinal().is_some_and(|ordinal| ordinal < partition))
 }
 
-/// Takes those away that are too many.
+/// Removes the surplus pods from `kept` and returns them.
 fn surplus(item: &Item, kept: &mut Vec<Existing>) -> Vec<Existing> {
     let number = |path: &str| item.value.pointer(path).and_then(Value::as_u64);
     let number = |path: &str| number(path).and_then(|it| usize::try_from(it).ok());
@@ -319,7 +318,7 @@ fn surplus(item: &Item, kept: &mut Vec<Existing>) -> Vec<Existing> {
         *kept = wanted;
         return gone;
     }
-    // Those without a node go first, then those that share a node with most others, then the newest.
+    // Deletion order: pods without a node, then those that share a node with most others, then the newest.
     let mut on: BTreeMap<String, usize> = BTreeMap::new();
     for it in kept.iter() {
         *on.entry(it.node.clone()).or_default() += 1;
@@ -334,7 +333,7 @@ fn has_ended(pod: &Item) -> bool {
     matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
 }
 
-/// The node a pod is on; else the one a DaemonSet made it for.
+/// Returns the node of a pod, or the node for which a DaemonSet created it.
 fn node_of(pod: &Value) -> String {
     let terms =
         "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
@@ -343,7 +342,7 @@ fn node_of(pod: &Value) -> String {
     if on.is_empty() { text_at(pod, &made_for) } else { on }.to_owned()
 }
 
-/// Name and kind of the controller.
+/// Returns kind and name of the controller.
 fn controller(item: &Item) -> Option<(&str, &str)> {
     let owners = item.value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true)?;
@@ -361,7 +360,7 @@ fn is_replica_set_of(set: &Item, deployment: &Item) -> bool {
         && controller(set) == Some(("Deployment", deployment.name()))
 }
 
-/// Whether a pod that runs, or is to, belongs to the workload.
+/// Returns whether a running or pending pod belongs to the workload.
 fn is_pod_of(pod: &Item, workload: &Item, sets: &[&Item]) -> bool {
     let is_there = pod.kind() == "Pod"
         && pod.namespace() == workload.namespace()
@@ -371,7 +370,7 @@ fn is_pod_of(pod: &Item, workload: &Item, sets: &[&Item]) -> bool {
         return false;
     }
     let Some(owner) = Owner::of(&pod.value) else {
-        // A controller adopts a pod that has its name.
+        // A StatefulSet adopts a pod with a matching name.
         let ordinal = pod.name().strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('-'));
         return workload.kind() == "StatefulSet" && ordinal.is_some_and(|it| it.parse::<usize>().is_ok());
     };

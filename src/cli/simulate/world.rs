@@ -1,4 +1,4 @@
-//! The cluster of the files in the engine's own cache, by the types and conversions that the scheduler itself uses.
+//! Loads the objects of files into the engine's cache, with the same types and conversions as the scheduler.
 
 use super::files::{Item, Wrong};
 use crate::api::{Malformed, Object, of_any_kind};
@@ -10,7 +10,7 @@ use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
 
-/// The engine's cache and tables.
+/// The engine's cache and intern tables.
 #[derive(Default)]
 pub(in crate::cli) struct World {
     pub(in crate::cli) tables: Tables,
@@ -19,10 +19,10 @@ pub(in crate::cli) struct World {
 }
 
 impl World {
-    /// Takes an object of the cluster in. A pod counts where it is bound; one that is not counts where it is nominated,
-    /// and is not decided.
+    /// Adds an object of the cluster. A bound pod counts on its node; a nominated pending pod counts there as
+    /// nominated and is not scheduled.
     pub(in crate::cli) fn apply(&mut self, item: Item) -> Result<(), Wrong> {
-        // Which kinds are read was asked before.
+        // `inventory` has removed all kinds that the engine does not read.
         let Ok(object) = Object::from_value(item.value) else { return Ok(()) };
         let event = event(&object, &mut self.tables).map_err(|malformed| wrong(&malformed))?;
         let cache = &mut self.cache;
@@ -54,7 +54,7 @@ impl World {
                 cache.lookups_mut().device_classes_mut().set(name, class);
             }
             Event::StorageApplied(object) => drop(cache.volumes_mut().apply(object)),
-            // A pod that has ended.
+            // A finished pod.
             Event::Gone(_) | Event::NotAdmitted { .. } => {}
             Event::ListBegan(_)
             | Event::ListEnded(_)
@@ -66,23 +66,23 @@ impl World {
             | Event::Halt
             | Event::Leading(_)
             | Event::VolumeWritten { .. }
-            | Event::Credits { .. } => unreachable!("an object becomes an event about that object"),
+            | Event::Credits { .. } => unreachable!("an object converts to an event about that object"),
         }
         Ok(())
     }
 
-    /// The world as it is now.
+    /// Refreshes the cache and returns a snapshot.
     pub(in crate::cli) fn refreshed(&mut self) -> Snapshot<'_> {
         self.cache.refresh();
         self.cache.snapshot(&self.tables)
     }
 
-    /// A pod to decide about, and whether it has ended.
+    /// Converts a pod to schedule; returns it with whether it has finished.
     pub(in crate::cli) fn pod(&mut self, item: Item) -> Result<(Arc<PodInfo>, bool), Wrong> {
-        let pod: crate::api::Pod =
-            serde_json::from_value(item.value).expect("any JSON is read, and a malformed pod says so later");
+        let pod: crate::api::Pod = serde_json::from_value(item.value)
+            .expect("any JSON deserializes; malformed pods fail in the conversion");
         let info = Arc::new(convert::pod(&mut self.tables, &pod).map_err(|malformed| wrong(&malformed))?);
-        // The pods to come are in the cluster too, pending, from the beginning.
+        // Pods to schedule are pending in the cluster from the beginning.
         if info.node_name.is_none() {
             self.cache.nominate(&info, info.nominated_node);
         }
@@ -94,7 +94,7 @@ fn event(object: &Object, tables: &mut Tables) -> Result<Event, Malformed> {
     of_any_kind!(object, it => it.applied(tables))
 }
 
-/// The reason begins with the path of the field.
+/// Converts the error; its reason begins with the path of the field.
 fn wrong(malformed: &Malformed) -> Wrong {
     let path = malformed.reason.split_once(": ").map_or("", |(path, _)| path).to_owned();
     Wrong { path, message: malformed.to_string() }

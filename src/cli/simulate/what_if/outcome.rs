@@ -147,7 +147,7 @@ impl Noting {
         if groups.is_empty() {
             return;
         }
-        let head = ["PODS", "OBJECT", "FROM", "TO", "REASON"].map(str::to_owned).to_vec();
+        let head = ["PODS", "OBJECT", "FROM", "TO", "MESSAGE"].map(str::to_owned).to_vec();
         let more = groups.len().saturating_sub(ROWS_SHOWN);
         let rows = groups.into_iter().take(ROWS_SHOWN).map(|(alike, (pods, nodes))| {
             let was = match alike.was {
