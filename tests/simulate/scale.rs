@@ -36,7 +36,11 @@ fn a_thousand_nodes_and_ten_thousand_pods_are_placed_anew() {
     files.write("same", &config.to_string());
     let ran = files.run(&["--cluster", "cluster", "--compare-config", "same"], "");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "10000 of 10000 pods placed\n"));
-    assert!(ran.stdout.contains("puts elsewhere: 0\n") && ran.stdout.lines().count() < 60, "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("places differently: 0\n") && ran.stdout.lines().count() < 60,
+        "{}",
+        ran.stdout
+    );
 }
 
 /// What an API server fills in, so that nothing is left to be made up, and more than anybody reads.
@@ -99,5 +103,5 @@ fn of_a_large_file_an_object_that_is_wrong_is_told_by_its_number() {
     );
     objects.push(objects[3].clone());
     let ran = told(&objects[..objects.len() - 2].iter().chain(&objects[3..4]).cloned().collect::<Vec<_>>());
-    assert!(ran.refused().contains("Node n3 is given twice, first at cluster: object 4"), "{ran:?}");
+    assert!(ran.refused().contains("Node n3 is defined twice, first at cluster: object 4"), "{ran:?}");
 }

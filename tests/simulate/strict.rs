@@ -113,5 +113,5 @@ fn a_directory_stands_for_its_files_and_a_compressed_file_for_what_it_was() {
     assert!(warnings(&ran).contains(&TOLD[1].replace("pods", "bad.gz").as_str()), "{ran:?}");
     std::fs::create_dir(files.path().join("none")).expect("a folder");
     let ran = files.run(&["--cluster", "none", "--pods", "pods"], "");
-    assert!(ran.refused().starts_with("none: the directory has no file named *.yaml"), "{ran:?}");
+    assert!(ran.refused().starts_with("none: the directory contains no *.yaml"), "{ran:?}");
 }

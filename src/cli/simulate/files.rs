@@ -288,9 +288,8 @@ impl Skipped {
         let total: usize = self.0.values().sum();
         let kinds: Vec<String> = self.0.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         let objects = if total == 1 { "object" } else { "objects" };
-        (total > 0).then(|| {
-            format!("skipped {total} {objects} of kinds that do not affect scheduling: {}", kinds.join(", "))
-        })
+        (total > 0)
+            .then(|| format!("skipped {total} {objects} irrelevant to scheduling: {}", kinds.join(", ")))
     }
 }
 
