@@ -1,4 +1,5 @@
-//! Objects that pods and claims name, and what the API server takes from them: PriorityClass, RuntimeClass, StorageClass.
+//! Classes that pods and claims refer to, and the fields that admission copies from them: PriorityClass,
+//! RuntimeClass, StorageClass.
 
 use super::super::files::{Wrong, text_at};
 use super::super::identity::{fields_at, set};
@@ -6,11 +7,11 @@ use super::is_absent;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The classes that are always there (upstream `pkg/apis/scheduling/v1/helpers.go`).
+/// The built-in PriorityClasses (upstream `pkg/apis/scheduling/v1/helpers.go`).
 const SYSTEM: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
-/// PriorityClasses by name: the value, and the preemption policy where one is given.
+/// PriorityClasses by name, with value and optional preemption policy.
 pub(super) struct Priorities {
     classes: BTreeMap<String, (Value, Option<String>)>,
     default: Option<String>,
@@ -25,7 +26,7 @@ impl Priorities {
             let name = text_at(object, "/metadata/name").to_owned();
             let value = object.get("value").cloned().unwrap_or_else(|| 0.into());
             let policy = object.get("preemptionPolicy").and_then(Value::as_str).map(str::to_owned);
-            // Of several defaults upstream takes the lowest.
+            // Upstream uses the lowest of several default classes.
             let of_default = (value.as_i64().unwrap_or(0), name.clone());
             if object.get("globalDefault") == Some(&Value::Bool(true))
                 && default.as_ref().is_none_or(|lowest| of_default.0 < lowest.0)
@@ -37,7 +38,7 @@ impl Priorities {
         Self { classes, default: default.map(|(_, name)| name) }
     }
 
-    /// Admission plugin Priority. A priority that is given stays.
+    /// Admission plugin Priority. An explicit `spec.priority` stays.
     pub(super) fn apply(&self, pod: &mut Value) -> Result<(), Wrong> {
         if pod.get("spec").is_none_or(|spec| !spec.is_object()) {
             return Ok(());
@@ -48,7 +49,7 @@ impl Priorities {
         let is_known = class.is_some() || !is_absent(pod, "/spec/priority");
         if !name.is_empty() && !is_known {
             let message = format!(
-                "no PriorityClass {name:?} is in any file; add it to --cluster, or give the pod a spec.priority"
+                "PriorityClass {name:?} is in no file; add it to --cluster or set spec.priority of the pod"
             );
             return Err(Wrong::new("spec.priorityClassName", message));
         }
@@ -71,17 +72,17 @@ impl RuntimeClasses {
         Self(objects.map(|object| (text_at(object, "/metadata/name").to_owned(), object.clone())).collect())
     }
 
-    /// Admission plugin RuntimeClass: the class's overhead, and the nodes it asks for.
+    /// Admission plugin RuntimeClass: adds overhead, node selector and tolerations of the class.
     pub(super) fn apply(&self, pod: &mut Value) -> Result<(), Wrong> {
         let name = text_at(pod, "/spec/runtimeClassName").to_owned();
         if name.is_empty() {
             return Ok(());
         }
         let Some(class) = self.0.get(&name) else {
-            // A pod that was admitted has taken what it takes from its class.
+            // An admitted pod already has the fields of its class.
             let was_admitted =
                 !text_at(pod, "/spec/nodeName").is_empty() || !is_absent(pod, "/spec/overhead");
-            let message = format!("no RuntimeClass {name:?} is in any file; add it to --cluster");
+            let message = format!("RuntimeClass {name:?} is in no file; add it to --cluster");
             return if was_admitted { Ok(()) } else { Err(Wrong::new("spec.runtimeClassName", message)) };
         };
         if let Some(overhead) =
@@ -109,14 +110,14 @@ fn merge_node_selector(pod: &mut Value, class: &str, wanted: &Map<String, Value>
     for (key, value) in wanted {
         let so_far = own.entry(key).or_insert_with(|| value.clone());
         if so_far != value {
-            let message = format!("conflicts with RuntimeClass {class:?}, which asks for {key}: {value}");
+            let message = format!("conflicts with RuntimeClass {class:?}, which requires {key}: {value}");
             return Err(Wrong::new(format!("spec.nodeSelector[{key}]"), message));
         }
     }
     Ok(())
 }
 
-/// The StorageClass of claims that name none: of those marked as default the newest, then the first by name
+/// Returns the default StorageClass: the newest of those marked as default, then the first by name
 /// (upstream `pkg/volume/util/storageclass.go#GetDefaultClass`).
 pub(super) fn default_storage_class<'a>(objects: impl Iterator<Item = &'a Value>) -> Option<String> {
     let marked = objects.filter(|object| {

@@ -1,6 +1,6 @@
-//! LimitRanges: what a container asks for that does not say.
+//! LimitRanges: default requests and limits of containers.
 //!
-//! Only their defaults; what they forbid is not checked. Upstream: `plugin/pkg/admission/limitranger`,
+//! Minimum and maximum are not enforced. Upstream: `plugin/pkg/admission/limitranger`,
 //! `pkg/apis/core/v1/defaults.go#SetDefaults_LimitRangeItem`.
 
 use super::super::files::text_at;
@@ -8,10 +8,10 @@ use super::pod::{add_missing, containers};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// By namespace, in the order of the files.
+/// Default amounts by namespace, in the order of the files.
 pub(super) struct LimitRanges(BTreeMap<String, Vec<Defaults>>);
 
-/// What a container has that does not say.
+/// Amounts for containers that do not set them.
 struct Defaults {
     requests: Map<String, Value>,
     limits: Map<String, Value>,
@@ -49,7 +49,7 @@ impl LimitRanges {
     }
 }
 
-/// Default request and limit: the limit falls back to the maximum, the request to the limit and then to the minimum.
+/// Returns the default amounts: a limit falls back to the maximum, a request to the limit and then to the minimum.
 fn of_item(item: &Value) -> Defaults {
     let of = |field: &str| item.get(field).and_then(Value::as_object).cloned().unwrap_or_default();
     let fill = |amounts: &mut Map<String, Value>, from: &Map<String, Value>| {

@@ -1,7 +1,7 @@
-//! What an API server adds to an object before anyone sees it: the defaults of its type, and what admission fills in.
+//! Completes objects as an API server does on creation: sets the defaults of the type and applies admission plugins.
 //!
-//! Only what the scheduler reads. Nothing is validated, and what is set stays as it is; so an object that comes from a
-//! cluster goes through unchanged. Upstream: `pkg/apis/core/v1/defaults.go`, `plugin/pkg/admission`,
+//! Only fields that the scheduler reads are set, nothing is validated, and existing values stay. So an object from a
+//! cluster is unchanged. Upstream: `pkg/apis/core/v1/defaults.go`, `plugin/pkg/admission`,
 //! `pkg/registry/core/pod/strategy.go`.
 
 mod classes;
@@ -17,7 +17,7 @@ use classes::{Priorities, RuntimeClasses, default_storage_class};
 use limits::LimitRanges;
 use serde_json::Value;
 
-/// What admission knows of the cluster.
+/// The objects of the cluster that admission uses.
 pub(super) struct Completer {
     priorities: Priorities,
     runtimes: RuntimeClasses,
@@ -26,7 +26,7 @@ pub(super) struct Completer {
 }
 
 impl Completer {
-    /// Takes in the objects that admission asks; others are passed over.
+    /// Collects the objects that admission uses and ignores all others.
     pub(super) fn new<'c>(items: impl IntoIterator<Item = &'c Item>) -> Self {
         let items: Vec<&Item> = items.into_iter().collect();
         let of =
@@ -40,6 +40,9 @@ impl Completer {
     }
 
     /// Completes an object.
+    ///
+    /// # Errors
+    /// Fails if a pod names an unknown PriorityClass or RuntimeClass, or conflicts with its RuntimeClass.
     pub(super) fn complete(&self, value: &mut Value) -> Result<(), Wrong> {
         match text_at(value, "/kind") {
             "Pod" => return self.complete_pod(value),
@@ -69,7 +72,7 @@ impl Completer {
 
     fn complete_pod(&self, value: &mut Value) -> Result<(), Wrong> {
         pod::default_spec(value);
-        // Limit ranges are asked once, when a pod is created; one that has a version was.
+        // Limit ranges apply only when a pod is created; a pod with a resourceVersion already exists.
         if is_absent(value, "/metadata/resourceVersion") {
             self.limits.apply(value);
         }
@@ -100,7 +103,7 @@ fn is_empty(value: &Value, pointer: &str) -> bool {
         .is_none_or(|found| found.is_null() || found.as_object().is_some_and(|o| o.is_empty()))
 }
 
-/// Sets a text where there is none.
+/// Sets a string field if it is absent, null or empty.
 fn default(value: &mut Value, path: &[&str], text: &str) {
     let Some((last, way)) = path.split_last() else { return };
     let Some(fields) = fields_at(value, way) else { return };

@@ -1,18 +1,18 @@
-//! Defaults of a pod's spec, and the two things admission adds to every pod.
+//! Defaults of the pod spec, and the tolerations and selectors that admission adds.
 
 use super::super::files::text_at;
 use super::pod_level;
 use super::{default, is_absent};
 use serde_json::{Map, Value, json};
 
-/// The keys under which a pod spec lists what requests resources and opens ports.
+/// The fields of a pod spec with containers that request resources and open ports.
 pub(super) const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
-/// The taints of failing nodes that every pod tolerates for five minutes (admission plugin DefaultTolerationSeconds).
+/// Taints that every pod tolerates for [`FAILING_SECONDS`] (admission plugin DefaultTolerationSeconds).
 const FAILING: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const FAILING_SECONDS: i64 = 300;
 
-/// `SetDefaults_Pod`, `SetDefaults_PodSpec` and `SetDefaults_ContainerPort`.
+/// Sets the defaults of `SetDefaults_Pod`, `SetDefaults_PodSpec` and `SetDefaults_ContainerPort`.
 pub(super) fn default_spec(pod: &mut Value) {
     default(pod, &["spec", "schedulerName"], "default-scheduler");
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
@@ -31,20 +31,20 @@ pub(super) fn default_spec(pod: &mut Value) {
     pod_level::default_requests(spec);
 }
 
-/// Every container and init container that is an object.
+/// Returns all containers and init containers that are objects.
 pub(super) fn containers(spec: &mut Map<String, Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
     let lists = spec.iter_mut().filter(|(key, _)| CONTAINERS.contains(&key.as_str()));
     lists.filter_map(|(_, list)| list.as_array_mut()).flatten().filter_map(Value::as_object_mut)
 }
 
-/// What has a limit and no request is requested to the limit.
+/// Sets missing requests to the limits.
 fn requests_from_limits(container: &mut Map<String, Value>) {
     let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     add_missing(resources, "requests", &limits);
 }
 
-/// Adds to the amounts under `field` those of `more` it does not name.
+/// Adds the amounts of `more` that are missing under `field`.
 pub(super) fn add_missing(resources: &mut Map<String, Value>, field: &str, more: &Map<String, Value>) {
     let amounts = resources.entry(field).or_insert(Value::Null);
     if amounts.is_null() {
@@ -78,8 +78,8 @@ pub(super) fn tolerate_failing_nodes(pod: &mut Value) {
     }
 }
 
-/// What the pod's own labels say goes into the selectors that ask for it: `matchLabelKeys` and `mismatchLabelKeys` of
-/// affinity terms, `matchLabelKeys` of spread constraints.
+/// Merges the pod's own label values into its selectors: `matchLabelKeys` and `mismatchLabelKeys` of affinity terms,
+/// `matchLabelKeys` of spread constraints.
 pub(super) fn merge_label_keys(pod: &mut Value) {
     let labels = pod.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
     let list = "DuringSchedulingIgnoredDuringExecution";
@@ -102,7 +102,7 @@ fn array_at<'a>(value: &'a mut Value, pointer: &str) -> impl Iterator<Item = &'a
     value.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Without a selector nothing is merged: it matches no pod, and stays so.
+/// Adds the requirements to a selector. A missing selector matches no pod and stays missing.
 fn merge_into_selector(term: &mut Value, field: &str, operator: &str, labels: &Map<String, Value>) {
     let keys = term.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
     if is_absent(term, "/labelSelector") {
@@ -116,7 +116,7 @@ fn merge_into_selector(term: &mut Value, field: &str, operator: &str, labels: &M
         if expressions.is_null() {
             *expressions = Value::Array(Vec::new());
         }
-        // An object that comes from a cluster says so already.
+        // An object from a cluster already has the requirement.
         if let Some(expressions) = expressions.as_array_mut().filter(|all| !all.contains(&requirement)) {
             expressions.push(requirement);
         }

@@ -1,4 +1,4 @@
-//! Defaults of `spec.resources`, which stands for all containers of a pod together.
+//! Defaults of `spec.resources`, the pod-level resources.
 //!
 //! Upstream: `pkg/apis/core/v1/defaults.go#defaultPodRequests`, `component-helpers/resource/helpers.go`.
 
@@ -13,8 +13,9 @@ const HUGEPAGES: &str = "hugepages-";
 
 type Amounts = BTreeMap<String, Quantity>;
 
-/// Where `spec.resources` has limits, its missing requests become the sums of the containers', and else its limits.
-/// Only cpu, memory and huge pages can stand there.
+/// Sets missing pod-level requests to the sum over the containers, else to the pod-level limits.
+///
+/// Pod-level resources support cpu, memory and huge pages.
 pub(super) fn default_requests(spec: &mut Map<String, Value>) {
     let (limits, requests) = (pod_level(spec, "limits"), pod_level(spec, "requests"));
     if limits.is_empty() && requests.is_empty() {
@@ -52,8 +53,8 @@ fn pod_level(spec: &Map<String, Value>, field: &str) -> Map<String, Value> {
     resources.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// What all containers ask for together at the worst moment: regular containers and sidecars, or an init container beside
-/// the sidecars started before it. Amounts that cannot be read are left to the reader that names them.
+/// Returns the highest total of all containers at any time: regular containers and sidecars, or an init container
+/// with the sidecars started before it. Invalid quantities are skipped; loading the pod reports them.
 fn aggregate(spec: &Map<String, Value>, field: &str) -> Amounts {
     let of = |list: &str| spec.get(list).and_then(Value::as_array).cloned().unwrap_or_default();
     let [regular, init] = CONTAINERS.map(of);
@@ -102,7 +103,7 @@ fn raise(amounts: &mut Amounts, to: Amounts) {
     }
 }
 
-/// The amount as a text; in thousandths, to which the API server rounds, as long as they can be counted.
+/// Formats a quantity in thousandths, to which the API server rounds, or in units if thousandths overflow.
 fn written(amount: Quantity) -> Value {
     match amount.clamped_milli_value() {
         i64::MAX | i64::MIN => amount.clamped_value().to_string().into(),

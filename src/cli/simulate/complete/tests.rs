@@ -1,19 +1,19 @@
-//! Each default against what a real API server gives back for the same object.
+//! Tests of each default against the output of a real API server for the same object.
 
 use super::super::files::{Files, Item};
 use super::*;
 use serde_json::json;
 use std::io::Write as _;
 
-/// The objects, read from a file as all are.
+/// Reads the objects from a file.
 fn items(objects: &[Value]) -> Vec<Item> {
-    let mut file = tempfile::NamedTempFile::new().expect("a file can be made");
+    let mut file = tempfile::NamedTempFile::new().expect("the temporary file is created");
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
-    write!(file, "{list}").expect("it can be written");
-    Files::default().read(file.path(), &mut std::io::empty()).expect("it is good")
+    write!(file, "{list}").expect("the file is written");
+    Files::default().read(file.path(), &mut std::io::empty()).expect("the objects are valid")
 }
 
-/// What becomes of an object beside others.
+/// Completes an object in a cluster with these other objects.
 fn completed_beside(others: &[Value], mut object: Value) -> Result<Value, Wrong> {
     let others = items(others);
     Completer::new(&others).complete(&mut object)?;
@@ -21,7 +21,7 @@ fn completed_beside(others: &[Value], mut object: Value) -> Result<Value, Wrong>
 }
 
 fn completed(object: Value) -> Value {
-    completed_beside(&[], object).expect("it is good")
+    completed_beside(&[], object).expect("the object is valid")
 }
 
 fn pod(spec: &Value) -> Value {
@@ -39,7 +39,7 @@ fn priority_class(name: &str, value: i64, more: Value) -> Value {
 }
 
 #[test]
-fn what_has_a_limit_and_no_request_requests_the_limit() {
+fn missing_request_defaults_to_the_limit() {
     let resources = json!({ "limits": { "cpu": 2, "memory": "1Gi" }, "requests": { "memory": "512Mi" } });
     let spec = json!({
         "containers": [{ "name": "c", "resources": resources }, { "name": "d" }],
@@ -52,7 +52,7 @@ fn what_has_a_limit_and_no_request_requests_the_limit() {
 }
 
 #[test]
-fn requests_of_the_whole_pod_follow_from_its_containers_and_then_from_its_limits() {
+fn pod_level_requests_default_to_container_sums_then_limits() {
     let container = |cpu: &str| json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } });
     let spec = json!({
         "resources": { "limits": { "cpu": "4", "memory": "2Gi" } },
@@ -71,7 +71,7 @@ fn requests_of_the_whole_pod_follow_from_its_containers_and_then_from_its_limits
 }
 
 #[test]
-fn huge_pages_of_the_whole_pod_follow_from_the_limits_of_its_containers() {
+fn pod_level_huge_pages_default_to_container_limits() {
     let pages = json!({ "limits": { "hugepages-2Mi": "4Mi" } });
     let spec = json!({
         "resources": { "requests": { "cpu": "1" } },
@@ -83,7 +83,7 @@ fn huge_pages_of_the_whole_pod_follow_from_the_limits_of_its_containers() {
 }
 
 #[test]
-fn ports_are_tcp_and_those_of_the_hosts_network_are_the_hosts() {
+fn ports_default_to_tcp_and_host_network_sets_host_port() {
     let ports =
         json!([{ "containerPort": 80 }, { "containerPort": 53, "protocol": "UDP", "hostPort": 5353 }]);
     let spec = |host: bool| json!({ "hostNetwork": host, "containers": [{ "name": "c", "ports": ports }] });
@@ -99,20 +99,20 @@ fn ports_are_tcp_and_those_of_the_hosts_network_are_the_hosts() {
 }
 
 #[test]
-fn a_pod_without_a_scheduler_is_the_default_schedulers() {
+fn scheduler_name_defaults_to_default_scheduler() {
     assert_eq!(completed(pod(&json!({})))["spec"]["schedulerName"], "default-scheduler");
     let named = completed(pod(&json!({ "schedulerName": "mine" })));
     assert_eq!(named["spec"]["schedulerName"], "mine");
 }
 
 #[test]
-fn priority_comes_from_the_class_the_default_class_or_is_zero() {
+fn priority_comes_from_class_then_default_class_then_zero() {
     let classes = [
         priority_class("low", -5, json!({ "preemptionPolicy": "Never" })),
         priority_class("usual", 7, json!({ "globalDefault": true })),
     ];
     let of = |others: &[Value], spec: Value| {
-        completed_beside(others, pod(&spec)).expect("it is good")["spec"].clone()
+        completed_beside(others, pod(&spec)).expect("the pod is valid")["spec"].clone()
     };
     let low = of(&classes, json!({ "priorityClassName": "low" }));
     assert_eq!((&low["priority"], &low["preemptionPolicy"]), (&json!(-5), &json!("Never")));
@@ -122,21 +122,21 @@ fn priority_comes_from_the_class_the_default_class_or_is_zero() {
 }
 
 #[test]
-fn the_two_system_classes_are_always_there() {
+fn system_priority_classes_always_exist() {
     let of = |name: &str| completed(pod(&json!({ "priorityClassName": name })))["spec"]["priority"].clone();
     assert_eq!(of("system-node-critical"), 2_000_001_000);
     assert_eq!(of("system-cluster-critical"), 2_000_000_000);
 }
 
 #[test]
-fn a_class_that_no_file_holds_is_an_error_unless_the_pod_says_what_it_takes_from_it() {
-    let wrong =
-        completed_beside(&[], pod(&json!({ "priorityClassName": "gold" }))).expect_err("there is none");
+fn unknown_class_is_an_error_unless_the_pod_has_its_fields() {
+    let wrong = completed_beside(&[], pod(&json!({ "priorityClassName": "gold" })))
+        .expect_err("the class does not exist");
     assert_eq!(wrong.path, "spec.priorityClassName");
     assert!(wrong.message.contains("\"gold\""), "{}", wrong.message);
     assert!(completed_beside(&[], pod(&json!({ "priorityClassName": "gold", "priority": 9 }))).is_ok());
-    let wrong =
-        completed_beside(&[], pod(&json!({ "runtimeClassName": "kata" }))).expect_err("there is none");
+    let wrong = completed_beside(&[], pod(&json!({ "runtimeClassName": "kata" })))
+        .expect_err("the class does not exist");
     assert_eq!(wrong.path, "spec.runtimeClassName");
     assert!(completed_beside(&[], pod(&json!({ "runtimeClassName": "kata", "nodeName": "n" }))).is_ok());
 }
@@ -150,20 +150,20 @@ fn runtime_class() -> Value {
 }
 
 #[test]
-fn a_runtime_class_gives_overhead_nodes_and_tolerations() {
+fn runtime_class_adds_overhead_node_selector_and_tolerations() {
     let asked = pod(&json!({ "runtimeClassName": "kata", "nodeSelector": { "disk": "ssd" } }));
-    let spec = completed_beside(&[runtime_class()], asked).expect("it is good")["spec"].clone();
+    let spec = completed_beside(&[runtime_class()], asked).expect("the pod is valid")["spec"].clone();
     assert_eq!(spec["overhead"], json!({ "memory": "120Mi" }));
     assert_eq!(spec["nodeSelector"], json!({ "disk": "ssd", "vm": "yes" }));
-    let tolerations = spec["tolerations"].as_array().expect("a list");
+    let tolerations = spec["tolerations"].as_array().expect("tolerations are a list");
     assert!(tolerations.contains(&json!({ "key": "vm", "operator": "Exists" })));
     let conflicting = pod(&json!({ "runtimeClassName": "kata", "nodeSelector": { "vm": "no" } }));
-    let wrong = completed_beside(&[runtime_class()], conflicting).expect_err("it cannot be both");
+    let wrong = completed_beside(&[runtime_class()], conflicting).expect_err("the selectors conflict");
     assert_eq!(wrong.path, "spec.nodeSelector[vm]");
 }
 
 #[test]
-fn every_pod_tolerates_failing_nodes_for_five_minutes() {
+fn pods_tolerate_failing_nodes_for_five_minutes() {
     let keys = |spec: Value| {
         let spec = completed(pod(&spec))["spec"].clone();
         let all = spec["tolerations"].as_array().cloned().unwrap_or_default();
@@ -180,7 +180,7 @@ fn every_pod_tolerates_failing_nodes_for_five_minutes() {
 }
 
 #[test]
-fn label_keys_are_merged_into_the_selectors_once() {
+fn label_keys_are_merged_into_selectors_once() {
     let term = json!({
         "topologyKey": "zone", "labelSelector": { "matchLabels": { "a": "b" } },
         "matchLabelKeys": ["version", "absent"], "mismatchLabelKeys": ["tenant"],
@@ -214,7 +214,7 @@ fn label_keys_are_merged_into_the_selectors_once() {
 }
 
 #[test]
-fn a_limit_range_gives_containers_what_they_do_not_say() {
+fn limit_range_sets_missing_container_resources() {
     let range = json!({
         "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "l", "namespace": "default" },
         "spec": { "limits": [
@@ -225,7 +225,7 @@ fn a_limit_range_gives_containers_what_they_do_not_say() {
     let asked =
         pod(&json!({ "containers": [{ "name": "c", "resources": { "requests": { "cpu": "100m" } } }] }));
     let of = |object: Value| {
-        let object = completed_beside(std::slice::from_ref(&range), object).expect("it is good");
+        let object = completed_beside(std::slice::from_ref(&range), object).expect("the pod is valid");
         object["spec"]["containers"][0]["resources"]["requests"].clone()
     };
     assert_eq!(of(asked.clone()), json!({ "cpu": "100m", "memory": "1Gi", "disk": "1" }));
@@ -238,7 +238,7 @@ fn a_limit_range_gives_containers_what_they_do_not_say() {
 }
 
 #[test]
-fn nodes_namespaces_volumes_and_controllers_have_defaults_of_their_own() {
+fn nodes_namespaces_volumes_and_controllers_get_their_defaults() {
     let object = |kind: &str, more: Value| {
         let mut object = json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "x" } });
         if let (Some(fields), Value::Object(more)) = (object.as_object_mut(), more) {
@@ -267,7 +267,7 @@ fn nodes_namespaces_volumes_and_controllers_have_defaults_of_their_own() {
 }
 
 #[test]
-fn a_claim_that_names_no_class_has_the_default_one() {
+fn claim_without_class_gets_the_default_class() {
     let class = |name: &str, created: &str| {
         json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
@@ -284,7 +284,7 @@ fn a_claim_that_names_no_class_has_the_default_one() {
     ];
     let of = |spec: Value| {
         let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "c" }, "spec": spec });
-        completed_beside(&classes, claim).expect("it is good")["spec"]["storageClassName"].clone()
+        completed_beside(&classes, claim).expect("the claim is valid")["spec"]["storageClassName"].clone()
     };
     assert_eq!(of(json!({})), "a");
     assert_eq!(of(json!({ "storageClassName": "" })), "");
@@ -292,7 +292,7 @@ fn a_claim_that_names_no_class_has_the_default_one() {
 }
 
 #[test]
-fn objects_of_odd_shapes_go_through_and_are_judged_by_who_reads_them() {
+fn malformed_objects_pass_completion_unchanged() {
     for spec in [
         json!(5),
         json!(null),

@@ -1,4 +1,4 @@
-//! DaemonSets: a pod for each node that may have one, tied to it.
+//! Expands DaemonSets: one pod per eligible node, bound to it by node affinity.
 
 use super::super::files::{Origin, Wrong, text_at};
 use super::super::identity::{fields_at, generated_name, set, template_hash};
@@ -10,7 +10,7 @@ use supercargo_core::intern::Tables;
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
 
-/// Taints that pods of a DaemonSet tolerate (`pkg/controller/daemon/util/daemonset_util.go`).
+/// Taints that DaemonSet pods tolerate (`pkg/controller/daemon/util/daemonset_util.go`).
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -19,10 +19,10 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// One more for pods on the host's network, which do not need another.
+/// A further taint that pods with `hostNetwork` tolerate.
 const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// Upstream: `pkg/controller/daemon/daemon_controller.go`.
+/// Expands a DaemonSet. Upstream: `pkg/controller/daemon/daemon_controller.go`.
 pub(super) fn expand(object: &Value, origin: Origin, nodes: &[Value]) -> Result<Expanded, Wrong> {
     let owner = Controller::new(object)?;
     let hash = template_hash(owner.template);
@@ -33,7 +33,7 @@ pub(super) fn expand(object: &Value, origin: Origin, nodes: &[Value]) -> Result<
     let mut tables = Tables::new();
     let mut expanded = Expanded::default();
     let Some(judged) = read_pod(&mut tables, &pattern) else {
-        // What is wrong with the template is told of its pod.
+        // An invalid template is reported when its pod is loaded.
         expanded.add_pod(named(&pattern, &owner, &base, 0), origin);
         return Ok(expanded);
     };
@@ -70,7 +70,7 @@ fn tolerate_troubles(pod: &mut Value) {
     }
 }
 
-/// Ties the pod to a node by its name, in place of whatever nodes it required.
+/// Restricts the pod to a node by name; replaces any required node affinity.
 fn tie_to(pod: &mut Value, node: &str) {
     let by_name = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
     let required = json!({ "nodeSelectorTerms": [{ "matchFields": [by_name] }] });
@@ -91,7 +91,8 @@ fn read_node(tables: &mut Tables, node: &Value) -> Option<NodeInfo> {
     convert::node(tables, &node).ok()
 }
 
-/// Whether the controller makes a pod for the node: its name, labels and taints say so; room is the scheduler's to judge.
+/// Returns whether the controller creates a pod for the node: name, labels and taints decide. Resources do not,
+/// because the scheduler checks them.
 fn may_run(tables: &mut Tables, pod: &PodInfo, node: &Value) -> bool {
     let Some(node) = read_node(tables, node) else { return false };
     let mut repelling = tables.taints(node.taints).iter().filter(|taint| taint.repels());

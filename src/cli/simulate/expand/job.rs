@@ -1,15 +1,15 @@
-//! Jobs, and CronJobs as one run of them.
+//! Expands Jobs, and CronJobs as one run.
 
 use super::super::files::{Origin, Wrong, text_at};
 use super::super::identity::{controlled_by, derived_uid, generated_name};
 use super::{Controller, Expanded, PODS_MAX, count, is_set, object_at, pods};
 use serde_json::{Value, json};
 
-/// A CronJob's job is named after the minute of its run, counted from 1970; this stands for whichever comes next.
+/// A CronJob names its Job after the scheduled minute since 1970; this number represents any run.
 const MINUTE: u32 = 30_000_000;
 const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
-/// A Job becomes the pods that run at the same time when it begins. A suspended one makes nothing.
+/// Expands a Job into the pods that it starts in parallel. A suspended Job has none.
 pub(super) fn job(job: &Value, origin: Origin) -> Result<Expanded, Wrong> {
     let owner = Controller::new(job)?;
     let mut expanded = Expanded::default();
@@ -45,13 +45,14 @@ pub(super) fn job(job: &Value, origin: Origin) -> Result<Expanded, Wrong> {
     Ok(expanded)
 }
 
-/// The index stays whole where the name is too long (`pkg/controller/job/indexed_job_utils.go#podGenerateNameWithIndex`).
+/// Returns the `generateName` of an indexed pod. A long name is cut so that the index remains
+/// (`pkg/controller/job/indexed_job_utils.go#podGenerateNameWithIndex`).
 fn indexed_base(name: &str, index: &str) -> String {
     let kept: String = name.chars().take(58 - index.len() - 2).collect();
     format!("{kept}-{index}-")
 }
 
-/// A CronJob becomes the Job of one run. A suspended one makes nothing.
+/// Expands a CronJob into the Job of one run. A suspended CronJob has none.
 pub(super) fn cron_job(cron_job: &Value, origin: Origin) -> Result<Expanded, Wrong> {
     let Some(template) = cron_job.pointer("/spec/jobTemplate").filter(|template| template.is_object()) else {
         return Err(Wrong::new("spec.jobTemplate", "expected spec.jobTemplate to be a job template"));

@@ -1,7 +1,7 @@
-//! The pods that controllers would make of workloads, with the objects they would make beside them.
+//! Expands workloads into the pods and other objects that their controllers would create.
 //!
-//! A workload is taken as new: pods it may already have in the cluster are not looked for. Everything is made at once, also
-//! where a controller would wait for one pod before it makes the next. Upstream: `pkg/controller`.
+//! A workload counts as new: existing pods are not considered here. All pods are created at once, even where a
+//! controller would wait between pods. Upstream: `pkg/controller`.
 
 mod daemon_set;
 mod job;
@@ -14,18 +14,18 @@ use super::files::{Item, Origin, Wrong, text_at};
 use super::identity::{controlled_by, derived_uid};
 use serde_json::{Map, Value, json};
 
-/// The fields of a template's pod stand here, in a workload that has the template itself.
+/// Path prefix of the pod in a workload with a direct template.
 const TEMPLATE: &str = "spec.template.";
 
-/// Pods that are made of one workload at most, as `--scale` takes them: Kubernetes is built for 150,000 in all.
+/// Maximum number of pods per workload, as for `--scale`. Kubernetes supports 150,000 pods in total.
 const PODS_MAX: usize = 100_000;
 
-/// What a workload becomes.
+/// The objects that a workload expands to.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Expanded {
-    /// The pods, in the order they are made.
+    /// The pods, in order of creation.
     pub(in crate::cli) pods: Vec<Item>,
-    /// What the scheduler finds beside them: a ReplicaSet, claims.
+    /// Other objects that the scheduler reads: a ReplicaSet, claims.
     pub(in crate::cli) objects: Vec<Item>,
 }
 
@@ -35,7 +35,7 @@ impl Expanded {
     }
 }
 
-/// Whether objects of this kind stand for pods.
+/// Returns whether objects of this kind are expanded into pods.
 pub(in crate::cli) fn is_workload(item: &Item) -> bool {
     let kinds = [
         ("apps/v1", "Deployment"),
@@ -48,7 +48,10 @@ pub(in crate::cli) fn is_workload(item: &Item) -> bool {
     kinds.contains(&(item.text("/apiVersion"), item.kind()))
 }
 
-/// The pods of a workload; `nodes` are those of the cluster, in order.
+/// Expands a workload; `nodes` are the nodes of the cluster, in order.
+///
+/// # Errors
+/// Fails if the workload has no pod template or selector, or an invalid or too large number of pods.
 pub(in crate::cli) fn expand(item: &Item, nodes: &[Value]) -> Result<Expanded, Wrong> {
     let origin = item.origin.within(TEMPLATE);
     match item.kind() {
@@ -62,7 +65,7 @@ pub(in crate::cli) fn expand(item: &Item, nodes: &[Value]) -> Result<Expanded, W
     }
 }
 
-/// The claims that generic ephemeral volumes of a pod stand for, as the controller for them makes them
+/// Returns the claims of a pod's generic ephemeral volumes, as their controller creates them
 /// (`pkg/controller/volume/ephemeral`).
 pub(super) fn ephemeral_claims(pod: &Item) -> Vec<Item> {
     let volumes = pod.value.pointer("/spec/volumes").and_then(Value::as_array);
@@ -91,7 +94,7 @@ fn claim(template: &Value, name: &str, namespace: &str, owner: Option<Value>) ->
     json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec })
 }
 
-/// A controller and its pod template.
+/// A controller with its pod template.
 struct Controller<'a> {
     api_version: &'a str,
     kind: &'a str,
@@ -113,7 +116,7 @@ impl<'a> Controller<'a> {
         })
     }
 
-    /// A pod of the template, with labels of its own beside the template's
+    /// Returns a pod from the template, with additional labels
     /// (`pkg/controller/controller_utils.go#GetPodFromTemplate`).
     fn pod(&self, name: &str, labels: &[(&str, &str)]) -> Value {
         let mut all = object_at(self.template, "/metadata/labels");
@@ -139,22 +142,24 @@ fn template(object: &Value) -> Result<&Value, Wrong> {
     template.ok_or_else(|| Wrong::new("spec.template", "expected spec.template to be a pod template"))
 }
 
-/// The object at a pointer; empty when there is none.
+/// Returns the object at a pointer, or an empty one.
 fn object_at(value: &Value, pointer: &str) -> Map<String, Value> {
     value.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// A whole number of the spec that is not negative; `None` when it is absent.
+/// Returns a non-negative integer field of the spec, or `None` if absent.
 fn count(object: &Value, field: &str) -> Result<Option<usize>, Wrong> {
     let value = object.pointer(&format!("/spec/{}", field.replace('.', "/")));
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
     let number = number.and_then(|number| usize::try_from(number).ok());
     let path = format!("spec.{field}");
-    number.map(Some).ok_or_else(|| Wrong::new(&path, format!("expected {path} to be a count, found {value}")))
+    number.map(Some).ok_or_else(|| {
+        Wrong::new(&path, format!("expected {path} to be a non-negative integer, found {value}"))
+    })
 }
 
-/// How many pods a workload is to have, by this field: as many as are made of one.
+/// Returns the number of pods in this field of the spec; more than [`PODS_MAX`] is an error.
 fn pods(object: &Value, field: &str) -> Result<Option<usize>, Wrong> {
     let pods = count(object, field)?;
     match pods.filter(|&pods| pods > PODS_MAX) {
@@ -162,7 +167,7 @@ fn pods(object: &Value, field: &str) -> Result<Option<usize>, Wrong> {
         Some(pods) => {
             let path = format!("spec.{field}");
             let message = format!(
-                "expected {path} to be {PODS_MAX} at most, found {pods}: no more are made of one workload"
+                "expected {path} to be at most {PODS_MAX}, found {pods}; this is the limit for one workload"
             );
             Err(Wrong::new(path, message))
         }

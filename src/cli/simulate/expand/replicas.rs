@@ -1,4 +1,4 @@
-//! Deployments and ReplicaSets.
+//! Expands Deployments and ReplicaSets.
 
 use super::super::files::{Item, Origin, Wrong, text_at};
 use super::super::identity::{controlled_by, derived_uid, generated_name, set, template_hash};
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 const HASH_LABEL: &str = "pod-template-hash";
 
-/// A Deployment becomes a ReplicaSet named after its template's hash, and that becomes pods. A paused one makes nothing.
+/// Expands a Deployment into a ReplicaSet, named after the template's hash, and its pods. A paused Deployment has
+/// none.
 pub(super) fn deployment(deployment: &Value, origin: Origin) -> Result<Expanded, Wrong> {
     let owner = Controller::new(deployment)?;
     if is_set(deployment, "paused") {
@@ -44,7 +45,7 @@ pub(super) fn deployment(deployment: &Value, origin: Origin) -> Result<Expanded,
     Ok(expanded)
 }
 
-/// A ReplicaSet becomes as many pods as it says, 1 where it does not.
+/// Expands a ReplicaSet into its pods, by default 1.
 pub(super) fn replica_set(set: &Value, origin: Origin) -> Result<Expanded, Wrong> {
     let owner = Controller::new(set)?;
     let mut expanded = Expanded::default();

@@ -1,11 +1,11 @@
-//! StatefulSets: pods with ordinals, and a claim of each template for each of them.
+//! Expands StatefulSets: pods with ordinals, each with one claim per claim template.
 
 use super::super::files::{Item, Origin, Wrong, text_at};
 use super::super::identity::{set, template_hash};
 use super::{Controller, Expanded, claim, count, object_at, pods};
 use serde_json::{Value, json};
 
-/// Upstream: `pkg/controller/statefulset/stateful_set_utils.go`.
+/// Expands a StatefulSet. Upstream: `pkg/controller/statefulset/stateful_set_utils.go`.
 pub(super) fn expand(object: &Value, origin: Origin) -> Result<Expanded, Wrong> {
     let owner = Controller::new(object)?;
     let revision = format!("{}-{}", owner.name, template_hash(owner.template));
@@ -44,7 +44,7 @@ fn claim_of(object: &Value, owner: &Controller<'_>, template: &Value, ordinal: u
     claim
 }
 
-/// Volumes of the claims, in place of the template's volumes of the same names.
+/// Adds a volume for each claim; replaces volumes of the template with the same name.
 fn mount(pod: &mut Value, claims: &[(&str, Value)]) {
     if claims.is_empty() {
         return;

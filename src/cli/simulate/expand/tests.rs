@@ -1,4 +1,4 @@
-//! What controllers make of workloads.
+//! Tests of the expansion of workloads.
 
 use super::super::files::Files;
 use super::*;
@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 
 fn item(object: &Value) -> Item {
-    let mut file = tempfile::NamedTempFile::new().expect("a file can be made");
-    write!(file, "{object}").expect("it can be written");
-    let items = Files::default().read(file.path(), &mut std::io::empty()).expect("it is good");
-    items.into_iter().next().expect("there is one")
+    let mut file = tempfile::NamedTempFile::new().expect("the temporary file is created");
+    write!(file, "{object}").expect("the file is written");
+    let items = Files::default().read(file.path(), &mut std::io::empty()).expect("the object is valid");
+    items.into_iter().next().expect("the file has one object")
 }
 
 fn workload(api_version: &str, kind: &str, spec: &Value) -> Value {
@@ -29,14 +29,14 @@ fn selector() -> Value {
 }
 
 fn made(object: &Value) -> Expanded {
-    expand(&item(object), &[]).expect("it is good")
+    expand(&item(object), &[]).expect("the workload is valid")
 }
 
 fn names(expanded: &Expanded) -> Vec<&str> {
     expanded.pods.iter().map(Item::name).collect()
 }
 
-/// The only owner of an object: its kind and name.
+/// Returns kind and name of the object's only owner.
 fn owner(item: &Item) -> (String, String) {
     let owners = item.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     assert_eq!(owners.len(), 1, "{}", item.value);
@@ -45,7 +45,7 @@ fn owner(item: &Item) -> (String, String) {
 }
 
 #[test]
-fn a_deployment_becomes_a_replica_set_and_its_pods() {
+fn deployment_expands_to_replica_set_and_pods() {
     let spec = json!({ "replicas": 3, "selector": selector(), "template": template() });
     let expanded = made(&workload("apps/v1", "Deployment", &spec));
     let set = &expanded.objects[0];
@@ -67,7 +67,7 @@ fn a_deployment_becomes_a_replica_set_and_its_pods() {
 }
 
 #[test]
-fn the_hash_tells_templates_apart_and_nothing_else() {
+fn template_hash_depends_on_the_template_only() {
     let hash = |replicas: u32, image: &str| {
         let mut template = template();
         template["spec"]["containers"][0]["image"] = image.into();
@@ -79,7 +79,7 @@ fn the_hash_tells_templates_apart_and_nothing_else() {
 }
 
 #[test]
-fn a_replica_set_becomes_one_pod_where_it_does_not_say_how_many() {
+fn replica_set_without_replicas_expands_to_one_pod() {
     let expanded =
         made(&workload("apps/v1", "ReplicaSet", &json!({ "selector": selector(), "template": template() })));
     assert_eq!(expanded.pods.len(), 1);
@@ -89,7 +89,7 @@ fn a_replica_set_becomes_one_pod_where_it_does_not_say_how_many() {
 }
 
 #[test]
-fn a_stateful_set_becomes_numbered_pods_with_claims() {
+fn stateful_set_expands_to_numbered_pods_with_claims() {
     let mut template = template();
     template["spec"]["volumes"] =
         json!([{ "name": "data", "emptyDir": {} }, { "name": "tmp", "emptyDir": {} }]);
@@ -126,7 +126,7 @@ fn node(name: &str, labels: &Value, taints: &Value) -> Value {
 }
 
 #[test]
-fn a_daemon_set_becomes_a_pod_for_each_node_that_may_have_one() {
+fn daemon_set_expands_to_one_pod_per_eligible_node() {
     let taint = |key: &str| json!([{ "key": key, "effect": "NoSchedule" }]);
     let nodes = [
         node("plain", &json!({ "os": "linux" }), &json!([])),
@@ -137,20 +137,21 @@ fn a_daemon_set_becomes_a_pod_for_each_node_that_may_have_one() {
     let mut template = template();
     template["spec"]["nodeSelector"] = json!({ "os": "linux" });
     let set = workload("apps/v1", "DaemonSet", &json!({ "selector": selector(), "template": template }));
-    let expanded = expand(&item(&set), &nodes).expect("it is good");
+    let expanded = expand(&item(&set), &nodes).expect("the workload is valid");
     let field = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0";
     let tied: Vec<&Value> = expanded.pods.iter().filter_map(|pod| pod.value.pointer(field)).collect();
     let to = |name: &str| json!({ "key": "metadata.name", "operator": "In", "values": [name] });
     assert_eq!(tied, [&to("plain"), &to("cordoned")]);
     assert_eq!(expanded.pods.len(), 2);
     assert_eq!(owner(&expanded.pods[0]), ("DaemonSet".to_owned(), "web".to_owned()));
-    let tolerations = expanded.pods[0].value["spec"]["tolerations"].as_array().expect("a list").len();
+    let tolerations =
+        expanded.pods[0].value["spec"]["tolerations"].as_array().expect("tolerations are a list").len();
     assert_eq!(tolerations, 6);
     assert_ne!(expanded.pods[0].text("/metadata/uid"), expanded.pods[1].text("/metadata/uid"));
 }
 
 #[test]
-fn a_daemon_set_replaces_the_nodes_its_template_required_and_tolerates_more_on_the_hosts_network() {
+fn daemon_set_replaces_required_node_affinity_and_adds_tolerations() {
     let mut template = template();
     let list = "requiredDuringSchedulingIgnoredDuringExecution";
     let terms = json!([{ "matchExpressions": [{ "key": "os", "operator": "Exists" }] }]);
@@ -158,7 +159,7 @@ fn a_daemon_set_replaces_the_nodes_its_template_required_and_tolerates_more_on_t
     template["spec"]["hostNetwork"] = true.into();
     let set = workload("apps/v1", "DaemonSet", &json!({ "selector": selector(), "template": template }));
     let nodes = [node("a", &json!({ "os": "linux" }), &json!([])), node("b", &json!({}), &json!([]))];
-    let expanded = expand(&item(&set), &nodes).expect("it is good");
+    let expanded = expand(&item(&set), &nodes).expect("the workload is valid");
     assert_eq!(expanded.pods.len(), 1);
     let spec = &expanded.pods[0].value["spec"];
     assert_eq!(spec["affinity"]["nodeAffinity"][list]["nodeSelectorTerms"][0].get("matchExpressions"), None);
@@ -166,7 +167,7 @@ fn a_daemon_set_replaces_the_nodes_its_template_required_and_tolerates_more_on_t
 }
 
 #[test]
-fn a_job_becomes_the_pods_that_begin_at_once() {
+fn job_expands_to_its_parallel_pods() {
     let of = |spec: Value| {
         let mut spec = spec;
         spec["template"] = template();
@@ -186,7 +187,7 @@ fn a_job_becomes_the_pods_that_begin_at_once() {
 }
 
 #[test]
-fn a_cron_job_becomes_one_run() {
+fn cron_job_expands_to_one_run() {
     let spec = json!({ "schedule": "0 * * * *", "jobTemplate": { "spec": { "parallelism": 2, "template": template() } } });
     let expanded = made(&workload("batch/v1", "CronJob", &spec));
     assert_eq!(expanded.pods.len(), 2);
@@ -195,8 +196,8 @@ fn a_cron_job_becomes_one_run() {
 }
 
 #[test]
-fn what_is_wrong_with_a_workload_is_told_with_its_field() {
-    let wrong = |object: Value| expand(&item(&object), &[]).expect_err("it is wrong").path;
+fn invalid_workload_error_names_the_field() {
+    let wrong = |object: Value| expand(&item(&object), &[]).expect_err("the workload is invalid").path;
     assert_eq!(wrong(workload("apps/v1", "Deployment", &json!({ "selector": selector() }))), "spec.template");
     assert_eq!(wrong(workload("apps/v1", "Deployment", &json!({ "template": template() }))), "spec");
     let spec = json!({ "replicas": "three", "selector": selector(), "template": template() });
@@ -215,7 +216,7 @@ fn what_is_wrong_with_a_workload_is_told_with_its_field() {
 }
 
 #[test]
-fn ephemeral_volumes_become_claims_of_their_pod() {
+fn ephemeral_volumes_expand_to_claims_of_the_pod() {
     let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "storageClassName": "fast" } });
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "shop", "uid": "u-2" },
