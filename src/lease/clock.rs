@@ -1,20 +1,21 @@
-//! A clock that goes on while the process is stopped and while the machine sleeps: `CLOCK_BOOTTIME`.
+//! A clock that counts suspend time: Linux `CLOCK_BOOTTIME`.
 //!
-//! Whoever holds a lease and was not there for a while must not take the time before for the time now. It knows no date.
+//! A leader that was stopped or suspended must notice on resume that its lease has expired. The clock has no
+//! calendar time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Tells how long the machine has been up, sleep included. Cheap to clone.
+/// Returns the time since boot, suspend included. Cheap to clone.
 #[derive(Clone)]
 pub struct BootClock {
     read: Arc<dyn Fn() -> Duration + Send + Sync>,
 }
 
 impl BootClock {
-    /// The machine's.
+    /// Returns the machine's clock.
     pub fn of_the_machine() -> Self {
         Self::of(|| {
             let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has had this clock since 2.6.39");
@@ -22,12 +23,12 @@ impl BootClock {
         })
     }
 
-    /// Any clock that never runs backwards.
+    /// Wraps any clock that never runs backwards.
     pub fn of(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self { read: Arc::new(read) }
     }
 
-    /// The time since some moment that stays the same.
+    /// Returns the time since a fixed, unspecified moment.
     pub fn now(&self) -> Duration {
         (self.read)()
     }
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machines_clock_goes_on() {
+    fn machine_clock_never_runs_backwards() {
         let clock = BootClock::of_the_machine();
         let (first, second) = (clock.now(), clock.now());
         assert!(first > Duration::ZERO && second >= first);

@@ -1,8 +1,9 @@
-//! Nothing is written that the lease does not cover.
+//! The write fence: only writes covered by the lease leave the process.
 //!
-//! A write leaves only while the lease was renewed lately, and is given no longer than the lease lasts: whoever takes over
-//! finds nothing of us on its way. It is looked at when the write leaves, by a clock that counts sleep, so that a process
-//! that was stopped, or a machine that slept, sends nothing on waking up. It wins no lease: that is the elector's.
+//! A write may leave only while the last renewal is recent, and its time limit is the remaining lease. So no
+//! write of ours is in flight when another replica takes over. The check happens when the write leaves, on a
+//! clock that counts suspend time, so a process resumed after a pause sends nothing stale. [`super::Elector`]
+//! acquires and renews the lease; the fence only enforces it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +15,8 @@ use tokio::sync::Notify;
 
 use super::clock::BootClock;
 
-/// Lets writes pass, or not. Cheap to clone. The default lets everything pass: that of a scheduler without leader election.
+/// Admits or rejects writes. Cheap to clone. The default admits everything and serves a scheduler without
+/// leader election.
 #[derive(Clone, Debug, Default)]
 pub struct Fence {
     gate: Option<Arc<Gate>>,
@@ -23,7 +25,7 @@ pub struct Fence {
 #[derive(Debug)]
 struct Gate {
     clock: BootClock,
-    /// How old the last renewal may be when a write leaves.
+    /// Maximum age of the last renewal when a write leaves.
     renew_deadline: Duration,
     /// How long the lease lasts from a renewal on.
     lease: Duration,
@@ -33,9 +35,9 @@ struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the request began that last renewed the lease.
+    /// When the last successful renewal request started.
     renewed: Option<Duration>,
-    /// Writes on their way.
+    /// Number of writes in flight.
     passing: usize,
 }
 
@@ -45,31 +47,31 @@ struct State {
 pub struct Closed;
 
 impl Fence {
-    /// A fence that is closed until the lease is renewed. A renewal counts for writes that leave within `renew_deadline`, and for
-    /// `lease` in all.
+    /// Returns a fence that is closed until the lease is renewed. After a renewal, writes may leave for
+    /// `renew_deadline` and stay in flight for `lease`.
     pub fn new(clock: BootClock, renew_deadline: Duration, lease: Duration) -> Self {
         let gate = Gate { clock, renew_deadline, lease, state: Mutex::default(), ended: Notify::new() };
         Self { gate: Some(Arc::new(gate)) }
     }
 
-    /// The lease was renewed by a request that began at `at`.
+    /// Records a renewal by a request that started at `at`.
     pub(crate) fn renewed(&self, at: Duration) {
         if let Some(gate) = &self.gate {
             gate.state().renewed = Some(at);
         }
     }
 
-    /// Lets nothing pass until the lease is renewed.
+    /// Admits nothing until the next renewal.
     pub(super) fn close(&self) {
         if let Some(gate) = &self.gate {
             gate.state().renewed = None;
         }
     }
 
-    /// Asks whether a write may leave now.
+    /// Admits one write.
     ///
     /// # Errors
-    /// When it may not.
+    /// Returns [`Closed`] when the lease does not cover a write now.
     pub fn pass(&self) -> Result<Passage, Closed> {
         let Some(gate) = &self.gate else { return Ok(Passage { covered: None }) };
         let now = gate.clock.now();
@@ -80,7 +82,7 @@ impl Fence {
         Ok(Passage { covered: Some(Covered { gate: Arc::clone(gate), until: renewed + gate.lease }) })
     }
 
-    /// Waits until no write is on its way any more.
+    /// Waits until no write is in flight.
     pub(super) async fn quiet(&self) {
         let Some(gate) = &self.gate else { return };
         loop {
@@ -99,9 +101,9 @@ impl Gate {
     }
 }
 
-/// The right of one write to be on its way; it counts as being so until this is dropped.
+/// Permission for one write; the write counts as in flight until this is dropped.
 #[derive(Debug)]
-#[must_use = "the write counts as on its way only while this is kept"]
+#[must_use = "the write counts as in flight only while the passage is held"]
 pub struct Passage {
     covered: Option<Covered>,
 }
@@ -109,22 +111,23 @@ pub struct Passage {
 #[derive(Debug)]
 struct Covered {
     gate: Arc<Gate>,
-    /// When the lease ends, by its clock.
+    /// When the lease ends, by the gate's clock.
     until: Duration,
 }
 
 impl Passage {
-    /// For what changes nothing.
+    /// A passage for a read, which needs no lease.
     pub(crate) fn of_a_question() -> Self {
         Self { covered: None }
     }
 
-    /// How long the lease lasts; `None` without one.
+    /// Returns the remaining time of the lease; `None` without leader election.
     pub fn left(&self) -> Option<Duration> {
         self.covered.as_ref().map(|covered| covered.until.saturating_sub(covered.gate.clock.now()))
     }
 
-    /// Carries out `work`, but does not go on with it once the lease is over: it may still wait for a connection then.
+    /// Runs `work`, and abandons it once the lease has expired: it may still be waiting for a connection
+    /// then.
     pub fn cover<F: Future + Unpin>(self, work: F) -> Cover<F> {
         Cover { passage: self, work }
     }
@@ -137,7 +140,7 @@ impl Drop for Covered {
     }
 }
 
-/// Work under the lease. Ends with an error, as late as it is looked at, when the lease is over.
+/// Future of work under the lease. Every poll after the lease has expired returns [`Closed`].
 #[derive(Debug)]
 pub struct Cover<F> {
     passage: Passage,
@@ -165,7 +168,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A fence of ten and fifteen seconds, and the clock it looks at, in milliseconds.
+    /// A fence with a renew deadline of 10 s and a lease of 15 s, and its clock in milliseconds.
     fn fence() -> (Fence, Arc<AtomicU64>) {
         let time = Arc::new(AtomicU64::new(1_000_000));
         let read = Arc::clone(&time);
@@ -174,17 +177,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_passes_before_the_first_renewal_and_after_the_lease_was_given_up() {
+    fn writes_are_rejected_before_the_first_renewal_and_after_close() {
         let (fence, _) = fence();
         assert_eq!(fence.pass().expect_err("nobody leads"), Closed);
         fence.renewed(1_000 * SECOND);
         assert!(fence.pass().is_ok());
         fence.close();
-        assert_eq!(fence.pass().expect_err("it was given up"), Closed);
+        assert_eq!(fence.pass().expect_err("the fence was closed"), Closed);
     }
 
     #[test]
-    fn a_renewal_counts_for_as_long_as_the_renew_deadline_although_nobody_says_that_it_is_over() {
+    fn renewal_admits_writes_until_the_renew_deadline_without_a_close() {
         let (fence, time) = fence();
         fence.renewed(1_000 * SECOND);
         time.store(1_009_999, Ordering::Relaxed);
@@ -196,20 +199,20 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_has_what_is_left_of_the_lease() {
+    fn passage_reports_the_remaining_lease() {
         let (fence, time) = fence();
         fence.renewed(1_000 * SECOND);
         time.store(1_004_000, Ordering::Relaxed);
         let passage = fence.pass().expect("it was renewed four seconds ago");
         assert_eq!(passage.left(), Some(11 * SECOND));
-        // A renewal meanwhile lengthens nothing for what is on its way.
+        // A later renewal does not extend a write already in flight.
         fence.renewed(1_004 * SECOND);
         assert_eq!(passage.left(), Some(11 * SECOND));
         assert_eq!(Fence::default().pass().expect("there is no lease").left(), None);
     }
 
     #[tokio::test]
-    async fn work_that_wakes_up_after_the_lease_is_not_gone_on_with() {
+    async fn work_resumed_after_lease_expiry_is_abandoned() {
         let (fence, time) = fence();
         fence.renewed(1_000 * SECOND);
         let began = Arc::new(AtomicU64::new(0));
@@ -222,11 +225,11 @@ mod tests {
         assert!(poll!(&mut covered).is_pending());
         time.store(1_060_000, Ordering::Relaxed);
         assert_eq!(covered.await, Err(Closed));
-        assert_eq!(began.load(Ordering::Relaxed), 0, "what would have been sent after the pause was not");
+        assert_eq!(began.load(Ordering::Relaxed), 0, "nothing was sent after the pause");
     }
 
     #[tokio::test]
-    async fn it_is_quiet_once_nothing_is_on_its_way() {
+    async fn quiet_completes_when_no_write_is_in_flight() {
         let (fence, _) = fence();
         fence.quiet().await;
         fence.renewed(1_000 * SECOND);

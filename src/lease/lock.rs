@@ -1,5 +1,7 @@
-//! The Lease object: read, made, and written over in the version that was read. Upstream:
-//! `client-go/tools/leaderelection/resourcelock/leaselock.go`. It does not know what a lease is good for.
+//! API access to the Lease object: read, create, and update with optimistic locking.
+//!
+//! Upstream: `client-go/tools/leaderelection/resourcelock/leaselock.go`. The election itself is in
+//! [`super::Elector`].
 
 use std::time::Duration;
 
@@ -16,51 +18,51 @@ use serde::Serialize;
 
 use crate::dispatch::answer::{Failure, Subject, Success, Verdict};
 
-/// Above what a Lease or an Event can be; what is longer is neither.
+/// Largest response accepted, in bytes. Well above any real Lease or Event.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// Whose lease, and where it is.
+/// The lease to contend for, and our identity in it.
 #[derive(Clone)]
 pub struct Lock {
-    /// The client; its own retries must be off.
+    /// The client; its own retries must be disabled.
     pub client: kube::Client,
     /// The lease's namespace.
     pub namespace: String,
     /// The lease's name.
     pub name: String,
-    /// Who we are in it: `<host>_<uuid>`.
+    /// Our holder identity: `<host>_<uuid>`.
     pub identity: String,
-    /// The reporting controller of events about it: the first profile's name, as upstream has it.
+    /// Reporting controller of the lease's events: the first profile's name, as upstream.
     pub component: String,
-    /// How long a request may take.
+    /// Time limit of one request.
     pub timeout: Duration,
 }
 
-/// Why a request about the lease came to nothing.
+/// Why a request about the lease failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
     /// The API server refused it.
     #[error("{message}")]
     Refused { code: u16, is_gone: bool, message: String },
-    /// No answer came, or none of the API server's about the lease.
+    /// No response came, or it was not the API server's response about the lease.
     #[error("no answer from the API server: {0}")]
     Lost(String),
 }
 
 impl Trouble {
-    /// Whether a right is missing.
+    /// Whether RBAC denied the request.
     pub(super) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code: 403, .. })
     }
 }
 
 impl Lock {
-    /// The lease in words: `namespace/name`.
+    /// The lease as `namespace/name`.
     pub(super) fn describe(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The lease, if there is one.
+    /// Reads the lease; `None` if it does not exist.
     pub(super) async fn get(&self) -> Result<Option<Lease>, Trouble> {
         match self.ask(Method::GET, Some(&self.name), None).await {
             Err(Trouble::Refused { is_gone: true, .. }) => Ok(None),
@@ -68,7 +70,7 @@ impl Lock {
         }
     }
 
-    /// Makes it.
+    /// Creates the lease.
     pub(super) async fn create(&self, spec: LeaseSpec) -> Result<Lease, Trouble> {
         let metadata = ObjectMeta {
             namespace: Some(self.namespace.clone()),
@@ -78,12 +80,12 @@ impl Lock {
         self.write(Method::POST, None, &Lease { metadata, spec: Some(spec) }).await
     }
 
-    /// Writes over it; refused where it is of another version than `lease`.
+    /// Updates the lease; the API server answers 409 if its version differs from `lease`'s.
     pub(super) async fn update(&self, lease: &Lease) -> Result<Lease, Trouble> {
         self.write(Method::PUT, Some(&self.name), lease).await
     }
 
-    /// Says in an event about the lease what became of us. As with every event, nobody depends on it.
+    /// Writes an event about our leadership. Best effort, like every event.
     pub(super) async fn tell(&self, lease: Lease, what: &str) {
         let now = Timestamp::now();
         let event = Event {
@@ -114,16 +116,18 @@ impl Lock {
         let name = event.metadata.name.clone().unwrap_or_default();
         let subject = self.subject(("events.k8s.io/v1", "Event", "events"), name);
         if let Err(error) = self.send::<Event>(Method::POST, &path, Some(&event), &subject).await {
-            tracing::debug!(%error, "an event about the lease could not be written");
+            tracing::debug!(%error, "failed to write an event about the lease");
         }
     }
 
-    /// Writes the lease. What comes back has to be what was written.
+    /// Writes the lease, and checks that the returned holder is the one written.
     async fn write(&self, method: Method, name: Option<&str>, lease: &Lease) -> Result<Lease, Trouble> {
         let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
         let written = self.ask(method, name, Some(lease)).await?;
         if holder(&written) != holder(lease) {
-            return Err(Trouble::Lost("the answer names another holder than was written".to_owned()));
+            return Err(Trouble::Lost(
+                "the response names a different holder than the one written".to_owned(),
+            ));
         }
         Ok(written)
     }
@@ -152,7 +156,7 @@ impl Lock {
         subject: &Subject,
     ) -> Result<K, Trouble> {
         let body = body.map(|body| serde_json::to_vec(body).expect("an object is plain data"));
-        // The server gives up when we do.
+        // Ask the server to give up when we do.
         let uri = format!("{path}?timeout={}ms", self.timeout.as_millis().max(1));
         let json = "application/json";
         let request =
@@ -166,16 +170,17 @@ impl Lock {
         };
         let (status, body) = tokio::time::timeout(self.timeout, exchange)
             .await
-            .map_err(|_| Trouble::Lost(format!("nothing came within {:?}", self.timeout)))??;
+            .map_err(|_| Trouble::Lost(format!("no response within {:?}", self.timeout)))??;
         match subject.judge(status, &body) {
             Verdict::Done => serde_json::from_slice(&body).map_err(lost),
             Verdict::Failed(Failure { is_gone, message, reason }) => {
                 let message = if message.is_empty() { reason } else { message };
                 Err(Trouble::Refused { code: status.as_u16(), is_gone, message })
             }
-            Verdict::Foreign(why) => {
-                Err(Trouble::Lost(format!("the answer of status {} is not its own: {why}", status.as_u16())))
-            }
+            Verdict::Foreign(why) => Err(Trouble::Lost(format!(
+                "response with status {} is not from the API server: {why}",
+                status.as_u16()
+            ))),
         }
     }
 }

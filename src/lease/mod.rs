@@ -1,7 +1,8 @@
-//! Leader election: of several schedulers the one that holds the Lease decides, and the others keep themselves up to date.
+//! Leader election through a Lease: one replica schedules, the others only keep their caches up to date.
 //!
-//! The steps are those of `client-go/tools/leaderelection/leaderelection.go`, so that ours and kube-scheduler can contend for one
-//! lease. What follows from leading is the engine's business, which is told; what may be written is the [`Fence`]'s.
+//! The steps follow `client-go/tools/leaderelection/leaderelection.go`, so supercargo and kube-scheduler can
+//! contend for the same lease. The elector reports leadership to the engine as [`Event::Leading`]. The
+//! [`Fence`] decides which writes may leave.
 
 mod clock;
 mod fence;
@@ -28,41 +29,42 @@ pub use lock::Lock;
 
 use lock::Trouble;
 
-/// Upstream's `JitterFactor`: by how much of itself a pause between two tries may be longer.
+/// Jitter of a retry pause: up to this fraction of the pause is added (client-go's `JitterFactor`).
 pub const JITTER: f64 = 1.2;
-/// How long the scheduling thread may be silent before the lease is given up: with what it takes to notice and to write, less than
-/// the thirty seconds after which `/livez` is red.
+/// Longest silence of the scheduling thread before the leader releases the lease. Detection and the release
+/// write included, it stays below the 30 s after which `/livez` fails.
 pub const SILENCE_MAX: Duration = Duration::from_secs(25);
-/// How much longer than the lease a leader may go without a renewal before `/healthz` says so (upstream's `NewLeaderHealthzAdaptor`).
+/// How far past the lease duration a leader may go without a renewal before `/healthz` fails (upstream's
+/// `NewLeaderHealthzAdaptor`).
 const TOLERATED: Duration = Duration::from_secs(20);
-/// How long a leader may wait for its watches before it gives the lease up: each has made a new attempt within a minute, and another replica
-/// may see what this one does not.
+/// Longest wait of a new leader for its watches before it releases the lease. Every watch retries within a
+/// minute, and another replica may be able to reach what this one cannot.
 const BLIND_MAX: Duration = Duration::from_secs(90);
-/// How often it is looked whether the watches are in order, while they are not.
+/// Poll interval while the watches are not up to date.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long the end waits for the event that tells of it.
+/// Longest wait at exit for the "stopped leading" event to be written.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How often the same trouble is told.
+/// Log interval of a repeated problem.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// The times of a lease.
+/// Timing of the lease (KubeSchedulerConfiguration `leaderElection`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long others wait, from when they saw it renewed, before they take it.
+    /// How long a candidate waits after it last saw a renewal before it takes the lease.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew it before it gives up.
+    /// How long the leader retries a renewal before it gives up leadership.
     pub renew_deadline: Duration,
-    /// Between two tries.
+    /// Pause between two attempts.
     pub retry_period: Duration,
 }
 
 impl Terms {
-    /// What others read of the duration: whole seconds.
+    /// The lease duration as written to the Lease: whole seconds.
     fn seconds(&self) -> i32 {
         i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
     }
 
-    /// A fence for these times.
+    /// Returns a fence with these times.
     pub fn fence(&self, clock: BootClock) -> Fence {
         Fence::new(clock, self.renew_deadline, seconds(self.seconds()))
     }
@@ -72,42 +74,43 @@ fn seconds(n: i32) -> Duration {
     Duration::from_secs(u64::try_from(n).unwrap_or_default())
 }
 
-/// How it ended.
+/// Why the elector finished.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to stop, and has released the lease if it held it.
+    /// It received the stop signal, and released the lease if it held it.
     Stopped,
-    /// It led and leads no more; why.
+    /// It lost leadership, for the given reason.
     Lost(String),
 }
 
-/// What the elector works with, and whom it tells.
+/// Dependencies of the elector.
 pub struct Surroundings {
-    /// Counts sleep; the fence's, too.
+    /// Clock that includes suspend time; shared with the fence.
     pub clock: BootClock,
-    /// Opened by each renewal.
+    /// Each renewal opens it.
     pub fence: Fence,
-    /// Where the engine is told whether it leads.
+    /// Channel on which the engine learns whether it leads.
     pub answers: Arc<dyn Answers>,
-    /// Whether the cluster is known. A replica to which it is not stands for no election, as kube-scheduler's informers sync first.
+    /// Whether every watched kind has been listed. A replica joins the election only then, as kube-scheduler
+    /// syncs its informers first.
     pub known: UpToDate,
-    /// Begins to bring what is known of the cluster up to date. One that has just been elected does not begin before that is done: what
-    /// its predecessor bound last must be known to it.
+    /// Starts to bring the watches up to date. A new leader schedules only when this completes, so that it
+    /// knows the last bindings of its predecessor.
     pub catch_up: Arc<dyn Fn() -> UpToDate + Send + Sync>,
-    /// The scheduling thread's.
+    /// Heartbeat of the scheduling thread.
     pub pulse: Pulse,
-    /// Counts.
+    /// Leader election metrics.
     pub metrics: LeaderMetrics,
 }
 
-/// Tells whether what is known of the cluster is good enough, or what is not.
+/// Reports whether the watched state is current; otherwise, what is missing.
 pub type UpToDate = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// A lease as it was last seen.
+/// The lease as last observed.
 #[derive(Clone, Debug)]
 struct Seen {
     lease: Lease,
-    /// When it last changed, by our own clock: those of others are not asked.
+    /// Local time at which it last changed. Other replicas' clocks are never consulted.
     at: Duration,
 }
 
@@ -120,26 +123,26 @@ impl Seen {
         self.spec().holder_identity.unwrap_or_default()
     }
 
-    /// Whether it counts at `now`, as far as can be told.
+    /// Whether the lease is unexpired at `now`, as far as this replica has observed.
     fn is_valid(&self, now: Duration) -> bool {
         self.at + seconds(self.spec().lease_duration_seconds.unwrap_or_default()) > now
     }
 
-    /// The same lease with this in it.
+    /// Returns the same Lease object with `spec`.
     fn with(&self, spec: LeaseSpec) -> Lease {
         Lease { spec: Some(spec), ..self.lease.clone() }
     }
 }
 
-/// What came of a try to get or to keep the lease.
+/// Outcome of one attempt to acquire or renew the lease.
 enum Attempt {
     Held,
-    /// Somebody else has it; or had it, and we led.
+    /// Another replica holds it, or took it over while we led. Carries the holder's identity.
     Taken(String),
     Failed(Trouble),
 }
 
-/// Seeks the lease, keeps it, and lets it go.
+/// Acquires, renews and releases the lease.
 pub struct Elector {
     lock: Lock,
     terms: Terms,
@@ -149,7 +152,7 @@ pub struct Elector {
     refusals: Throttle,
 }
 
-/// Why holding the lease came to an end.
+/// Why holding the lease ended.
 enum End {
     Lost(String),
     Silent,
@@ -159,18 +162,19 @@ enum End {
 }
 
 impl Elector {
-    /// An elector that has done nothing yet.
+    /// Returns an idle elector; [`Elector::run`] starts it.
     pub fn new(lock: Lock, terms: Terms, around: Surroundings) -> Self {
         let standing = Standing::new(around.clock.clone(), &lock.name, terms);
         Self { lock, terms, around, seen: None, standing, refusals: Throttle::new(TOLD_EVERY) }
     }
 
-    /// Tells how it stands with the lease.
+    /// Returns the health view of this lease.
     pub fn standing(&self) -> Standing {
         self.standing.clone()
     }
 
-    /// Runs until the lease is lost, or `stop`: then what is on its way is waited for, and the lease released.
+    /// Runs until the lease is lost or `stop` completes. On `stop` it waits for writes in flight, then
+    /// releases the lease.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Ended {
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -191,7 +195,7 @@ impl Elector {
             match end {
                 End::Lost(why) => {
                     tracing::error!(lock = self.lock.describe(), why, "failed to renew lease");
-                    // The process ends after this, and the word with it.
+                    // The process exits after this, so wait until the event is written.
                     let told = self.tell("stopped leading");
                     let _ = tokio::time::timeout(FAREWELL, told).await;
                     return Ended::Lost(why);
@@ -203,11 +207,11 @@ impl Elector {
                 End::Blind => {
                     tracing::error!(
                         lock = self.lock.describe(),
-                        "the watches of pods and nodes do not work; giving the lease up"
+                        "pod and node watches are not up to date; releasing the lease"
                     );
                     self.release().await;
                     self.tell("stopped leading");
-                    // Whoever stands by looks more often than this.
+                    // Stay out of the election long enough for a standby replica to acquire the lease.
                     tokio::select! {
                         () = &mut stop => return Ended::Stopped,
                         () = tokio::time::sleep(self.terms.lease_duration) => {}
@@ -216,7 +220,7 @@ impl Elector {
                 End::Silent => {
                     tracing::error!(
                         lock = self.lock.describe(),
-                        "the scheduling thread does not answer; giving the lease up"
+                        "scheduling thread does not respond; releasing the lease"
                     );
                     self.release().await;
                     self.tell("stopped leading");
@@ -226,14 +230,14 @@ impl Elector {
                     };
                     tokio::select! {
                         () = &mut stop => return Ended::Stopped,
-                        () = resting => tracing::warn!("the scheduling thread answers again; standing for election"),
+                        () = resting => tracing::warn!("scheduling thread responds again; rejoining the election"),
                     }
                 }
             }
         }
     }
 
-    /// Tries until the lease is held.
+    /// Retries until the lease is held.
     async fn acquire(&mut self) {
         let lock = self.lock.describe();
         self.until_known().await;
@@ -247,14 +251,14 @@ impl Elector {
                 Attempt::Taken(holder) => {
                     self.refusals.reset();
                     if leader.as_ref() != Some(&holder) {
-                        tracing::info!(lock, leader = holder, "standing by");
+                        tracing::info!(lock, leader = holder, "another replica leads; standing by");
                         leader = Some(holder);
                     }
                 }
                 Attempt::Failed(trouble) => self.troubled(&trouble),
             }
             tokio::time::sleep(jittered(self.terms.retry_period, JITTER)).await;
-            // Whoever could not lead does not stand.
+            // A replica whose scheduling thread is silent could not lead, so it does not run.
             self.around.pulse.back().await;
             self.until_known().await;
         }
@@ -263,19 +267,19 @@ impl Elector {
         self.tell("became leader");
     }
 
-    /// Waits until the cluster is known.
+    /// Waits until every watched kind has been listed.
     async fn until_known(&self) {
         let told = Throttle::new(TOLD_EVERY);
         while let Err(why) = (self.around.known)() {
             if told.admit().is_some() {
                 let lock = self.lock.describe();
-                tracing::info!(lock, why, "standing for no election before the cluster is known");
+                tracing::info!(lock, why, "waiting for the initial lists before joining the election");
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
-    /// Renews the lease until that fails, and tells the engine to lead once it knows the cluster.
+    /// Renews the lease until that fails. Meanwhile tells the engine to lead once the watches are up to date.
     async fn hold(&mut self) -> End {
         let (answers, lock) = (Arc::clone(&self.around.answers), self.lock.describe());
         let up_to_date = (self.around.catch_up)();
@@ -286,12 +290,20 @@ impl Elector {
                 if Instant::now() >= give_up {
                     return;
                 }
-                // Each takeover begins so; what is worth a look is one that takes long.
+                // Every takeover starts with a short wait; only a long one deserves a warning.
                 let is_due = told.admit().is_some();
                 if is_due && std::mem::take(&mut is_first) {
-                    tracing::info!(lock, why, "holding the lease; deciding begins once everything is known");
+                    tracing::info!(
+                        lock,
+                        why,
+                        "holding the lease; scheduling starts once all watches are up to date"
+                    );
                 } else if is_due {
-                    tracing::warn!(lock, why, "holding the lease, and deciding nothing before all is known");
+                    tracing::warn!(
+                        lock,
+                        why,
+                        "holding the lease but not scheduling: watches are not up to date"
+                    );
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
@@ -304,7 +316,8 @@ impl Elector {
         }
     }
 
-    /// Renews the lease every period; returns why it could not for as long as it may take.
+    /// Renews the lease every retry period. Returns the reason when a renewal fails for the whole renew
+    /// deadline.
     async fn renew(&mut self) -> String {
         loop {
             let give_up = Instant::now() + self.terms.renew_deadline;
@@ -312,7 +325,7 @@ impl Elector {
                 match tokio::time::timeout_at(give_up, self.attempt(true)).await {
                     Ok(Attempt::Held) => break,
                     Ok(Attempt::Taken(holder)) if holder.is_empty() => {
-                        return "somebody else held the lease meanwhile".to_owned();
+                        return "another replica held the lease in the meantime".to_owned();
                     }
                     Ok(Attempt::Taken(holder)) => return format!("{holder} holds the lease"),
                     Ok(Attempt::Failed(trouble)) => self.troubled(&trouble),
@@ -321,7 +334,7 @@ impl Elector {
                 let next = Instant::now() + self.terms.retry_period;
                 tokio::time::sleep_until(next.min(give_up)).await;
                 if next >= give_up {
-                    return format!("it could not be renewed for {:?}", self.terms.renew_deadline);
+                    return format!("the lease could not be renewed for {:?}", self.terms.renew_deadline);
                 }
             }
             self.refusals.reset();
@@ -329,11 +342,11 @@ impl Elector {
         }
     }
 
-    /// Upstream's `tryAcquireOrRenew`.
+    /// Makes one attempt to acquire or renew the lease (upstream's `tryAcquireOrRenew`).
     async fn attempt(&mut self, leading: bool) -> Attempt {
         let now = self.around.clock.now();
         let mut spec = self.spec();
-        // The record that was seen last is likely the one that is there: written over at once, and refused if not.
+        // Optimistic renewal: update the version seen last, and read the lease only on conflict.
         if let Some(seen) = self.seen.clone().filter(|seen| self.is_ours(seen) && seen.is_valid(now)) {
             spec = keeping(spec, &seen.spec());
             match self.lock.update(&seen.with(spec.clone())).await {
@@ -371,7 +384,7 @@ impl Elector {
         }
     }
 
-    /// The request that wrote this lease began at `began` or later.
+    /// Records that we hold the lease. The request that wrote it started at `began` or later.
     fn held(&mut self, lease: Lease, began: Duration) -> Attempt {
         self.seen = Some(Seen { lease, at: self.around.clock.now() });
         self.around.fence.renewed(began);
@@ -379,7 +392,7 @@ impl Elector {
         Attempt::Held
     }
 
-    /// Takes note of the lease as it is; from when it says something new its time counts anew.
+    /// Records the observed lease. Its expiry restarts only when its spec changed.
     fn see(&mut self, lease: Lease) {
         let unchanged = self.seen.as_ref().filter(|seen| seen.lease.spec == lease.spec);
         let at = unchanged.map_or_else(|| self.around.clock.now(), |seen| seen.at);
@@ -390,7 +403,7 @@ impl Elector {
         seen.holder() == self.lock.identity
     }
 
-    /// What is written where nobody held the lease.
+    /// The spec written when the lease had no holder.
     fn spec(&self) -> LeaseSpec {
         let now = MicroTime(Timestamp::now());
         LeaseSpec {
@@ -403,13 +416,13 @@ impl Elector {
         }
     }
 
-    /// Releases the lease, if it is still ours, so that whoever stands by need not wait for its end. What is on its way is waited for, as
-    /// long as the lease covers it.
+    /// Releases the lease if it is still ours, so that a standby replica need not wait for its expiry. Waits
+    /// for writes in flight first, at most for the lease duration.
     async fn release(&self) {
         let lock = self.lock.describe();
         let lease = seconds(self.terms.seconds());
         if tokio::time::timeout(lease, self.around.fence.quiet()).await.is_err() {
-            tracing::warn!(lock, "writes are still on their way; leaving the lease to run out");
+            tracing::warn!(lock, "writes are still in flight; letting the lease expire");
             return;
         }
         match tokio::time::timeout(self.terms.renew_deadline, self.write_release()).await {
@@ -436,7 +449,7 @@ impl Elector {
         Ok(())
     }
 
-    /// Says in an event what became of us, beside whatever else is done.
+    /// Writes an event about leadership in a task of its own.
     fn tell(&self, what: &'static str) -> JoinHandle<()> {
         let (lock, lease) = (self.lock.clone(), self.seen.clone().map(|seen| seen.lease).unwrap_or_default());
         tokio::spawn(async move { lock.tell(lease, what).await })
@@ -445,38 +458,38 @@ impl Elector {
     fn troubled(&self, trouble: &Trouble) {
         let (lock, name, namespace) = (self.lock.describe(), &self.lock.name, &self.lock.namespace);
         let Some(withheld) = self.refusals.admit() else {
-            tracing::debug!(lock, %trouble, "the lease cannot be had; trying again");
+            tracing::debug!(lock, %trouble, "cannot acquire or renew the lease; retrying");
             return;
         };
         if trouble.is_forbidden() {
             tracing::error!(
                 lock,
                 withheld,
-                "{trouble}: grant get and update on the lease {name} of coordination.k8s.io, and create on leases, in namespace \
-                 {namespace}, as manifests/base/role-lead.yaml does; without them nothing is scheduled"
+                "{trouble}: grant get and update on lease {name} (coordination.k8s.io) and create on leases in namespace \
+                 {namespace}, as in manifests/base/role-lead.yaml; nothing is scheduled until then"
             );
         } else {
-            tracing::warn!(lock, %trouble, withheld, "the lease cannot be had; trying again");
+            tracing::warn!(lock, %trouble, withheld, "cannot acquire or renew the lease; retrying");
         }
     }
 }
 
-/// What is written where the lease is ours already.
+/// The spec of a renewal: keeps the acquire time and the transition count.
 fn keeping(mut spec: LeaseSpec, old: &LeaseSpec) -> LeaseSpec {
     spec.acquire_time.clone_from(&old.acquire_time);
     spec.lease_transitions = old.lease_transitions;
     spec
 }
 
-/// How it stands with the lease, for `/healthz`. Cheap to clone.
+/// Health view of the lease, for `/healthz` and `/readyz`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Standing {
     clock: BootClock,
     name: Arc<str>,
     limit: Duration,
-    /// When the lease was last renewed, while we lead.
+    /// When the lease was last renewed; `None` while this replica does not lead.
     renewed: Arc<Mutex<Option<Duration>>>,
-    /// Since when every attempt to read or take the lease has failed.
+    /// Since when every attempt to read or acquire the lease has failed; `None` after a success.
     unheard: Arc<Mutex<Option<Duration>>>,
     unheard_max: Duration,
 }
@@ -488,22 +501,23 @@ impl Standing {
         Self { clock, name: name.into(), limit, renewed, unheard, unheard_max }
     }
 
-    /// The lease was read or taken, or an attempt to do so failed.
+    /// Records whether the last attempt reached the lease.
     fn heard(&self, heard: bool) {
         let mut unheard = self.unheard.lock().unwrap_or_else(PoisonError::into_inner);
         *unheard = if heard { None } else { unheard.or_else(|| Some(self.clock.now())) };
     }
 
-    /// Whether the lease can be read. A replica that cannot take over is not ready, whoever leads.
+    /// Checks that this replica can reach the lease. A replica that could not take over is not ready, even if
+    /// another one leads.
     ///
     /// # Errors
-    /// When all attempts have failed for longer than a leader may go without a renewal.
+    /// Returns an error when every attempt has failed for longer than the renew deadline.
     pub fn check_lease(&self) -> Result<(), String> {
         let unheard = *self.unheard.lock().unwrap_or_else(PoisonError::into_inner);
         let since = unheard.map(|since| self.clock.now().saturating_sub(since));
         match since.filter(|since| *since > self.unheard_max) {
             Some(since) => {
-                Err(format!("the lease {} could not be read or taken for {} s", self.name, since.as_secs()))
+                Err(format!("lease {} could not be read or acquired for {} s", self.name, since.as_secs()))
             }
             None => Ok(()),
         }
@@ -513,15 +527,15 @@ impl Standing {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = renewed;
     }
 
-    /// Whether this one leads.
+    /// Whether this replica holds the lease.
     pub fn leads(&self) -> bool {
         self.renewed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Upstream's check `leaderElection`: a leader whose lease ended long ago should have ended as well.
+    /// Upstream's `leaderElection` health check: a leader whose lease expired long ago should have exited.
     ///
     /// # Errors
-    /// When it is one.
+    /// Returns an error when the last renewal is older than the lease duration plus 20 s.
     pub fn check(&self) -> Result<(), String> {
         let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
         match renewed {

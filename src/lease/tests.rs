@@ -1,4 +1,4 @@
-//! The elector against an API server that has one lease. Time stands still and moves on when everyone waits.
+//! The elector against a fake API server with one lease, on Tokio's paused clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,18 +20,18 @@ const fn seconds_of(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// What the server does beside answering.
+/// How the fake server behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
     Well,
-    /// Every connection breaks.
+    /// Every connection is refused.
     Away,
-    /// Writes are carried out, and their answers lost.
+    /// Writes are carried out, but their responses are lost.
     Forgetful,
-    /// Nothing is answered.
+    /// Requests are never answered.
     Silent,
     Forbidding,
-    /// A proxy answers with this, whatever is asked.
+    /// A proxy sends this response to every request.
     Foreign(u16, &'static str),
 }
 
@@ -95,14 +95,14 @@ impl Server {
         self.spec()["holderIdentity"].as_str().unwrap_or("nobody").to_owned()
     }
 
-    /// Writes as somebody else would.
+    /// Writes the lease as another replica would.
     fn write(&self, spec: &Value) {
         let mut store = self.store.lock().unwrap();
         let lease = json!({ "metadata": { "name": "lease", "namespace": "there" }, "spec": spec });
         store.put(lease);
     }
 
-    /// The methods asked for since the last time.
+    /// Returns the methods requested since the last call.
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.store.lock().unwrap().asked)
     }
@@ -145,7 +145,7 @@ impl Store {
             ("PUT", Some(lease)) => {
                 assert_eq!(path, format!("{leases}/lease"));
                 let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
-                assert!(version(&body).is_string(), "a write without a version is a blind one");
+                assert!(version(&body).is_string(), "a write without a resourceVersion");
                 if version(&body) == version(&lease) {
                     (StatusCode::OK, self.put(body))
                 } else {
@@ -172,21 +172,21 @@ impl Answers for Engine {
     fn answer(&self, events: Vec<Event>) -> BoxFuture<'_, ()> {
         for event in events {
             let Event::Leading(leading) = event else { panic!("{event:?}") };
-            // A test that ended does not listen.
+            // The test may have ended already.
             let _ = self.0.send(leading);
         }
         Box::pin(std::future::ready(()))
     }
 }
 
-/// A candidate that runs.
+/// A running candidate.
 struct Candidate {
     leading: mpsc::UnboundedReceiver<bool>,
     fence: Fence,
     silence: watch::Sender<Duration>,
-    /// Seconds the machine has slept, which its clock counts and the runtime's does not.
+    /// Seconds of suspend, which the boot clock counts and the runtime's does not.
     slept: Arc<AtomicU64>,
-    /// 0: nothing is known; 1: everything is; 2: everything was.
+    /// 0: nothing listed; 1: everything up to date; 2: listed once, not up to date.
     known: Arc<AtomicU64>,
     metrics: Arc<Metrics>,
     standing: Standing,
@@ -217,7 +217,7 @@ impl Candidate {
                 let knows = Arc::clone(&knows);
                 Box::new(move || match knows.load(Ordering::Relaxed) {
                     1 => Ok(()),
-                    _ => Err("not yet opened anew: the watch of Pod".to_owned()),
+                    _ => Err("not yet reopened: watch of Pod".to_owned()),
                 })
             }),
             pulse,
@@ -235,13 +235,13 @@ impl Candidate {
         let standing = elector.standing();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(elector.run(async move {
-            // A test that ended stops it, too.
+            // Dropping the sender stops it, too.
             let _ = stopped.await;
         }));
         Self { leading, fence, silence, slept, known, metrics, standing, stop, task }
     }
 
-    /// Starts one and waits until it leads.
+    /// Starts a candidate and waits until it leads.
     async fn leader(server: &Server, name: &str) -> Self {
         let mut candidate = Self::start(server, name);
         assert_eq!(candidate.leading.recv().await, Some(true));
@@ -265,7 +265,7 @@ impl Candidate {
     }
 }
 
-/// Lets so much time pass, and everybody do what is to be done in it.
+/// Lets `duration` pass while all tasks run.
 async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
@@ -276,7 +276,7 @@ fn held_by(name: &str, transitions: i32) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_there_is_made_and_renewed_at_once_and_every_period() {
+async fn missing_lease_is_created_then_renewed_every_retry_period() {
     let server = Server::new();
     let candidate = Candidate::leader(&server, "a").await;
     pass(SECOND).await;
@@ -288,7 +288,7 @@ async fn a_lease_that_is_not_there_is_made_and_renewed_at_once_and_every_period(
     assert_eq!(micros, "2026-11-20T19:20:08.437848Z".len(), "{}", spec["renewTime"]);
     let acquired = spec["acquireTime"].clone();
     pass(10 * SECOND).await;
-    assert_eq!(server.asked(), ["PUT"; 5], "in the version that is known, without a look");
+    assert_eq!(server.asked(), ["PUT"; 5], "optimistic updates, without a read");
     assert_eq!(server.spec()["acquireTime"], acquired);
     assert_eq!(server.told(), ["a became leader"]);
     let scrape = candidate.scrape().await;
@@ -297,9 +297,9 @@ async fn a_lease_that_is_not_there_is_made_and_renewed_at_once_and_every_period(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_stands_by_takes_over_a_lease_duration_after_it_last_saw_it_change() {
+async fn standby_takes_over_one_lease_duration_after_the_last_observed_change() {
     let server = Server::new();
-    // Its times are of another century: clocks of others are not asked.
+    // Its times lie years back: other replicas' clocks are not consulted.
     server.write(&held_by("gone", 4));
     let mut candidate = Candidate::start(&server, "b");
     pass(14 * SECOND).await;
@@ -313,7 +313,7 @@ async fn one_that_stands_by_takes_over_a_lease_duration_after_it_last_saw_it_cha
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_renewed_is_never_taken() {
+async fn renewed_lease_is_never_taken_over() {
     let server = Server::new();
     let leader = Candidate::leader(&server, "a").await;
     let mut others = [Candidate::start(&server, "b"), Candidate::start(&server, "c")];
@@ -327,7 +327,7 @@ async fn a_lease_that_is_renewed_is_never_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_stopped_releases_the_lease_and_the_next_takes_it_without_waiting_for_its_end() {
+async fn stopped_leader_releases_the_lease_for_an_immediate_takeover() {
     let server = Server::new();
     let leader = Candidate::leader(&server, "a").await;
     let mut next = Candidate::start(&server, "b");
@@ -344,7 +344,7 @@ async fn one_that_is_stopped_releases_the_lease_and_the_next_takes_it_without_wa
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_stands_by_and_is_stopped_leaves_the_lease_alone() {
+async fn stopped_standby_leaves_the_lease_alone() {
     let server = Server::new();
     let _leader = Candidate::leader(&server, "a").await;
     let other = Candidate::start(&server, "b");
@@ -354,20 +354,20 @@ async fn one_that_stands_by_and_is_stopped_leaves_the_lease_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_released_after_the_last_write_has_ended() {
+async fn lease_is_released_only_after_the_last_write_in_flight() {
     let server = Server::new();
     let leader = Candidate::leader(&server, "a").await;
     let passage = leader.fence.pass().expect("it leads");
     leader.stop.send(()).expect("it runs");
     pass(3 * SECOND).await;
-    assert_eq!(server.holder(), "a", "a write is on its way");
+    assert_eq!(server.holder(), "a", "a write is in flight");
     drop(passage);
     assert_eq!(leader.task.await.expect("it did not panic"), Ended::Stopped);
     assert_eq!(server.holder(), "");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_for_the_deadline_is_lost_and_writes_nothing_from_the_deadline_on() {
+async fn leader_that_cannot_renew_stops_writing_at_the_deadline_and_loses() {
     for mood in [Mood::Away, Mood::Silent] {
         let server = Server::new();
         let leader = Candidate::leader(&server, "a").await;
@@ -375,9 +375,9 @@ async fn a_leader_that_cannot_renew_for_the_deadline_is_lost_and_writes_nothing_
         let (began, fence) = (Instant::now(), leader.fence.clone());
         server.is(mood);
         pass(8 * SECOND).await;
-        assert!(fence.pass().is_ok(), "the lease is ours for a while");
+        assert!(fence.pass().is_ok(), "still within the renew deadline");
         pass(2 * SECOND).await;
-        assert!(fence.pass().is_err(), "nobody needs to find out");
+        assert!(fence.pass().is_err(), "the fence closes without a call");
         let why = leader.lost().await;
         assert!(why.contains("10s"), "{why}");
         let after = began.elapsed();
@@ -386,8 +386,8 @@ async fn a_leader_that_cannot_renew_for_the_deadline_is_lost_and_writes_nothing_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_finds_another_in_its_place_is_lost_at_once() {
-    for (name, why) in [("b", "b holds the lease"), ("", "somebody else held the lease meanwhile")] {
+async fn leader_that_sees_another_holder_loses_immediately() {
+    for (name, why) in [("b", "b holds the lease"), ("", "another replica held the lease in the meantime")] {
         let server = Server::new();
         let leader = Candidate::leader(&server, "a").await;
         pass(SECOND).await;
@@ -395,12 +395,12 @@ async fn a_leader_that_finds_another_in_its_place_is_lost_at_once() {
         let (began, fence) = (Instant::now(), leader.fence.clone());
         assert_eq!(leader.lost().await, why);
         assert!(began.elapsed() <= 2 * SECOND && fence.pass().is_err());
-        assert_eq!(server.holder(), name, "it is left as it is");
+        assert_eq!(server.holder(), name, "the lease is left unchanged");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_whose_answer_is_lost_does_not_count_and_is_made_up_for_by_a_look() {
+async fn renewal_with_lost_response_does_not_count_and_falls_back_to_a_read() {
     let server = Server::new();
     let leader = Candidate::leader(&server, "a").await;
     pass(SECOND).await;
@@ -409,7 +409,7 @@ async fn a_renewal_whose_answer_is_lost_does_not_count_and_is_made_up_for_by_a_l
     server.is(Mood::Well);
     server.asked();
     pass(2 * SECOND).await;
-    assert_eq!(server.asked(), ["PUT", "GET", "PUT"], "the version moved on without us");
+    assert_eq!(server.asked(), ["PUT", "GET", "PUT"], "the lost write changed the version");
     assert!(leader.fence.pass().is_ok() && server.holder() == "a");
     let scrape = leader.scrape().await;
     let slow = scrape.lines().find(|line| line.starts_with("leader_election_slowpath_total"));
@@ -417,7 +417,7 @@ async fn a_renewal_whose_answer_is_lost_does_not_count_and_is_made_up_for_by_a_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_is_made_again_with_what_was_known_of_it() {
+async fn deleted_lease_is_recreated_with_its_last_known_fields() {
     let server = Server::new();
     server.write(&held_by("", 6));
     let leader = Candidate::leader(&server, "a").await;
@@ -432,7 +432,7 @@ async fn a_lease_that_is_deleted_is_made_again_with_what_was_known_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_takeover_logs_no_warning_unless_the_lists_take_long() {
+async fn takeover_warns_only_when_the_lists_take_long() {
     let page = tempfile::NamedTempFile::new().expect("a scratch file");
     let writer = Arc::new(page.reopen().expect("the same file"));
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
@@ -453,19 +453,19 @@ async fn a_takeover_logs_no_warning_unless_the_lists_take_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_stands_for_election_before_the_cluster_is_known() {
+async fn candidate_joins_the_election_only_after_the_initial_lists() {
     let server = Server::new();
     let mut candidate = Candidate::start(&server, "a");
     candidate.known.store(0, Ordering::Relaxed);
     pass(600 * SECOND).await;
     assert_eq!((server.holder().as_str(), server.asked().len()), ("nobody", 0));
-    assert_eq!(candidate.standing.check_lease(), Ok(()), "nothing was tried");
+    assert_eq!(candidate.standing.check_lease(), Ok(()), "nothing was attempted");
     candidate.known.store(1, Ordering::Relaxed);
     assert_eq!(candidate.leading.recv().await, Some(true));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_begins_to_lead_before_what_is_known_is_up_to_date() {
+async fn lease_holder_leads_only_once_its_watches_are_up_to_date() {
     let server = Server::new();
     let mut candidate = Candidate::start(&server, "a");
     candidate.known.store(2, Ordering::Relaxed);
@@ -476,7 +476,7 @@ async fn nobody_begins_to_lead_before_what_is_known_is_up_to_date() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_watches_never_start_gives_the_lease_up_to_another() {
+async fn leader_whose_watches_never_start_releases_the_lease_to_another() {
     let server = Server::new();
     let mut blind = Candidate::start(&server, "a");
     blind.known.store(2, Ordering::Relaxed);
@@ -491,17 +491,17 @@ async fn a_leader_whose_watches_never_start_gives_the_lease_up_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b18_a_stuck_core_gives_the_lease_up_and_stands_again_once_it_answers() {
+async fn b18_stuck_engine_releases_the_lease_and_rejoins_once_it_responds() {
     let server = Server::new();
     let mut leader = Candidate::leader(&server, "a").await;
     pass(SECOND).await;
     leader.silence.send_replace(SILENCE_MAX);
     pass(SECOND).await;
-    assert_eq!(server.holder(), "", "others need not wait");
+    assert_eq!(server.holder(), "", "the lease is released");
     assert!(leader.fence.pass().is_err() && !leader.standing.leads());
     assert_eq!(leader.leading.recv().await, Some(false));
     pass(60 * SECOND).await;
-    assert_eq!(server.holder(), "", "one that cannot lead does not stand");
+    assert_eq!(server.holder(), "", "a replica that cannot lead does not run");
     leader.silence.send_replace(Duration::ZERO);
     assert_eq!(leader.leading.recv().await, Some(true));
     assert_eq!(server.holder(), "a");
@@ -509,11 +509,11 @@ async fn b18_a_stuck_core_gives_the_lease_up_and_stands_again_once_it_answers() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn b19_a_leader_that_slept_through_its_lease_writes_nothing_before_it_has_renewed_it() {
+async fn b19_leader_suspended_past_its_lease_writes_nothing_before_renewal() {
     let server = Server::new();
     let leader = Candidate::leader(&server, "a").await;
     pass(SECOND).await;
-    // The runtime's timers do not count sleep: the next renewal is a second away.
+    // The runtime's timers do not count suspend: the next renewal is one second away.
     leader.slept.store(60, Ordering::Relaxed);
     assert!(leader.fence.pass().is_err());
     assert_eq!(
@@ -530,22 +530,22 @@ async fn b19_a_leader_that_slept_through_its_lease_writes_nothing_before_it_has_
 }
 
 #[tokio::test(start_paused = true)]
-async fn b22_without_the_rights_for_the_lease_nobody_leads_until_they_are_there() {
+async fn b22_candidate_without_lease_permissions_leads_only_once_granted() {
     let server = Server::new();
     server.is(Mood::Forbidding);
     let mut candidate = Candidate::start(&server, "a");
     pass(TERMS.renew_deadline - SECOND).await;
-    assert_eq!(candidate.standing.check_lease(), Ok(()), "not for long yet");
+    assert_eq!(candidate.standing.check_lease(), Ok(()), "the renew deadline has not passed");
     pass(120 * SECOND).await;
     assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err());
     let unready = candidate.standing.check_lease().unwrap_err();
-    assert!(unready.starts_with("the lease lease could not be read or taken for 12"), "{unready}");
+    assert!(unready.starts_with("lease lease could not be read or acquired for 12"), "{unready}");
     server.is(Mood::Well);
     assert_eq!(candidate.leading.recv().await, Some(true));
     assert_eq!(candidate.standing.check_lease(), Ok(()));
 }
 
-/// Answers of a proxy: pages, nothing, what breaks off, and objects that are not the lease.
+/// Responses of a proxy: pages, empty or truncated bodies, and objects other than the lease.
 const FOREIGN: [(u16, &str); 12] = [
     (200, ""),
     (200, "{}"),
@@ -571,7 +571,7 @@ const FOREIGN: [(u16, &str); 12] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_answer_makes_nobody_a_leader_and_no_lease() {
+async fn foreign_response_neither_elects_nor_creates_a_lease() {
     for (code, body) in FOREIGN {
         let server = Server::new();
         server.is(Mood::Foreign(code, body));
@@ -581,12 +581,12 @@ async fn a_foreign_answer_makes_nobody_a_leader_and_no_lease() {
         let asked = server.asked();
         assert!(asked.iter().all(|method| method == "GET"), "{code} {body}: {asked:?}");
         server.is(Mood::Well);
-        assert_eq!(candidate.leading.recv().await, Some(true), "once it is the API server who answers");
+        assert_eq!(candidate.leading.recv().await, Some(true), "once the API server responds itself");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_answer_renews_no_lease() {
+async fn foreign_response_does_not_renew_the_lease() {
     for (code, body) in FOREIGN {
         let server = Server::new();
         let leader = Candidate::leader(&server, "a").await;
