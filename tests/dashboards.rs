@@ -290,7 +290,7 @@ fn every_alert_has_a_runbook_a_test_of_both_kinds_and_words() {
         assert!(text(&rule["annotations"]["runbook_url"]).ends_with(&file), "{name}");
         let runbook = read(&file);
         assert!(runbook.starts_with(&format!("# {name}\n")), "{file}");
-        for part in ["What it means", "How to look", "What to do"] {
+        for part in ["Meaning", "Impact", "Diagnosis", "Mitigation"] {
             assert!(runbook.contains(&format!("\n## {part}\n")), "{file} has no part {part}");
         }
         for word in ["summary", "description"] {
