@@ -208,8 +208,13 @@ fn every_panel_says_what_it_shows_and_in_which_unit() {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
         }
     }
-    let questions =
-        ["Am I scheduling?", "Why not?", "Where is time spent?", "Am I healthy?", "Does the shadow agree?"];
+    let questions = [
+        "Is it scheduling?",
+        "Why are pods pending?",
+        "Where is time spent?",
+        "Is it healthy?",
+        "Does shadow mode agree?",
+    ];
     assert_eq!(rows, questions);
 }
 
