@@ -1,75 +1,76 @@
-//! Which answers count: only those of the API server about the object that was asked for.
+//! Validates responses: only a response of the API server about the requested object counts.
 //!
-//! A proxy, a load balancer or a captive portal may answer in the API server's place: with an error page, an empty body, a body that breaks off, or
-//! the answer to somebody else's request. Such an answer is *foreign*. It leaves open whether the request was carried out, whatever its status line says.
-//! Sends nothing, and decides nothing about what follows.
+//! A proxy, load balancer or captive portal may answer in the API server's place: with an error page, an
+//! empty or truncated body, or the response to another request. Such a response is *foreign*: whatever its
+//! status line, it leaves open whether the request was carried out.
 
 use http::StatusCode;
 use serde::Deserialize;
 use supercargo_core::pod::Uid;
 
-/// The texts of kube-apiserver's 429 that bring no Status object (`apiserver/pkg/server/filters`: `priority-and-fairness.go`,
-/// `maxinflight.go`, `with_retry_after.go`). All are written before the request is looked at.
+/// Texts of kube-apiserver's 429 responses that carry no Status object (`apiserver/pkg/server/filters`:
+/// `priority-and-fairness.go`, `maxinflight.go`, `with_retry_after.go`). The server sends all of them before
+/// it handles the request.
 const NOT_NOW: [&str; 3] = [
     "Too many requests, please try again later.",
     "The apiserver is shutting down, please try again later.",
     "The apiserver hasn't been fully initialized yet, please try again later.",
 ];
 
-/// The object a request is about, as the API server's answers name it.
+/// The object of a request, as the API server's responses name it.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     /// The object's `apiVersion`.
     pub(crate) api_version: &'static str,
     /// The object's `kind`.
     pub(crate) kind: &'static str,
-    /// The resource, as paths and Status objects name it.
+    /// Plural resource name, as in paths and Status objects.
     pub(crate) resource: &'static str,
-    /// The namespace; empty for objects without one.
+    /// The namespace; empty for cluster-scoped objects.
     pub(crate) namespace: String,
     /// The name.
     pub(crate) name: String,
-    /// The uid, where the request is carried out for no other.
+    /// The uid, if the request applies to this uid only.
     pub(crate) uid: Option<Uid>,
-    /// What a success brings.
+    /// Body of a successful response.
     pub(crate) success: Success,
 }
 
-/// What the API server answers when it has carried out a request.
+/// Body of a successful response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Success {
     /// The object.
     Object,
-    /// A Status object; so do bindings.
+    /// A Status object, as for bindings.
     Status,
-    /// Either; so do deletions.
+    /// Either, as for deletions.
     ObjectOrStatus,
 }
 
-/// What an answer is.
+/// Classification of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The API server carried the request out.
     Done,
-    /// The API server refused the request, or failed.
+    /// The API server refused the request, or failed to carry it out.
     Failed(Failure),
-    /// The answer is not the API server's about this object; why.
+    /// The response is not the API server's about this object, for the given reason.
     Foreign(String),
 }
 
-/// A failure in the API server's words.
+/// A failure as the API server reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The reason, such as `NotFound`.
     pub(crate) reason: String,
-    /// The text; may be empty.
+    /// The message; may be empty.
     pub(crate) message: String,
-    /// The API server has no object of this name.
+    /// Whether the API server has no object of this name.
     pub(crate) is_gone: bool,
 }
 
 impl Subject {
-    /// The subject of requests about a pod, whatever its uid is.
+    /// Returns the subject of a request about a pod, of any uid.
     pub(crate) fn pod(namespace: &str, name: &str) -> Self {
         Self {
             api_version: "v1",
@@ -86,7 +87,7 @@ impl Subject {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// The resource with its group, as client-go's texts have it.
+    /// Returns `<resource>.<group>`, as client-go's messages have it.
     pub(crate) fn qualified(&self) -> String {
         match self.group() {
             "" => self.resource.to_owned(),
@@ -94,7 +95,7 @@ impl Subject {
         }
     }
 
-    /// Says what the answer `body` with this status line is.
+    /// Classifies a response by its status code and body.
     pub(crate) fn judge(&self, code: StatusCode, body: &[u8]) -> Verdict {
         let judged = if code.is_success() { self.success(code, body) } else { self.failure(code, body) };
         judged.unwrap_or_else(|why| Verdict::Foreign(why.to_owned()))
@@ -109,28 +110,28 @@ impl Subject {
             Success::ObjectOrStatus => true,
         };
         if !may_be {
-            return Err("its body is of another kind");
+            return Err("its body has an unexpected kind");
         }
         if is_status {
             let status: Status = read(body)?;
             let details = status.details.unwrap_or_default();
             if status.status != "Success" || status.code.is_some_and(|told| told != code.as_u16()) {
-                return Err("its body and its status line say different things");
+                return Err("its body contradicts its status line");
             }
-            // A deletion's Status names what was deleted; a binding's names nothing.
+            // A deletion's Status names the deleted object; a binding's names nothing.
             let is_named = self.success == Success::Status || details.name == self.name;
             if !is_named || self.is_another(&details) {
-                return Err("it is about another object");
+                return Err("it names another object");
             }
             return Ok(Verdict::Done);
         }
         if (&*api_version, &*kind) != (self.api_version, self.kind) {
-            return Err("its body is of another kind");
+            return Err("its body has an unexpected kind");
         }
         let Object { metadata } = read(body)?;
         let is_of_uid = self.uid.as_deref().is_none_or(|uid| *uid == *metadata.uid);
         if (&metadata.namespace, &metadata.name) != (&self.namespace, &self.name) || !is_of_uid {
-            return Err("it is about another object");
+            return Err("it names another object");
         }
         Ok(Verdict::Done)
     }
@@ -144,15 +145,15 @@ impl Subject {
         }
         let Kind { api_version, kind } = read(body)?;
         if (&*api_version, &*kind) != ("v1", "Status") {
-            return Err("its body is no Status object");
+            return Err("its body is not a Status object");
         }
         let Status { status, reason, message, code: told, details } = read(body)?;
         let details = details.unwrap_or_default();
         if status != "Failure" || told != Some(code.as_u16()) {
-            return Err("its body and its status line say different things");
+            return Err("its body contradicts its status line");
         }
         if self.is_another(&details) {
-            return Err("it is about another object");
+            return Err("it names another object");
         }
         let is_gone = code == StatusCode::NOT_FOUND && reason == "NotFound" && self.is_this(&details);
         Ok(Verdict::Failed(Failure { reason, message, is_gone }))
@@ -162,7 +163,7 @@ impl Subject {
         (&*details.group, &*details.kind, &*details.name) == (self.group(), self.resource, &*self.name)
     }
 
-    /// Whether a Status names something else than this object or its namespace: then it is the answer to another request.
+    /// Whether a Status names neither this object nor its namespace, and so answers another request.
     fn is_another(&self, details: &Details) -> bool {
         if details.name.is_empty() || details.kind.is_empty() {
             return false;
@@ -171,7 +172,7 @@ impl Subject {
         let name = match resource {
             "namespaces" => &self.namespace,
             _ if resource == self.resource || resource == self.kind => &self.name,
-            // What an error about a binding may call itself.
+            // Errors about a binding may use this kind.
             "Binding" if self.success == Success::Status => &self.name,
             _ => return true,
         };
@@ -182,8 +183,8 @@ impl Subject {
 fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, &'static str> {
     serde_json::from_slice(body).map_err(|error| match error.classify() {
         serde_json::error::Category::Eof if body.is_empty() => "its body is empty",
-        serde_json::error::Category::Eof => "its body breaks off",
-        _ => "its body is no API object",
+        serde_json::error::Category::Eof => "its body is truncated",
+        _ => "its body is not an API object",
     })
 }
 

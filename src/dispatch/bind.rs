@@ -1,7 +1,7 @@
-//! The binding of a pod: one POST, whose answer is taken for no more than it says.
+//! Binds a pod: one POST to its `binding` subresource.
 //!
-//! Upstream: `pkg/scheduler/framework/plugins/defaultbinder`. Ours differs where an answer is lost: that is not a
-//! refusal. It does not decide what follows.
+//! Upstream: `pkg/scheduler/framework/plugins/defaultbinder`. Unlike upstream, a lost response is an unknown
+//! outcome and not a failure. The engine decides what follows.
 
 use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,7 +23,7 @@ fn call(limits: &Limits, pod: &PodRef, node: &str) -> Call {
         metadata: ObjectMeta {
             namespace: Some(pod.namespace.clone()),
             name: Some(pod.name.clone()),
-            // A pod that was made anew under this name is not the one that was decided about.
+            // Not valid for a new pod created under the same name.
             uid: Some(pod.uid.to_string()),
             ..ObjectMeta::default()
         },
@@ -36,7 +36,8 @@ fn call(limits: &Limits, pod: &PodRef, node: &str) -> Call {
     Call {
         method: http::Method::POST,
         path: format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name),
-        // The server gives up when we do, so that a binding of unknown outcome is not carried out much later.
+        // Ask the server to give up when we do, so that a binding of unknown outcome does not take effect
+        // much later.
         query: Some(format!("timeout={}s", limits.bind_deadline.as_secs().max(1))),
         content_type: JSON,
         body: serde_json::to_vec(&binding).expect("a Binding is plain data").into(),
@@ -48,9 +49,9 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome, node: &str) -> BindOutcom
     match answer {
         Answer::Done(_) => BindOutcome::Accepted,
         Answer::Status { code: 409, message, .. } => match assigned_node(&message) {
-            // An earlier request of ours got there, and its answer did not get back.
+            // An earlier request of ours succeeded, and its response was lost.
             Some(assigned) if assigned == node => BindOutcome::Accepted,
-            // Whoever bound it: to say that it is not scheduled would be untrue.
+            // Another client bound the pod, so it must not be reported as unschedulable.
             Some(assigned) => BindOutcome::Moot(Found::Bound(assigned.to_owned())),
             None => refused(message, earlier_unknown),
         },
@@ -62,12 +63,12 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome, node: &str) -> BindOutcom
     }
 }
 
-/// A refusal says nothing about an earlier try that may have been carried out.
+/// Turns a refusal into an unknown outcome if an earlier try may have been carried out.
 fn refused(message: String, earlier_unknown: bool) -> BindOutcome {
     if earlier_unknown { BindOutcome::Unknown { message } } else { BindOutcome::Refused { message } }
 }
 
-/// The node named by a conflict (`pkg/registry/core/pod/storage/storage.go#assignPod`).
+/// Returns the node that a conflict names (`pkg/registry/core/pod/storage/storage.go#assignPod`).
 fn assigned_node(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once(" is already assigned to node \"")?;
     Some(rest.split_once('"')?.0)

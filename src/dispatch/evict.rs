@@ -1,9 +1,10 @@
-//! The eviction of a pod that makes room: first the condition DisruptionTarget, so that whoever owns the pod knows why,
-//! then its deletion.
+//! Evicts a victim of preemption: sets its DisruptionTarget condition, which tells its owner why, then
+//! deletes it.
 //!
-//! Upstream: `pkg/scheduler/framework/preemption/executor.go`, `pkg/scheduler/util/utils.go#DeletePod`. Ours names the
-//! pod's uid in both, so that neither can meet a pod made anew under the same name, and where the answer to the deletion
-//! is lost it looks, and does not send another. It does not decide what follows.
+//! Upstream: `pkg/scheduler/framework/preemption/executor.go`, `pkg/scheduler/util/utils.go#DeletePod`.
+//! Unlike upstream, both requests carry the pod's uid, so neither applies to a new pod of the same name. If
+//! the response to the deletion is lost, the pod is read instead of deleted again. The engine decides what
+//! follows.
 
 use bytes::Bytes;
 use std::time::Duration;
@@ -21,18 +22,18 @@ use super::pause::{Throttle, jittered};
 use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
 use super::status::is_another_pod;
 
-/// As often as upstream tries to write the condition.
+/// Upstream's maximum number of tries for the condition.
 const TRIES_MAX: u32 = 4;
-/// Upstream's first pause; each is five times the one before.
+/// Upstream's first pause between tries; each further pause is five times the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// What a step of an eviction came to.
+/// Outcome of one request of an eviction.
 enum Step {
     Done,
-    /// There is no pod of that uid.
+    /// No pod has this uid.
     Gone,
     Failed(String),
-    /// It may have been carried out.
+    /// The request may have been carried out.
     Unknown(String),
 }
 
@@ -50,7 +51,7 @@ impl Step {
     }
 }
 
-/// Sends a pod away.
+/// Evicts one pod.
 pub(super) async fn evict(
     transport: &Transport,
     limits: &Limits,
@@ -71,7 +72,7 @@ pub(super) async fn evict(
     outcome
 }
 
-/// Sets the condition. To set it twice does no harm, so it is also tried again where the first may have worked.
+/// Sets the condition. The patch is idempotent, so it is retried even if the last try may have succeeded.
 async fn mark(transport: &Transport, limits: &Limits, pod: &PodRef, disruption: &Disruption) -> Step {
     let call = mark_call(pod, disruption, Timestamp::now());
     let mut pause = FIRST_PAUSE;
@@ -121,7 +122,7 @@ async fn delete(transport: &Transport, limits: &Limits, pod: &PodRef) -> EvictOu
     let sent = transport.send(&delete_call(limits, pod), limits.deadline, limits.patience).await;
     match Step::of(sent.answer) {
         Step::Done => EvictOutcome::Deleted,
-        // An earlier try of the same request may have been what removed it.
+        // An earlier try of the same request may have deleted the pod.
         Step::Gone if sent.earlier_unknown => EvictOutcome::Deleted,
         Step::Gone => EvictOutcome::Gone,
         Step::Failed(message) if !sent.earlier_unknown => EvictOutcome::Failed { message },
@@ -145,7 +146,7 @@ fn delete_call(limits: &Limits, pod: &PodRef) -> Call {
     Call {
         method: http::Method::DELETE,
         path: path(pod),
-        // The server gives up when we do.
+        // Ask the server to give up when we do.
         query: Some(format!("timeout={}s", limits.deadline.as_secs().max(1))),
         content_type: JSON,
         body: serde_json::to_vec(&options).expect("DeleteOptions are plain data").into(),
@@ -169,7 +170,7 @@ struct Metadata {
     deletion_timestamp: Option<String>,
 }
 
-/// Whether the API server has the pod as one that is being deleted, or not at all.
+/// Whether the API server shows the pod as terminating or has no such pod.
 async fn is_going(transport: &Transport, limits: &Limits, pod: &PodRef) -> bool {
     let call = Call {
         method: http::Method::GET,
@@ -197,9 +198,9 @@ fn tell(pod: &PodRef, message: &str, refusals: &Throttle) {
     if message.contains("is forbidden") {
         tracing::error!(
             %pod, %message, withheld,
-            "may not send a pod away that a more important one is to replace: grant delete on pods and patch on pods/status, as manifests/ does"
+            "not permitted to evict victim: grant delete on pods and patch on pods/status, as in manifests/"
         );
     } else {
-        tracing::warn!(%pod, %message, withheld, "could not send a pod away that a more important one is to replace");
+        tracing::warn!(%pod, %message, withheld, "failed to evict victim");
     }
 }

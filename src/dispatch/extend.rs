@@ -1,7 +1,7 @@
-//! Extenders: what they are asked, and the bindings they carry out.
+//! Calls extenders: queries (filter, prioritize, preempt) and bindings they carry out.
 //!
-//! A binding by an extender is a write, so the lease has to cover it; what else extenders are asked changes nothing. Knows
-//! neither what is asked nor what an answer means.
+//! A binding by an extender is a write, so the lease must cover it. Queries change nothing and need no lease.
+//! The engine builds the queries and interprets the answers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,10 +15,10 @@ use super::request::Uncovered;
 use super::settle::settle;
 use crate::extender::{Client, Extenders, Failed};
 
-/// What is said of an extender that is configured no more.
-pub(super) const UNKNOWN: &str = "the extender is not configured any more";
+/// Error for an extender that was removed from the configuration.
+pub(super) const UNKNOWN: &str = "the extender is no longer configured";
 
-/// Asks an extender.
+/// Sends one query to an extender.
 pub(super) async fn ask(
     shared: &Shared,
     client: Option<Arc<Client>>,
@@ -37,18 +37,19 @@ pub(super) async fn ask(
     if let Err(error) = &answer {
         let pod = format!("{}/{}", call.pod.namespace, call.pod.name);
         if let Some(withheld) = shared.failed_extenders.admit() {
-            tracing::warn!(%pod, verb, error, withheld, "an extender failed");
+            tracing::warn!(%pod, verb, error, withheld, "extender call failed");
         }
     }
     answer
 }
 
-/// Has an extender bind a pod. After an answer that it failed, the API server is asked: it may have bound before it did.
+/// Lets an extender bind a pod. If the extender reports a failure, reads the pod from the API server: the
+/// extender may have bound it first.
 pub(super) async fn bind(shared: &Shared, client: &Client, pod: &PodRef, node: &str) -> BindOutcome {
     let Shared { transport, limits, unanswered, metrics, .. } = shared;
     let began = Instant::now();
     let answer = transport.covered(client.timeout(), |limit| client.bind(pod, node, limit)).await;
-    // What the lease does not cover is no call.
+    // A write rejected by the fence was never sent, so it is not counted as a call.
     if !matches!(answer, Err(Uncovered::NotSent(_))) {
         metrics.extender_called("bind", matches!(answer, Ok(Ok(()))), began.elapsed());
     }

@@ -1,7 +1,7 @@
-//! Carries out effects: bindings, writes of volumes, evictions, status patches, events. Bounded by the credits it grants, each kind in a lane of its
-//! own, so that a slow kind holds up nobody else.
+//! Carries out effects: bindings, volume writes, evictions, status patches, events and extender calls.
 //!
-//! Decides nothing and remembers nothing about scheduling: what came of an effect goes back to the engine as an event.
+//! Each kind of effect has a lane of its own, bounded by the credits it grants, so a slow kind does not delay
+//! the others. The dispatcher holds no scheduling state: outcomes return to the engine as events.
 
 pub(crate) mod answer;
 mod bind;
@@ -44,31 +44,32 @@ use request::Transport;
 use turns::Turns;
 use waiting::Waiting;
 
-/// How often the same trouble is told.
+/// Log interval of a repeated problem.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// How much is carried out at once, and for how long it is waited.
+/// Concurrency and time limits of effects.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bindings in flight. The client speaks HTTP/1.1, so each takes a connection of its own; a hundred of them at some
-    /// milliseconds each are many times what an API server writes.
+    /// Bindings in flight. The client speaks HTTP/1.1, so each binding uses a connection of its own. One
+    /// hundred at a few milliseconds each is many times the write rate of an API server.
     pub bindings: usize,
-    /// Writes of volumes and claims in flight.
+    /// Volume and claim writes in flight.
     pub volumes: usize,
-    /// Evictions in flight; as many as upstream's parallelism.
+    /// Evictions in flight; upstream's default parallelism.
     pub evictions: usize,
     /// Status patches in flight.
     pub patches: usize,
     /// Events in flight.
     pub records: usize,
-    /// Questions to extenders in flight.
+    /// Extender queries in flight.
     pub questions: usize,
-    /// How long a binding may take before its outcome counts as unknown. The server is asked to keep to it, too.
+    /// Time limit of a binding; after it, the outcome counts as unknown. The API server receives the same
+    /// limit.
     pub bind_deadline: Duration,
-    /// How long any other request may take.
+    /// Time limit of any other request.
     pub deadline: Duration,
-    /// How long a request is sent again while the server asks to come back later. API Priority and Fairness asks for 32 s at most, to which
-    /// a tenth is added.
+    /// How long a request is retried while the server sends `Retry-After`. API Priority and Fairness asks for
+    /// at most 32 s, to which up to 10 % jitter is added.
     pub patience: Duration,
 }
 
@@ -88,21 +89,21 @@ impl Default for Limits {
     }
 }
 
-/// Who writes, and where to.
+/// Names of the API server and of this host.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// URL of the API server, as errors name it.
+    /// URL of the API server, as in error messages.
     pub server: String,
-    /// Our host's name, as events name it.
+    /// Name of this host, as in events.
     pub host: String,
 }
 
-/// Requests that have not ended.
+/// Number of requests in flight, by lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// Bindings and questions about them.
+    /// Bindings, and reads of their outcome.
     pub bindings: usize,
-    /// Writes of volumes and claims.
+    /// Volume and claim writes.
     pub volumes: usize,
     /// Evictions.
     pub evictions: usize,
@@ -110,18 +111,18 @@ pub struct Pending {
     pub patches: usize,
     /// Events.
     pub records: usize,
-    /// Questions to extenders. They change nothing, and nobody waits for them at the end.
+    /// Extender queries. They change nothing, so shutdown does not wait for them.
     pub questions: usize,
 }
 
 impl Pending {
-    /// Whether there are none that anybody waits for.
+    /// Whether no request is in flight that shutdown waits for.
     pub fn is_empty(self) -> bool {
         Self { questions: 0, ..self } == Self::default()
     }
 }
 
-/// Carries out effects on a runtime. Cheap to clone; the clones share everything.
+/// Carries out effects on a Tokio runtime. Cheap to clone; clones share all state.
 #[derive(Clone)]
 pub struct Dispatcher {
     shared: Arc<Shared>,
@@ -134,7 +135,7 @@ struct Shared {
     limits: Limits,
     answers: Arc<dyn Answers>,
     metrics: Arc<Metrics>,
-    /// Writes about one pod wait for each other.
+    /// Orders the writes about one pod.
     turns: Turns,
     waiting: Waiting,
     recorder: Arc<Recorder>,
@@ -154,7 +155,8 @@ impl Drop for Shared {
 }
 
 impl Dispatcher {
-    /// A dispatcher that sends through `client`, whose own retries must be off, what `fence` lets pass, and answers into `answers`.
+    /// Returns a dispatcher that sends what `fence` admits through `client` and reports outcomes to
+    /// `answers`. The client's own retries must be disabled.
     pub fn new(
         runtime: Handle,
         client: kube::Client,
@@ -186,14 +188,14 @@ impl Dispatcher {
         Self { shared: Arc::new(shared), runtime, extenders: Extenders::default() }
     }
 
-    /// With extenders to ask.
+    /// Sets the extenders to call.
     #[must_use]
     pub fn with_extenders(mut self, extenders: Extenders) -> Self {
         self.extenders = extenders;
         self
     }
 
-    /// Requests that have not ended.
+    /// Returns the number of requests in flight.
     pub fn pending(&self) -> Pending {
         let of = |lane| self.shared.pending(lane).load(Ordering::SeqCst);
         Pending {
@@ -206,7 +208,7 @@ impl Dispatcher {
         }
     }
 
-    /// Waits until all requests have ended, but no longer than `within`; gives what had not.
+    /// Waits until all requests have ended, at most for `within`; returns what is still in flight.
     pub async fn drain(&self, within: Duration) -> Pending {
         let ended = async {
             loop {
@@ -217,12 +219,12 @@ impl Dispatcher {
                 next.await;
             }
         };
-        // Late or not, what is left is what counts.
+        // The result below is the same after a timeout.
         let _ = tokio::time::timeout(within, ended).await;
         self.pending()
     }
 
-    /// Carries out `work` of `lane`, then gives back its credit with what it came to.
+    /// Runs `work` of `lane`, then returns the credit together with the outcome.
     fn spawn<W>(
         &self,
         lane: Lane,
@@ -238,7 +240,7 @@ impl Dispatcher {
         self.runtime.spawn(async move {
             let done = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
                 let text = panic_text(panic.as_ref());
-                tracing::error!(panic = %text, kind, "carrying out an effect panicked");
+                tracing::error!(panic = %text, kind, "effect panicked");
                 on_panic(text)
             });
             drop(flight);
@@ -310,7 +312,7 @@ impl Dispatcher {
 
     fn evict(&self, eviction: Eviction) {
         let shared = Arc::clone(&self.shared);
-        // Behind the binding of the pod, should that be on its way.
+        // Queue behind a binding of the same pod that is in flight.
         let mut turn = shared.turns.queue(&eviction.pod.uid);
         let uid = Uid::clone(&eviction.pod.uid);
         let finished = |uid: Uid, outcome| Some(Event::EvictFinished { uid, outcome });
@@ -327,7 +329,7 @@ impl Dispatcher {
 
     fn patch(&self, patch: StatusPatch) {
         let shared = Arc::clone(&self.shared);
-        // Nothing where it has joined one that waits: that one says it.
+        // `None` if the patch was merged into a waiting one, which then carries both.
         let place = shared.waiting.queue(patch, &shared.turns);
         let work = async move {
             let Shared { transport, limits, refused_patches, .. } = &*shared;

@@ -1,13 +1,14 @@
-//! Pauses between tries.
+//! Retry pauses.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 pub(crate) use crate::telemetry::Throttle;
 
-/// `pause`, lengthened by up to `fraction` of itself, so that clients that failed together do not come back together.
+/// Returns `pause` lengthened by a random part of up to `fraction`, so that clients that failed together do
+/// not retry together.
 pub(crate) fn jittered(pause: Duration, fraction: f64) -> Duration {
-    // A fresh random state is the only source of randomness the standard library has.
+    // `RandomState` is the only source of randomness in the standard library.
     let random = RandomState::new().build_hasher().finish();
     pause.mul_f64(1.0 + fraction * (random as f64 / u64::MAX as f64))
 }
@@ -17,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jitter_only_lengthens_and_only_by_its_fraction() {
+    fn jitter_lengthens_a_pause_by_at_most_its_fraction() {
         let pause = Duration::from_secs(10);
         for _ in 0..100 {
             let jittered = jittered(pause, 0.25);

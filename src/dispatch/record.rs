@@ -1,6 +1,8 @@
-//! Events of events.k8s.io/v1, written as upstream's recorder writes them. Losing one loses nothing but its news.
+//! Writes Kubernetes events (`events.k8s.io/v1`) as upstream's recorder does. Best effort: a lost event loses
+//! only the message.
 //!
-//! Upstream: `client-go/tools/events`. Ours does not read a note as a format, so a percent sign stays what it is.
+//! Upstream: `client-go/tools/events`. Unlike upstream, a note is not a format string, so percent signs are
+//! kept.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,9 +19,9 @@ use super::series::{Book, FINISH, REFRESH, Write};
 use super::turns::{Turn, Turns};
 use super::{Limits, TOLD_EVERY};
 
-/// As often as upstream tries while the API server cannot be reached.
+/// Upstream's maximum number of tries while the API server is unreachable.
 const TRIES_MAX: u32 = 12;
-/// Upstream's pause between tries, lengthened by up to a quarter.
+/// Upstream's pause between tries; up to a quarter is added.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes events.
@@ -27,12 +29,12 @@ pub(super) struct Recorder {
     transport: Transport,
     limits: Limits,
     book: Mutex<Book>,
-    /// Writes about one event wait for each other.
+    /// Orders the writes about one event.
     turns: Turns,
     refusals: Throttle,
 }
 
-/// A write with its place in the line of its event.
+/// A write with its place in the queue of its event.
 pub(super) struct Queued {
     write: Write,
     turn: Turn,
@@ -49,7 +51,7 @@ impl Recorder {
         }
     }
 
-    /// Enters what happened, in the order of the calls; what is to be written comes back.
+    /// Records an occurrence and returns the writes it causes. Call in order of occurrence.
     pub(super) fn note(&self, record: &Record) -> Vec<Queued> {
         let (write, pushed_out) = self.book().note(record, Timestamp::now());
         [write, pushed_out].into_iter().flatten().map(|write| self.queue(write)).collect()
@@ -64,7 +66,7 @@ impl Recorder {
         }
     }
 
-    /// Ends silent series and writes the counts of living ones, for ever.
+    /// Ends silent series and writes the counts of active ones, forever.
     pub(super) async fn keep(self: Arc<Self>) {
         let (mut finish, mut refresh) = (tokio::time::interval(FINISH), tokio::time::interval(REFRESH));
         loop {
@@ -95,21 +97,21 @@ impl Recorder {
             let answer = self.send(event, series).await;
             let message = match answer {
                 Answer::Done(_) => return,
-                // The series' event went and came again between our two requests.
+                // The series' event was deleted and created again between our two requests.
                 Answer::Status { code: 409, ref reason, message, .. }
                     if series && reason == "AlreadyExists" =>
                 {
                     message
                 }
                 Answer::Status { code, message, .. } => return self.refused(event, code, &message),
-                // To write it twice does no harm.
+                // The write is idempotent.
                 Answer::NotSent(message) | Answer::Lost(message) | Answer::Foreign(message) => message,
             };
             if tried < TRIES_MAX {
-                tracing::debug!(%message, "unable to write event; trying again");
+                tracing::debug!(%message, "unable to write event; retrying");
                 tokio::time::sleep(jittered(PAUSE, 0.25)).await;
             } else if let Some(withheld) = self.refusals.admit() {
-                tracing::warn!(%message, withheld, "unable to write event; it is dropped");
+                tracing::warn!(%message, withheld, "unable to write event; dropping it");
             }
         }
     }
@@ -118,7 +120,7 @@ impl Recorder {
         let (deadline, patience) = (self.limits.deadline, self.limits.patience);
         if series {
             let answer = self.transport.send(&patch(event), deadline, patience).await.answer;
-            // The event may have expired meanwhile.
+            // The event may have expired.
             if !matches!(answer, Answer::Status { is_gone: true, .. }) {
                 return answer;
             }
@@ -129,7 +131,7 @@ impl Recorder {
     fn refused(&self, event: &Event, code: u16, message: &str) {
         let terminating = code == 403 && message.contains("is being terminated");
         if code == 404 || code == 409 || terminating {
-            tracing::debug!(%message, "the API server does not take the event");
+            tracing::debug!(%message, "API server does not accept the event");
             return;
         }
         let Some(withheld) = self.refusals.admit() else { return };
@@ -138,10 +140,10 @@ impl Recorder {
         if code == 403 {
             tracing::error!(
                 %pod, %message, withheld,
-                "may not write events: grant create and patch on events of events.k8s.io, as manifests/ does"
+                "not permitted to write events: grant create and patch on events (events.k8s.io), as in manifests/"
             );
         } else {
-            tracing::warn!(%pod, %message, withheld, "the API server rejected an event");
+            tracing::warn!(%pod, %message, withheld, "API server rejected event");
         }
     }
 }

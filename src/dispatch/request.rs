@@ -1,8 +1,9 @@
-//! One request to the API server and what came of it, told apart by what the caller must know: was it refused, did it
-//! surely never get there, or may it have been carried out. Only an answer of the API server about the object counts ([`super::answer`]).
+//! Sends one request to the API server and classifies the outcome: refused, never sent, or possibly carried
+//! out.
 //!
-//! Waits as the server says (`Retry-After`), as upstream's client does (`client-go/rest/with_retry.go`); every other
-//! retry is the business of the kind of effect. The client's own retries are off.
+//! Only a response of the API server about the requested object counts (see [`super::answer`]). The transport
+//! obeys `Retry-After` as upstream's client does (`client-go/rest/with_retry.go`). All other retries belong
+//! to the individual effects, so the client's own retries must be disabled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,81 +20,83 @@ use super::pause::jittered;
 use crate::lease::{Fence, Passage};
 use crate::metrics::Metrics;
 
-/// As many answers with `Retry-After` as upstream's client takes before it gives up.
+/// Maximum number of tries on `Retry-After`, as in upstream's client.
 const TRIES_MAX: u32 = 10;
 
-/// No answer about one object is longer: etcd takes no object beyond 1.5 MiB of protobuf, which is a few times as much as JSON.
+/// Largest response accepted, in bytes. etcd rejects objects above 1.5 MiB of protobuf, which is a few times
+/// as much in JSON.
 const ANSWER_MAX: usize = 8 << 20;
-/// How much of an answer that is no API object goes into a text (`client-go/rest/request.go#maxUnstructuredResponseTextBytes`).
+/// How much of a non-API response an error message quotes, in bytes
+/// (`client-go/rest/request.go#maxUnstructuredResponseTextBytes`).
 const QUOTED_MAX: usize = 2_048;
 
 /// `application/json`.
 pub(super) const JSON: &str = "application/json";
-/// The patch format that merges lists by their keys.
+/// Content type of a patch that merges lists by their merge keys.
 pub(super) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
-/// The patch format in which what is given takes the place of what is there, field by field.
+/// Content type of a JSON merge patch.
 pub(super) const MERGE: &str = "application/merge-patch+json";
 
 /// A request to the API server.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) method: Method,
-    /// Path of the URL, without a query.
+    /// URL path without the query.
     pub(super) path: String,
-    /// Query of the URL; not shown in texts, as upstream has none there.
+    /// URL query; omitted from error messages, as upstream does.
     pub(super) query: Option<String>,
     pub(super) content_type: &'static str,
     pub(super) body: Bytes,
-    /// What it is about, which the answer has to be about as well.
+    /// The object of the request; the response must be about it.
     pub(super) subject: Subject,
 }
 
-/// What came of a [`Call`].
+/// Outcome of one try of a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The API server carried it out; the body.
+    /// The API server carried it out; holds the response body.
     Done(Bytes),
-    /// The API server refused it, or failed.
+    /// The API server refused it or failed.
     Status {
         code: u16,
-        /// The reason of the API's Status object.
+        /// Reason of the Status object.
         reason: String,
-        /// The text, as upstream's client gives it.
+        /// Message as upstream's client words it.
         message: String,
-        /// The API server has no object of the name asked for.
+        /// Whether the API server has no object of this name.
         is_gone: bool,
     },
-    /// The request surely never reached the API server.
+    /// The request never reached the API server.
     NotSent(String),
-    /// The deadline passed or the connection broke: it may have been carried out.
+    /// The deadline passed or the connection broke. The request may have been carried out.
     Lost(String),
-    /// An answer came, and it is not the API server's about this object: it may have been carried out.
+    /// The response is not the API server's about this object. The request may have been carried out.
     Foreign(String),
 }
 
-/// What came of a call and of the tries before the last.
+/// Outcome of the last try, and of those before it.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) answer: Answer,
-    /// An earlier try ended in a way that leaves open whether it was carried out.
+    /// Whether an earlier try may have been carried out.
     pub(super) earlier_unknown: bool,
 }
 
-/// A write that the lease does not cover.
+/// Error of a write that the lease does not cover.
 #[derive(Debug)]
 pub(super) enum Uncovered {
-    /// It did not leave.
+    /// The write was not sent.
     NotSent(String),
-    /// The lease ended before its answer came.
+    /// The lease ended before the response came.
     Lost(String),
 }
 
-/// The way to the API server.
+/// Connection to the API server.
 #[derive(Clone)]
 pub(super) struct Transport {
     client: kube::Client,
-    /// Scheme and authority of the API server, for texts.
+    /// Scheme and authority of the API server, for error messages.
     server: String,
     fence: Fence,
     metrics: Arc<Metrics>,
@@ -104,7 +107,8 @@ impl Transport {
         Self { client, server: server.trim_end_matches('/').to_owned(), fence, metrics }
     }
 
-    /// Sends, each try within `deadline`. While the server asks to wait, waits and sends again, for up to `patience`.
+    /// Sends `call`, with `deadline` per try. While the server sends `Retry-After`, waits and retries for up
+    /// to `patience`.
     pub(super) async fn send(&self, call: &Call, deadline: Duration, patience: Duration) -> Outcome {
         let give_up = Instant::now() + patience;
         let mut earlier_unknown = false;
@@ -115,7 +119,8 @@ impl Transport {
             };
             let again = Instant::now() + pause;
             if tried == TRIES_MAX || again > give_up {
-                // Whatever the lane sent next would be rejected as well: the request keeps its slot for as long as it may.
+                // The server would reject the lane's next request as well, so hold this slot as long as
+                // allowed.
                 tokio::time::sleep_until(again.min(give_up)).await;
                 return Outcome { answer, earlier_unknown };
             }
@@ -125,7 +130,8 @@ impl Transport {
         unreachable!("the loop counts to its limit")
     }
 
-    /// What changes anything leaves only while the lease covers it, and is given no longer than the lease lasts.
+    /// Sends one try. A write leaves only while the lease covers it, and its time limit is the remaining
+    /// lease.
     async fn send_once(&self, call: &Call, deadline: Duration) -> (Answer, Option<Duration>) {
         let passage =
             if call.method == Method::GET { Ok(Passage::of_a_question()) } else { self.fence.pass() };
@@ -159,8 +165,10 @@ impl Transport {
         }
     }
 
-    /// Carries out a write that goes elsewhere than to the API server, under the lease: it is told how long it has. Nothing
-    /// where the lease does not let it leave, or ends before it does.
+    /// Runs a write to another server than the API server under the lease. `work` receives its time limit.
+    ///
+    /// # Errors
+    /// Returns [`Uncovered`] if the lease does not admit the write, or expires before it ends.
     pub(super) async fn covered<F: Future>(
         &self,
         deadline: Duration,
@@ -198,13 +206,13 @@ impl Transport {
         (answer, retry_after)
     }
 
-    /// An answer that is not the API server's. Failures keep upstream's words.
+    /// Returns the outcome of a response that is not the API server's. HTTP failures keep upstream's wording.
     fn foreign(&self, call: &Call, status: StatusCode, body: &[u8], why: &str) -> Answer {
-        tracing::debug!(path = call.path, %status, why, "an answer is not the API server's");
+        tracing::debug!(path = call.path, %status, why, "response is not from the API server");
         Answer::Foreign(if status.is_success() {
             self.failed(
                 call,
-                &format!("the answer of status {} is not the API server's: {why}", status.as_u16()),
+                &format!("response with status {} is not from the API server: {why}", status.as_u16()),
             )
         } else {
             let quoted = &body[..body.len().min(QUOTED_MAX)];
@@ -212,10 +220,10 @@ impl Transport {
         })
     }
 
-    /// A request that brought no answer.
+    /// Returns the outcome of a request without a response.
     fn broken(&self, call: &Call, error: &kube::Error) -> Answer {
         let not_sent = match error {
-            // The credentials could not be had, or the request could not be built.
+            // The credentials could not be read, or the request could not be built.
             kube::Error::Auth(_) | kube::Error::HttpError(_) | kube::Error::BuildRequest(_) => true,
             kube::Error::Service(error) => causes(error.as_ref())
                 .filter_map(|cause| cause.downcast_ref::<hyper_util::client::legacy::Error>())
@@ -226,7 +234,7 @@ impl Transport {
         if not_sent { Answer::NotSent(text) } else { Answer::Lost(text) }
     }
 
-    /// The cause in upstream's words where they are known, else in the client's.
+    /// Describes the cause in upstream's words where they are known, otherwise in the client's.
     fn what_broke(&self, error: &kube::Error) -> String {
         let io = causes(error).filter_map(|cause| cause.downcast_ref::<std::io::Error>()).last();
         match io.map(std::io::Error::kind) {
@@ -253,7 +261,7 @@ impl Transport {
         self.server.split_once("://").map_or(&*self.server, |(_, authority)| authority)
     }
 
-    /// The text of Go's `url.Error`.
+    /// Returns an error message in the format of Go's `url.Error`.
     fn failed(&self, call: &Call, why: &str) -> String {
         let method = call.method.as_str();
         let verb = method[..1].to_owned() + &method[1..].to_ascii_lowercase();
@@ -261,7 +269,7 @@ impl Transport {
     }
 }
 
-/// The query of a request that has no more than `limit`, where the server is asked to give up when we do.
+/// Shortens a `timeout=` query to `limit`, so that the server gives up when we do.
 fn given(query: &str, deadline: Duration, limit: Duration) -> String {
     if limit < deadline && query.starts_with("timeout=") {
         return format!("timeout={}ms", limit.as_millis().max(1));
@@ -269,14 +277,14 @@ fn given(query: &str, deadline: Duration, limit: Duration) -> String {
     query.to_owned()
 }
 
-/// An error and what caused it, outermost first.
+/// Iterates over an error and its sources, outermost first.
 fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// How long the server asks to wait. Only 429 and 5xx may ask.
+/// Returns the pause a response asks for with `Retry-After`, which is honored on 429 and 5xx only.
 fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
@@ -286,7 +294,7 @@ fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     Some(Duration::from_secs(seconds.into()))
 }
 
-/// The text for an answer that brings no Status object
+/// Returns the message for a response without a Status object
 /// (`apimachinery/pkg/api/errors/errors.go#NewGenericServerResponse`).
 fn unexplained(status: StatusCode, call: &Call, body: &str) -> String {
     let told = if body.trim().is_empty() { "unknown" } else { body.trim() };

@@ -1,6 +1,7 @@
-//! Which events are the same again: the second makes a series of the first, further ones only count.
+//! Aggregates repeated events: the second occurrence turns an event into a series, further ones only raise
+//! its count.
 //!
-//! Upstream: `client-go/tools/events/event_broadcaster.go`. Pure bookkeeping; [`super::record`] writes.
+//! Upstream: `client-go/tools/events/event_broadcaster.go`. No I/O: [`super::record`] does the writing.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,29 +12,29 @@ use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use supercargo_core::effect::{Record, Severity};
 
-/// Series that were silent this long end; upstream looks for them this often.
+/// A series ends after this long without an occurrence. Upstream checks at the same interval.
 pub(super) const FINISH: Duration = Duration::from_secs(6 * 60);
-/// How often the counts of living series are written.
+/// How often the counts of active series are written.
 pub(super) const REFRESH: Duration = Duration::from_secs(30 * 60);
-/// Events remembered at once. A hopeless pod has one or two within the time an event is remembered, so this is for some
-/// thousand of them, at one to two kilobytes each; beyond it the oldest are forgotten and their pods begin anew.
+/// Maximum number of remembered events. A pod that stays unschedulable has one or two, so this covers some thousand
+/// such pods at 1 to 2 KiB per event. Beyond it, the oldest event is forgotten, and its next occurrence is a new event.
 const REMEMBERED_MAX: usize = 8_192;
-/// The API's limit of a note, and what marks one that was cut.
+/// The API's maximum note length in bytes; [`CUT`] marks a truncated note.
 const NOTE_MAX: usize = 1_024;
 const CUT: &str = " ...";
-/// The API's limit of `reportingInstance`.
+/// The API's maximum length of `reportingInstance`.
 const INSTANCE_MAX: usize = 128;
 
-/// What is to be written.
+/// A write to the API server.
 #[derive(Debug, PartialEq)]
 pub(super) enum Write {
     /// A new event.
     Create(Box<Event>),
-    /// The series of an event that was created before.
+    /// The series of an existing event.
     Series(Box<Event>),
 }
 
-/// Everything that two events must share to be the same again. Not the note: upstream leaves it out, too.
+/// Identity of an event. Like upstream, the note is not part of it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     severity: Severity,
@@ -48,24 +49,24 @@ struct Key {
 
 struct Remembered {
     event: Box<Event>,
-    /// Tells a remembered event from an older one of the same key.
+    /// Distinguishes this event from an older one of the same key.
     number: u64,
-    /// The count the API server was last sent.
+    /// The count last sent to the API server.
     written: i32,
 }
 
-/// The events of the last minutes.
+/// Events of the last minutes.
 pub(super) struct Book {
     host: String,
     remembered: HashMap<Key, Remembered>,
-    /// Keys by age, with those that are remembered no more among them.
+    /// Keys in order of age; may contain keys that are no longer remembered.
     by_age: VecDeque<(u64, Key)>,
     numbers: u64,
     last_name: i128,
 }
 
 impl Book {
-    /// A book of events reported by an instance on `host`.
+    /// Returns an empty book for events reported from `host`.
     pub(super) fn new(host: &str) -> Self {
         Self {
             host: host.to_owned(),
@@ -76,7 +77,8 @@ impl Book {
         }
     }
 
-    /// What to write about something that happened now. The second value is the end of a series that had to make room.
+    /// Records an occurrence and returns the write it causes. The second value is the final write of a series
+    /// evicted to make room.
     pub(super) fn note(&mut self, record: &Record, now: Timestamp) -> (Option<Write>, Option<Write>) {
         let key = key(record);
         if let Some(known) = self.remembered.get_mut(&key) {
@@ -84,7 +86,7 @@ impl Book {
         }
         let event = Box::new(self.event(record, now));
         let write = Some(Write::Create(event.clone()));
-        // A pod is scheduled once; to remember that it was would only push out what comes again.
+        // A pod is scheduled once; remembering that would only evict events that do repeat.
         if record.severity == Severity::Normal {
             return (write, None);
         }
@@ -95,7 +97,7 @@ impl Book {
         (write, pushed_out)
     }
 
-    /// Ends what was silent for [`FINISH`]; gives the last counts of series.
+    /// Forgets events that were silent for [`FINISH`]; returns the final counts of their series.
     pub(super) fn finish(&mut self, now: Timestamp) -> Vec<Write> {
         let mut writes = Vec::new();
         let since = now - jiff::SignedDuration::try_from(FINISH).expect("six minutes");
@@ -111,7 +113,7 @@ impl Book {
         writes
     }
 
-    /// The counts of living series that grew since they were last written.
+    /// Returns the counts of active series that grew since the last write.
     pub(super) fn refresh(&mut self) -> Vec<Write> {
         self.remembered.values_mut().filter_map(uncounted).collect()
     }
@@ -172,7 +174,7 @@ fn key(record: &Record) -> Key {
     }
 }
 
-/// The same event once more.
+/// Counts another occurrence of a known event.
 fn again(known: &mut Remembered, now: Timestamp) -> Option<Write> {
     let count = known.event.series.as_ref().map_or(1, |series| series.count) + 1;
     known.event.series = Some(EventSeries { count, last_observed_time: MicroTime(now) });
@@ -183,7 +185,7 @@ fn again(known: &mut Remembered, now: Timestamp) -> Option<Write> {
     Some(Write::Series(known.event.clone()))
 }
 
-/// The series, if it counts more than was written.
+/// Returns the series if its count exceeds the one last written.
 fn uncounted(known: &mut Remembered) -> Option<Write> {
     let count = known.event.series.as_ref()?.count;
     if count <= known.written {
@@ -198,8 +200,8 @@ fn last_seen(event: &Event) -> Option<Timestamp> {
     last.or(event.event_time.as_ref()).map(|at| at.0)
 }
 
-/// `<pod>.<nanoseconds in hex>`; where that is too long for a name, one of our own making. Upstream takes a random uuid
-/// there (`client-go/tools/record/util/util.go#GenerateEventName`).
+/// Returns `<pod>.<nanoseconds in hex>`, with the pod's name shortened if the result were too long. Upstream
+/// uses a random UUID there (`client-go/tools/record/util/util.go#GenerateEventName`).
 fn event_name(pod: &str, nanos: i128) -> String {
     const NAME_MAX: usize = 253;
     let suffix = format!(".{nanos:x}");
@@ -220,7 +222,7 @@ fn shortened(note: &str) -> String {
     note
 }
 
-/// Cuts to at most `max` bytes, between characters.
+/// Truncates to at most `max` bytes at a character boundary.
 fn cut_at(text: &mut String, max: usize) {
     text.truncate(text.floor_char_boundary(max));
 }
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_created_the_second_makes_a_series_the_third_only_counts() {
+    fn second_occurrence_makes_a_series_and_further_ones_only_count() {
         let mut book = Book::new("host");
         let (Some(Write::Create(event)), None) = book.note(&failed("5"), at(0)) else { panic!("created") };
         assert_eq!(event.reporting_instance.as_deref(), Some("supercargo-host"));
@@ -263,18 +265,18 @@ mod tests {
         assert_eq!(book.note(&failed("5"), at(2)), (None, None));
         let written = book.refresh();
         assert_eq!(written.iter().map(count).collect::<Vec<_>>(), [3]);
-        assert_eq!(book.refresh(), [], "nothing was added since");
+        assert_eq!(book.refresh(), [], "the count did not grow");
     }
 
     #[test]
-    fn another_version_of_the_pod_is_another_event() {
+    fn changed_resource_version_of_the_pod_starts_a_new_event() {
         let mut book = Book::new("host");
         book.note(&failed("5"), at(0));
         assert!(matches!(book.note(&failed("6"), at(1)), (Some(Write::Create(_)), None)));
     }
 
     #[test]
-    fn another_note_is_the_same_event() {
+    fn changed_note_does_not_start_a_new_event() {
         let mut book = Book::new("host");
         book.note(&failed("5"), at(0));
         let other = Record { note: "something else".to_owned(), ..failed("5") };
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_series_is_written_a_last_time_and_forgotten() {
+    fn silent_series_gets_a_final_write_and_is_forgotten() {
         let mut book = Book::new("host");
         for second in 0..4 {
             book.note(&failed("5"), at(second));
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_came_once_is_forgotten_without_a_write() {
+    fn single_event_is_forgotten_without_a_write() {
         let mut book = Book::new("host");
         book.note(&failed("5"), at(0));
         assert_eq!(book.finish(at(361)), []);
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_book_is_bounded_and_a_series_pushed_out_is_written() {
+    fn full_book_evicts_the_oldest_series_and_writes_its_count() {
         let mut book = Book::new("host");
         for _ in 0..3 {
             book.note(&failed("0"), at(0));
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_was_scheduled_is_not_remembered() {
+    fn scheduled_event_is_not_remembered() {
         let mut book = Book::new("host");
         let scheduled = Record { severity: Severity::Normal, reason: "Scheduled", ..failed("5") };
         book.note(&scheduled, at(0));
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_note_is_cut_between_characters() {
+    fn long_note_is_truncated_at_a_character_boundary() {
         assert_eq!(shortened(&"x".repeat(1_024)).len(), 1_024);
         let cut = shortened(&"x".repeat(3_138));
         assert_eq!((cut.len(), &cut[1_018..]), (1_024, "xx ..."));
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_within_one_nanosecond_and_never_too_long() {
+    fn event_names_are_unique_and_within_the_length_limit() {
         let mut book = Book::new("host");
         let names: Vec<_> = (0..2)
             .map(|version| match book.note(&failed(&version.to_string()), at(0)).0 {
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_name_is_cut_to_what_the_api_takes() {
+    fn reporting_instance_is_truncated_to_the_api_limit() {
         let mut book = Book::new(&"h".repeat(200));
         let (Some(Write::Create(event)), _) = book.note(&failed("5"), at(0)) else { panic!("created") };
         assert_eq!(event.reporting_instance.map(|instance| instance.len()), Some(128));

@@ -1,5 +1,5 @@
-//! The question what became of a binding whose answer was lost: one GET of the newest state. Asks once; when to ask
-//! again is the engine's business.
+//! Determines the outcome of a binding whose response was lost: one GET of the pod. The engine decides when
+//! to ask again.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -29,7 +29,7 @@ struct Spec {
     node_name: Option<String>,
 }
 
-/// Where the API server has `pod`.
+/// Returns where the API server has `pod`.
 pub(super) async fn settle(
     transport: &Transport,
     limits: &Limits,
@@ -72,7 +72,7 @@ fn unanswered(pod: &PodRef, why: &str, failures: &Throttle) -> Found {
         let pod = format_args!("{}/{}", pod.namespace, pod.name).to_string();
         tracing::warn!(
             %pod, %why, withheld,
-            "cannot learn what became of a binding whose answer was lost; its room stays reserved, and it is asked again"
+            "cannot determine the outcome of a binding whose response was lost; keeping its resources reserved and retrying"
         );
     }
     Found::NoAnswer

@@ -1,7 +1,8 @@
-//! The condition PodScheduled=False and the node a pod is nominated to, patched into a pod's status.
+//! Patches a pod's status: the PodScheduled=False condition and `nominatedNodeName`.
 //!
-//! Upstream: `pkg/scheduler/util/utils.go#PatchPodStatus`. Ours names the pod's uid, so that it cannot land on a pod made
-//! anew under the same name, and is dropped when something newer about the pod waits to be written.
+//! Upstream: `pkg/scheduler/util/utils.go#PatchPodStatus`. Unlike upstream, the patch carries the pod's uid,
+//! so it never applies to a new pod of the same name, and it is dropped when a newer write about the pod is
+//! queued.
 
 use std::time::Duration;
 
@@ -15,15 +16,15 @@ use super::pause::{Throttle, jittered};
 use super::request::{Answer, Call, STRATEGIC_MERGE, Transport};
 use super::waiting::Place;
 
-/// As often as upstream tries.
+/// Upstream's maximum number of tries.
 const TRIES_MAX: u32 = 4;
-/// Upstream's first pause; each is five times the one before.
+/// Upstream's first pause between tries; each further pause is five times the previous one.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long to obey a server that asks to come back later. Short, since the pod's binding may wait behind this.
+/// How long `Retry-After` is obeyed. Short, since the pod's binding may be queued behind the patch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Writes the patch of `place` when its turn has come.
+/// Writes the patch of `place` when its turn comes.
 pub(super) async fn write(transport: &Transport, limits: &Limits, mut place: Place, refusals: &Throttle) {
     place.turn.come().await;
     let mut patch = place.begin();
@@ -31,7 +32,7 @@ pub(super) async fn write(transport: &Transport, limits: &Limits, mut place: Pla
     for tried in 1..=TRIES_MAX {
         let Some(kept) = place.leave(patch) else { return };
         patch = kept;
-        // A binding makes it moot; but what is to be taken away nothing else says.
+        // A queued binding makes the patch obsolete, but only this patch can clear a nomination.
         if place.turn.is_overtaken() && patch.nomination != Nomination::Clear {
             return;
         }
@@ -88,17 +89,18 @@ fn condition(unscheduled: &Unscheduled, now: Timestamp) -> Value {
 
 fn may_retry(answer: &Answer) -> bool {
     match answer {
-        // The name is another pod's by now, and will not be ours again.
+        // The name now belongs to another pod.
         Answer::Status { message, .. } if is_another_pod(message) => false,
         Answer::Status { code, .. } => matches!(code, 409 | 500 | 503),
-        // To write it twice does no harm.
+        // The patch is idempotent.
         Answer::NotSent(_) | Answer::Foreign(_) => true,
         Answer::Done(_) | Answer::Lost(_) => false,
     }
 }
 
-/// Whether a refusal says that the name belongs to another pod by now: a uid is immutable to the one who patches
-/// (`apimachinery/pkg/api/validation`), and a precondition to the one who stores (`apiserver/pkg/storage/interfaces.go`).
+/// Whether an error says that the name now belongs to another pod. A patch meets an immutable uid
+/// (`apimachinery/pkg/api/validation`), the storage layer a failed precondition
+/// (`apiserver/pkg/storage/interfaces.go`).
 pub(super) fn is_another_pod(message: &str) -> bool {
     message.contains("metadata.uid: Invalid value") || message.contains("UID in precondition")
 }
@@ -108,16 +110,16 @@ fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
     match answer {
         Answer::Done(_) => {}
         Answer::Status { is_gone: true, message, .. } => {
-            tracing::debug!(%pod, %message, "the pod went before its status could be written");
+            tracing::debug!(%pod, %message, "pod was deleted before its status was written");
         }
         Answer::Status { message, .. } if is_another_pod(&message) => {
-            tracing::debug!(%pod, %message, "another pod has the name by now");
+            tracing::debug!(%pod, %message, "another pod now has this name");
         }
         Answer::Status { code: 403, message, .. } => {
             if let Some(withheld) = refusals.admit() {
                 tracing::error!(
                     %pod, %message, withheld,
-                    "may not write the status of a pod: grant patch on pods/status, as manifests/ does"
+                    "not permitted to update pod status: grant patch on pods/status, as in manifests/"
                 );
             }
         }

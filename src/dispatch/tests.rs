@@ -1,4 +1,4 @@
-//! One conversation with an API server per test. Time stands still and moves on when everyone waits.
+//! Scripted conversations with an API server, on Tokio's paused clock.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -20,23 +20,23 @@ mod nominations;
 mod status;
 mod volumes;
 
-/// What the API server does with a request.
+/// The API server's reaction to a request.
 enum Reply {
-    /// Carries it out, and answers as the API server does.
+    /// Carries it out and responds like the API server.
     Done,
-    /// Has no such object, and answers as the API server does.
+    /// Responds like an API server without such an object.
     Gone,
-    /// Answers with a Status object, or any other.
+    /// Responds with a Status or any other object.
     Json(u16, Value),
-    /// Answers with a text, as a proxy might.
+    /// Responds with a text, as a proxy might.
     Text(u16, &'static str),
-    /// The same.
+    /// Responds with an owned text.
     Body(u16, String),
-    /// Asks to come back after this many seconds.
+    /// Asks for a retry after this many seconds.
     Later(u16, u32),
     /// Carries it out after this long.
     Slow(Duration),
-    /// Never answers.
+    /// Never responds.
     Silence,
     /// The connection breaks after the request was sent.
     Broken,
@@ -51,7 +51,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// apiVersion, namespace, resource and name of the object.
+    /// Returns apiVersion, namespace, resource and name of the object.
     fn object(&self) -> (String, &str, &str, &str) {
         let path = self.uri.split('?').next().unwrap();
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
@@ -64,7 +64,7 @@ impl Asked {
         (api_version, namespace, rest[0], name.expect("it is about one object"))
     }
 
-    /// The answer of an API server that carries it out.
+    /// Returns the response of an API server that carries it out.
     fn carried_out(&self) -> (u16, Value) {
         let code = if self.method == "POST" { 201 } else { 200 };
         if self.uri.contains("/binding") {
@@ -90,7 +90,7 @@ impl Asked {
         (code, json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata }))
     }
 
-    /// The answer of an API server that has no such object.
+    /// Returns the response of an API server without such an object.
     fn not_found(&self) -> Value {
         let (api_version, _, resource, name) = self.object();
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -151,7 +151,7 @@ struct Heard(mpsc::UnboundedSender<Vec<Event>>);
 
 impl Answers for Heard {
     fn answer(&self, events: Vec<Event>) -> futures::future::BoxFuture<'_, ()> {
-        // A test that ended does not listen.
+        // The test may have ended already.
         let _ = self.0.send(events);
         Box::pin(std::future::ready(()))
     }
@@ -196,7 +196,7 @@ impl Fixture {
     }
 
     async fn answer(&mut self) -> Vec<Event> {
-        self.answers.recv().await.expect("the dispatcher lives")
+        self.answers.recv().await.expect("the dispatcher is running")
     }
 
     async fn bind(&mut self) -> BindOutcome {
@@ -270,7 +270,7 @@ fn status(code: u16, reason: &str, message: &str) -> Reply {
     Reply::Json(code, body)
 }
 
-/// The pod as the API server shows it.
+/// The pod as the API server returns it.
 fn shown(uid: &str, node: Option<&str>, deleted: Option<&str>) -> Value {
     json!({
         "kind": "Pod", "apiVersion": "v1",
@@ -292,7 +292,7 @@ fn unknown(message: &str) -> BindOutcome {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_is_posted_as_upstream_posts_it() {
+async fn binding_request_equals_upstreams() {
     let mut fixture = Fixture::new([created()]);
     assert_eq!(fixture.bind().await, BindOutcome::Accepted);
     let asked = Asked {
@@ -315,13 +315,13 @@ fn assigned_to(node: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_with_our_own_binding_is_a_success() {
+async fn conflict_with_our_own_binding_counts_as_success() {
     let mut fixture = Fixture::new([status(409, "Conflict", &assigned_to("n1"))]);
     assert_eq!(fixture.bind().await, BindOutcome::Accepted);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_else_bound_or_that_is_gone_leaves_nothing_to_bind() {
+async fn binding_of_a_pod_bound_elsewhere_or_deleted_is_moot() {
     for node in ["n2", "n10"] {
         let mut fixture = Fixture::new([status(409, "Conflict", &assigned_to(node))]);
         assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Bound(node.to_owned())));
@@ -331,7 +331,7 @@ async fn a_pod_that_somebody_else_bound_or_that_is_gone_leaves_nothing_to_bind()
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_keep_the_text_of_the_api_server() {
+async fn refused_binding_keeps_the_api_servers_message() {
     let table = [
         (409, "Conflict", "Operation cannot be fulfilled on pods/binding \"plain0\": pod plain0 is being deleted, cannot be assigned to a host".to_owned()),
         (404, "NotFound", "namespaces \"default\" not found".to_owned()),
@@ -347,7 +347,7 @@ async fn refusals_keep_the_text_of_the_api_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_may_hide_a_success_is_unknown_and_worded_as_upstream_words_it() {
+async fn ambiguous_response_is_unknown_and_worded_as_upstream() {
     let table = [
         (status(500, "InternalError", "Internal error occurred: x"), "Internal error occurred: x"),
         (Reply::Text(503, ""), "the server is currently unable to handle the request (post pods plain0)"),
@@ -367,12 +367,12 @@ async fn an_answer_that_may_hide_a_success_is_unknown_and_worded_as_upstream_wor
     for (reply, message) in table {
         let mut fixture = Fixture::new([reply]);
         assert_eq!(fixture.bind().await, unknown(message));
-        assert_eq!(fixture.methods(), ["POST"], "sent once only");
+        assert_eq!(fixture.methods(), ["POST"], "sent once");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_waited_for_as_long_as_the_deadline_says() {
+async fn silent_server_times_out_at_the_deadline() {
     let mut fixture = Fixture::new([Reply::Silence]);
     let began = tokio::time::Instant::now();
     fixture.bind().await;
@@ -380,7 +380,7 @@ async fn a_silent_server_is_waited_for_as_long_as_the_deadline_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_to_come_back_is_obeyed() {
+async fn retry_after_is_obeyed() {
     let mut fixture = Fixture::new([Reply::Later(429, 2), Reply::Later(429, 1), created()]);
     let began = tokio::time::Instant::now();
     assert_eq!(fixture.bind().await, BindOutcome::Accepted);
@@ -388,7 +388,7 @@ async fn a_server_that_asks_to_come_back_is_obeyed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_stops_asking_to_come_back_has_refused() {
+async fn endless_retry_after_counts_as_refusal() {
     let mut fixture = Fixture::new((0..11).map(|_| Reply::Later(429, 1)));
     let text =
         "the server has received too many requests and has asked us to try again later (post pods plain0)";
@@ -397,16 +397,16 @@ async fn a_server_that_never_stops_asking_to_come_back_has_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_more_patience_than_there_is_has_refused() {
+async fn retry_after_beyond_the_patience_counts_as_refusal() {
     let mut fixture = Fixture::new([Reply::Later(429, 3_600)]);
     let began = tokio::time::Instant::now();
     assert!(matches!(fixture.bind().await, BindOutcome::Refused { .. }));
-    assert!(began.elapsed() >= Limits::default().patience, "the slot is not free for the next pod before");
+    assert!(began.elapsed() >= Limits::default().patience, "the slot stays taken until then");
     assert_eq!(fixture.asked().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_after_an_unknown_try_is_unknown() {
+async fn refusal_after_an_unknown_try_is_unknown() {
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(403, "Forbidden", "no")]);
     assert_eq!(fixture.bind().await, unknown("no"));
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n1"))]);
@@ -416,7 +416,7 @@ async fn a_refusal_after_an_unknown_try_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_connection_that_did_not_come_about_is_a_refusal() {
+async fn failed_connection_counts_as_refusal() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = format!("http://127.0.0.1:{port}");
     let config = kube::Config::new(server.parse().unwrap());
@@ -431,7 +431,7 @@ async fn a_connection_that_did_not_come_about_is_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_tells_bound_unbound_and_gone_apart() {
+async fn settling_distinguishes_bound_unbound_and_gone() {
     let table = [
         (Reply::Json(200, shown("u1", Some("n1"), None)), Found::Bound("n1".to_owned())),
         (Reply::Json(200, shown("u1", None, None)), Found::Unbound),
@@ -451,7 +451,7 @@ async fn a_question_tells_bound_unbound_and_gone_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_patches_do_not_hold_up_the_binding_of_another_pod() {
+async fn slow_patch_does_not_delay_the_binding_of_another_pod() {
     let mut fixture = Fixture::new([Reply::Silence, created()]);
     fixture.dispatcher.submit(Effect::Patch(unscheduled("slow", None)));
     tokio::task::yield_now().await;
@@ -463,7 +463,7 @@ async fn slow_patches_do_not_hold_up_the_binding_of_another_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_created_as_upstream_creates_it() {
+async fn event_creation_request_equals_upstreams() {
     let mut fixture = Fixture::new([created()]);
     fixture.record(failed("100% of 4 nodes are available: none")).await;
     let asked = fixture.asked();
@@ -493,7 +493,7 @@ async fn an_event_is_created_as_upstream_creates_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_event_patches_a_series_and_the_third_only_counts() {
+async fn second_event_patches_a_series_and_the_third_is_only_counted() {
     let mut fixture = Fixture::new([created(), Reply::Done]);
     for _ in 0..3 {
         fixture.record(failed("no")).await;
@@ -510,7 +510,7 @@ async fn the_second_event_patches_a_series_and_the_third_only_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_whose_event_expired_is_created_anew() {
+async fn series_of_an_expired_event_is_created_again() {
     let mut fixture = Fixture::new([created(), Reply::Gone, created()]);
     fixture.record(failed("no")).await;
     fixture.record(failed("no")).await;
@@ -521,7 +521,7 @@ async fn a_series_whose_event_expired_is_created_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_tried_again_while_the_server_is_away_and_not_when_it_is_refused() {
+async fn event_is_retried_while_unreachable_but_not_after_a_refusal() {
     let mut fixture = Fixture::new([Reply::Broken, Reply::Silence, created()]);
     fixture.record(failed("no")).await;
     assert_eq!(fixture.asked().len(), 3);
@@ -535,7 +535,7 @@ async fn an_event_is_tried_again_while_the_server_is_away_and_not_when_it_is_ref
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_waits_for_what_is_in_flight_and_tells_what_is_not_done() {
+async fn drain_waits_for_requests_in_flight_and_returns_the_unfinished() {
     let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(3)), Reply::Silence]);
     fixture.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
     assert_eq!(fixture.dispatcher.drain(Duration::from_secs(20)).await, Pending::default());
@@ -546,7 +546,7 @@ async fn draining_waits_for_what_is_in_flight_and_tells_what_is_not_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_lane_grants_as_much_as_it_carries_out_at_once() {
+async fn each_lane_grants_credits_up_to_its_limit() {
     let fixture = Fixture::new([]);
     let credits: Vec<_> = fixture
         .dispatcher

@@ -1,14 +1,14 @@
-//! Writes about one object go out one after the other, in the order in which they were submitted.
+//! Orders writes about one object: they are sent one after the other, in order of submission.
 //!
-//! Without this a slow status patch could land after the binding that came later, and a bound pod would be told that it
-//! is not scheduled. Writes about different objects do not wait for each other.
+//! Otherwise a slow status patch could land after a later binding and report a bound pod as unscheduled.
+//! Writes about different objects are independent.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Whose turn it is, per object.
+/// Queues of writes, by object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
     lines: Arc<Mutex<HashMap<Arc<str>, Line>>>,
@@ -16,13 +16,14 @@ pub(super) struct Turns {
 
 #[derive(Debug)]
 struct Line {
-    /// The number of the last turn handed out.
+    /// Number of the last turn handed out.
     last: u64,
-    /// Ends when the last turn does.
+    /// Closes when the last turn is dropped.
     ended: oneshot::Receiver<()>,
 }
 
-/// A place in the line of one object; it ends when dropped, which is to be after it came.
+/// A place in the queue of one object; dropping it lets the next one proceed. Drop it only after
+/// [`Turn::come`].
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Turns,
@@ -33,7 +34,7 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    /// The next place in the line of `key`.
+    /// Returns the next place in the queue of `key`.
     pub(super) fn queue(&self, key: &Arc<str>) -> Turn {
         let (end, ended) = oneshot::channel();
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +43,7 @@ impl Turns {
         Turn { turns: self.clone(), key: Arc::clone(key), number, before, _end: end }
     }
 
-    /// Whether nobody has come after this turn.
+    /// Whether no turn was queued after `number`.
     pub(super) fn is_last(&self, key: &str, number: u64) -> bool {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.get(key).is_some_and(|line| line.last == number)
@@ -55,20 +56,20 @@ impl Turns {
 }
 
 impl Turn {
-    /// Waits until everyone before has ended.
+    /// Waits until all earlier turns have ended.
     pub(super) async fn come(&mut self) {
         if let Some(before) = self.before.take() {
-            // It ends by being dropped, which is all there is to hear.
+            // A turn ends by dropping its sender, which is reported as an error here.
             let _ = before.await;
         }
     }
 
-    /// Its number in the line.
+    /// Returns its number in the queue.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether someone waits behind this turn.
+    /// Whether a later turn is queued.
     pub(super) fn is_overtaken(&self) -> bool {
         !self.turns.is_last(&self.key, self.number)
     }
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn turns_of_one_object_come_in_order_and_leave_nothing_behind() {
+    async fn turns_of_one_object_come_in_order_and_are_removed_afterwards() {
         let turns = Turns::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let (mut first, mut second, mut other) = (turns.queue(&a), turns.queue(&a), turns.queue(&b));

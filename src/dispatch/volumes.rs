@@ -1,8 +1,9 @@
-//! What a pod's volumes need written before it is bound: a volume's `spec.claimRef`, or a claim's selected node.
+//! Writes what a pod's volumes need before binding: a volume's `spec.claimRef` or a claim's selected-node
+//! annotation.
 //!
-//! Upstream (`volumebinding/binder.go#bindAPIUpdate`) replaces the object it has seen. Ours is a patch that is refused where
-//! the object is of another version, which comes to the same and loses no field that is not read here. Sends once; whether
-//! to send again is the engine's business.
+//! Upstream (`volumebinding/binder.go#bindAPIUpdate`) replaces the whole object it has cached. Ours is a
+//! merge patch with the resourceVersion: the API server refuses it for any other version, and fields we do
+//! not decode survive. Sends once; the engine decides about retries.
 
 use serde_json::{Value, json};
 use supercargo_core::effect::{VolumeChange, VolumeWrite};
@@ -13,7 +14,7 @@ use super::answer::{Subject, Success};
 use super::request::{Answer, Call, MERGE, Outcome, Transport};
 use crate::api::meta::annotation;
 
-/// Writes what `write` says.
+/// Carries out one write.
 pub(super) async fn write(transport: &Transport, limits: &Limits, write: &VolumeWrite) -> WriteOutcome {
     let call = call(limits, &write.change);
     judge(transport.send(&call, limits.deadline, limits.patience).await)
@@ -49,7 +50,7 @@ fn call(limits: &Limits, change: &VolumeChange) -> Call {
     Call {
         method: http::Method::PATCH,
         path,
-        // The server gives up when we do.
+        // Ask the server to give up when we do.
         query: Some(format!("timeout={}s", limits.deadline.as_secs().max(1))),
         content_type: MERGE,
         body: body.to_string().into_bytes().into(),
@@ -75,7 +76,7 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome) -> WriteOutcome {
         Answer::Status { code: 408 | 500.., message, .. }
         | Answer::Lost(message)
         | Answer::Foreign(message) => WriteOutcome::Unknown { message },
-        // A refusal says nothing about an earlier try that may have been carried out.
+        // An earlier try may have been carried out.
         Answer::Status { message, .. } | Answer::NotSent(message) if earlier_unknown => {
             WriteOutcome::Unknown { message }
         }

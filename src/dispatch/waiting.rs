@@ -1,7 +1,8 @@
-//! Status patches that have not left. A newer one of the same pod joins the one that waits, so that a pod that fails again and again
-//! while the API server is slow costs one write, and that write says the last word on each thing it speaks of.
+//! Merges queued status patches: a newer patch of a pod is merged into one that has not been sent yet.
 //!
-//! A patch that waits behind another kind of write, such as a binding, is not joined by one that comes after that. Sends nothing.
+//! So a pod that fails repeatedly while the API server is slow costs one write, with the newest value of each
+//! field. A patch queued behind another kind of write, such as a binding, is not merged with patches queued
+//! after that write.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +12,20 @@ use supercargo_core::pod::Uid;
 
 use super::turns::{Turn, Turns};
 
-/// What is to be written, until it begins to be.
+/// The patch to send; empty once sending has begun.
 type Slot = Arc<Mutex<Option<StatusPatch>>>;
 
-/// The newest patch of each pod that has one on its way.
+/// The newest queued or in-flight patch of each pod.
 #[derive(Clone, Default)]
 pub(super) struct Waiting(Arc<Mutex<HashMap<Uid, Newest>>>);
 
 struct Newest {
-    /// Its place in the line of the pod.
+    /// Number of its turn in the queue of the pod.
     turn: u64,
     slot: Slot,
 }
 
-/// A patch in the line of its pod; it ends when dropped.
+/// A patch in the queue of its pod; dropping it removes it.
 pub(super) struct Place {
     pub(super) turn: Turn,
     slot: Slot,
@@ -37,7 +38,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Waiting {
-    /// Queues a patch; nothing where it has joined one that waits.
+    /// Queues a patch. Returns `None` if it was merged into a queued one.
     pub(super) fn queue(&self, patch: StatusPatch, turns: &Turns) -> Option<Place> {
         let uid = Uid::clone(&patch.pod.uid);
         let mut newest = locked(&self.0);
@@ -61,13 +62,12 @@ impl Waiting {
 }
 
 impl Place {
-    /// Takes what is to be written now: nothing joins it any more.
+    /// Takes the patch to send; later patches are no longer merged into it.
     pub(super) fn begin(&self) -> StatusPatch {
         locked(&self.slot).take().expect("a patch begins once")
     }
 
-    /// Leaves `patch` to a newer one that waits, which says what this one does where it has nothing newer to say; gives it back where
-    /// there is none.
+    /// Merges `patch` into a newer queued patch, whose own fields win. Returns `patch` if there is none.
     pub(super) fn leave(&self, patch: StatusPatch) -> Option<StatusPatch> {
         let newest = locked(&self.waiting.0);
         let newer = newest.get(&self.uid).filter(|newest| newest.turn != self.turn.number());

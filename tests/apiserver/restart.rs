@@ -112,7 +112,7 @@ async fn when_the_api_server_hangs_under_load_no_place_is_given_twice() -> Resul
         plane.pause(Component::ApiServer)?;
         world.supercargo.resume()?;
         wait_for("it to give up waiting for an answer", PATIENCE, || async {
-            let is_lost = world.supercargo.log()?.contains("a binding whose answer was lost");
+            let is_lost = world.supercargo.log()?.contains("a binding whose response was lost");
             ensure!(is_lost, "nothing is lost so far");
             Ok(())
         })

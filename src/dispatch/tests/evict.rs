@@ -36,7 +36,7 @@ async fn evict(fixture: &mut Fixture, eviction: Eviction) -> EvictOutcome {
     outcome.clone()
 }
 
-/// What came of it, and the methods of the requests it took.
+/// Runs one eviction; returns its outcome and the methods of its requests.
 async fn conversation(replies: impl IntoIterator<Item = Reply>) -> (EvictOutcome, String) {
     let mut fixture = Fixture::new(replies);
     let outcome = evict(&mut fixture, eviction()).await;
@@ -44,7 +44,7 @@ async fn conversation(replies: impl IntoIterator<Item = Reply>) -> (EvictOutcome
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_victim_is_told_why_and_deleted_by_its_uid() {
+async fn victim_gets_its_disruption_condition_then_is_deleted_by_uid() {
     let mut fixture = Fixture::new([done(), done()]);
     assert_eq!(evict(&mut fixture, eviction()).await, EvictOutcome::Deleted);
     let mut asked = fixture.asked();
@@ -73,14 +73,14 @@ async fn a_victim_is_told_why_and_deleted_by_its_uid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_victim_that_was_told_before_is_only_deleted() {
+async fn victim_with_a_disruption_condition_is_only_deleted() {
     let mut fixture = Fixture::new([done()]);
     let outcome = evict(&mut fixture, Eviction { condition: None, ..eviction() }).await;
     assert_eq!((outcome, fixture.methods()), (EvictOutcome::Deleted, vec!["DELETE".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_victim_that_is_gone_or_another_pod_by_now_is_left_alone() {
+async fn deleted_or_recreated_victim_is_left_alone() {
     let gone = || Reply::Gone;
     let another = || status(409, "Conflict", OTHER_UID);
     let immutable = "Pod \"plain0\" is invalid: metadata.uid: Invalid value: \"u1\": field is immutable";
@@ -93,7 +93,7 @@ async fn a_victim_that_is_gone_or_another_pod_by_now_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_it_a_victim_stays() {
+async fn forbidden_eviction_fails_and_keeps_the_victim() {
     let text = "pods \"plain0\" is forbidden: no";
     let refused = || status(403, "Forbidden", text);
     assert_eq!(conversation([refused()]).await, (failed_with(text), "PATCH".to_owned()));
@@ -101,7 +101,7 @@ async fn without_the_right_to_it_a_victim_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_condition_is_tried_again_where_that_can_help() {
+async fn disruption_condition_is_retried_on_transient_errors_only() {
     let replies = [Reply::Text(500, ""), Reply::Broken, status(409, "Conflict", "modified"), done(), done()];
     let (outcome, methods) = conversation(replies).await;
     assert_eq!((outcome, &*methods), (EvictOutcome::Deleted, "PATCH PATCH PATCH PATCH DELETE"));
@@ -111,7 +111,7 @@ async fn the_condition_is_tried_again_where_that_can_help() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_answer_to_the_deletion_is_lost_it_is_looked_for_and_not_sent_again() {
+async fn lost_deletion_response_is_resolved_by_a_read_not_a_second_delete() {
     let lost = || [Reply::Broken, Reply::Silence, Reply::Text(500, "")];
     let going = || [found("u1", Some("2026-11-20T19:18:14Z")), found("u2", None), Reply::Gone];
     for (lost, going) in lost().into_iter().zip(going()) {
@@ -128,7 +128,7 @@ async fn where_the_answer_to_the_deletion_is_lost_it_is_looked_for_and_not_sent_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_deletion_is_one_deletion() {
+async fn slow_deletion_is_sent_once() {
     let mut fixture = Fixture::new([done(), Reply::Slow(Duration::from_secs(9))]);
     let began = tokio::time::Instant::now();
     assert_eq!(evict(&mut fixture, eviction()).await, EvictOutcome::Deleted);
@@ -136,7 +136,7 @@ async fn a_slow_deletion_is_one_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_waits_for_the_binding_of_its_pod() {
+async fn eviction_waits_for_a_binding_of_the_same_pod() {
     let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(5)), done(), done()]);
     fixture.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
     fixture.dispatcher.submit(Effect::Evict(eviction()));
@@ -146,7 +146,7 @@ async fn an_eviction_waits_for_the_binding_of_its_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nomination_goes_in_the_patch_of_the_condition_or_alone() {
+async fn nomination_is_patched_with_the_condition_or_alone() {
     let table = [
         (Nomination::Keep, None),
         (Nomination::Clear, Some(Value::Null)),

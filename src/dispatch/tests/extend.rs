@@ -1,4 +1,4 @@
-//! Extenders that carry out bindings: what leaves, and what their answers come to.
+//! Bindings by extenders: what is sent, and how responses are interpreted.
 
 use super::*;
 use crate::config::{Effective, Flags, Settings};
@@ -9,7 +9,7 @@ use supercargo_core::extender::ExtenderId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// An extender on the loopback that answers every call with this, and counts the calls.
+/// Starts an extender on the loopback that gives every call this response, and counts the calls.
 async fn extender(status: u16, body: &'static str) -> (u16, Arc<std::sync::atomic::AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -29,7 +29,7 @@ async fn extender(status: u16, body: &'static str) -> (u16, Arc<std::sync::atomi
     (port, calls)
 }
 
-/// Extenders of which the first is this one.
+/// Returns a configuration whose first extender listens on `port`.
 fn at(port: u16) -> Extenders {
     let text = format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
@@ -54,7 +54,7 @@ async fn bound_by(mut fixture: Fixture, port: u16) -> (BindOutcome, Vec<String>)
 }
 
 #[tokio::test]
-async fn a_binding_by_an_extender_is_what_it_and_the_api_server_say() {
+async fn outcome_of_an_extender_binding_is_checked_with_the_api_server() {
     let refused = |message: &str| BindOutcome::Refused { message: message.to_owned() };
     let found = |node: Option<&str>| shown("u1", node, None);
     let (port, _) = extender(200, "{}").await;
@@ -72,7 +72,7 @@ async fn a_binding_by_an_extender_is_what_it_and_the_api_server_say() {
 }
 
 #[tokio::test]
-async fn a_binding_by_an_extender_leaves_only_under_the_lease() {
+async fn extender_binding_needs_the_lease() {
     let second = Duration::from_secs(1);
     let terms = Terms { lease_duration: 15 * second, renew_deadline: 10 * second, retry_period: 2 * second };
     let fence = terms.fence(BootClock::of(|| Duration::from_secs(3_600)));

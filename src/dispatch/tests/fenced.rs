@@ -1,4 +1,4 @@
-//! What the lease does not cover is not sent, and what it covers ends before it does.
+//! Writes under a lease: uncovered ones are not sent, covered ones end before the lease does.
 
 use super::*;
 use crate::lease::{BootClock, Terms};
@@ -11,7 +11,7 @@ const TERMS: Terms = Terms {
 };
 
 impl Fixture {
-    /// One under a lease that was renewed `ago`, or never.
+    /// Returns a fixture whose lease was renewed `ago`, or never.
     fn under_a_lease(replies: impl IntoIterator<Item = Reply>, ago: Option<Duration>) -> Self {
         let began = Instant::now();
         let hour = Duration::from_secs(3_600);
@@ -25,7 +25,7 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_lease_nothing_is_sent_and_each_write_is_told_so() {
+async fn writes_without_the_lease_are_rejected_unsent() {
     for ago in [None, Some(TERMS.renew_deadline), Some(Duration::from_secs(60))] {
         let mut fixture = Fixture::under_a_lease([], ago);
         let BindOutcome::Refused { message } = fixture.bind().await else { panic!("it was never sent") };
@@ -41,14 +41,14 @@ async fn without_the_lease_nothing_is_sent_and_each_write_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_became_of_a_binding_is_asked_without_the_lease_too() {
+async fn reading_the_outcome_of_a_binding_needs_no_lease() {
     let pod = shown("u1", Some("n1"), None);
     let mut fixture = Fixture::under_a_lease([Reply::Json(200, pod)], None);
     assert_eq!(fixture.settle().await, Found::Bound("n1".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_a_fresh_lease_a_binding_has_its_ten_seconds() {
+async fn binding_under_a_fresh_lease_gets_the_full_deadline() {
     let mut fixture = Fixture::under_a_lease([Reply::Silence], Some(Duration::from_secs(5)));
     let began = Instant::now();
     assert!(matches!(fixture.bind().await, BindOutcome::Unknown { .. }));
@@ -57,24 +57,22 @@ async fn under_a_fresh_lease_a_binding_has_its_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_older_the_renewal_the_less_time_a_binding_has_so_that_it_ends_before_the_lease() {
+async fn binding_deadline_is_bounded_by_the_remaining_lease() {
     let mut fixture = Fixture::under_a_lease([Reply::Silence], Some(Duration::from_millis(9_500)));
     let began = Instant::now();
     assert!(matches!(fixture.bind().await, BindOutcome::Unknown { .. }));
     assert!(began.elapsed() <= Duration::from_millis(5_501), "{:?}", began.elapsed());
     assert!(
         fixture.asked()[0].uri.ends_with("/binding?timeout=5500ms"),
-        "the server is told: {:?}",
+        "the server gets the same limit: {:?}",
         fixture.asked()
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_that_the_server_asks_to_send_later_is_not_sent_after_the_lease() {
+async fn retry_after_beyond_the_lease_is_not_sent() {
     let mut fixture = Fixture::under_a_lease([Reply::Later(429, 3)], Some(Duration::from_secs(8)));
-    let BindOutcome::Refused { message } = fixture.bind().await else {
-        panic!("it was refused, and then not sent")
-    };
+    let BindOutcome::Refused { message } = fixture.bind().await else { panic!("refused, then not sent") };
     assert!(message.contains("not sent"), "{message}");
     assert_eq!(fixture.methods(), ["POST"]);
 }

@@ -1,20 +1,20 @@
-//! Answers that are not the API server's: nothing definite follows from any of them, whatever was asked and whatever the status line says.
+//! Foreign responses: none of them yields a definite outcome, whatever the request and the status line.
 
 use super::*;
 use supercargo_core::effect::{Eviction, VolumeChange};
 
-/// Status lines as proxies write them, and as the API server does.
+/// Status codes that proxies and the API server use.
 const CODES: [u16; 18] =
     [200, 201, 202, 203, 300, 302, 400, 401, 403, 404, 405, 409, 410, 413, 422, 429, 500, 503];
 
-/// What is asked, by effect.
+/// Requests, by effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Bind,
     Settle,
-    /// The condition of a victim.
+    /// The DisruptionTarget condition of a victim.
     Mark,
-    /// The deletion of a victim, and the look that follows.
+    /// The deletion of a victim, and the read that follows.
     Delete,
     Patch,
     Volume,
@@ -54,7 +54,7 @@ impl Verb {
         }
     }
 
-    /// How many requests are sent where every answer is foreign: those that may be repeated are.
+    /// Returns the number of requests if every response is foreign; idempotent requests are retried.
     fn tries(self) -> usize {
         match self {
             Self::Bind | Self::Settle | Self::Volume | Self::Claim => 1,
@@ -64,14 +64,14 @@ impl Verb {
         }
     }
 
-    /// Asserts that nothing definite was learned.
+    /// Asserts that the outcome is not definite.
     fn is_open(self, events: &[Event], fixture: &Fixture, why: &str) {
         let open = match &events[0] {
             Event::BindFinished { outcome, .. } => matches!(outcome, BindOutcome::Unknown { .. }),
             Event::Settled { found, .. } => *found == Found::NoAnswer,
             Event::EvictFinished { outcome, .. } => matches!(outcome, EvictOutcome::Failed { .. }),
             Event::VolumeWritten { outcome, .. } => matches!(outcome, WriteOutcome::Unknown { .. }),
-            // Patches and events come to nothing the engine hears of.
+            // Patches and events report no outcome to the engine.
             Event::Credits { .. } => true,
             other => panic!("{other:?}"),
         };
@@ -80,7 +80,7 @@ impl Verb {
     }
 }
 
-/// The bodies of answers of `code` that are not the API server's about what was asked.
+/// Returns bodies with status `code` that are not the API server's response to the request.
 fn bodies(code: u16) -> Vec<String> {
     let failure = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound",
@@ -109,7 +109,7 @@ fn bodies(code: u16) -> Vec<String> {
         failure.to_string()[..60].to_owned(),
     ]);
     if (200..300).contains(&code) {
-        // A failure under the status line of a success, and objects of other names, namespaces and kinds.
+        // A failure under a success status line, and objects of other names, namespaces and kinds.
         bodies.push(failure.to_string());
         let mut object = shown("u1", None, Some("2026-11-20T19:18:14Z"));
         bodies.push({
@@ -126,7 +126,7 @@ fn bodies(code: u16) -> Vec<String> {
         object["metadata"] = json!({ "namespace": "default", "name": "plain0" });
         bodies.push(object.to_string());
     } else {
-        // A success under the status line of a failure.
+        // A success under a failure status line.
         bodies.push(
             json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "code": code }).to_string(),
         );
@@ -136,7 +136,7 @@ fn bodies(code: u16) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_foreign_answer_yields_a_definite_outcome() {
+async fn foreign_response_never_yields_a_definite_outcome() {
     for verb in Verb::ALL {
         for code in CODES {
             for body in bodies(code) {
@@ -150,9 +150,9 @@ async fn no_foreign_answer_yields_a_definite_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_true_answer_that_breaks_off_yields_no_definite_outcome() {
+async fn truncated_response_yields_no_definite_outcome() {
     for verb in Verb::ALL {
-        // What is true differs from request to request; the first one's is cut, and stays what it is.
+        // The true response differs per request; only the first one's is truncated.
         let mut fixture = Fixture::new([Reply::Done, Reply::Done]);
         fixture.dispatcher.submit(verb.effect());
         fixture.answer().await;
@@ -170,16 +170,16 @@ async fn a_true_answer_that_breaks_off_yields_no_definite_outcome() {
     }
 }
 
-/// The proxy of the fault that this came from: it lets the binding hang, and answers the question with a page of its own.
+/// Regression test: a proxy lets the binding hang and answers the read with a page of its own.
 #[tokio::test(start_paused = true)]
-async fn a_proxys_404_does_not_make_a_pod_gone() {
+async fn proxy_404_does_not_mark_a_pod_as_deleted() {
     let mut fixture = Fixture::new([Reply::Silence, Reply::Text(404, "<html>404 Not Found</html>")]);
     assert!(matches!(fixture.bind().await, BindOutcome::Unknown { .. }));
     assert_eq!(fixture.settle().await, Found::NoAnswer);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_true_answer_after_foreign_ones_counts() {
+async fn genuine_response_after_foreign_ones_counts() {
     let page = || Reply::Text(404, "<html>");
     let mut fixture = Fixture::new([page(), page(), Reply::Done, Reply::Done]);
     fixture.dispatcher.submit(Verb::Mark.effect());
@@ -189,7 +189,7 @@ async fn the_true_answer_after_foreign_ones_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overloaded_api_server_has_refused_although_it_sends_no_status_object() {
+async fn overload_response_without_a_status_object_is_a_refusal() {
     for text in [
         "Too many requests, please try again later.\n",
         "The apiserver is shutting down, please try again later.\n",
@@ -198,11 +198,11 @@ async fn an_overloaded_api_server_has_refused_although_it_sends_no_status_object
         assert!(matches!(fixture.bind().await, BindOutcome::Refused { .. }), "{text}");
     }
     let mut fixture = Fixture::new([Reply::Text(429, "slow down")]);
-    assert!(matches!(fixture.bind().await, BindOutcome::Unknown { .. }), "that is somebody else's");
+    assert!(matches!(fixture.bind().await, BindOutcome::Unknown { .. }), "not the API server's text");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_done_when_the_api_server_says_so_in_either_way() {
+async fn deletion_is_confirmed_by_a_status_or_by_the_object() {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": { "name": "plain0", "kind": "pods", "uid": "u1" },
@@ -219,10 +219,10 @@ async fn a_deletion_is_done_when_the_api_server_says_so_in_either_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_endless_length_is_foreign() {
+async fn oversized_response_is_foreign() {
     let endless = "x".repeat(9 << 20);
     let mut fixture = Fixture::new([Reply::Body(200, endless.clone()), Reply::Body(403, endless)]);
     assert_eq!(fixture.settle().await, Found::NoAnswer);
-    let BindOutcome::Unknown { message } = fixture.bind().await else { panic!("it says nothing") };
+    let BindOutcome::Unknown { message } = fixture.bind().await else { panic!("no definite outcome") };
     assert!(message.len() < 4_096, "{} bytes of it are quoted", message.len());
 }

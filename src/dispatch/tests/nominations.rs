@@ -1,4 +1,4 @@
-//! The node a pod is nominated to, in its status.
+//! The `nominatedNodeName` of a pod's status.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn nominated(nomination: Nomination) -> StatusPatch {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nomination_is_patched_alone_or_with_the_condition() {
+async fn nomination_patch_stands_alone_or_joins_the_condition() {
     let mut fixture = Fixture::new((0..3).map(|_| Reply::Done));
     fixture.dispatcher.submit(Effect::Patch(nominated(Nomination::Set("n1".to_owned()))));
     fixture.answer().await;
@@ -25,7 +25,7 @@ async fn a_nomination_is_patched_alone_or_with_the_condition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nomination_that_is_taken_back_is_so_whatever_comes_behind() {
+async fn cleared_nomination_survives_a_newer_patch() {
     let mut fixture = Fixture::new([Reply::Slow(Duration::from_secs(5)), created()]);
     fixture.dispatcher.submit(Effect::Patch(nominated(Nomination::Set("n1".to_owned()))));
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,9 +1,9 @@
-//! The condition of a pod that waits: how it is patched, when again, and what becomes of patches that wait.
+//! The PodScheduled condition: its patch, retries, and merging of queued patches.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_is_patched_with_the_pods_uid() {
+async fn condition_patch_carries_the_pods_uid() {
     let mut fixture = Fixture::new([Reply::Done]);
     fixture.dispatcher.submit(Effect::Patch(unscheduled("why", Some("2026-11-20T19:18:14Z"))));
     fixture.answer().await;
@@ -23,7 +23,7 @@ async fn a_condition_is_patched_with_the_pods_uid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_that_becomes_false_now_says_since_when_in_seconds() {
+async fn new_condition_gets_a_transition_time_in_seconds() {
     let mut fixture = Fixture::new([Reply::Done]);
     fixture.patch("why").await;
     let since = fixture.asked()[0].body["status"]["conditions"][0]["lastTransitionTime"].clone();
@@ -33,7 +33,7 @@ async fn a_condition_that_becomes_false_now_says_since_when_in_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_is_tried_four_times_and_only_where_that_can_help() {
+async fn condition_patch_is_tried_four_times_on_transient_errors_only() {
     let conflict = || status(409, "Conflict", "the object has been modified");
     let mut fixture = Fixture::new([conflict(), Reply::Text(500, ""), Reply::Text(503, ""), conflict()]);
     fixture.patch("why").await;
@@ -49,10 +49,10 @@ async fn a_condition_is_tried_four_times_and_only_where_that_can_help() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_waits_for_a_patch_of_its_pod_and_drops_those_that_wait() {
+async fn binding_waits_for_a_patch_in_flight_and_drops_queued_ones() {
     let pause = Duration::from_secs(5);
     let mut fixture = Fixture::new([Reply::Slow(pause), created()]);
-    fixture.dispatcher.submit(Effect::Patch(unscheduled("on its way", None)));
+    fixture.dispatcher.submit(Effect::Patch(unscheduled("in flight", None)));
     tokio::time::sleep(Duration::from_secs(1)).await;
     fixture.dispatcher.submit(Effect::Patch(unscheduled("waits", None)));
     fixture.dispatcher.submit(Effect::Bind { pod: pod(), node: "n1".to_owned() });
@@ -61,11 +61,11 @@ async fn a_binding_waits_for_a_patch_of_its_pod_and_drops_those_that_wait() {
     }
     let asked = fixture.asked();
     assert_eq!(fixture.methods(), ["PATCH", "POST"]);
-    assert_eq!(asked[0].body["status"]["conditions"][0]["message"], "on its way");
+    assert_eq!(asked[0].body["status"]["conditions"][0]["message"], "in flight");
 }
 
 #[tokio::test(start_paused = true)]
-async fn patches_that_wait_leave_as_one_that_says_the_last_word_on_everything() {
+async fn queued_patches_merge_and_keep_the_newest_value_of_each_field() {
     let slow = || Reply::Slow(Duration::from_secs(5));
     let mut fixture = Fixture::new([slow(), slow()]);
     let submit = |fixture: &mut Fixture, message: Option<&str>, nomination| {
@@ -73,12 +73,12 @@ async fn patches_that_wait_leave_as_one_that_says_the_last_word_on_everything() 
         patch.condition.take_if(|_| message.is_none());
         fixture.dispatcher.submit(Effect::Patch(StatusPatch { nomination, ..patch }));
     };
-    submit(&mut fixture, Some("on its way"), Nomination::Keep);
+    submit(&mut fixture, Some("in flight"), Nomination::Keep);
     tokio::time::sleep(Duration::from_secs(1)).await;
     submit(&mut fixture, Some("first"), Nomination::Set("n1".to_owned()));
     submit(&mut fixture, None, Nomination::Clear);
     submit(&mut fixture, Some("last"), Nomination::Keep);
-    // Those that joined another are answered at once: more may come.
+    // Merged patches return their credit at once.
     assert_eq!(fixture.dispatcher.pending().patches, 4);
     for _ in 0..2 {
         fixture.answer().await;
@@ -91,12 +91,12 @@ async fn patches_that_wait_leave_as_one_that_says_the_last_word_on_everything() 
     assert_eq!(asked.len(), 2, "{asked:?}");
     let status = &asked[1].body["status"];
     assert_eq!(status["conditions"][0]["message"], "last");
-    assert_eq!(status.get("nominatedNodeName"), Some(&Value::Null), "it is taken away");
+    assert_eq!(status.get("nominatedNodeName"), Some(&Value::Null), "the nomination is cleared");
     assert_eq!(fixture.dispatcher.shared.waiting.len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_that_is_tried_again_leaves_what_it_says_to_a_newer_one() {
+async fn retried_patch_is_merged_into_a_newer_one() {
     let conflict = status(409, "Conflict", "the object has been modified");
     let mut fixture = Fixture::new([conflict, Reply::Done]);
     let nominated = StatusPatch { nomination: Nomination::Set("n1".to_owned()), ..unscheduled("old", None) };

@@ -1,4 +1,4 @@
-//! What is written of volumes and claims, and what its answers mean.
+//! Volume and claim writes: requests, and how responses are interpreted.
 
 use super::*;
 use supercargo_core::effect::{ClaimName, VolumeChange};
@@ -45,7 +45,7 @@ fn patched(uri: &str, body: Value) -> Asked {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_bound_to_the_claim_in_the_version_that_was_decided_on() {
+async fn volume_binding_patch_carries_the_version_of_the_decision() {
     let mut fixture = Fixture::new((0..2).map(|_| Reply::Done));
     assert_eq!(write(&mut fixture, bind(true)).await, WriteOutcome::Done);
     assert_eq!(write(&mut fixture, bind(false)).await, WriteOutcome::Done);
@@ -63,7 +63,7 @@ async fn a_volume_is_bound_to_the_claim_in_the_version_that_was_decided_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_is_given_the_node_in_the_version_that_was_decided_on() {
+async fn selected_node_patch_carries_the_version_of_the_decision() {
     let mut fixture = Fixture::new([Reply::Done]);
     assert_eq!(write(&mut fixture, select()).await, WriteOutcome::Done);
     let annotations = json!({"volume.kubernetes.io/selected-node": "n1"});
@@ -73,7 +73,7 @@ async fn a_claim_is_given_the_node_in_the_version_that_was_decided_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_refused_keeps_the_text_of_the_api_server() {
+async fn refused_write_keeps_the_api_servers_message() {
     let conflict = "Operation cannot be fulfilled on persistentvolumes \"v\": the object has been modified; please apply your changes to the latest version and try again";
     let table = [
         (409, "Conflict", conflict),
@@ -89,7 +89,7 @@ async fn a_write_that_is_refused_keeps_the_text_of_the_api_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_without_an_answer_is_unknown_and_sent_once() {
+async fn write_without_a_response_is_unknown_and_sent_once() {
     let url = "Patch \"https://10.0.0.1:6443/api/v1/namespaces/default/persistentvolumeclaims/c\"";
     let table = [
         (status(500, "InternalError", "Internal error occurred: x"), "Internal error occurred: x".to_owned()),
@@ -104,14 +104,14 @@ async fn a_write_without_an_answer_is_unknown_and_sent_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_after_a_write_that_may_have_been_carried_out_is_unknown() {
+async fn refusal_after_an_ambiguous_write_is_unknown() {
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", "modified")]);
     let outcome = write(&mut fixture, select()).await;
     assert_eq!(outcome, WriteOutcome::Unknown { message: "modified".to_owned() });
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_writes_of_volumes_hold_up_no_binding() {
+async fn slow_volume_writes_do_not_delay_bindings() {
     let mut fixture = Fixture::new([Reply::Silence, created()]);
     let change = select();
     fixture.dispatcher.submit(Effect::WriteVolume(VolumeWrite { write: 1, pod: pod(), change }));
