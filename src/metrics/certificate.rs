@@ -1,9 +1,9 @@
-//! What became of changes of the serving certificate's files.
+//! Metrics of serving-certificate reloads.
 
 use super::{Metrics, families};
 use prometheus::{IntCounter, IntGauge, Registry};
 
-/// Counts changes of the files; all series are there from the start. Cheap to clone.
+/// Counts reloads of the serving certificate. All series exist from the start. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CertificateMetrics {
     applied: IntCounter,
@@ -21,26 +21,26 @@ impl CertificateMetrics {
         Self { applied: of("applied"), invalid: of("invalid"), success }
     }
 
-    /// Clients are shown what the files have now.
+    /// Records that a changed certificate was loaded and is now served.
     pub fn applied(&self) {
         self.applied.inc();
         self.success.set(1);
     }
 
-    /// The files cannot be used; clients are shown what was good last.
+    /// Records that the changed files are unusable. The previous certificate stays in use.
     pub fn invalid(&self) {
         self.invalid.inc();
         self.success.set(0);
     }
 
-    /// The files are again what clients are shown.
+    /// Records that the files match the served certificate again.
     pub fn read_again(&self) {
         self.success.set(1);
     }
 }
 
 impl Metrics {
-    /// Where changes of the serving certificate are counted.
+    /// Returns the recorder of serving-certificate reloads.
     pub fn certificates(&self) -> CertificateMetrics {
         self.certificates.clone()
     }

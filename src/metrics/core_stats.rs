@@ -1,6 +1,6 @@
-//! What the core tells about itself on a scrape, and the families made of it.
+//! The engine's counters at scrape time, and the metric families built from them.
 //!
-//! Plain numbers only: the core counts, the shell names. Nothing here asks the core; see [`super::Exposition`].
+//! Holds plain numbers only: the engine counts, this module names the series. [`super::Exposition`] queries the engine.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,102 +11,102 @@ use prometheus::proto::MetricFamily;
 use super::families;
 use super::text::{Plain, plain_family};
 
-/// A label value: a fixed name, or one from the configuration.
+/// A label value: a constant, or a name from the configuration.
 pub type Label = Cow<'static, str>;
 
-/// Asks the core for its numbers. `None` when it cannot answer, as while it shuts down; an answer that
-/// does not come is cut off by the exposition.
+/// Queries the engine for its numbers. Yields `None` if it cannot answer, for example during shutdown.
+/// The exposition applies a timeout.
 pub type CoreSource = Box<dyn Fn() -> BoxFuture<'static, Option<CoreStats>> + Send + Sync>;
 
-/// The state of the core at one moment, as its gauges and counters show it.
+/// The engine's gauges and counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreStats {
-    /// Pods that wait, by queue.
+    /// Pending pods by queue.
     pub pending: PendingPods,
-    /// Unschedulable pods by what rejected them; a pod counts once per plugin.
+    /// Unschedulable pods by rejecting plugin. A pod counts once per plugin that rejected it.
     pub unschedulable: Vec<UnschedulablePods>,
-    /// Pods put into each queue since the start, by the event that put them there.
+    /// Pods added to each queue since the start, by event.
     pub incoming: Vec<IncomingPods>,
-    /// Pods between the decision and the end of their binding, waiting for volumes included.
+    /// Pods that have a node and whose binding has not finished, including pods that wait for volumes.
     pub bindings: u64,
-    /// Evictions that are not over.
+    /// Evictions in progress.
     pub evictions: u64,
-    /// Bindings that a last look held back since the start.
+    /// Bindings cancelled by the final check before sending, since the start.
     pub last_looks_failed: u64,
-    /// Events about pods that were dropped since the start.
+    /// Pod events dropped since the start.
     pub dropped_events: u64,
-    /// Writes that wait to be sent, by lane.
+    /// Writes queued for sending, by lane.
     pub effects_waiting: Vec<(&'static str, u64)>,
     /// Objects in the cache.
     pub cache: CacheSizes,
-    /// Pods scheduled after the periodic flush since the start: no event had woken them.
+    /// Pods scheduled after the periodic flush since the start; no event had requeued them.
     pub pods_rescued_by_flush: u64,
-    /// Objects quarantined since the start, because handling them panicked.
+    /// Objects quarantined since the start because handling them panicked.
     pub poison_objects: u64,
-    /// Decisions and hints that panicked.
+    /// Scheduling decisions and queueing hints that panicked since the start.
     pub panics: u64,
-    /// Pending pods that were found in no place, or in two, and are still pending.
+    /// Pods that were found in no queue or in two places, were repaired and are still pending.
     pub lost_pods: u64,
-    /// All such pods since the start.
+    /// Pods repaired this way since the start.
     pub lost_pods_repaired: u64,
-    /// Pods with a node whose volumes are being bound or made.
+    /// Pods that have a node and whose volumes are being bound or provisioned.
     pub waiting_for_volumes: u64,
-    /// Pods whose decision waits for extenders.
+    /// Pods whose decision waits for an extender.
     pub waiting_for_extenders: u64,
-    /// Questions to extenders how good nodes are that are not answered.
+    /// `prioritize` calls to extenders in flight.
     pub prioritizing: u64,
-    /// Groups of unschedulable pods that wait for the same.
+    /// Groups of identical unschedulable pods that wait for the same plugins.
     pub unschedulable_groups: u64,
-    /// Decisions answered from memory.
+    /// Decisions answered from the cache of infeasible pods.
     pub recalled_decisions: u64,
-    /// Cached decisions that were compared with a full evaluation: the same, and not.
+    /// Cached decisions compared with a full evaluation: `[same, different]`.
     pub verified_decisions: [u64; 2],
-    /// How long the live signature has not been compared of which that is longest.
+    /// Longest time since a live signature was last compared.
     pub cache_unchecked: Duration,
-    /// What comparisons took of the busy time.
+    /// Busy time spent on comparisons.
     pub cache_checking: Duration,
-    /// How long the scheduling thread was busy.
+    /// Time in which the scheduling thread was busy.
     pub busy: Duration,
-    /// Whether cached decisions are used.
+    /// Whether cached decisions are in use.
     pub is_cache_used: bool,
-    /// How long the oldest pod of each queue has waited.
+    /// Age of the oldest pod of each queue.
     pub oldest_pending: Vec<(&'static str, Duration)>,
-    /// Pods that kubelets did not admit, by reason.
+    /// Pods rejected by their kubelet at admission, by reason.
     pub kubelet_rejections: Vec<(String, u64)>,
 }
 
-/// Number of pods in each queue; a pod being decided is in none.
+/// Number of pods in each queue. A pod that is being scheduled is in none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingPods {
-    /// Ready to be decided.
+    /// Ready to be scheduled.
     pub active: u64,
-    /// Waiting for their backoff to end.
+    /// In backoff.
     pub backoff: u64,
-    /// Tried, failed, and waiting for an event.
+    /// Tried without success, waiting for an event.
     pub unschedulable: u64,
-    /// Never tried, held by a PreEnqueue plugin.
+    /// Never tried, blocked by a PreEnqueue plugin.
     pub gated: u64,
 }
 
 /// Unschedulable pods that one plugin of one profile rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnschedulablePods {
-    /// The plugin to blame, or `Extender`.
+    /// The rejecting plugin, or `Extender`.
     pub plugin: Label,
     /// The `schedulerName` of the profile.
     pub profile: Label,
-    /// How many pods.
+    /// Number of pods.
     pub pods: u64,
 }
 
-/// Pods that one event put into one queue since the start.
+/// Pods that one event added to one queue since the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomingPods {
     /// `active`, `backoff` or `unschedulable`.
     pub queue: Label,
-    /// Upstream's label of the event, such as `UnschedulablePodAdd` or `BackoffComplete`.
+    /// Upstream's event label, such as `UnschedulablePodAdd` or `BackoffComplete`.
     pub event: Label,
-    /// How many pods.
+    /// Number of pods.
     pub pods: u64,
 }
 
@@ -115,14 +115,14 @@ pub struct IncomingPods {
 pub struct CacheSizes {
     /// Nodes.
     pub nodes: u64,
-    /// Pods that have a node, the assumed ones included.
+    /// Pods that have a node, including assumed ones.
     pub pods: u64,
-    /// Pods whose binding the watch has not yet confirmed.
+    /// Pods whose binding the watch has not confirmed yet.
     pub assumed_pods: u64,
 }
 
 impl CoreStats {
-    /// The families of these numbers, in no order.
+    /// Returns the metric families of these numbers, unsorted.
     // long because: a family a line, and each but once
     pub(super) fn families(&self) -> Vec<MetricFamily> {
         let pending = [
@@ -139,7 +139,7 @@ impl CoreStats {
         let unschedulable =
             self.unschedulable.iter().map(|row| ([&*row.plugin, &*row.profile], row.pods as f64));
         let incoming = self.incoming.iter().map(|row| ([&*row.queue, &*row.event], row.pods as f64));
-        // What upstream has goroutines for, and this scheduler has pods between two events.
+        // Upstream counts goroutines. This scheduler counts the pods whose operation is in progress.
         let running = [
             ("binding", self.bindings),
             ("DefaultPreemption", self.evictions),

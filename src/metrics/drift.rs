@@ -1,9 +1,9 @@
-//! By how much the engine and the API server differed when they were last compared.
+//! Differences between the engine's cache and the API server, as of the last comparison.
 
 use super::{Metrics, families};
 use prometheus::{IntGaugeVec, Registry};
 
-/// The gauges, all there from the start.
+/// Registers the gauges with all their series.
 pub(super) fn new(registry: &Registry) -> IntGaugeVec {
     let drift = families::CACHE_DRIFT.gauge_vec(registry);
     for kind in ["Node", "Pod"] {
@@ -15,7 +15,7 @@ pub(super) fn new(registry: &Registry) -> IntGaugeVec {
 }
 
 impl Metrics {
-    /// So many objects of a kind the API server has and the engine has not, and the other way round.
+    /// Records the result of a comparison for `kind`: objects missing from the engine, and objects only the engine has.
     pub fn drifted(&self, kind: &str, missed: usize, redundant: usize) {
         for (which, count) in [("missed", missed), ("redundant", redundant)] {
             self.cache_drift.with_label_values(&[kind, which]).set(i64::try_from(count).unwrap_or(i64::MAX));

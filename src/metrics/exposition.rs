@@ -1,6 +1,6 @@
-//! One scrape: what was recorded, what the core says now, and the process, as text.
+//! Renders `/metrics`: recorded series, the engine's current numbers and the process's, as text.
 //!
-//! A core that does not answer in time costs the scrape its own gauges, never the rest.
+//! If the engine does not answer in time, only its own families are missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use super::core_stats::CoreSource;
 use super::text::{Plain, encode, plain_family};
 use super::{Metrics, families, process};
 
-/// How long a scrape waits for the core. Prometheus gives up after 10 s by default; the core answers
-/// between two decisions, so this much silence already means that something is wrong.
+/// Timeout for the engine's numbers. The engine answers between two decisions, so two seconds already indicate
+/// a problem; Prometheus' own scrape timeout is 10 s.
 const CORE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How full a bounded channel is.
+/// Fill level of a bounded channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelFill {
-    /// Messages that wait.
+    /// Queued messages.
     pub length: usize,
-    /// Messages that may wait.
+    /// Maximum number of queued messages.
     pub capacity: usize,
 }
 
 type ChannelSource = Box<dyn Fn() -> ChannelFill + Send + Sync>;
 
-/// Everything `/metrics` shows.
+/// Renders everything that `/metrics` shows.
 pub struct Exposition {
     metrics: Arc<Metrics>,
     core: Option<CoreSource>,
@@ -36,42 +36,42 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// What is recorded in `metrics`, and the process.
+    /// Exposes the series recorded in `metrics` and the process's own.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, core: None, core_deadline: CORE_DEADLINE, event_channel: None, log_lines_lost: None }
     }
 
-    /// Asks the core on every scrape.
+    /// Queries the engine on every scrape.
     #[must_use]
     pub fn with_core(mut self, core: CoreSource) -> Self {
         self.core = Some(core);
         self
     }
 
-    /// Waits this long for the core instead of two seconds.
+    /// Sets the timeout for the engine's answer (default 2 s).
     #[must_use]
     pub fn with_core_deadline(mut self, deadline: Duration) -> Self {
         self.core_deadline = deadline;
         self
     }
 
-    /// Shows the fill of the event channel on every scrape.
+    /// Shows the fill level of the event channel.
     #[must_use]
     pub fn with_event_channel(mut self, fill: impl Fn() -> ChannelFill + Send + Sync + 'static) -> Self {
         self.event_channel = Some(Box::new(fill));
         self
     }
 
-    /// Shows on every scrape how many log lines were lost.
+    /// Shows the number of lost log lines.
     #[must_use]
     pub fn with_log_lines_lost(mut self, lost: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.log_lines_lost = Some(Box::new(lost));
         self
     }
 
-    /// The text of `/metrics`, of content type [`super::CONTENT_TYPE`].
+    /// Renders the text of `/metrics`, in the format [`super::CONTENT_TYPE`].
     pub async fn render(&self) -> String {
-        // The core first: whether it answered is itself recorded.
+        // The engine first: a timeout is itself counted in the recorded series.
         let mut all = self.core_families().await;
         all.extend(self.metrics.recorded());
         all.extend(process::families());
@@ -91,7 +91,7 @@ impl Exposition {
             Ok(Some(stats)) => stats.families(),
             Ok(None) | Err(_) => {
                 self.metrics.core_scrape_failures.inc();
-                tracing::warn!(deadline = ?self.core_deadline, "the scheduling thread did not answer a scrape");
+                tracing::warn!(deadline = ?self.core_deadline, "scheduling thread did not answer a scrape in time; its metrics are missing");
                 Vec::new()
             }
         }

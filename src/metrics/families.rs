@@ -1,8 +1,8 @@
-//! The table of every metric family: name, HELP text, label keys and buckets.
+//! The table of all metric families: name, HELP text, label keys and buckets.
 //!
-//! Families that kube-scheduler has carry its exact words, so that a dashboard or a recording rule
-//! written for it works unchanged (`pkg/scheduler/metrics/metrics.go`,
-//! `component-base/metrics/prometheus/restclient/metrics.go`). Ours begin with `supercargo_`. Nothing is recorded here.
+//! kube-scheduler's families keep its exact HELP text, so its dashboards and recording rules work unchanged
+//! (`pkg/scheduler/metrics/metrics.go`, `component-base/metrics/prometheus/restclient/metrics.go`).
+//! Families of our own begin with `supercargo_`.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -14,25 +14,25 @@ use prometheus::{
 pub(super) enum Buckets {
     /// Not a histogram.
     None,
-    /// `start`, `start * factor`, … : `count` bounds, multiplied one after the other as Go does, so
-    /// that the rounding of each bound is the same.
+    /// `start`, `start * factor`, …: `count` bounds. Each is the product of the one before, as in Go, so
+    /// rounding errors are the same.
     Exponential { start: f64, factor: f64, count: usize },
-    /// Bounds written out.
+    /// Explicit bounds.
     Fixed(&'static [f64]),
 }
 
-/// What the metric means to a scraper, apart from its values.
+/// The declaration of one metric family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
     pub(super) name: &'static str,
     /// HELP text, with upstream's stability prefix.
     pub(super) help: &'static str,
-    /// Label keys, in the order in which values are given.
+    /// Label keys, in the order in which recording functions pass values.
     pub(super) labels: &'static [&'static str],
     pub(super) buckets: Buckets,
 }
 
-/// Why a metric of the table always registers.
+/// Why registration of a family cannot fail.
 const VALID: &str = "the family table has valid, unique names";
 
 impl Family {
@@ -50,7 +50,7 @@ impl Family {
         self
     }
 
-    /// The upper bounds of the buckets, `+Inf` left out.
+    /// Returns the upper bounds of the buckets, without `+Inf`.
     pub(super) fn bounds(&self) -> Vec<f64> {
         match self.buckets {
             Buckets::None => Vec::new(),
@@ -90,7 +90,7 @@ fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: prome
     metric
 }
 
-// What kube-scheduler has, recorded as it happens.
+// Families of kube-scheduler, recorded as things happen.
 
 pub(super) const SCHEDULE_ATTEMPTS: Family = Family::new(
     "scheduler_schedule_attempts_total",
@@ -186,7 +186,7 @@ pub(super) const REST_REQUEST_DURATION: Family = Family::new(
 )
 .fixed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 
-/// Bounds of the sizes of requests and answers, in bytes.
+/// Bucket bounds for request and response sizes, in bytes.
 const SIZES: &[f64] = &[
     64.0,
     256.0,
@@ -213,7 +213,7 @@ pub(super) const REST_RESPONSE_SIZE: Family = Family::new(
 )
 .fixed(SIZES);
 
-// What kube-scheduler has, mirrored from the core on scrape.
+// Families of kube-scheduler, read from the engine on scrape.
 
 pub(super) const PENDING_PODS: Family = Family::new(
     "scheduler_pending_pods",
@@ -259,228 +259,228 @@ pub(super) const HEALTHCHECKS_TOTAL: Family = Family::new(
     &["name", "status", "type"],
 );
 
-// Our own.
+// Families of our own.
 
 pub(super) const BUILD_INFO: Family = Family::new(
     "supercargo_build_info",
-    "[ALPHA] A metric with a constant '1' value labeled by the version of supercargo and the version of kube-scheduler whose decisions it reproduces.",
+    "[ALPHA] A metric with a constant '1' value labeled by the version of supercargo and the version of kube-scheduler that it emulates.",
     &["version", "kubernetes"],
 );
 pub(super) const MALFORMED_OBJECTS: Family = Family::new(
     "supercargo_malformed_objects_total",
-    "[ALPHA] Number of objects or fields from the API server that could not be read and were skipped, by kind.",
+    "[ALPHA] Number of objects or fields from the API server that could not be decoded and were skipped, by kind.",
     &["kind"],
 );
 pub(super) const WATCH_RESTARTS: Family = Family::new(
     "supercargo_watch_restarts_total",
-    "[ALPHA] Number of times a watch ended and was started again, by kind.",
+    "[ALPHA] Number of restarts of a watch, by kind.",
     &["kind"],
 );
 pub(super) const WATCH_AGE: Family = Family::new(
     "supercargo_watch_age_seconds",
-    "[ALPHA] Seconds since anything, a bookmark included, was last received on a watch, by kind.",
+    "[ALPHA] Seconds since the last message on a watch, bookmarks included, by kind.",
     &["kind"],
 );
 pub(super) const WATCH_RECEIVED: Family = Family::new(
     "supercargo_watch_received_bytes_total",
-    "[ALPHA] Bytes of lists and events of watches, by kind and by how the API server wrote them.",
+    "[ALPHA] Bytes received in lists and watch events, by kind and encoding.",
     &["kind", "encoding"],
 );
 pub(super) const EFFECTS_IN_FLIGHT: Family = Family::new(
     "supercargo_effects_in_flight",
-    "[ALPHA] Number of writes to the API server that have been sent and not answered, by kind.",
+    "[ALPHA] Number of writes to the API server that await an answer, by kind.",
     &["kind"],
 );
 pub(super) const BINDS_UNKNOWN: Family = Family::new(
     "supercargo_binds_unknown_total",
-    "[ALPHA] Number of bindings whose outcome was not known when their request ended; their pods stay assumed until it is.",
+    "[ALPHA] Number of bindings whose request ended without a known outcome. The pod stays assumed until the outcome is known.",
     &[],
 );
 pub(super) const EVENT_CHANNEL_LENGTH: Family = Family::new(
     "supercargo_event_channel_length",
-    "[ALPHA] Number of events that wait to be handled by the scheduling thread.",
+    "[ALPHA] Number of events queued for the scheduling thread.",
     &[],
 );
 pub(super) const EVENT_CHANNEL_CAPACITY: Family = Family::new(
     "supercargo_event_channel_capacity",
-    "[ALPHA] Number of events that may wait before the watches are held back.",
+    "[ALPHA] Maximum number of events queued for the scheduling thread; the watches pause when it is reached.",
     &[],
 );
 pub(super) const CONNECTIONS_EVICTED: Family = Family::new(
     "supercargo_serving_connections_evicted_total",
-    "[ALPHA] Number of client connections of the HTTPS port that were closed because too many were open.",
+    "[ALPHA] Number of client connections to the HTTPS port closed because too many were open.",
     &[],
 );
 pub(super) const LOG_LINES_LOST: Family = Family::new(
     "supercargo_log_lines_lost_total",
-    "[ALPHA] Number of log lines that were dropped because stderr was not read in time or could not be written to.",
+    "[ALPHA] Number of log lines dropped because stderr was blocked or not writable.",
     &[],
 );
 pub(super) const PODS_RESCUED_BY_FLUSH: Family = Family::new(
     "supercargo_pods_rescued_by_flush_total",
-    "[ALPHA] Number of pods that no event woke and that were scheduled after the periodic flush of unschedulable pods.",
+    "[ALPHA] Number of pods scheduled after the periodic flush of unschedulable pods, without an event that requeued them.",
     &[],
 );
 pub(super) const KUBELET_REJECTIONS: Family = Family::new(
     "supercargo_kubelet_rejections_total",
-    "[ALPHA] Number of pods of ours that the kubelet of their node did not admit, by its reason (OutOfcpu, OutOfpods, ...).",
+    "[ALPHA] Number of pods placed by this scheduler that a kubelet rejected at admission, by reason (OutOfcpu, OutOfpods, ...).",
     &["reason"],
 );
 pub(super) const UNSCHEDULABLE_GROUPS: Family = Family::new(
     "supercargo_unschedulable_groups",
-    "[ALPHA] Number of groups of unschedulable pods that are alike and wait for the same; an event costs as much as there are groups that wait for it.",
+    "[ALPHA] Number of groups of identical unschedulable pods that wait for the same plugins. An event is evaluated once per waiting group.",
     &[],
 );
 pub(super) const WAITING_FOR_VOLUMES: Family = Family::new(
     "supercargo_pods_waiting_for_volumes",
-    "[ALPHA] Number of pods that have a node and are bound to it once their volumes are.",
+    "[ALPHA] Number of pods that have a node and wait for their volumes before they are bound to it.",
     &[],
 );
 pub(super) const WAITING_FOR_EXTENDERS: Family = Family::new(
     "supercargo_pods_waiting_for_extenders",
-    "[ALPHA] Number of pods whose decision waits for extenders to answer.",
+    "[ALPHA] Number of pods whose scheduling decision waits for an extender.",
     &[],
 );
 pub(super) const EXTENDER_CALLS: Family = Family::new(
     "supercargo_extender_calls_total",
-    "[ALPHA] Number of calls of extenders, by what they were asked to do and by whether they did.",
+    "[ALPHA] Number of calls to extenders, by operation and result.",
     &["operation", "result"],
 );
 pub(super) const EXTENDER_DURATION: Family = Family::new(
     "supercargo_extender_duration_seconds",
-    "[ALPHA] How long a call of an extender took, whatever came of it, by what it was asked to do.",
+    "[ALPHA] Duration of calls to extenders in seconds, failed calls included, by operation.",
     &["operation"],
 )
 .fixed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
 pub(super) const RECALLED_DECISIONS: Family = Family::new(
     "supercargo_recalled_decisions_total",
-    "[ALPHA] Number of pods found unschedulable without a look at any node, because one like them had just been in the same cluster.",
+    "[ALPHA] Number of pods found unschedulable from a cached decision on an identical pod, without evaluating a node.",
     &[],
 );
 pub(super) const OLDEST_PENDING: Family = Family::new(
     "supercargo_oldest_pending_pod_seconds",
-    "[ALPHA] How long the pod has waited that came to each queue first, since it was added or last came back from an attempt.",
+    "[ALPHA] Age of the oldest pod of each queue in seconds, since it was created or its last attempt failed.",
     &["queue"],
 );
 pub(super) const LAST_LOOKS_FAILED: Family = Family::new(
     "supercargo_last_looks_failed_total",
-    "[ALPHA] Number of bindings that were held back, and their pods decided anew, because their node had changed and did not fit any more.",
+    "[ALPHA] Number of bindings cancelled before sending because the node had changed and no longer fit. The pods are scheduled again.",
     &[],
 );
 pub(super) const DROPPED_EVENTS: Family = Family::new(
     "supercargo_dropped_events_total",
-    "[ALPHA] Number of events about pods that were not written because too many waited.",
+    "[ALPHA] Number of pod events dropped because too many were queued.",
     &[],
 );
 pub(super) const EFFECTS_WAITING: Family = Family::new(
     "supercargo_effects_waiting",
-    "[ALPHA] Number of writes to the API server that wait for others of their lane to be answered, by lane.",
+    "[ALPHA] Number of writes to the API server queued behind others of their lane, by lane.",
     &["lane"],
 );
 pub(super) const PANICS: Family = Family::new(
     "supercargo_panics_total",
-    "[ALPHA] Number of decisions and queueing hints that panicked and were survived.",
+    "[ALPHA] Number of scheduling decisions and queueing hints that panicked and were recovered from.",
     &[],
 );
 pub(super) const LOST_PODS: Family = Family::new(
     "supercargo_lost_pods",
-    "[ALPHA] Number of pending pods that were found in no queue, or in two places, and are still pending. They were queued again.",
+    "[ALPHA] Number of pods still pending that were found in no queue or in two places, and were queued again.",
     &[],
 );
 pub(super) const LOST_PODS_REPAIRED: Family = Family::new(
     "supercargo_lost_pods_repaired_total",
-    "[ALPHA] Number of pending pods that were found in no queue, or in two places, and were put right.",
+    "[ALPHA] Number of pending pods that were found in no queue or in two places, and were repaired.",
     &[],
 );
 pub(super) const VERIFIED_DECISIONS: Family = Family::new(
     "supercargo_verified_decisions_total",
-    "[ALPHA] Number of cached decisions that were compared with a full evaluation, for pods and for live signatures in turn, by result: same or different.",
+    "[ALPHA] Number of cached decisions that were compared with a full evaluation, by result: same or different.",
     &["result"],
 );
 pub(super) const CACHE_UNCHECKED: Family = Family::new(
     "supercargo_cache_verification_oldest_seconds",
-    "[ALPHA] Time since the cached signature that was not compared with a full evaluation for longest was made or compared; 0 where none is used.",
+    "[ALPHA] Longest time in seconds since a live cached signature was created or compared with a full evaluation; 0 if there is none.",
     &[],
 );
 pub(super) const CACHE_CHECKING: Family = Family::new(
     "supercargo_cache_verification_seconds_total",
-    "[ALPHA] Busy time of the scheduling thread in calls that compared a cached decision with a full evaluation; at most 2 % by default. Idle time is not counted.",
+    "[ALPHA] Seconds of busy time the scheduling thread spent comparing cached decisions with full evaluations; at most 2 % of busy time by default. Comparisons made in idle time are not counted.",
     &[],
 );
 pub(super) const BUSY: Family = Family::new(
     "supercargo_scheduling_busy_seconds_total",
-    "[ALPHA] Time in which the scheduling thread had work, comparisons of cached decisions included.",
+    "[ALPHA] Seconds in which the scheduling thread had work, comparisons of cached decisions included.",
     &[],
 );
 pub(super) const CACHE_USED: Family = Family::new(
     "supercargo_decision_cache_used",
-    "[ALPHA] Whether cached decisions are used: 0 after three differences, until the next start.",
+    "[ALPHA] Whether cached decisions are used (1). They are disabled (0) after three differences from full evaluations, until the next start.",
     &[],
 );
 pub(super) const POISON_OBJECTS: Family = Family::new(
     "supercargo_poison_objects_total",
-    "[ALPHA] Number of objects put into quarantine because handling them panicked.",
+    "[ALPHA] Number of objects quarantined because handling them panicked.",
     &[],
 );
 pub(super) const CACHE_DRIFT: Family = Family::new(
     "supercargo_cache_drift",
-    "Objects by which the engine and the API server differed when SIGUSR2 last had them compared: missed here, or redundant.",
+    "Number of objects by which the scheduler's cache differed from the API server at the last SIGUSR2: missed (absent from the cache) or redundant (only in the cache).",
     &["kind", "which"],
 );
 pub(super) const CERTIFICATE_RELOADS: Family = Family::new(
     "supercargo_certificate_reloads_total",
-    "[ALPHA] Number of changes of the files of the serving certificate: applied, invalid where the last good one is shown on.",
+    "[ALPHA] Number of changes to the serving certificate's files, by result: applied, or invalid if the previous certificate stays in use.",
     &["result"],
 );
 pub(super) const CERTIFICATE_LAST_RELOAD_SUCCESS: Family = Family::new(
     "supercargo_certificate_last_reload_success",
-    "[ALPHA] Whether the files of the serving certificate, as they are, could be read and used.",
+    "[ALPHA] Whether the serving certificate's current files are valid (1) or not (0).",
     &[],
 );
 pub(super) const CONFIG_RELOADS: Family = Family::new(
     "supercargo_config_reloads_total",
-    "[ALPHA] Number of changes of the configuration file while running: applied, needs_restart where a part of it waits for a restart, invalid where the last good one stays in force.",
+    "[ALPHA] Number of changes to the configuration file while running, by result: applied, needs_restart if some fields take effect only after a restart, or invalid if the previous configuration stays active.",
     &["result"],
 );
 pub(super) const CONFIG_LAST_RELOAD_SUCCESS: Family = Family::new(
     "supercargo_config_last_reload_success",
-    "[ALPHA] Whether the configuration file, as it is, could be read and is valid.",
+    "[ALPHA] Whether the current configuration file is valid (1) or not (0).",
     &[],
 );
 pub(super) const CONFIG_RESTART_NEEDED: Family = Family::new(
     "supercargo_config_restart_needed",
-    "[ALPHA] Whether the configuration file has changed in fields that need a restart.",
+    "[ALPHA] Whether the configuration file has changes that take effect only after a restart.",
     &[],
 );
 pub(super) const SHADOW_DECISIONS: Family = Family::new(
     "supercargo_shadow_decisions_total",
-    "[ALPHA] Number of decisions of the scheduler that --shadow-of names, by how they compare: same where its node is the only best, equal_score where it is one of several, different where it is worse, we_fit_they_not and they_fit_we_not where one found a node and the other could not, neither_fits, and raced where only another order of arrival explains it.",
+    "[ALPHA] Number of decisions of the --shadow-of scheduler, by agreement: same (its node is the only best one), equal_score (one of several best nodes), different (a worse node), we_fit_they_not, they_fit_we_not, neither_fits, or raced (explained only by a different order of events).",
     &["agreement"],
 );
 pub(super) const SHADOW_UNJUDGED: Family = Family::new(
     "supercargo_shadow_unjudged_total",
-    "[ALPHA] Number of decisions of the scheduler that --shadow-of names that were not judged: unordered where they were first seen in a list, unsupported where no plugin judges what the pod needs, failed where a plugin failed, crowded where too much happened at a time.",
+    "[ALPHA] Number of decisions of the --shadow-of scheduler that were not compared, by reason: unordered (first seen in a list), unsupported (the pod needs a feature that no plugin evaluates), failed (a plugin failed), or crowded (too many changes at a time).",
     &["reason"],
 );
 pub(super) const SHADOW_SCORE_REGRET: Family = Family::new(
     "supercargo_shadow_score_regret",
-    "[ALPHA] The best total less the total of the node that the scheduler that --shadow-of names chose, of decisions where both have one and that did not race.",
+    "[ALPHA] Best total score minus the score of the node chosen by the --shadow-of scheduler, for decisions where both found a node and that did not race.",
     &[],
 )
 .fixed(&[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
 pub(super) const TRACE_SPANS: Family = Family::new(
     "supercargo_trace_spans_total",
-    "[ALPHA] Number of spans of scheduling attempts, by what became of them: sent, failed where the collector did not take them, dropped where too many waited.",
+    "[ALPHA] Number of trace spans of scheduling attempts, by result: sent, failed (the collector did not accept them), or dropped (too many were queued).",
     &["result"],
 );
 pub(super) const RECORD_LINES: Family = Family::new(
     "supercargo_record_lines_total",
-    "[ALPHA] Number of lines for the files of --decision-log (decisions) and --record-to (input), by what became of them: written, dropped where too many waited, failed where the file could not be written, after which nothing is.",
+    "[ALPHA] Number of lines for the files of --decision-log (decisions) and --record-to (input), by result: written, dropped (too many were queued), or failed (the file could not be written; nothing more is written to it).",
     &["record", "result"],
 );
 pub(super) const CORE_SCRAPE_FAILURES: Family = Family::new(
     "supercargo_core_scrape_failures_total",
-    "[ALPHA] Number of scrapes that the scheduling thread did not answer in time, and that lack its gauges.",
+    "[ALPHA] Number of scrapes that lack the scheduling thread's metrics because it did not answer in time.",
     &[],
 );
 pub(super) const LEADER_STATUS: Family = Family::new(
@@ -495,6 +495,6 @@ pub(super) const LEADER_SLOW_PATH: Family = Family::new(
 );
 pub(super) const WRITES_FENCED: Family = Family::new(
     "supercargo_writes_fenced_total",
-    "[ALPHA] Number of writes that were not sent because the lease was not held, or not renewed in time.",
+    "[ALPHA] Number of writes not sent because the lease was not held or not renewed in time.",
     &[],
 );

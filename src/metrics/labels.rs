@@ -1,4 +1,4 @@
-//! Label values that upstream fixes, as closed sets: nobody can record a series a dashboard does not know.
+//! Label values defined by upstream, as closed enums, so no series outside upstream's set can be recorded.
 
 macro_rules! label {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident => $text:literal,)+ }) => {
@@ -10,7 +10,7 @@ macro_rules! label {
             /// Every value, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The value as it stands in a series.
+            /// Returns the label value.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -19,83 +19,83 @@ macro_rules! label {
 }
 
 label! {
-    /// How an attempt to schedule a pod ended: `result` of the attempt families.
+    /// Result of a scheduling attempt: label `result` of the attempt families.
     AttemptResult {
-        /// Bound; counted when the binding is done.
+        /// The pod was bound. Counted when the binding has finished.
         Scheduled => "scheduled",
-        /// No node fits.
+        /// No node is feasible.
         Unschedulable => "unschedulable",
-        /// Something failed that is not the pod's fault, a refused binding included.
+        /// An internal error, or a binding that the API server rejected.
         Error => "error",
     }
 }
 
 label! {
-    /// A point of the framework: `extension_point` (`pkg/scheduler/metrics/metrics.go`).
+    /// A scheduling framework extension point: label `extension_point` (`pkg/scheduler/metrics/metrics.go`).
     ExtensionPoint {
-        /// May the pod enter activeQ.
+        /// Decides whether the pod may enter activeQ.
         PreEnqueue => "PreEnqueue",
-        /// Once per pod, before the nodes.
+        /// Runs once per pod before Filter.
         PreFilter => "PreFilter",
-        /// Which nodes fit.
+        /// Decides which nodes are feasible.
         Filter => "Filter",
-        /// What if a pod were added to a node.
+        /// Updates PreFilter state for a pod hypothetically added to a node.
         PreFilterExtensionAddPod => "PreFilterExtensionAddPod",
-        /// What if a pod were removed from a node.
+        /// Updates PreFilter state for a pod hypothetically removed from a node.
         PreFilterExtensionRemovePod => "PreFilterExtensionRemovePod",
-        /// No node fits: preemption.
+        /// Runs if no node is feasible: preemption.
         PostFilter => "PostFilter",
-        /// Once per pod, before scoring.
+        /// Runs once per pod before Score.
         PreScore => "PreScore",
-        /// How good each node is.
+        /// Scores each feasible node.
         Score => "Score",
-        /// Scores brought to 0..=100.
+        /// Normalizes scores to 0..=100.
         ScoreExtensionNormalize => "ScoreExtensionNormalize",
-        /// The node is taken for the pod.
+        /// Reserves resources on the chosen node.
         Reserve => "Reserve",
-        /// And given back.
+        /// Releases the reservation.
         Unreserve => "Unreserve",
-        /// May it be bound now.
+        /// Approves, delays or denies the binding.
         Permit => "Permit",
-        /// Is there anything to do before binding.
+        /// Reports whether PreBind has work to do.
         PreBindPreFlight => "PreBindPreFlight",
-        /// What is done before binding.
+        /// Work before the binding, such as binding volumes.
         PreBind => "PreBind",
-        /// The binding.
+        /// Binds the pod to the node.
         Bind => "Bind",
-        /// What is done after binding.
+        /// Runs after the binding.
         PostBind => "PostBind",
-        /// The pod's signature.
+        /// Computes the pod's signature.
         Sign => "Sign",
     }
 }
 
 label! {
-    /// What a point or a plugin answered: `status` (`Code.String` of upstream's framework).
+    /// Status of an extension point or plugin: label `status` (`Code.String` of upstream's framework).
     StatusCode {
-        /// Yes.
+        /// Success.
         Success => "Success",
-        /// It failed.
+        /// Internal error.
         Error => "Error",
-        /// No, but preemption may help.
+        /// Rejected; preemption may help.
         Unschedulable => "Unschedulable",
-        /// No, whatever is preempted.
+        /// Rejected; preemption cannot help.
         UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
-        /// Not yet.
+        /// The Permit plugin delays the pod.
         Wait => "Wait",
-        /// Nothing to do.
+        /// The plugin has nothing to do for this pod.
         Skip => "Skip",
-        /// Waits for something outside.
+        /// Waits for an external condition.
         Pending => "Pending",
     }
 }
 
 label! {
-    /// What a queueing hint answered: `hint`.
+    /// Result of a queueing hint: label `hint`.
     HintResult {
-        /// The event may help the pod.
+        /// The event may make the pod schedulable.
         Queue => "Queue",
-        /// It does not.
+        /// The event cannot make the pod schedulable.
         QueueSkip => "QueueSkip",
         /// The hint failed; the pod is queued.
         Error => "Error",

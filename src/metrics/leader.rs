@@ -1,11 +1,11 @@
-//! What is counted of leader election, under upstream's names (`component-base/metrics/prometheus/clientgo/leaderelection`).
+//! Leader-election metrics under upstream's names (`component-base/metrics/prometheus/clientgo/leaderelection`).
 
 use prometheus::{IntCounter, IntGauge};
 
-/// The value of the label `name`: upstream's elector has this one, whatever the lease is called.
+/// Value of the label `name`. Upstream's elector uses this one for every lease name.
 pub(super) const NAME: &str = "kube-scheduler";
 
-/// Records who leads. Cheap to clone.
+/// Records leadership. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LeaderMetrics {
     master: IntGauge,
@@ -18,12 +18,12 @@ impl LeaderMetrics {
         Self { master, slow_path }
     }
 
-    /// Whether this one leads, from now on.
+    /// Records whether this replica leads.
     pub fn leads(&self, leads: bool) {
         self.master.set(leads.into());
     }
 
-    /// The lease was renewed by reading it first.
+    /// Records a renewal that had to read the lease first.
     pub fn slow_path(&self) {
         self.slow_path.inc();
     }

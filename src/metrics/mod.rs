@@ -1,8 +1,7 @@
 //! Metrics under kube-scheduler's names, recorded as things happen or collected on scrape.
 //!
-//! [`Metrics`] is what the shell records into; the state of the core is not recorded but asked for when
-//! somebody scrapes ([`CoreStats`]), so no gauge can drift from what it shows. [`Exposition`] puts both
-//! together as text. Does not serve them: that is `crate::serve`.
+//! The shell records into [`Metrics`]. The engine's state is queried on each scrape ([`CoreStats`]), so its gauges
+//! cannot drift from the state they describe. [`Exposition`] renders both as text, and `crate::serve` serves it.
 
 mod certificate;
 mod core_stats;
@@ -53,14 +52,14 @@ use reload::ReloadMetrics;
 use shadow::ShadowMetrics;
 use text::{Plain, plain_family};
 
-/// The release of kube-scheduler whose decisions are reproduced.
+/// The emulated kube-scheduler release.
 const KUBERNETES_VERSION: &str = "v1.36.3";
 
-/// `attempts` of `scheduler_pod_scheduling_sli_duration_seconds`: "1" to "14", and "15+" for the rest.
+/// Label values of `attempts` in `scheduler_pod_scheduling_sli_duration_seconds`: "1" to "14", then "15+".
 const ATTEMPTS_LABELS: [&str; 15] =
     ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15+"];
 
-/// Everything the shell counts. One per process, shared by reference.
+/// All series that the shell records. One per process, shared by reference.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -105,7 +104,7 @@ pub struct Metrics {
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
 
-/// What extenders are asked to do.
+/// Operations of extenders: label `operation`.
 const EXTENDER_OPERATIONS: [&str; 4] = ["filter", "prioritize", "preempt", "bind"];
 
 impl Default for Metrics {
@@ -115,14 +114,14 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Every family registered, those without labels at 0.
+    /// Registers every family; families without labels start at 0.
     pub fn new() -> Self {
         let registry = Registry::new();
         let build = families::BUILD_INFO.gauge_vec(&registry);
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), KUBERNETES_VERSION]).set(1);
         let extender_calls = families::EXTENDER_CALLS.counter_vec(&registry);
         let extender_durations = families::EXTENDER_DURATION.histogram_vec(&registry);
-        // From the start, so that the first failure is a rise.
+        // Create all series now, so that a first failure shows as an increase from 0.
         for (operation, result) in EXTENDER_OPERATIONS.iter().flat_map(|it| [(it, "success"), (it, "error")])
         {
             extender_calls.with_label_values(&[*operation, result]);
@@ -172,7 +171,7 @@ impl Metrics {
         }
     }
 
-    /// The metrics of the profile with this `schedulerName`. To be asked for once and kept.
+    /// Returns the metrics of the profile with this `schedulerName`. Look them up once and keep them.
     pub fn profile(&self, name: &str) -> ProfileMetrics {
         ProfileMetrics::new(
             name,
@@ -183,13 +182,13 @@ impl Metrics {
         )
     }
 
-    /// A node was sought for a pod, from PreFilter to the selected host, whether or not one was found.
+    /// Records the duration of one search for a node, from PreFilter to host selection, successful or not.
     pub fn algorithm(&self, took: Duration) {
         self.algorithm_duration.observe(took.as_secs_f64());
     }
 
-    /// A pod was bound at its `attempts`-th attempt. `since_queued` runs from its first entry into activeQ,
-    /// and is absent when the pod never was there.
+    /// Records a pod that was bound at its `attempts`-th attempt. `since_queued` is the time since its first
+    /// entry into activeQ, or `None` if it never entered it.
     pub fn pod_scheduled(&self, attempts: u32, since_queued: Option<Duration>) {
         self.pod_attempts.observe(f64::from(attempts));
         let Some(since_queued) = since_queued else { return };
@@ -199,46 +198,46 @@ impl Metrics {
             .observe(since_queued.as_secs_f64());
     }
 
-    /// One plugin ran at an extension point. Upstream records a tenth of the attempts; so should the caller.
+    /// Records one run of a plugin at an extension point. Upstream samples a tenth of the attempts; callers should too.
     pub fn plugin_execution(&self, plugin: &str, point: ExtensionPoint, status: StatusCode, took: Duration) {
         self.plugin_executions
             .with_label_values(&[plugin, point.as_str(), status.as_str()])
             .observe(took.as_secs_f64());
     }
 
-    /// An event was handled, queue moves included. `event` is upstream's label, such as `NodeAdd`.
+    /// Records a handled event, queue moves included. `event` is upstream's label, such as `NodeAdd`.
     pub fn event_handled(&self, event: &str, took: Duration) {
         self.event_handling.with_label_values(&[event]).observe(took.as_secs_f64());
     }
 
-    /// A queueing hint of a plugin was asked about an event.
+    /// Records one run of a plugin's queueing hint.
     pub fn queueing_hint(&self, plugin: &str, event: &str, hint: HintResult, took: Duration) {
         self.queueing_hints.with_label_values(&[plugin, event, hint.as_str()]).observe(took.as_secs_f64());
     }
 
-    /// Preemption was tried for a pod.
+    /// Counts a preemption attempt.
     pub fn preemption_attempted(&self) {
         self.preemption_attempts.inc();
     }
 
-    /// Preemption chose this many victims.
+    /// Records the number of victims of one preemption.
     pub fn preemption_victims(&self, victims: usize) {
         self.preemption_victims.observe(victims as f64);
     }
 
-    /// The evictions of a preemption came to their end; what upstream's goroutine does.
+    /// Records that all evictions of a preemption have ended, as upstream does at the end of its goroutine.
     pub fn preemption_ended(&self, is_success: bool, took: Duration) {
         let result = [if is_success { "success" } else { "error" }];
         self.preemption_executions.with_label_values(&result).inc();
         self.preemption_durations.with_label_values(&result).observe(took.as_secs_f64());
     }
 
-    /// The volumes of a pod that was placed could not be bound.
+    /// Counts a placed pod whose volumes could not be bound.
     pub fn volumes_not_bound(&self) {
         self.volume_stage_errors.with_label_values(&["bind"]).inc();
     }
 
-    /// A request to the API server ended. `code` is absent when no answer came; `host` is `address:port`.
+    /// Records a finished request to the API server. `code` is `None` without an answer; `host` is `address:port`.
     pub fn rest_request(&self, method: &str, code: Option<u16>, host: &str, took: Duration) {
         let code = code.map(|code| code.to_string());
         let code = code.as_deref().unwrap_or("<error>");
@@ -246,7 +245,7 @@ impl Metrics {
         self.rest_durations.with_label_values(&[method, host]).observe(took.as_secs_f64());
     }
 
-    /// Where the sizes of a request and of its answer are counted.
+    /// Returns the histograms of request and response sizes.
     fn rest_sizes(&self, method: &str, host: &str) -> (Histogram, Histogram) {
         let labels = [method, host];
         (
@@ -255,7 +254,7 @@ impl Metrics {
         )
     }
 
-    /// The metrics of the watch of a kind, such as `Pod`. The same for the same kind.
+    /// Returns the metrics of the watch of `kind`, such as `Pod`. Calls for one kind share their series.
     pub fn watch(&self, kind: &'static str) -> WatchMetrics {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
@@ -269,19 +268,19 @@ impl Metrics {
         watches.entry(kind).or_insert_with(make).clone()
     }
 
-    /// A write of this kind, such as `bind`, is on its way until the guard is dropped.
+    /// Counts a write of this kind, such as `bind`, as in flight until the guard is dropped.
     pub fn effect_in_flight(&self, kind: &str) -> InFlight {
         let gauge = self.effects_in_flight.with_label_values(&[kind]);
         gauge.inc();
         InFlight { gauge }
     }
 
-    /// A binding's request ended without telling whether the pod is bound.
+    /// Counts a binding whose request ended with an unknown outcome.
     pub fn bind_unknown(&self) {
         self.binds_unknown.inc();
     }
 
-    /// The metrics of leader election, which are there from when they are asked for.
+    /// Returns the leader-election metrics. Their series exist from the first call.
     pub fn leader(&self) -> LeaderMetrics {
         let name = [leader::NAME];
         LeaderMetrics::new(
@@ -290,19 +289,19 @@ impl Metrics {
         )
     }
 
-    /// A write was not sent, since the lease does not cover it.
+    /// Counts a write that was not sent because the lease does not cover it.
     pub fn write_fenced(&self) {
         self.writes_fenced.inc();
     }
 
-    /// An extender was called, to do what one of `EXTENDER_OPERATIONS` says.
+    /// Records a call to an extender. `operation` is one of `EXTENDER_OPERATIONS`.
     pub fn extender_called(&self, operation: &str, is_success: bool, took: Duration) {
         let result = if is_success { "success" } else { "error" };
         self.extender_calls.with_label_values(&[operation, result]).inc();
         self.extender_durations.with_label_values(&[operation]).observe(took.as_secs_f64());
     }
 
-    /// What was recorded so far, in no order; the core's numbers are not among it.
+    /// Returns the recorded families, unsorted and without the engine's.
     fn recorded(&self) -> Vec<MetricFamily> {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let ages = watches.iter().map(|(kind, watch)| ([*kind], watch.age_seconds()));
@@ -312,7 +311,7 @@ impl Metrics {
     }
 }
 
-/// Counts one write as being in flight; see [`Metrics::effect_in_flight`].
+/// Guard that counts one write as in flight; see [`Metrics::effect_in_flight`].
 #[derive(Debug)]
 #[must_use = "the write counts as in flight only while this is kept"]
 pub struct InFlight {
@@ -325,22 +324,22 @@ impl Drop for InFlight {
     }
 }
 
-/// The outcome of a health check so far, for [`render_slis`].
+/// Results of one health check, for [`render_slis`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckTally<'a> {
     /// Name of the check, such as `ping`.
     pub name: &'a str,
     /// Endpoint it belongs to: `healthz`, `livez` or `readyz`.
     pub endpoint: &'a str,
-    /// Whether it passed when it last ran.
+    /// Its endpoint: `healthz`, `livez` or `readyz`.
     pub passing: bool,
-    /// How often it passed.
+    /// Number of passes.
     pub successes: u64,
-    /// How often it failed.
+    /// Number of failures.
     pub errors: u64,
 }
 
-/// The text of `/metrics/slis`: one gauge and its counters per check that has run
+/// Renders the text of `/metrics/slis`: a gauge and counters for each check that has run
 /// (`component-base/metrics/prometheus/slis`).
 pub fn render_slis(tallies: &[CheckTally<'_>]) -> String {
     let gauges =

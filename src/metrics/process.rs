@@ -1,6 +1,6 @@
 //! The `process_*` families, read from `/proc/self` as Go's process collector does.
 //!
-//! A value that cannot be read is left out; on systems without `/proc` there are none at all.
+//! Values that cannot be read are left out. On systems without `/proc` there are none.
 
 use std::fs;
 
@@ -9,13 +9,13 @@ use prometheus::proto::MetricFamily;
 use super::families::Family;
 use super::text::{Plain, plain_family};
 
-/// Ticks per second of the times in `/proc/*/stat`: USER_HZ, which the kernel's interface fixes at 100
-/// on every architecture this runs on, whatever the kernel's own tick.
+/// Ticks per second in `/proc/*/stat` (`USER_HZ`). The kernel's interface fixes it at 100 on all supported
+/// architectures.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 const START_TIME: &str = "process_start_time_seconds";
 
-/// What `/proc` says about this process.
+/// Values of this process read from `/proc`.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ProcessStats {
     cpu_seconds: Option<f64>,
@@ -39,13 +39,13 @@ impl ProcessStats {
             &file("/proc/self/net/netstat"),
             &file("/proc/stat"),
         );
-        // The descriptor that lists the folder is among those listed.
+        // `read_dir` itself holds one descriptor open.
         stats.open_fds = fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count().saturating_sub(1) as f64);
         stats
     }
 
     fn parse(stat: &str, status: &str, limits: &str, netstat: &str, system: &str) -> Self {
-        // The second field is the command in parentheses and may hold spaces; the next is the third.
+        // Field 2 is the command in parentheses and may contain spaces. The rest starts at field 3.
         let fields: Vec<&str> =
             stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
         let field = |number: usize| {
@@ -73,7 +73,7 @@ fn first_number(text: &str, prefix: &str) -> Option<f64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// The soft limit; "unlimited" is the largest 64-bit number, as in Go.
+/// Returns the soft limit. "unlimited" becomes `u64::MAX`, as in Go.
 fn limit(text: &str, name: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     match rest.split_whitespace().next()? {
@@ -82,7 +82,7 @@ fn limit(text: &str, name: &str) -> Option<f64> {
     }
 }
 
-/// `InOctets` and `OutOctets` of the `IpExt` pair of lines: names, then values.
+/// Returns `InOctets` and `OutOctets` of the `IpExt` lines. The first line holds the names, the second the values.
 fn network(netstat: &str) -> (Option<f64>, Option<f64>) {
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return (None, None) };
@@ -96,7 +96,7 @@ fn network(netstat: &str) -> (Option<f64>, Option<f64>) {
     (value("InOctets"), value("OutOctets"))
 }
 
-/// The families of this process for `/metrics`, in no order.
+/// Returns the families of this process for `/metrics`, unsorted.
 pub(super) fn families() -> Vec<MetricFamily> {
     let stats = ProcessStats::read();
     let rows = [
@@ -148,13 +148,13 @@ pub(super) fn families() -> Vec<MetricFamily> {
     rows.into_iter().map(|(name, help, plain, value)| single(name, help, plain, value)).collect()
 }
 
-/// `process_start_time_seconds` as it stands on `/metrics/slis`, where its HELP has a stability.
+/// Returns `process_start_time_seconds` for `/metrics/slis`, where its HELP has a stability prefix.
 pub(super) fn start_time_family() -> MetricFamily {
     let help = "[ALPHA] Start time of the process since unix epoch in seconds.";
     single(START_TIME, help, Plain::Gauge, start_time_seconds())
 }
 
-/// When this process began, in seconds of the Unix epoch, where `/proc` tells.
+/// Returns the start time of this process in seconds since the Unix epoch, or `None` without `/proc`.
 pub fn start_time_seconds() -> Option<f64> {
     ProcessStats::read().start_time_seconds
 }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_files_are_read_past_a_command_with_spaces_and_parentheses() {
+    fn stat_parser_handles_command_with_spaces_and_parentheses() {
         let stat = "7 (a (b) c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 4 0 12345 1895399424 19572 18446744073709551615";
         let status = "Name:\ta\nVmRSS:\t   78288 kB\n";
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_files_leave_values_out() {
+    fn unreadable_proc_files_leave_values_out() {
         assert_eq!(ProcessStats::parse("", "", "garbage", "IpExt: A\n", "btime x"), ProcessStats::default());
     }
 }

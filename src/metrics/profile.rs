@@ -1,6 +1,6 @@
-//! The metrics of one profile, with their series looked up once.
+//! The metrics of one profile, with cached series handles.
 //!
-//! Recording costs an index and an atomic add; label values are hashed only on the first use of a series.
+//! Recording costs an index and an atomic add. Label values are hashed only at the first use of a series.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
 use super::labels::{AttemptResult, ExtensionPoint, StatusCode};
 
-/// Records what happens to the pods of one profile. Kept by whoever drives the core.
+/// Records metrics of one profile's pods. Owned by the driver.
 #[derive(Debug)]
 pub struct ProfileMetrics {
     profile: String,
@@ -34,7 +34,7 @@ impl ProfileMetrics {
         let cells = |count: usize| std::iter::repeat_with(OnceLock::new).take(count).collect();
         Self {
             profile: profile.to_owned(),
-            // The counters exist from the start, so that the first error is a rise from 0 and not a new series.
+            // Create all counters now, so that a first error shows as an increase from 0.
             attempts: AttemptResult::ALL
                 .iter()
                 .map(|result| attempts.with_label_values(&[result.as_str(), profile]))
@@ -48,7 +48,7 @@ impl ProfileMetrics {
         }
     }
 
-    /// An attempt ended. A scheduled pod's attempt ends with its binding, and `took` includes that.
+    /// Records the end of an attempt. For a scheduled pod, `took` includes the binding.
     pub fn attempt(&self, result: AttemptResult, took: Duration) {
         self.attempts[result as usize].inc();
         self.attempt_durations[result as usize]
@@ -56,7 +56,7 @@ impl ProfileMetrics {
             .observe(took.as_secs_f64());
     }
 
-    /// All plugins of an extension point ran for one pod.
+    /// Records that all plugins of an extension point ran for one pod.
     pub fn extension_point(&self, point: ExtensionPoint, status: StatusCode, took: Duration) {
         let cell = point as usize * StatusCode::ALL.len() + status as usize;
         self.extension_points[cell]
@@ -67,8 +67,8 @@ impl ProfileMetrics {
             .observe(took.as_secs_f64());
     }
 
-    /// A plugin was asked about this many nodes at Filter or Score, or about the pod at PreFilter or PreScore. To be called once with 0 for
-    /// every pair at start, so that the series begin with 0 as upstream's do.
+    /// Adds `times` evaluations: nodes at Filter or Score, pods at PreFilter or PreScore. Call it once with 0 for
+    /// every pair at start, so that the series begin at 0 as upstream's do.
     pub fn plugin_evaluated(&mut self, plugin: &'static str, point: ExtensionPoint, times: usize) {
         let profile = &self.profile;
         let family = &self.plugin_evaluation_family;

@@ -1,14 +1,14 @@
-//! What becomes of lines that are kept of decisions and of what the engine is told; all series are there from the start.
+//! Line counters of the decision log and the input recording. All series exist from the start.
 
 use super::{Metrics, families};
 use prometheus::{IntCounter, IntCounterVec, Registry};
 
-/// What is kept (label `record`).
+/// The file that a line belongs to (label `record`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The log of decisions.
+    /// The decision log (`--decision-log`).
     Decisions,
-    /// The recording of all that the engine is told.
+    /// The recording of the engine's inputs (`--record-to`).
     Input,
 }
 
@@ -37,23 +37,23 @@ impl RecordLines {
         Self { written: of("written"), dropped: of("dropped"), failed: of("failed") }
     }
 
-    /// A line was written.
+    /// Counts a written line.
     pub fn written(&self) {
         self.written.inc();
     }
 
-    /// One was lost, since too many waited.
+    /// Counts a line dropped because too many were queued.
     pub fn dropped(&self) {
         self.dropped.inc();
     }
 
-    /// One could not be written, and nothing is from then on.
+    /// Counts a line that could not be written. Nothing more is written to the file after that.
     pub fn failed(&self) {
         self.failed.inc();
     }
 }
 
-/// The series of all files.
+/// The series of both files.
 #[derive(Debug)]
 pub(super) struct RecordMetrics(IntCounterVec);
 
@@ -68,7 +68,7 @@ impl RecordMetrics {
 }
 
 impl Metrics {
-    /// Where the lines of a file are counted.
+    /// Returns the line counters of one file.
     pub fn record_lines(&self, record: Record) -> RecordLines {
         RecordLines::new(&self.records.0, record)
     }

@@ -1,16 +1,16 @@
-//! What became of changes of the configuration file.
+//! Metrics of configuration file reloads.
 
 use super::{Metrics, families};
 use prometheus::{IntCounterVec, IntGauge, Registry};
 
-/// What became of a change of the configuration file (label `result`).
+/// Result of a configuration file change (label `result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadResult {
-    /// All of it is in force.
+    /// The whole file is active.
     Applied,
-    /// What could be taken over is in force; the rest waits for a restart.
+    /// Some fields take effect only after a restart; the rest is active.
     NeedsRestart,
-    /// It is not valid; the last good one stays in force.
+    /// The file is invalid; the previous configuration stays active.
     Invalid,
 }
 
@@ -26,7 +26,7 @@ impl ReloadResult {
     }
 }
 
-/// The series about the configuration file, all there from the start.
+/// Series of configuration reloads. All exist from the start.
 #[derive(Debug)]
 pub(super) struct ReloadMetrics {
     reloads: IntCounterVec,
@@ -48,7 +48,7 @@ impl ReloadMetrics {
 }
 
 impl Metrics {
-    /// The configuration file changed.
+    /// Records a change of the configuration file.
     pub fn config_reloaded(&self, result: ReloadResult) {
         self.config.reloads.with_label_values(&[result.as_str()]).inc();
         self.config.success.set(i64::from(result != ReloadResult::Invalid));
@@ -57,7 +57,7 @@ impl Metrics {
         }
     }
 
-    /// The configuration file comes to what is in force.
+    /// Records that the configuration file matches the active configuration again.
     pub fn config_read_again(&self) {
         self.config.success.set(1);
         self.config.restart_needed.set(0);

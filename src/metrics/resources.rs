@@ -1,33 +1,32 @@
-//! `/metrics/resources`: what each pod of the cluster asks for and is limited to, as kube-scheduler shows it
-//! (`pkg/scheduler/metrics/resources`).
+//! `/metrics/resources`: requests and limits of each pod, as kube-scheduler shows them (`pkg/scheduler/metrics/resources`).
 //!
-//! Written straight as text: the registry's families would hold every label of every pod once more. Knows nothing of where the
-//! amounts come from.
+//! Rendered directly as text, because registry families would hold a second copy of every pod's labels.
+//! `src/census` supplies the amounts.
 
 use super::text::{escape, go_float};
 use std::fmt::Write as _;
 
-/// One amount of one pod.
+/// One resource amount of one pod.
 #[derive(Clone, Copy, Debug)]
 pub struct PodAmount<'a> {
     /// The pod's namespace.
     pub namespace: &'a str,
     /// The pod's name.
     pub pod: &'a str,
-    /// Its node; empty while it has none.
+    /// The pod's node, or empty if it has none.
     pub node: &'a str,
     /// Its `spec.schedulerName`.
     pub scheduler: &'a str,
-    /// Its priority, or nothing.
+    /// The pod's priority, or empty.
     pub priority: &'a str,
-    /// What is asked for.
+    /// The resource's name.
     pub resource: &'a str,
-    /// How much of it, in [`unit`].
+    /// The amount, in the resource's [`unit`].
     pub amount: f64,
 }
 
 impl<'a> PodAmount<'a> {
-    /// The values of the labels, in the order of their names, by which series are sorted.
+    /// Returns the labels, sorted by name; series are sorted by their values.
     fn labels(&self) -> [(&'static str, &'a str); 7] {
         [
             ("namespace", self.namespace),
@@ -41,7 +40,7 @@ impl<'a> PodAmount<'a> {
     }
 }
 
-/// The unit of a resource, as far as upstream knows one.
+/// Returns the unit of a resource, or "" if upstream defines none.
 fn unit(resource: &str) -> &'static str {
     match resource {
         "cpu" => "cores",
@@ -63,7 +62,7 @@ const REQUEST: (&str, &str) = (
      and kubelet expect per pod for resources along with the unit for the resource if any.",
 );
 
-/// The text of `/metrics/resources`.
+/// Renders the text of `/metrics/resources`.
 pub fn render_resources(requests: Vec<PodAmount<'_>>, limits: Vec<PodAmount<'_>>) -> String {
     let mut text = String::new();
     for ((name, help), mut amounts) in [(LIMIT, limits), (REQUEST, requests)] {
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_stand_in_the_order_of_their_labels_with_a_unit_where_there_is_one() {
+    fn resource_series_are_sorted_by_label_and_carry_known_units() {
         let amount = |pod, node, resource, amount| PodAmount {
             namespace: "team",
             pod,

@@ -1,7 +1,7 @@
-//! Counts what the API client asks and is answered: `rest_client_requests_total`, its durations and its sizes.
+//! Request metrics of the API client: `rest_client_requests_total`, durations and sizes.
 //!
-//! A layer around the client, so that watches are counted as writes are, though, as upstream has it, without a size. Reads no body: it sees the
-//! frames go by.
+//! A tower layer around the client, so watches are counted like writes. As upstream does, watches record no size.
+//! The layer counts the bytes of passing frames and buffers no body.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tower::{Layer, Service};
 
 use crate::metrics::Metrics;
 
-/// To be put around the client by `kube::client::ClientBuilder::with_layer`.
+/// The tower layer, installed with `kube::client::ClientBuilder::with_layer`.
 #[derive(Clone, Debug)]
 pub struct RestLayer {
     metrics: Arc<Metrics>,
@@ -26,7 +26,7 @@ pub struct RestLayer {
 }
 
 impl RestLayer {
-    /// Counts requests to the API server at this URL; `host` of the series is its `address:port`.
+    /// Counts requests to the API server at this URL; the label `host` is its `address:port`.
     pub fn new(metrics: Arc<Metrics>, cluster_url: &http::Uri) -> Self {
         Self { metrics, host: cluster_url.authority().map_or("", |host| host.as_str()).into() }
     }
@@ -40,14 +40,14 @@ impl<S> Layer<S> for RestLayer {
     }
 }
 
-/// A client whose requests are counted.
+/// A client service that counts its requests.
 #[derive(Clone, Debug)]
 pub struct RestService<S> {
     layer: RestLayer,
     inner: S,
 }
 
-/// Adds up what comes of an answer, and counts it when the answer is at its end.
+/// Sums the bytes of a response body and records the total on drop.
 struct Size {
     bytes: u64,
     histogram: Option<Histogram>,
@@ -67,7 +67,7 @@ impl Drop for Size {
     }
 }
 
-/// An answer whose frames are counted.
+/// A response body whose frames are counted.
 type Counted<R> = MapFrame<R, Box<dyn FnMut(Frame<Bytes>) -> Frame<Bytes> + Send>>;
 
 fn counted<R: Body<Data = Bytes>>(body: R, histogram: Option<Histogram>) -> Counted<R> {
@@ -78,7 +78,7 @@ fn counted<R: Body<Data = Bytes>>(body: R, histogram: Option<Histogram>) -> Coun
     }))
 }
 
-/// Whether the answer goes on until somebody ends it.
+/// Reports whether the request is a watch, whose response has no end of its own.
 fn is_watch(uri: &http::Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "watch=true" | "watch=1")))
 }
@@ -130,7 +130,7 @@ mod tests {
     use crate::metrics::Exposition;
 
     #[tokio::test]
-    async fn requests_and_answers_are_measured_and_watches_are_not() {
+    async fn request_and_response_sizes_are_recorded_except_for_watches() {
         let metrics = Arc::new(Metrics::new());
         let layer = RestLayer::new(metrics.clone(), &"http://10.0.0.1:443".parse().unwrap());
         let answer = |_: Request<Full<Bytes>>| async {
@@ -149,13 +149,13 @@ mod tests {
                 format!("rest_client_{what}_size_bytes_sum{labels} {bytes}"),
                 format!("rest_client_{what}_size_bytes_count{labels} 1"),
             ] {
-                assert!(text.lines().any(|shown| shown == line), "{line} is not among\n{text}");
+                assert!(text.lines().any(|shown| shown == line), "{line} is missing from\n{text}");
             }
         }
     }
 
     #[tokio::test]
-    async fn a_request_without_an_answer_is_counted_as_an_error() {
+    async fn request_without_response_is_counted_as_error() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);

@@ -1,9 +1,9 @@
-//! What clients of the HTTPS port are denied.
+//! Metrics of the HTTPS server.
 
 use super::{Metrics, families};
 use prometheus::{IntCounter, Registry};
 
-/// Counts connections that were closed to make room. Cheap to clone.
+/// Counts closed client connections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ServingMetrics {
     evicted: IntCounter,
@@ -14,14 +14,14 @@ impl ServingMetrics {
         Self { evicted: families::CONNECTIONS_EVICTED.counter(registry) }
     }
 
-    /// A connection was closed because there were too many.
+    /// Counts a connection that was closed because too many were open.
     pub fn evicted(&self) {
         self.evicted.inc();
     }
 }
 
 impl Metrics {
-    /// Where evicted connections are counted.
+    /// Returns the recorder of the HTTPS server's metrics.
     pub fn serving(&self) -> ServingMetrics {
         self.serving.clone()
     }

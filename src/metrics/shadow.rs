@@ -1,4 +1,4 @@
-//! What shadow mode counts. The series are there in every mode, at 0, so that a rule over them is never about nothing.
+//! Shadow-mode metrics. All series exist at 0 in every mode, so alerting rules always have data.
 
 use super::{Metrics, families};
 use prometheus::{Histogram, IntCounterVec, Registry};
@@ -27,7 +27,7 @@ impl ShadowMetrics {
 }
 
 impl Metrics {
-    /// A decision of the other scheduler was judged.
+    /// Records a compared decision of the other scheduler.
     pub fn shadow_judged(&self, agreement: Agreement, regret: Option<i64>) {
         self.shadow.decisions.with_label_values(&[agreement.as_str()]).inc();
         if let Some(regret) = regret {
@@ -35,7 +35,7 @@ impl Metrics {
         }
     }
 
-    /// A decision of the other scheduler was not judged.
+    /// Counts a decision of the other scheduler that was not compared.
     pub fn shadow_unjudged(&self, why: Unjudged) {
         self.shadow.unjudged.with_label_values(&[why.as_str()]).inc();
     }

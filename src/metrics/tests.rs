@@ -1,4 +1,4 @@
-//! The exposition as a scraper sees it, beside kube-scheduler's.
+//! Tests of the exposition text, compared with a scrape of kube-scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use futures::FutureExt as _;
 use super::*;
 use crate::api::Encoding;
 
-/// HELP, TYPE and the series of one label set of each family, from a scrape of kube-scheduler v1.36.3.
+/// HELP, TYPE and one label set's series of each family, from a scrape of kube-scheduler v1.36.3.
 const UPSTREAM: &str = include_str!("../../tests/fixtures/metrics-upstream.txt");
 
-/// The lines of each family, with label values other than buckets' bounds replaced by `x` and values cut off.
+/// Returns the lines of each family without values. Label values other than bucket bounds are replaced by `x`.
 fn shapes(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut shapes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut family = String::new();
@@ -86,7 +86,7 @@ fn answering(stats: Option<CoreStats>) -> CoreSource {
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test]
-async fn every_family_upstream_has_looks_as_upstreams() {
+async fn upstream_families_have_upstream_help_type_and_labels() {
     let metrics = Arc::new(Metrics::new());
     let mut profile = metrics.profile("supercargo");
     profile.attempt(AttemptResult::Scheduled, MS);
@@ -107,11 +107,11 @@ async fn every_family_upstream_has_looks_as_upstreams() {
     }
     let scheduler: Vec<&String> =
         ours.keys().filter(|name| name.starts_with("scheduler_") && !upstreams.contains_key(*name)).collect();
-    assert!(scheduler.is_empty(), "upstream has no {scheduler:?}");
+    assert!(scheduler.is_empty(), "families unknown to upstream: {scheduler:?}");
 }
 
 #[tokio::test]
-async fn the_core_is_shown_as_it_is_now() {
+async fn engine_numbers_are_shown_on_scrape() {
     let exposition = Exposition::new(Arc::new(Metrics::new()))
         .with_core(answering(Some(some_stats())))
         .with_event_channel(|| ChannelFill { length: 7, capacity: 1024 })
@@ -151,12 +151,12 @@ async fn the_core_is_shown_as_it_is_now() {
         "supercargo_log_lines_lost_total 21",
         "supercargo_core_scrape_failures_total 0",
     ] {
-        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+        assert!(text.lines().any(|found| found == line), "{line} is missing from\n{text}");
     }
 }
 
 #[tokio::test]
-async fn a_silent_core_costs_only_its_own_gauges() {
+async fn scrape_without_engine_answer_lacks_only_engine_families() {
     let metrics = Arc::new(Metrics::new());
     let silent: CoreSource = Box::new(|| std::future::pending().boxed());
     let text = Exposition::new(metrics.clone()).with_core(silent).with_core_deadline(MS).render().await;
@@ -168,7 +168,7 @@ async fn a_silent_core_costs_only_its_own_gauges() {
 }
 
 #[tokio::test]
-async fn what_upstream_shows_from_the_start_starts_at_zero() {
+async fn series_that_upstream_creates_at_start_begin_at_zero() {
     let metrics = Arc::new(Metrics::new());
     let mut profile = metrics.profile("supercargo");
     profile.plugin_evaluated("NodePorts", ExtensionPoint::Filter, 0);
@@ -183,15 +183,15 @@ async fn what_upstream_shows_from_the_start_starts_at_zero() {
         "scheduler_pod_scheduling_attempts_count 0",
         "scheduler_scheduling_algorithm_duration_seconds_bucket{le=\"+Inf\"} 0",
     ] {
-        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+        assert!(text.lines().any(|found| found == line), "{line} is missing from\n{text}");
     }
     for absent in ["scheduler_framework_extension_point", "scheduler_scheduling_attempt", "rest_client"] {
-        assert!(!text.contains(absent), "{absent} has a series before it was recorded");
+        assert!(!text.contains(absent), "{absent} has a series before anything was recorded");
     }
 }
 
 #[tokio::test]
-async fn attempts_are_counted_where_their_labels_say() {
+async fn attempts_are_counted_under_their_labels() {
     let metrics = Arc::new(Metrics::new());
     let profile = metrics.profile("a");
     profile.attempt(AttemptResult::Error, 3 * MS);
@@ -212,7 +212,7 @@ async fn attempts_are_counted_where_their_labels_say() {
         "scheduler_pod_scheduling_sli_duration_seconds_count{attempts=\"15+\"} 2",
         "scheduler_pod_scheduling_attempts_count 6",
     ] {
-        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+        assert!(text.lines().any(|found| found == line), "{line} is missing from\n{text}");
     }
     assert!(!text.contains("attempts=\"2\""));
 }
@@ -238,14 +238,14 @@ async fn watches_and_writes_are_counted_by_kind() {
         "supercargo_binds_unknown_total 1",
         "rest_client_requests_total{code=\"<error>\",host=\"10.0.0.1:443\",method=\"POST\"} 1",
     ] {
-        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+        assert!(text.lines().any(|found| found == line), "{line} is missing from\n{text}");
     }
     assert!(text.contains("\nsupercargo_watch_age_seconds{kind=\"Pod\"} "));
     drop(first);
 }
 
 #[test]
-fn slis_show_only_the_checks_that_ran() {
+fn slis_show_only_checks_that_have_run() {
     let text = render_slis(&[
         CheckTally { name: "ping", endpoint: "livez", passing: true, successes: 2, errors: 0 },
         CheckTally {

@@ -1,8 +1,7 @@
 //! Text exposition format 0.0.4, byte for byte as Go components write it.
 //!
-//! The encoder of the `prometheus` crate prints `le="0.00001"` where Go prints `le="1e-05"`; to
-//! Prometheus these are two different series, and a rule over both schedulers would not add up.
-//! Does not negotiate: OpenMetrics and protobuf are not served.
+//! The `prometheus` crate's encoder prints `le="0.00001"` where Go prints `le="1e-05"`. Prometheus treats these as
+//! different series, so a rule over both schedulers would not add up. OpenMetrics and protobuf are not supported.
 
 use std::fmt::Write as _;
 
@@ -10,19 +9,19 @@ use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricT
 
 use super::families::Family;
 
-/// The `Content-Type` of `encode`'s text, as kube-scheduler sends it.
+/// The `Content-Type` of the rendered text, equal to kube-scheduler's.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// Whether a family built by [`plain_family`] counts or measures.
+/// Type of a family built by [`plain_family`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
-    /// Only grows while the process lives.
+    /// Never decreases during the life of the process.
     Counter,
     /// A current value.
     Gauge,
 }
 
-/// A family of plain values: each row is the label values, in the order of `family.labels`, and the value.
+/// Builds a family of plain values. Each row has the label values, in the order of `family.labels`, and the value.
 pub(super) fn plain_family<'a, L>(
     family: &Family,
     plain: Plain,
@@ -81,7 +80,7 @@ fn label_values(metric: &Metric) -> impl Iterator<Item = &str> {
     metric.get_label().iter().map(LabelPair::value)
 }
 
-/// Writes the families, in the order of their names. A family without a series is left out, as in Go.
+/// Renders the families, sorted by name. Families without series are left out, as in Go.
 pub(super) fn encode(mut families: Vec<MetricFamily>) -> String {
     families.retain(|family| !family.get_metric().is_empty());
     families.sort_by(|a, b| a.name().cmp(b.name()));
@@ -111,7 +110,7 @@ fn encode_family(text: &mut String, family: &MetricFamily) {
             MetricType::COUNTER => sample(text, name, "", metric, None, metric.get_counter().get_value()),
             MetricType::GAUGE => sample(text, name, "", metric, None, metric.get_gauge().get_value()),
             MetricType::HISTOGRAM => encode_histogram(text, name, metric),
-            // Nothing here makes these.
+            // No family of ours has these types.
             MetricType::SUMMARY | MetricType::UNTYPED => {}
         }
     }
@@ -161,8 +160,8 @@ pub(super) fn escape(text: &mut String, raw: &str, quotes: bool) {
     }
 }
 
-/// The shortest text that reads back as `value`, laid out as Go's `strconv.FormatFloat(value, 'g', -1, 64)`:
-/// with an exponent when that is below -4 or above 5.
+/// Formats `value` like Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest text that parses back to
+/// `value`, with an exponent if that is below -4 or above 5.
 pub(super) fn go_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -185,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_go_writes_them() {
+    fn floats_are_formatted_as_in_go() {
         for (value, text) in [
             (1.0, "1"),
             (0.0, "0"),
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_sorted_escaped_and_left_out_when_empty() {
+    fn families_are_sorted_and_escaped_and_empty_ones_omitted() {
         const B: Family = Family::new("b_total", "say \"b\"\nand \\", &["z", "a"]);
         const A: Family = Family::new("a", "a", &[]);
         let b = plain_family(&B, Plain::Counter, [(["2", "x"], 2.0), (["1\n", "q\"\\"], 1.0)]);

@@ -1,4 +1,4 @@
-//! What becomes of spans that are made for a collector; all series are there from the start, whether spans are made or not.
+//! Counters of trace spans. All series exist from the start, even without a collector.
 
 use super::{Metrics, families};
 use prometheus::{IntCounter, IntCounterVec, Registry};
@@ -18,24 +18,24 @@ impl TraceSpans {
         Self { sent: of("sent"), failed: of("failed"), dropped: of("dropped") }
     }
 
-    /// The collector took so many.
+    /// Counts spans that the collector accepted.
     pub fn sent(&self, spans: usize) {
         self.sent.inc_by(spans as u64);
     }
 
-    /// So many were lost, since the collector did not take them.
+    /// Counts spans lost because the collector did not accept them.
     pub fn failed(&self, spans: usize) {
         self.failed.inc_by(spans as u64);
     }
 
-    /// So many were lost, since too many waited.
+    /// Counts spans lost because too many were queued.
     pub fn dropped(&self, spans: usize) {
         self.dropped.inc_by(spans as u64);
     }
 }
 
 impl Metrics {
-    /// Where spans are counted.
+    /// Returns the span counters.
     pub fn trace_spans(&self) -> TraceSpans {
         self.trace_spans.clone()
     }

@@ -78,7 +78,7 @@ const VALUES: [(&str, u64); 26] = [
     ("result", 13),
     ("status", 7),
     ("type", 3),
-    // Missed here, or redundant.
+    // Missed or redundant.
     ("which", 2),
     ("verb", 7),
     ("version", 1),
