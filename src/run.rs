@@ -1,7 +1,7 @@
-//! The composition root: builds everything once, wires it, and ends it in order.
+//! The composition root: builds and wires all components, and stops them in order.
 //!
-//! Order of the end: nothing new is decided; bindings in flight are answered; what is to be told is told; the lease is released;
-//! the port closes. Holds no logic beyond that order.
+//! On stop, scheduling halts, in-flight bindings are answered, events and conditions are written, the lease is
+//! released and the port closes. Nothing but that order is decided here.
 
 mod drift;
 mod dump;
@@ -40,17 +40,17 @@ use supercargo_core::scheduler::Scheduler;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// How long the scheduling thread may be silent before `/livez` is red.
+/// Maximum silence of the scheduling thread before `/livez` fails.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 pub use ending::LOG_WITHIN;
 
-/// Why the program ends before it is told to.
+/// Why the program ends with an error.
 #[derive(Debug)]
 pub struct Failure {
-    /// What went wrong.
+    /// The error.
     pub cause: anyhow::Error,
-    /// The exit code: 1 while running, 2 for a flag or the configuration.
+    /// The exit code: 1 for an error while running, 2 for an invalid flag or configuration.
     pub code: u8,
 }
 
@@ -66,19 +66,19 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// Runs the scheduler until it is told to stop by SIGTERM or SIGINT.
+/// Runs the scheduler until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When a flag or the configuration is wrong, or something that cannot be waited out fails.
+/// If a flag or the configuration is invalid, or a component fails in a way that waiting cannot resolve.
 pub fn run(args: Args, log: Log) -> Result<(), Failure> {
     let turned = gates::judge(&args.feature_gates)
         .map_err(|told| Failure { cause: anyhow!("--feature-gates: {told}"), code: 2 })?;
     if !turned.is_empty() {
-        tracing::warn!(gates = ?turned, "these feature gates change nothing here");
+        tracing::warn!(gates = ?turned, "these feature gates have no effect");
     }
     let mut flags = args.election.flags();
     if args.shadow_of.is_some() {
-        // Nobody else is kept from anything: there is nothing to contend for.
+        // Shadow mode binds nothing, so it neither needs a lease nor competes with another default scheduler.
         flags.leader_elect = Some(false);
         flags.allow_second_default_scheduler = true;
     }
@@ -91,7 +91,7 @@ pub fn run(args: Args, log: Log) -> Result<(), Failure> {
             .with_context(|| format!("cannot write {}", file.display()))?);
     }
     let settings = Settings::of(&effective)?;
-    // Two workers: reading watches and writing answers; the engine has a thread of its own.
+    // Two workers for watches and writes; the engine has a thread of its own.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -102,12 +102,12 @@ pub fn run(args: Args, log: Log) -> Result<(), Failure> {
         Some(name) => runtime.block_on(shadow::run(args, &name, configuration, log)),
         None => runtime.block_on(serve_and_schedule(args, configuration, log)),
     };
-    // A thread that waits for a disk that hangs is not waited for.
+    // Do not wait for threads blocked on a hanging disk.
     runtime.shutdown_background();
     outcome
 }
 
-/// What the process is started with.
+/// The startup configuration.
 struct Configuration {
     flags: Flags,
     effective: Effective,
@@ -178,13 +178,13 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     drop(watches);
     dumps.abort();
     reload.abort();
-    // It ends by itself where nobody listens any more.
+    // The server may have ended already.
     let _ = stop_serving.send(());
     rest(ending, serving, sending, keeping).await?;
     Ok(outcome?)
 }
 
-/// Waits for what ends at last: requests to our port, spans and files.
+/// Waits for open HTTP requests, trace spans and record files to finish.
 async fn rest(
     ending: Ending,
     serving: tokio::task::JoinHandle<()>,
@@ -198,36 +198,37 @@ async fn rest(
     kept
 }
 
-/// Waits until it is told to stop, or the scheduling thread ends; why it did. Without the lease nothing is to be waited for: that is an error.
+/// Waits for a signal or the end of the scheduling thread, and returns the cause, if it is an error. Fails if the lease is
+/// lost, because nothing in flight may be waited for then.
 async fn running(
     end: &mut oneshot::Receiver<End>,
     election: &mut Election,
 ) -> anyhow::Result<Option<anyhow::Error>> {
     tokio::select! {
         name = told_to_stop() => {
-            tracing::info!(signal = name?, "stopping: bindings in flight are finished first");
+            tracing::info!(signal = name?, "stopping after bindings in flight");
             Ok(None)
         }
         end = end => Ok(Some(match end {
             Ok(End::Panicked(text)) => anyhow!("the scheduling thread panicked: {text}"),
             _ => anyhow!("the scheduling thread ended"),
         })),
-        // What is on its way ends before the lease does; nothing else may leave.
+        // Without the lease, nothing more may be sent. What is in flight ends before the lease expires.
         lost = election.lost() => Err(lost),
     }
 }
 
-/// The extenders of a configuration, which can be asked from now on, and what the engine is to know of them.
+/// Prepares the configured extenders: callable clients, and their description for the engine.
 fn extenders_of(effective: &Effective, settings: &Settings) -> Result<(Extenders, Prepared), ConfigError> {
     let extenders = Extenders::default();
     let prepared = extenders.prepare(&settings.extenders);
     let prepared = prepared.map_err(|why| ConfigError::of_field(effective, "extenders", why))?;
-    // Nothing is watched yet, so that there is nothing to be listed anew.
+    // No watch runs yet, so nothing has to be relisted.
     extenders.add(&prepared);
     Ok((extenders, prepared))
 }
 
-/// What makes spans of attempts and what sends them, where they are asked for.
+/// Starts span creation and export, if `--otlp-endpoint` is set.
 fn tracing_of(args: &Args, metrics: &Metrics) -> Result<(Option<Tracer>, Sending), Failure> {
     let Some(endpoint) = &args.otlp_endpoint else { return Ok((None, Sending::default())) };
     let started = traces::start(endpoint, &host_name(), metrics);
@@ -237,7 +238,7 @@ fn tracing_of(args: &Args, metrics: &Metrics) -> Result<(Option<Tracer>, Sending
     Ok((Some(tracer), sending))
 }
 
-/// A client of the API server, and the server's URL.
+/// Connects to the API server. Returns the client and the server's URL.
 async fn connect(
     args: &Args,
     settings: &Settings,
@@ -251,7 +252,7 @@ async fn connect(
     Ok((builder.with_layer(&layer).build(), server_url))
 }
 
-/// Follows the configuration file, if there is one.
+/// Watches the configuration file, if there is one, and applies its changes.
 fn follow(
     args: &Args,
     (flags, effective): (Flags, Effective),
@@ -271,17 +272,17 @@ fn follow(
     })
 }
 
-/// Lets what is in flight end, and says what did not.
+/// Waits for writes in flight and logs those that did not finish.
 async fn stop(
     ending: Ending,
     inbox: &Inbox<Scheduler>,
     end: oneshot::Receiver<End>,
     dispatcher: &Dispatcher,
 ) -> anyhow::Result<()> {
-    // A second less than there is: the thread then says itself which bindings have no answer.
+    // One second less than the step's share, so that the thread itself can name unanswered bindings.
     let within = ending.share(Step::Bindings).saturating_sub(Duration::from_secs(1));
     let stopped = async {
-        // Where the thread has ended, nobody takes this, and its end says why.
+        // If the thread has ended, the send fails and `end` holds the reason.
         let _ = inbox.send(Item::Stop { within }).await;
         end.await
     };
@@ -292,32 +293,32 @@ async fn stop(
         Ok(End::Stopped { unanswered }) => {
             for pod in unanswered {
                 let pod = format!("{}/{}", pod.namespace, pod.name);
-                tracing::warn!(%pod, "stopping without an answer to its binding; whoever takes over reads it from the API server");
+                tracing::warn!(%pod, "stopping before the pod's binding was answered; the next leader reads its outcome from the API server");
             }
         }
         Ok(End::Panicked(text)) => return Err(anyhow!("the scheduling thread panicked: {text}")),
-        Err(_) => return Err(anyhow!("the scheduling thread ended without a word")),
+        Err(_) => return Err(anyhow!("the scheduling thread ended without a result")),
     }
     let left = dispatcher.drain(ending.share(Step::Requests)).await;
     if !left.is_empty() {
-        tracing::warn!(?left, "stopping with requests that have not ended");
+        tracing::warn!(?left, "stopping before these requests finished");
     }
     tracing::info!("stopped");
     Ok(())
 }
 
-/// The engine. Where a leader is elected it does not lead until told so.
+/// Builds the engine. With leader election, it does not lead at first.
 fn engine(beginning: &Beginning, settings: &Settings, extenders: &Prepared) -> Scheduler {
     let is_default = |profile: &ProfileSettings| profile.name == DEFAULT_NAME;
     if settings.election.is_none() && settings.profiles.iter().any(is_default) {
         tracing::warn!(
-            "scheduling as {DEFAULT_NAME} without a lease; see that no kube-scheduler runs as well"
+            "scheduling as {DEFAULT_NAME} without leader election; make sure that no kube-scheduler is running"
         );
     }
     beginning.engine(settings, |tables| extenders.for_engine(tables))
 }
 
-/// Starts serving, unless the port is 0; gives what ends it, and its end.
+/// Starts the HTTPS server, unless the port is 0. Returns its shutdown trigger and its task.
 async fn serve(
     args: &Args,
     routes: Routes,
@@ -325,11 +326,11 @@ async fn serve(
 ) -> anyhow::Result<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)> {
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move {
-        // A dropped sender is the end, too.
+        // A dropped sender counts as shutdown.
         let _ = stopped.await;
     };
     if args.secure_port == 0 {
-        tracing::info!("--secure-port is 0: neither health nor metrics are served");
+        tracing::info!("--secure-port is 0; health checks and metrics are not served");
         return Ok((stop, tokio::spawn(shutdown)));
     }
     let certificate = match (&args.tls_cert_file, &args.tls_private_key_file) {
@@ -342,12 +343,12 @@ async fn serve(
     Ok((stop, tokio::spawn(server.run(shutdown))))
 }
 
-/// The address of our own pod, where the Deployment says it.
+/// Returns our pod's IP address from `POD_IP`, which the Deployment sets.
 fn pod_ip() -> Option<IpAddr> {
     std::env::var("POD_IP").ok().and_then(|ip| ip.parse().ok())
 }
 
-/// The name of the host, as events name it.
+/// Returns the host name as used in events.
 fn host_name() -> String {
     kernel_host_name().map_or_else(|| "unknown".to_owned(), |name| name.to_lowercase())
 }
@@ -357,8 +358,8 @@ fn kernel_host_name() -> Option<String> {
     Some(kernel.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Alive: the scheduling thread answers, and no watch is stuck. Ready: every kind has been listed, no watch has failed for long, and the lease can
-/// be read. One that stands by is both.
+/// Builds the health checks. Live: the scheduling thread answers and no watch is stuck. Ready: every kind has been
+/// listed, no watch has been failing for long, and the lease is readable. A standby replica passes both.
 fn checks(watches: &Watches, pulse: Pulse, election: &Election) -> Checks {
     let checks = checks_of(watches, pulse);
     match election.standing.clone() {
@@ -371,7 +372,7 @@ fn checks(watches: &Watches, pulse: Pulse, election: &Election) -> Checks {
     }
 }
 
-/// The same without an election.
+/// Builds the checks that do not depend on leader election.
 fn checks_of(watches: &Watches, pulse: Pulse) -> Checks {
     let [listed, failing, attempts] = [(); 3].map(|()| watches.readiness());
     Checks::new()
@@ -388,7 +389,7 @@ fn fill_of<E: 'static>(inbox: Inbox<E>) -> impl Fn() -> ChannelFill + Send + Syn
     }
 }
 
-/// Waits for the signal to stop; its name.
+/// Waits for SIGTERM or SIGINT and returns the signal's name.
 pub(crate) async fn told_to_stop() -> anyhow::Result<&'static str> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;

@@ -1,10 +1,10 @@
-//! The engine's time: the wall clock as it was at start, moved on by the monotonic clock.
+//! The engine's clock: wall-clock time at start, advanced by the monotonic clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use supercargo_core::time::Time;
 
-/// A clock that never runs backwards, whatever is done to the machine's.
+/// A clock that never runs backwards, even if the machine's wall clock is set back.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,
@@ -18,18 +18,18 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that starts with the machine's time.
+    /// Starts a clock at the machine's current wall-clock time.
     pub fn start() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started: Instant::now(), wall: Time::default() + since_epoch }
     }
 
-    /// The time it is.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.wall + self.started.elapsed()
     }
 
-    /// How long it is until `at`; nothing when that has passed.
+    /// Returns the time left until `at`, or zero if `at` has passed.
     pub fn until(&self, at: Time) -> Duration {
         at.since(self.now())
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_starts_at_the_wall_clock_and_does_not_run_backwards() {
+    fn clock_starts_at_wall_clock_time_and_never_runs_backwards() {
         let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
         let clock = Clock::start();
         let (first, second) = (clock.now(), clock.now());

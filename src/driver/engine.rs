@@ -1,4 +1,4 @@
-//! What the driver needs of the engine, of the one who carries out effects, and of the one who keeps the accounts.
+//! The driver's interfaces: the engine it drives, the outbox for effects, and the observer of reports.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use supercargo_core::report::{Notice, Report};
 use supercargo_core::scheduler::{Scheduler, Step};
 use supercargo_core::time::Time;
 
-/// The engine, as the driver sees it. Tests put something smaller in its place.
+/// The engine as the driver uses it. Tests substitute a small one.
 pub trait Engine: Send + 'static {
-    /// The tables that objects are converted with on their way in.
+    /// Returns the intern tables used to convert incoming objects.
     fn tables(&mut self) -> &mut Tables;
 
-    /// Brings the state up to date with one event.
+    /// Applies one event to the state.
     fn handle(&mut self, now: Time, event: Event);
 
-    /// What the last event was to waiting pods, as upstream's metrics label it; nothing where it was nothing to them.
+    /// Returns upstream's metric label of the last event, or `None` if it did not concern pending pods.
     fn event_label(&self) -> Option<&'static str>;
 
-    /// Does one piece of work.
+    /// Does one unit of work.
     fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step;
 
-    /// Whether nothing that was decided is still on its way out or unanswered.
+    /// Reports whether all decisions have been sent and answered.
     fn is_settled(&self) -> bool;
 
-    /// Gives back what is held for nothing, now and then. Called where nobody else holds ids.
+    /// Runs a slice of garbage collection of interned ids. Call it only while no id is held outside the engine.
     fn tidy(&mut self);
 }
 
@@ -57,29 +57,29 @@ impl Engine for Scheduler {
     }
 }
 
-/// Carries out effects. Never waits: the credits it granted are its room.
+/// Carries out effects. It never blocks: the engine submits only against credits it was granted.
 pub trait Outbox: Send + 'static {
-    /// The credits it grants at the start, as events.
+    /// Returns the initial credits, as events.
     fn credits(&self) -> Vec<Event>;
 
-    /// Takes an effect. Its answer, and its credit, come through the channel.
+    /// Accepts an effect. Its outcome and its credit come back through the channel.
     fn submit(&mut self, effect: Effect);
 }
 
-/// Keeps the accounts of what the engine does.
+/// Records metrics and logs of what the engine does.
 pub trait Observer: Send + 'static {
-    /// Told where a decision's time goes; asked for before each step.
+    /// Returns the probe that times a decision's steps; requested before each step.
     fn probe(&mut self) -> &mut dyn Probe;
 
-    /// An attempt, or a binding, came to an end. `took` is how long the step took that tells of it.
+    /// Records a report: the end of an attempt or binding. `took` is the duration of the step that produced it.
     fn report(&mut self, now: Time, report: &Report, took: Duration);
 
-    /// Something happened that a person must know of.
+    /// Records a notice for the operator.
     fn notice(&mut self, notice: &Notice);
 
-    /// An event of this label was handled, and this long it took.
+    /// Records a handled event with its metric label and duration.
     fn handled(&mut self, label: &'static str, took: Duration);
 
-    /// An effect was answered.
+    /// Records the outcome of an effect.
     fn answer(&mut self, event: &Event);
 }

@@ -1,7 +1,7 @@
-//! The one channel into the driver thread. Order holds inside it, and nowhere else.
+//! The single bounded channel into the driver thread.
 //!
-//! It is bounded: who sends waits for room, so a burst of watch events slows the watches down and nothing else. Knows no
-//! Kubernetes types: what comes in needs at most the engine's tables to become an event.
+//! Events keep their order within the channel. Senders wait for room, so a burst of watch events slows down the
+//! watches only. The channel knows no Kubernetes types: items need at most the engine's tables to become events.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -16,39 +16,39 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::tape::Written;
 
-/// Turns a decoded object into an event, on the driver thread, where the tables are.
+/// Converts a decoded object into an event. Runs on the driver thread, which owns the tables.
 pub type Convert = Box<dyn FnOnce(&mut Tables) -> Event + Send>;
 
-/// Changes the engine, which is told the time.
+/// Changes the engine; it also gets the current time.
 pub type Change<E> = Box<dyn FnOnce(&mut E, Time) + Send>;
 
-/// What the driver thread is told.
+/// An input of the driver thread.
 pub enum Item<E> {
-    /// An object, or a mark of its list, and the same in writing for whoever keeps it.
+    /// A watched object or list marker, with its JSON text if inputs are recorded.
     Object(Convert, Written),
-    /// An effect was carried out, or given up: what came of it, if it is to be answered, and one credit of its lane.
+    /// The end of an effect: its outcome, if one is expected, and one credit for its lane.
     Answer(Vec<Event>),
-    /// Looks at the engine between two decisions.
+    /// Reads the engine between two decisions.
     Inspect(Box<dyn FnOnce(&E) + Send>),
-    /// Changes the engine between two decisions, and in writing how.
+    /// Changes the engine between two decisions, with the JSON text of the change if inputs are recorded.
     Change(Change<E>, Written),
-    /// Nothing more is decided; what is in flight has this long to be answered.
+    /// Stops scheduling and waits for in-flight writes.
     Stop {
-        /// How long.
+        /// Maximum time to wait for answers.
         within: Duration,
     },
 }
 
-/// How full a bounded channel is.
+/// Fill level of a bounded channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// Items that wait.
+    /// Queued items.
     pub length: usize,
-    /// Items that may wait.
+    /// Maximum number of queued items.
     pub capacity: usize,
 }
 
-/// The sending end of the channel.
+/// A sender into the channel.
 pub struct Inbox<E> {
     sender: mpsc::Sender<Item<E>>,
     wants_text: bool,
@@ -60,18 +60,18 @@ impl<E> Clone for Inbox<E> {
     }
 }
 
-/// The driver thread has ended: nobody reads what is sent.
+/// Error: the driver thread has ended, so nothing reads the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the scheduling thread has ended")]
 pub struct Ended;
 
 impl<E> Inbox<E> {
-    /// Sends an item, once there is room for it.
+    /// Sends an item, waiting for room.
     pub async fn send(&self, item: Item<E>) -> Result<(), Ended> {
         self.sender.send(item).await.map_err(|_| Ended)
     }
 
-    /// Whether somebody keeps what comes in, so that it has to come written as well.
+    /// Reports whether inputs are recorded, so that items need their JSON text.
     pub fn wants_text(&self) -> bool {
         self.wants_text
     }
@@ -80,21 +80,21 @@ impl<E> Inbox<E> {
         self.wants_text = true;
     }
 
-    /// Asks the engine something; it answers between two decisions.
+    /// Runs `question` on the engine between two decisions and returns its result.
     pub async fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&E) -> R + Send + 'static,
     ) -> Result<R, Ended> {
         let (answer, answered) = oneshot::channel();
         let inspect = move |engine: &E| {
-            // Who asked may have given up waiting.
+            // The receiver may have stopped waiting.
             let _ = answer.send(question(engine));
         };
         self.send(Item::Inspect(Box::new(inspect))).await?;
         answered.await.map_err(|_| Ended)
     }
 
-    /// Has the engine changed between two decisions, and waits until it is. `text` is asked where somebody keeps what comes in.
+    /// Runs `change` on the engine between two decisions and returns its result. `text` is called only if inputs are recorded.
     pub async fn change<R: Send + 'static>(
         &self,
         change: impl FnOnce(&mut E, Time) -> R + Send + 'static,
@@ -102,25 +102,25 @@ impl<E> Inbox<E> {
     ) -> Result<R, Ended> {
         let (answer, answered) = oneshot::channel();
         let change = move |engine: &mut E, now: Time| {
-            // Who asked may have given up waiting.
+            // The receiver may have stopped waiting.
             let _ = answer.send(change(engine, now));
         };
         self.send(Item::Change(Box::new(change), self.wants_text.then(text))).await?;
         answered.await.map_err(|_| Ended)
     }
 
-    /// How full the channel is.
+    /// Returns the channel's fill level.
     pub fn fill(&self) -> Fill {
         let capacity = self.sender.max_capacity();
         Fill { length: capacity - self.sender.capacity(), capacity }
     }
 }
 
-/// Where the cluster's objects go. Hides the engine's type from the watches: there is one for each kind, and not one for each engine besides.
+/// Receives the cluster's objects. The trait hides the engine's type, so watch code is not compiled once per engine.
 pub trait Intake: Send + Sync {
-    /// As [`Inbox::wants_text`].
+    /// See [`Inbox::wants_text`].
     fn wants_text(&self) -> bool;
-    /// Hands over an object, or a mark of its list. Waits for room.
+    /// Sends an object or list marker, waiting for room.
     fn take(&self, convert: Convert, text: Written) -> BoxFuture<'_, Result<(), Ended>>;
 }
 
@@ -134,44 +134,44 @@ impl<E> Intake for Inbox<E> {
     }
 }
 
-/// Where answers to effects go. Hides the engine's type from those who carry out effects.
+/// Receives the outcomes of effects. The trait hides the engine's type from the code that carries them out.
 pub trait Answers: Send + Sync {
-    /// Hands over the events an effect came to. Waits for room; after the driver's end, does nothing.
+    /// Sends the resulting events of an effect, waiting for room. Does nothing after the driver has ended.
     fn answer(&self, events: Vec<Event>) -> BoxFuture<'_, ()>;
 }
 
 impl<E> Answers for Inbox<E> {
     fn answer(&self, events: Vec<Event>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // An answer that comes after the end has no one left to care about it.
+            // After the driver's end, outcomes no longer matter.
             let _ = self.send(Item::Answer(events)).await;
         })
     }
 }
 
-/// The receiving end, read by one thread without a runtime.
+/// The receiving end, read by a thread without an async runtime.
 pub(super) struct Arrivals<E> {
     receiver: mpsc::Receiver<Item<E>>,
 }
 
-/// What came of waiting.
+/// Result of waiting on the channel.
 pub(super) enum Arrival<E> {
     /// An item.
     Item(Item<E>),
-    /// The time is up.
+    /// The timeout passed.
     Late,
-    /// Everyone who could send is gone.
+    /// All senders are gone.
     Closed,
 }
 
-/// A channel whose items a test reads itself, instead of a driver.
+/// A channel for tests that read its items without a driver.
 #[cfg(test)]
 pub(crate) fn without_driver<E>(capacity: usize) -> (Inbox<E>, mpsc::Receiver<Item<E>>) {
     let (sender, receiver) = mpsc::channel(capacity);
     (Inbox { sender, wants_text: false }, receiver)
 }
 
-/// A channel of this capacity.
+/// Creates a channel of this capacity.
 pub(super) fn channel<E>(capacity: usize) -> (Inbox<E>, Arrivals<E>) {
     let (sender, receiver) = mpsc::channel(capacity);
     (Inbox { sender, wants_text: false }, Arrivals { receiver })
@@ -186,12 +186,12 @@ impl Wake for Unpark {
 }
 
 impl<E> Arrivals<E> {
-    /// The next item, if one is there.
+    /// Returns the next item without waiting, if any.
     pub(super) fn take(&mut self) -> Option<Item<E>> {
         self.receiver.try_recv().ok()
     }
 
-    /// Sleeps until an item comes or `until`; for ever without it.
+    /// Sleeps until an item arrives or `until` passes; without `until`, there is no timeout.
     pub(super) fn wait(&mut self, until: Option<Instant>) -> Arrival<E> {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut context = Context::from_waker(&waker);

@@ -1,8 +1,8 @@
-//! The one thread that owns the engine: drain what waits, step, carry out, sleep.
+//! The scheduling thread, which owns the engine: it drains events, steps the engine, submits effects and sleeps.
 //!
-//! Events are drained before each step, so a decision sees the newest state there is, and never more than a batch of
-//! them, so a flood of events cannot keep pods waiting. Names no Kubernetes types, does no I/O and holds no scheduling
-//! state: what it knows beside the engine is which bindings were not answered yet.
+//! Events are drained before each step, so a decision sees the newest state. At most a batch is drained at a time,
+//! so a flood of events cannot starve pending pods. The driver does no I/O and knows no Kubernetes types. Its only
+//! state beside the engine is the set of unanswered bindings.
 
 mod clock;
 mod engine;
@@ -33,29 +33,29 @@ pub use tape::{Tape, Told, Written};
 
 use inbox::{Arrival, Arrivals};
 
-/// Items that may wait for the driver. A watched pod is some kilobytes while it waits, so a full channel holds in the
-/// order of one megabyte; at tens of microseconds an item it is some milliseconds of work, enough that neither side waits long.
+/// Capacity of the driver's channel. A queued pod takes some kilobytes, so a full channel holds about one megabyte.
+/// At tens of microseconds an item, that is some milliseconds of work, so neither side waits long.
 pub const INBOX_CAPACITY: usize = 512;
 
-/// Events handled between two steps: about as much work as one decision on a large cluster.
+/// Maximum number of events handled between two steps: about the work of one decision on a large cluster.
 const BATCH: usize = 256;
 
-/// The shortest sleep. An engine that asks to be woken at a time that has passed must not keep a core busy.
+/// The shortest sleep, so that an engine with a wake-up time in the past cannot keep a core busy.
 const NAP_MIN: Duration = Duration::from_millis(1);
 
 /// How the driver thread ended.
 #[derive(Debug)]
 pub enum End {
-    /// It was told to.
+    /// It was stopped on request.
     Stopped {
         /// Pods whose bindings were sent and not answered in time.
         unanswered: Vec<PodRef>,
     },
-    /// It panicked, with this text. The engine is lost; nothing is decided any more.
+    /// It panicked with this message. The engine is lost, so scheduling has stopped.
     Panicked(String),
 }
 
-/// Makes the channel into a driver; whatever sends into it can be built before the driver starts.
+/// Creates the driver's channel, so that senders can be built before the driver starts.
 pub struct Mailbox<E> {
     inbox: Inbox<E>,
     arrivals: Arrivals<E>,
@@ -63,13 +63,13 @@ pub struct Mailbox<E> {
 }
 
 impl<E: Engine> Mailbox<E> {
-    /// A channel of [`INBOX_CAPACITY`].
+    /// Creates a channel of [`INBOX_CAPACITY`].
     pub fn new() -> Self {
         let (inbox, arrivals) = inbox::channel(INBOX_CAPACITY);
         Self { inbox, arrivals, tape: None }
     }
 
-    /// Has all that goes in and comes out kept, if there is somebody to keep it. To be called before anybody is given a sender.
+    /// Records all inputs and reports on `tape`, if there is one. Call it before any sender is handed out.
     #[must_use]
     pub fn taped(mut self, tape: Option<Box<dyn Tape>>) -> Self {
         if tape.as_ref().is_some_and(|tape| tape.wants_text()) {
@@ -79,12 +79,12 @@ impl<E: Engine> Mailbox<E> {
         self
     }
 
-    /// A sender into the channel.
+    /// Returns a new sender.
     pub fn inbox(&self) -> Inbox<E> {
         self.inbox.clone()
     }
 
-    /// Starts the thread that owns `engine`. How it ended is told once.
+    /// Starts the thread that owns `engine`. The receiver yields how the thread ended.
     pub fn start(
         self,
         engine: E,
@@ -93,17 +93,17 @@ impl<E: Engine> Mailbox<E> {
         observer: impl Observer,
     ) -> std::io::Result<oneshot::Receiver<End>> {
         let Self { arrivals, inbox, tape } = self;
-        // The driver must notice when all others are gone, so it keeps no sender of its own.
+        // The driver keeps no sender of its own, so that it notices when all others are gone.
         drop(inbox);
         let (ended, end) = oneshot::channel();
         std::thread::Builder::new().name("scheduler".to_owned()).spawn(move || {
             let driver = Driver { tape, ..Driver::new(engine, clock, arrivals, outbox, observer) };
             let end = catch_unwind(AssertUnwindSafe(move || driver.run())).unwrap_or_else(|panic| {
                 let text = panic_text(panic.as_ref());
-                tracing::error!(panic = %text, "the scheduling thread panicked; nothing is scheduled any more");
+                tracing::error!(panic = %text, "scheduling thread panicked; scheduling has stopped");
                 End::Panicked(text)
             });
-            // Nobody may be waiting for it any more.
+            // The receiver may be gone.
             let _ = ended.send(end);
         })?;
         Ok(end)
@@ -116,7 +116,7 @@ impl<E: Engine> Default for Mailbox<E> {
     }
 }
 
-/// The text of a caught panic.
+/// Returns the message of a caught panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
@@ -129,11 +129,11 @@ struct Driver<E, O, W> {
     outbox: O,
     observer: W,
     tape: Option<Box<dyn Tape>>,
-    /// Pods with a binding, or a question about one, that was not answered yet.
+    /// Pods with an unanswered binding, or an unanswered query about one.
     unanswered: BTreeMap<Uid, PodRef>,
-    /// When to end whatever is unanswered.
+    /// Deadline after which the driver ends even if bindings are unanswered.
     stop_by: Option<Instant>,
-    /// All senders are gone.
+    /// Whether all senders are gone.
     closed: bool,
 }
 
@@ -161,7 +161,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
         }
     }
 
-    /// One step, or a sleep when there is nothing to do.
+    /// Steps the engine once, or sleeps if it is idle.
     fn advance(&mut self) {
         let (began, now) = (Instant::now(), self.clock.now());
         let step = self.engine.step(now, self.observer.probe());
@@ -180,7 +180,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
                     tape.reported(report);
                 }
             }
-            // The step itself may have settled what was left.
+            // The step itself may have settled the last binding.
             Step::Idle { .. } if self.is_done() => {}
             Step::Idle { wake_at } => self.sleep(wake_at),
         }
@@ -191,8 +191,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
             Effect::Bind { pod, .. } | Effect::BindBy { pod, .. } | Effect::Settle { pod } => {
                 self.unanswered.insert(pod.uid.clone(), pod.clone());
             }
-            // Whoever takes over finds in the API server what was written of volumes, and who was sent away, and asks extenders
-            // anew.
+            // A new leader reads volume writes and evictions from the API server and calls extenders again.
             Effect::WriteVolume(_)
             | Effect::Evict(_)
             | Effect::Patch(_)
@@ -248,7 +247,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
         self.stop_by = Some(self.stop_by.map_or(by, |earlier| earlier.min(by)));
     }
 
-    /// Whether to end: told to, and everything that was decided is answered and told of, or the time is up.
+    /// Reports whether to end: stop was requested, and everything is answered and reported or the deadline has passed.
     fn is_done(&self) -> bool {
         let late = |by| Instant::now() >= by;
         let settled = || self.unanswered.is_empty() && self.engine.is_settled();
@@ -262,7 +261,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
             Arrival::Item(item) => self.accept(item),
             Arrival::Late => {}
             Arrival::Closed => {
-                // Without a watch and without answers there is nothing left to do.
+                // Without watches and answers, there is nothing left to do.
                 self.closed = true;
                 self.stop(Duration::ZERO);
             }

@@ -1,6 +1,6 @@
-//! The accounts kept of decisions: kube-scheduler's attempt metrics, and where a decision's time goes.
+//! Metrics, logs and traces of decisions, with kube-scheduler's attempt metrics.
 //!
-//! The profile of a decision is known only when it is told of, so what the probe sees is kept until then.
+//! A decision's profile is known only from its report, so the probe's measurements are kept until then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::metrics::{AttemptResult, ExtensionPoint, Metrics, ProfileMetrics, Sta
 use crate::telemetry::DECISIONS;
 use crate::traces::{Stretch, Tracer};
 
-/// Counts into [`Metrics`] what the engine reports.
+/// Records the engine's reports in [`Metrics`].
 pub struct Accounts {
     metrics: Arc<Metrics>,
     profiles: BTreeMap<String, ProfileMetrics>,
@@ -29,21 +29,21 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Accounts of the profiles of these names, whose series begin with 0.
+    /// Creates accounts for the profiles of these names, whose series begin at 0.
     pub fn new<'a>(metrics: Arc<Metrics>, profiles: impl IntoIterator<Item = &'a str>) -> Self {
         let profiles = profiles.into_iter().map(|name| (name.to_owned(), metrics.profile(name))).collect();
         let (stopwatch, rescued_by_flush) = (Stopwatch::default(), Arc::default());
         Self { metrics, profiles, stopwatch, rescued_by_flush, tracer: None }
     }
 
-    /// Has spans made of what is reported.
+    /// Creates trace spans from reports, if `tracer` is set.
     #[must_use]
     pub fn traced(mut self, tracer: Option<Tracer>) -> Self {
         self.tracer = tracer;
         self
     }
 
-    /// Lets the series of every plugin of every profile begin with 0, as upstream's do.
+    /// Creates the series of every plugin of every profile at 0, as upstream does.
     #[must_use]
     pub fn expecting(mut self, engine: &Scheduler) -> Self {
         for profile in engine.profiles() {
@@ -67,7 +67,7 @@ impl Accounts {
         }
     }
 
-    /// How many pods were scheduled after only the periodic flush had woken them; goes on counting.
+    /// Returns the live counter of pods that only the periodic flush had requeued.
     pub fn rescued_by_flush(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.rescued_by_flush)
     }
@@ -114,7 +114,7 @@ impl Observer for Accounts {
                 if *preemption != Preemption::NotTried {
                     self.metrics.preemption_attempted();
                 }
-                // As upstream, all victims are counted, but only where one at least is sent away.
+                // As upstream does, count all victims, but only if at least one is evicted.
                 if let Preemption::Nominated { victims, evictions: 1.., .. } = preemption {
                     self.metrics.preemption_victims(victims.len());
                 }
@@ -159,7 +159,7 @@ impl Observer for Accounts {
     }
 }
 
-/// One line a decision, in upstream's words where it has some (`pkg/scheduler/schedule_one.go`).
+/// Logs one line per report, with upstream's message where it has one (`pkg/scheduler/schedule_one.go`).
 fn log(report: &Report, took: Duration) {
     let (pod, attempt) = (format_args!("{}/{}", report.pod.namespace, report.pod.name), report.attempt);
     match &report.outcome {
@@ -167,7 +167,7 @@ fn log(report: &Report, took: Duration) {
             tracing::debug!(target: DECISIONS, %pod, %node, nodes, feasible, attempt, "Attempting to bind pod to node");
         }
         Outcome::PreBound { succeeded, took } => {
-            tracing::debug!(target: DECISIONS, %pod, attempt, succeeded, ?took, "waited for the volumes of the pod");
+            tracing::debug!(target: DECISIONS, %pod, attempt, succeeded, ?took, "Finished waiting for the pod's volumes");
         }
         Outcome::Bound { node, evaluated, feasible } => {
             tracing::info!(
@@ -186,7 +186,7 @@ fn log(report: &Report, took: Duration) {
             tracing::info!(
                 target: DECISIONS,
                 %pod, attempt, err = %message, %node, ?victims, evictions,
-                "unable to schedule pod; it is nominated to a node, and waits for others to go from there"
+                "Unable to schedule pod; nominated to a node and waiting for its victims to terminate"
             );
         }
         Outcome::Unschedulable { message, .. } => {
@@ -205,7 +205,7 @@ fn log(report: &Report, took: Duration) {
     }
 }
 
-/// What upstream says of a pod that found no node.
+/// Returns upstream's log message for an unschedulable pod.
 fn unplaced(message: &str) -> &'static str {
     if message == "no nodes available to schedule pods" {
         "Unable to schedule pod; no nodes are registered to the cluster; waiting"
@@ -214,35 +214,35 @@ fn unplaced(message: &str) -> &'static str {
     }
 }
 
-/// Takes the time of the points of one decision.
+/// Times the extension points and plugins of one decision.
 #[derive(Default)]
 struct Stopwatch {
     running: Option<Instant>,
     laps: Vec<Lap>,
     plugin_running: Option<Instant>,
     plugins: Vec<PluginLap>,
-    /// Decisions until the plugins of one are timed; 0: those of this one are.
+    /// Decisions to skip before plugins are timed again; at 0, the current decision's plugins are timed.
     until_sample: u32,
 }
 
-/// A point of a decision, how it ended, how long it took and when it began.
+/// Point of a decision, its status, its duration and its start.
 type Lap = (ExtensionPoint, StatusCode, Duration, Instant);
 
-/// One plugin's part in a decision.
+/// One plugin's run in a decision.
 struct PluginLap {
     plugin: PluginName,
     point: ExtensionPoint,
     status: StatusCode,
     nodes: usize,
-    /// Where it was taken.
+    /// The duration, if this decision is sampled.
     took: Option<Duration>,
 }
 
-/// Of so many decisions the plugins of one are timed, as upstream times a tenth of them (`pluginMetricsSamplePercent`).
+/// Plugins are timed in one of this many decisions; upstream samples a tenth (`pluginMetricsSamplePercent`).
 const SAMPLE_EVERY: u32 = 10;
 
 impl Stopwatch {
-    /// What the plugins did in the decision that ended.
+    /// Returns the plugin runs of the decision that has ended.
     fn take_plugins(&mut self) -> Vec<PluginLap> {
         let laps = std::mem::take(&mut self.plugins);
         if !laps.is_empty() {
@@ -252,9 +252,9 @@ impl Stopwatch {
     }
 }
 
-/// Points kept for one decision; a decision has four at most, and one that is never told of must not grow the list.
+/// Maximum number of points kept. A decision has at most four; the bound matters if its report never comes.
 const LAPS_MAX: usize = 64;
-/// The same for plugins: every one of them at four points is less.
+/// Maximum number of plugin runs kept; more than all plugins at four points.
 const PLUGIN_LAPS_MAX: usize = 256;
 
 impl Probe for Stopwatch {
@@ -283,7 +283,7 @@ impl Probe for Stopwatch {
     }
 }
 
-/// The engine names its points as upstream's metrics do.
+/// Maps the engine's point to the metric label of the same name.
 fn extension_point(point: Point) -> Option<ExtensionPoint> {
     ExtensionPoint::ALL.iter().copied().find(|known| known.as_str() == point.as_str())
 }
@@ -327,11 +327,11 @@ mod tests {
     }
 
     fn shows(text: &str, line: &str) {
-        assert!(text.lines().any(|shown| shown == line), "{line} is not among\n{text}");
+        assert!(text.lines().any(|shown| shown == line), "{line} is missing from\n{text}");
     }
 
     #[tokio::test]
-    async fn a_pod_counts_as_scheduled_when_it_is_bound_and_its_time_includes_the_binding() {
+    async fn scheduled_attempt_is_counted_after_binding_with_its_duration() {
         let placed = Outcome::Placed { node: node(), nodes: 3, feasible: 2, score: None };
         let text = counted([placed.clone()]).await;
         shows(&text, "scheduler_schedule_attempts_total{profile=\"supercargo\",result=\"scheduled\"} 0");
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_is_logged_with_upstreams_names_of_what_was_looked_at() {
+    fn bound_pod_is_logged_with_upstream_message_and_node_counts() {
         let page = tempfile::NamedTempFile::new().expect("a scratch file");
         let writer = Arc::new(page.reopen().expect("the same file"));
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(writer);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_before_a_binding_is_timed_as_upstreams_pre_bind() {
+    async fn volume_binding_is_timed_as_upstream_pre_bind() {
         let pre_bound = |succeeded| Outcome::PreBound { succeeded, took: Duration::from_millis(2_500) };
         let text = counted([pre_bound(true), pre_bound(false)]).await;
         for status in ["Success", "Error"] {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_binding_counts_as_an_error_and_a_pod_that_is_skipped_not_at_all() {
+    async fn failed_binding_counts_as_error_and_skipped_pod_is_not_counted() {
         let message = || "no".to_owned();
         let text = counted([
             Outcome::BindFailed { message: message() },
@@ -407,7 +407,7 @@ mod tests {
             tried(Preemption::NotTried),
             tried(Preemption::InVain),
             tried(nominated(1)),
-            // All of them are on their way out already.
+            // All victims are already terminating.
             tried(nominated(0)),
             Outcome::PreemptionEnded { node: node(), error: None },
             Outcome::PreemptionEnded { node: node(), error: Some("no".to_owned()) },
@@ -424,21 +424,21 @@ mod tests {
     }
 
     #[test]
-    fn every_point_of_the_engine_has_its_series() {
+    fn every_engine_point_has_a_metric_label() {
         for point in [Point::PreFilter, Point::Filter, Point::PostFilter, Point::PreScore, Point::Score] {
             assert!(extension_point(point).is_some(), "{point:?}");
         }
     }
 
     #[tokio::test]
-    async fn the_points_of_a_decision_are_timed_for_the_profile_that_made_it() {
+    async fn points_are_timed_under_the_deciding_profile() {
         let text = counted([Outcome::Skipped, Outcome::Skipped]).await;
         let labels = "extension_point=\"Filter\",profile=\"supercargo\",status=\"Success\"";
         shows(&text, &format!("scheduler_framework_extension_point_duration_seconds_count{{{labels}}} 2"));
     }
 
     #[tokio::test]
-    async fn plugins_are_counted_in_every_decision_and_timed_in_one_of_ten() {
+    async fn plugins_are_counted_in_all_decisions_and_timed_in_one_of_ten() {
         let metrics = Arc::new(Metrics::new());
         let mut accounts = Accounts::new(Arc::clone(&metrics), ["supercargo"]);
         for _ in 0..11 {
@@ -447,7 +447,7 @@ mod tests {
                 accounts.probe().plugin_ended(plugin, Point::Filter, status, nodes);
             }
             accounts.report(Time::from_secs(15), &report(Outcome::Skipped), Duration::from_millis(1));
-            // One that asks no plugin, as most that are remembered, is none of the ten.
+            // A decision without plugin runs, as most cached ones, does not advance the sampling.
             accounts.report(Time::from_secs(15), &report(Outcome::Skipped), Duration::from_millis(1));
         }
         let text = Exposition::new(metrics).render().await;

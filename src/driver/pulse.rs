@@ -1,6 +1,6 @@
-//! Whether the scheduling thread still answers: it is asked once a second, and the seconds without an answer are counted.
+//! Liveness heartbeat of the scheduling thread: a query once a second, and a count of seconds without an answer.
 //!
-//! Counted and not measured: a process that was stopped for a minute has missed one beat, not sixty.
+//! Silence is counted in beats, not measured: after the whole process was suspended for a minute, one beat is missing.
 
 use std::time::Duration;
 
@@ -8,39 +8,39 @@ use tokio::sync::watch;
 
 use super::inbox::Inbox;
 
-/// Between an answer and the next question, and how finely its silence is counted.
+/// Interval between heartbeats, and the resolution of measured silence.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Tells how long the scheduling thread has owed an answer. Cheap to clone.
+/// Reports how long the scheduling thread has not answered. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Pulse {
     silence: watch::Receiver<Duration>,
 }
 
 impl Pulse {
-    /// The pulse of the thread behind `inbox`, felt by a task of the runtime this is called on until that thread ends.
+    /// Starts a heartbeat task on the current runtime. The task ends with the thread behind `inbox`.
     pub fn of<E: 'static>(inbox: Inbox<E>) -> Self {
         let (tell, silence) = watch::channel(Duration::ZERO);
         tokio::spawn(feel(inbox, tell));
         Self { silence }
     }
 
-    /// A pulse that is told, and by what.
+    /// A pulse set by a test, with its setter.
     #[cfg(test)]
     pub(crate) fn told() -> (watch::Sender<Duration>, Self) {
         let (tell, silence) = watch::channel(Duration::ZERO);
         (tell, Self { silence })
     }
 
-    /// How long it has not answered, in whole beats.
+    /// Returns how long the thread has not answered, in whole beats.
     pub fn silence(&self) -> Duration {
         *self.silence.borrow()
     }
 
-    /// Whether it has answered within `limit`.
+    /// Checks that the thread has answered within `limit`.
     ///
     /// # Errors
-    /// When it has not, with how long it has been silent.
+    /// A message with the length of the silence, if it reaches `limit`.
     pub fn check(&self, limit: Duration) -> Result<(), String> {
         let silence = self.silence();
         if silence < limit {
@@ -49,14 +49,14 @@ impl Pulse {
         Err(format!("the scheduling thread has not answered for {} s", silence.as_secs()))
     }
 
-    /// Waits until it has been silent for `limit`; for ever if it ends or always answers.
+    /// Waits until the silence reaches `limit`. Never returns if the thread ends or keeps answering.
     pub async fn silent_for(&mut self, limit: Duration) {
         if self.silence.wait_for(|silence| *silence >= limit).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Waits until it answers; for ever if it ends.
+    /// Waits until the thread answers. Never returns if it ends.
     pub async fn back(&mut self) {
         if self.silence.wait_for(Duration::is_zero).await.is_err() {
             std::future::pending::<()>().await;
@@ -90,7 +90,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
-    async fn silence_is_counted_until_it_answers() {
+    async fn silence_grows_until_the_thread_answers() {
         let (inbox, mut questions) = without_driver::<()>(1);
         let mut pulse = Pulse::of(inbox);
         let answer = |item| match item {
@@ -109,11 +109,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_channel_that_nobody_empties_is_silence() {
+    async fn full_channel_counts_as_silence() {
         let (inbox, questions) = without_driver::<()>(1);
         inbox.send(Item::Inspect(Box::new(|()| ()))).await.expect("there is room for one");
         let mut pulse = Pulse::of(inbox);
         pulse.silent_for(LIMIT).await;
-        assert_eq!(questions.len(), 1, "the question had no room");
+        assert_eq!(questions.len(), 1, "the heartbeat had no room");
     }
 }

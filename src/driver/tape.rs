@@ -1,33 +1,33 @@
-//! Who keeps what the engine is told and what it comes to, in that order and with the times it was given.
+//! Interface for recording the engine's inputs and reports, in order and with their times.
 //!
-//! Called on the scheduling thread: whatever it does delays decisions, so it hands on and never waits. Keeps nothing here.
+//! Called on the scheduling thread, so implementations must never block. `src/journal` implements it.
 
 use supercargo_core::event::Event;
 use supercargo_core::report::Report;
 use supercargo_core::time::Time;
 
-/// What comes in, written as a member of a JSON object: `"applied":{...}`. There only where a tape asks for it.
+/// An input as a member of a JSON object (`"applied":{...}`); `None` unless the tape asked for texts.
 pub type Written = Option<Box<str>>;
 
-/// Something the engine is told.
+/// An input of the engine.
 pub enum Told<'a> {
-    /// An object, a mark of its list, or a change of the engine itself.
+    /// An object, a list marker or a change of the engine itself.
     Written(Written),
-    /// What became of an effect, who leads, that the end is near.
+    /// An effect's outcome, a change of leadership or the request to halt.
     Event(&'a Event),
 }
 
-/// Keeps what goes into the engine and what comes of it.
+/// Records the engine's inputs and reports.
 pub trait Tape: Send + 'static {
-    /// Whether objects have to come written.
+    /// Reports whether objects must come with their JSON text.
     fn wants_text(&self) -> bool;
 
-    /// The engine is told something.
+    /// Records an input.
     fn told(&mut self, at: Time, what: Told<'_>);
 
-    /// The engine did a piece of work, or had none.
+    /// Records a step of the engine; `is_idle` if it had no work.
     fn stepped(&mut self, at: Time, is_idle: bool);
 
-    /// That work was the end of an attempt, or of a binding.
+    /// Records a report of the preceding step.
     fn reported(&mut self, report: Box<Report>);
 }

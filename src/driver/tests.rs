@@ -1,4 +1,4 @@
-//! The driver with an engine that does as it is told.
+//! Tests of the driver with a scripted engine.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use super::*;
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Gives the steps of a script, one after the other, and writes down what it is told.
+/// Plays scripted steps and logs its inputs.
 struct Scripted {
     tables: Tables,
     steps: VecDeque<Step>,
@@ -32,12 +32,12 @@ impl Engine for Scripted {
     fn handle(&mut self, _now: Time, event: Event) {
         assert!(
             !matches!(event, Event::ListEnded(Kind::Namespace)),
-            "a namespace list is what this engine chokes on"
+            "the scripted engine panics on a namespace list"
         );
         match event {
             Event::Halt => {
                 self.halted = true;
-                // An idle engine has nothing behind its idling.
+                // After a halt, no further effects are released.
                 self.steps.retain(|step| matches!(step, Step::Report(_)));
             }
             Event::BindFinished { .. } if self.halted => self.steps.push_back(skipped()),
@@ -182,7 +182,7 @@ fn skipped() -> Step {
 }
 
 #[tokio::test]
-async fn what_waits_is_handled_in_order_before_the_next_decision() {
+async fn queued_events_are_handled_in_order_before_next_step() {
     let mut fixture = Fixture::new();
     fixture.list_began(Kind::Node).await;
     fixture.list_began(Kind::Pod).await;
@@ -192,7 +192,7 @@ async fn what_waits_is_handled_in_order_before_the_next_decision() {
 }
 
 #[tokio::test]
-async fn an_answer_brings_the_outcome_and_then_the_credit() {
+async fn answer_delivers_outcome_before_credit() {
     let mut fixture = Fixture::new();
     let _end = fixture.start(vec![bind()]);
     fixture.effects.recv().await.expect("the effect leaves");
@@ -204,7 +204,7 @@ async fn an_answer_brings_the_outcome_and_then_the_credit() {
 }
 
 #[tokio::test]
-async fn the_driver_wakes_when_the_engine_asked_for_it() {
+async fn driver_wakes_at_the_requested_time() {
     let mut fixture = Fixture::new();
     let soon = Clock::start().now() + Duration::from_millis(5);
     let _end = fixture.start(vec![Step::Idle { wake_at: Some(soon) }, skipped()]);
@@ -212,7 +212,7 @@ async fn the_driver_wakes_when_the_engine_asked_for_it() {
 }
 
 #[tokio::test]
-async fn a_question_is_answered_by_the_engine_itself() {
+async fn question_runs_on_the_engine() {
     let mut fixture = Fixture::new();
     let _end = fixture.start(vec![]);
     let left = fixture.inbox.ask(|engine: &Scripted| engine.steps.len()).await;
@@ -220,7 +220,7 @@ async fn a_question_is_answered_by_the_engine_itself() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_a_binding_in_flight() {
+async fn stop_waits_for_binding_in_flight() {
     let mut fixture = Fixture::new();
     let mut end = fixture.start(vec![bind(), Step::Idle { wake_at: None }, bind()]);
     fixture.effects.recv().await.expect("the effect leaves");
@@ -228,25 +228,25 @@ async fn a_stop_waits_for_a_binding_in_flight() {
     fixture.inbox.ask(|_| ()).await.expect("the driver still answers");
     assert!(end.try_recv().is_err(), "the binding is not answered yet");
     fixture.inbox.send(answered()).await.unwrap();
-    let End::Stopped { unanswered } = end.await.unwrap() else { panic!("told to stop") };
+    let End::Stopped { unanswered } = end.await.unwrap() else { panic!("stopped on request") };
     assert_eq!(unanswered, []);
     assert!(fixture.effects.try_recv().is_err(), "nothing more is released");
-    assert!(fixture.reports.try_recv().is_ok(), "what the answer brought is told");
+    assert!(fixture.reports.try_recv().is_ok(), "the report of the answered binding arrives");
 }
 
 #[tokio::test]
-async fn a_stop_whose_time_is_up_names_what_was_not_answered() {
+async fn stop_past_deadline_names_unanswered_bindings() {
     let mut fixture = Fixture::new();
     let end = fixture.start(vec![bind()]);
     fixture.effects.recv().await.expect("the effect leaves");
     fixture.inbox.send(Item::Stop { within: Duration::ZERO }).await.unwrap();
-    let End::Stopped { unanswered } = end.await.unwrap() else { panic!("told to stop") };
+    let End::Stopped { unanswered } = end.await.unwrap() else { panic!("stopped on request") };
     assert_eq!(unanswered, [pod()]);
     assert_eq!(fixture.inbox.ask(|_| ()).await, Err(Ended));
 }
 
 #[tokio::test]
-async fn the_driver_ends_when_nobody_can_send_any_more() {
+async fn driver_ends_when_all_senders_are_gone() {
     let mut fixture = Fixture::new();
     let end = fixture.start(vec![]);
     drop(fixture.inbox);
@@ -254,16 +254,16 @@ async fn the_driver_ends_when_nobody_can_send_any_more() {
 }
 
 #[tokio::test]
-async fn a_panic_is_told_with_its_text() {
+async fn panic_is_returned_with_its_message() {
     let mut fixture = Fixture::new();
     let end = fixture.start(vec![]);
     fixture.inbox.send(Item::Object(Box::new(|_| Event::ListEnded(Kind::Namespace)), None)).await.unwrap();
-    let End::Panicked(text) = end.await.unwrap() else { panic!("the engine chokes") };
-    assert!(text.contains("chokes on"), "{text}");
+    let End::Panicked(text) = end.await.unwrap() else { panic!("the engine panicked") };
+    assert!(text.contains("scripted engine panics"), "{text}");
 }
 
 #[tokio::test]
-async fn a_full_channel_holds_back_who_sends() {
+async fn full_channel_blocks_senders() {
     let fixture = Fixture::new();
     for _ in 0..INBOX_CAPACITY {
         fixture.list_began(Kind::Pod).await;

@@ -1,8 +1,8 @@
-//! What the engine holds beside what the API server has, compared when somebody asks for it: upstream's cache comparer
+//! Compares the engine's cache with the API server on SIGUSR2, like upstream's cache comparer
 //! (`pkg/scheduler/backend/cache/debugger/comparer.go`).
 //!
-//! Upstream compares with its own informers, and calls a mismatch what is merely on its way. Here the API server is asked, and what
-//! differs is looked at a second time a little later. Nothing is mended.
+//! Upstream compares with its informers and also reports objects whose events are still on the way. Here, the API
+//! server is listed, and differences are checked again a little later. Nothing is repaired.
 
 use crate::api::{Node, Pod};
 use crate::driver::Inbox;
@@ -15,21 +15,21 @@ use std::fmt::Debug;
 use std::time::Duration;
 use supercargo_core::scheduler::Scheduler;
 
-/// Between the two looks: longer than an event takes to come by a watch.
+/// Delay before the second comparison: longer than a watch event takes to arrive.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// Objects on a page of a list.
+/// Page size of lists, in objects.
 const PAGE: u32 = 500;
-/// Upstream's watch has no others.
+/// Field selector of non-terminal pods, as upstream's watch uses it.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// What one side has: nodes by name, pods by uid.
+/// The objects of one side: nodes by name, pods by UID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sight {
     nodes: BTreeSet<String>,
     pods: BTreeSet<String>,
 }
 
-/// What differs.
+/// The differences between engine and API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Drift {
     missed: Sight,
@@ -45,7 +45,7 @@ impl Drift {
         Self { missed: less(server, engine), redundant: less(engine, server) }
     }
 
-    /// What both looks found.
+    /// Returns the differences found by both comparisons.
     fn lasting(&self, later: &Self) -> Self {
         let both = |a: &Sight, b: &Sight| Sight {
             nodes: a.nodes.intersection(&b.nodes).cloned().collect(),
@@ -55,7 +55,7 @@ impl Drift {
     }
 }
 
-/// Compares, and tells log and metrics.
+/// Runs the comparison and records its result in the log and metrics.
 pub(super) async fn compare(client: &kube::Client, inbox: &Inbox<Scheduler>, metrics: &Metrics) {
     tracing::debug!("Cache comparer started");
     let Some(first) = look(client, inbox).await else { return };
@@ -78,7 +78,7 @@ pub(super) async fn compare(client: &kube::Client, inbox: &Inbox<Scheduler>, met
     tracing::debug!("Cache comparer finished");
 }
 
-/// What differs now; `None` where one side cannot be asked.
+/// Returns the current differences, or `None` if either side does not answer.
 async fn look(client: &kube::Client, inbox: &Inbox<Scheduler>) -> Option<Drift> {
     let listed = async {
         let nodes = list::<Node>(client, ListParams::default()).await?;
@@ -88,7 +88,7 @@ async fn look(client: &kube::Client, inbox: &Inbox<Scheduler>) -> Option<Drift> 
     match listed.await {
         Ok((nodes, pods)) => inbox.ask(move |engine| drift(&nodes, &pods, engine)).await.ok(),
         Err(error) => {
-            tracing::warn!(%error, "the cache cannot be compared: the API server does not tell what it has");
+            tracing::warn!(%error, "cannot compare the cache: listing nodes and pods from the API server failed");
             None
         }
     }
@@ -118,13 +118,13 @@ fn drift(nodes: &[Node], pods: &[Pod], engine: &Scheduler) -> Drift {
     Drift::between(&server, &held)
 }
 
-/// Whether the pod goes before it was placed: it is held until its next attempt, and no longer.
+/// Reports whether the pod is terminating without a node. The engine holds such a pod only until its next attempt.
 fn goes_unplaced(pod: &Pod) -> bool {
     let unplaced = pod.content().is_ok_and(|content| content.spec.node_name.is_empty());
     unplaced && pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Of what the API server has, what the engine should hold: nodes, pods on them, and pods that wait for one of its profiles.
+/// Returns the objects of the API server that the engine should hold: nodes, their pods, and pending pods of its profiles.
 fn of_server(nodes: &[Node], pods: &[Pod], engine: &Scheduler) -> Sight {
     let nodes: BTreeSet<String> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
     let profiles: BTreeSet<&str> = engine.profile_names().collect();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_should_be_is_no_drift() {
+    fn consistent_cache_shows_no_drift() {
         let nodes = [node("a"), node("b")];
         let pods = [
             pod("placed", "ours", "a", false),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_lacks_and_what_it_should_not_have_are_told_apart() {
+    fn missed_and_redundant_objects_are_reported_separately() {
         let nodes = [node("a"), node("b")];
         let pods = [pod("placed", "ours", "a", false), pod("waits", "ours", "", false)];
         let stale = engine(
@@ -230,6 +230,6 @@ mod tests {
             ("waits".into(), "gone".into())
         );
         let mended = drift(&nodes, &pods, &engine(&nodes, &pods));
-        assert_eq!(found.lasting(&mended), Drift::default(), "what was on its way is no drift");
+        assert_eq!(found.lasting(&mended), Drift::default(), "events still on the way are no drift");
     }
 }

@@ -1,7 +1,7 @@
-//! What the engine holds, in words, for the log: asked for by SIGUSR2, which has it compared with the API server, too. Changes nothing.
+//! Logs the engine's cache and queue on SIGUSR2, and starts a comparison with the API server. Read-only.
 //!
-//! Upstream: `pkg/scheduler/backend/cache/debugger`. The headings are its; of each pending pod ours says besides where it
-//! waits, for what and since when.
+//! Upstream: `pkg/scheduler/backend/cache/debugger`, whose headings are kept. Each pending pod also has its queue, what it
+//! waits for and since when.
 
 use super::drift;
 use super::questions::Questions;
@@ -17,10 +17,10 @@ use supercargo_core::scheduler::Scheduler;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long the API server has to tell what it has.
+/// Timeout for the comparison with the API server.
 const COMPARED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Nodes and queue as texts of many lines.
+/// Multi-line texts of nodes and queue.
 #[derive(Debug)]
 struct Dump {
     nodes: String,
@@ -28,7 +28,7 @@ struct Dump {
     pods: String,
 }
 
-/// Writes a dump into the log and compares whenever SIGUSR2 comes, until the engine has ended.
+/// On each SIGUSR2, logs a dump and starts a comparison, until the engine has ended.
 pub(super) async fn on_signal(
     inbox: Inbox<Scheduler>,
     client: kube::Client,
@@ -41,12 +41,12 @@ pub(super) async fn on_signal(
         let Ok(dump) = inbox.ask(dump).await else { break };
         tracing::info!(nodes = %dump.nodes, "Dump of cached NodeInfo");
         tracing::info!(summary = %dump.summary, pods = %dump.pods, "Dump of scheduling queue");
-        // Upstream compares first. Whoever asks while the API server is away need not wait for it here.
+        // Upstream compares first. Here the dump does not wait for the API server.
         if comparison.as_ref().is_none_or(JoinHandle::is_finished) {
             let (client, inbox, metrics) = (client.clone(), inbox.clone(), Arc::clone(&metrics));
             comparison = Some(tokio::spawn(async move {
                 if timeout(COMPARED_WITHIN, drift::compare(&client, &inbox, &metrics)).await.is_err() {
-                    tracing::warn!("the cache cannot be compared: the API server does not answer");
+                    tracing::warn!("cannot compare the cache: the API server does not answer");
                 }
             }));
         }
@@ -54,12 +54,12 @@ pub(super) async fn on_signal(
     Ok(())
 }
 
-/// The nodes, for whoever asks over HTTP.
+/// Returns the nodes' dump for `/debug/cache`.
 pub(super) async fn nodes_of(questions: Questions) -> Option<String> {
     questions.ask(nodes).await
 }
 
-/// The queue, for whoever asks over HTTP.
+/// Returns the queue's dump for `/debug/queue`.
 pub(super) async fn queue_of(questions: Questions) -> Option<String> {
     let (summary, pods) = questions.ask(queue).await?;
     Some(format!("{summary}\n{pods}"))
@@ -70,7 +70,7 @@ fn dump(engine: &Scheduler) -> Dump {
     Dump { nodes: nodes(engine), summary, pods }
 }
 
-/// How many pods wait where, and each of them.
+/// Returns a summary of queue lengths, and one line per pending pod.
 fn queue(engine: &Scheduler) -> (String, String) {
     let stats = engine.stats();
     let count = |place: Place| stats.queue.pending.get(&place).copied().unwrap_or(0);
@@ -147,12 +147,12 @@ fn write_pod(text: &mut String, engine: &Scheduler, pod: &PodInfo) {
 fn write_pending(text: &mut String, engine: &Scheduler, place: Place, queued: &QueuedPod) {
     write_pod(text, engine, &queued.pod);
     let waits_for = match (place, queued.gate) {
-        (Place::Active, _) => "its turn".to_owned(),
-        (Place::Backoff, _) => "the end of its backoff".to_owned(),
-        (Place::Gated, gate) => format!("the gate {}", gate.unwrap_or("of another plugin")),
+        (Place::Active, _) => "scheduling".to_owned(),
+        (Place::Backoff, _) => "end of backoff".to_owned(),
+        (Place::Gated, gate) => format!("PreEnqueue plugin {}", gate.unwrap_or("(unknown)")),
         (Place::Unschedulable, _) => {
             let plugins: Vec<_> = queued.rejectors.iter().copied().collect();
-            format!("events that concern {}", plugins.join(", "))
+            format!("an event relevant to {}", plugins.join(", "))
         }
     };
     let (place, since, attempts) = (place.as_str(), moment(queued.timestamp), queued.attempts);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_says_of_each_pending_pod_where_it_waits_for_what_and_since_when() {
+    fn dump_shows_queue_reason_and_time_of_each_pending_pod() {
         let now = Time::from_secs(1_800_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let (queue, seed) = (QueueConfig::default(), Seed(1));
@@ -223,9 +223,9 @@ mod tests {
         assert_eq!(dump.summary, "activeQ:0; backoffQ:0; unschedulablePods:2");
         assert_eq!(
             dump.pods,
-            "name: large, namespace: team, uid: u-large, nominated node: , queue: unschedulable, waits for: events that \
-             concern NodeResourcesFit, since: 2027-01-15T08:00:00Z, attempts: 1\n\
-             name: held, namespace: team, uid: u-held, nominated node: , queue: gated, waits for: the gate SchedulingGates, \
+            "name: large, namespace: team, uid: u-large, nominated node: , queue: unschedulable, waits for: an event \
+             relevant to NodeResourcesFit, since: 2027-01-15T08:00:00Z, attempts: 1\n\
+             name: held, namespace: team, uid: u-held, nominated node: , queue: gated, waits for: PreEnqueue plugin SchedulingGates, \
              since: 2027-01-15T08:00:00Z, attempts: 0\n\
              name: slow, namespace: team, uid: u-slow, nominated node: , queue: none, waits for: its volumes on node n1, \
              since: 2027-01-15T08:00:00Z, attempts: 1\n"

@@ -1,36 +1,36 @@
-//! The end of the process: each step has a share of one limit, which is below the grace period of the manifests.
+//! Time limits of shutdown: each step has a reserved share of one limit, which is below the manifests' grace period.
 //!
-//! A step that is late loses what it waits for and costs the next ones nothing: each has a share that nobody takes from it.
+//! A step that exceeds its time is abandoned. The time reserved for later steps is unaffected.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long the whole end may take. The manifests grant 30 s (`terminationGracePeriodSeconds`), after which the kubelet kills: five less, for
-/// a signal that comes late and a machine that is slow.
+/// Time limit of the whole shutdown. The manifests grant 30 s (`terminationGracePeriodSeconds`) before the kubelet kills the
+/// process; 5 s are left for a late signal or a slow machine.
 const END_WITHIN: Duration = Duration::from_secs(25);
 
-/// How long the log may take to be written at the very end.
+/// Timeout for writing the remaining log lines at the very end.
 pub const LOG_WITHIN: Duration = Duration::from_secs(1);
 
-/// What happens at the end, one after the other.
+/// The steps of shutdown, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Bindings in flight are answered: longer than a binding's own deadline, 10 s.
+    /// Bindings in flight are answered: more than a binding's own deadline of 10 s.
     Bindings,
-    /// Events and conditions are written.
+    /// Events and pod conditions are written.
     Requests,
-    /// The lease is released: a read and a write.
+    /// The lease is released: one read and one write.
     Lease,
-    /// Running HTTP requests, spans and files end, all at once.
+    /// Open HTTP requests, trace spans and record files finish concurrently.
     Rest,
 }
 
 impl Step {
     const ALL: [Self; 4] = [Self::Bindings, Self::Requests, Self::Lease, Self::Rest];
 
-    /// The share of the limit that nobody takes from it.
+    /// Time reserved for this step.
     const fn reserved(self) -> Duration {
         Duration::from_secs(match self {
             Self::Bindings => 15,
@@ -39,7 +39,7 @@ impl Step {
         })
     }
 
-    /// The most it may take, however much is left.
+    /// Maximum time of this step, even if more is left.
     const fn most(self) -> Duration {
         match self {
             Self::Bindings => self.reserved(),
@@ -49,29 +49,29 @@ impl Step {
     }
 }
 
-/// An end that has begun.
+/// A shutdown in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending(Instant);
 
 impl Ending {
-    /// Begins now.
+    /// Starts the shutdown now.
     pub(super) fn begin() -> Self {
         Self(Instant::now())
     }
 
-    /// How long a step may take from now on.
+    /// Returns how long `step` may take from now on.
     pub(super) fn share(self, step: Step) -> Duration {
         let after = Step::ALL.iter().skip_while(|it| **it != step).skip(1);
         let reserved = after.map(|it| it.reserved()).sum::<Duration>() + LOG_WITHIN;
         END_WITHIN.saturating_sub(self.0.elapsed() + reserved).min(step.most())
     }
 
-    /// Waits for a step as long as it may take; `None` if that was not long enough.
+    /// Runs a step within its share of time; `None` on timeout.
     pub(super) async fn take<T>(self, step: Step, work: impl Future<Output = T>) -> Option<T> {
         let within = self.share(step);
         let done = tokio::time::timeout(within, work).await.ok();
         if done.is_none() {
-            tracing::warn!(?step, ?within, "stopping without waiting any longer");
+            tracing::warn!(?step, ?within, "shutdown step timed out; continuing without it");
         }
         done
     }
@@ -81,11 +81,11 @@ impl Ending {
 mod tests {
     use super::*;
 
-    /// What the manifests grant.
+    /// The grace period that the manifests grant.
     const GRACE: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
-    async fn end_fits_into_the_grace_period_whichever_steps_are_stuck() {
+    async fn shutdown_fits_grace_period_whichever_steps_hang() {
         for stuck in 0..1_u32 << Step::ALL.len() {
             let began = Instant::now();
             let ending = Ending::begin();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn manifests_grant_the_grace_period_this_is_derived_from() {
+    fn manifests_grant_the_assumed_grace_period() {
         for file in ["manifests/base/deployment.yaml", "manifests/static-pod.yaml"] {
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
             let text = std::fs::read_to_string(&path).unwrap();

@@ -1,4 +1,4 @@
-//! What is kept of this process at work: where, and until when it is written.
+//! Decision records, decision log and input recording of this process: setup and shutdown.
 
 use super::Failure;
 use crate::args::Args;
@@ -17,15 +17,16 @@ use std::time::Duration;
 use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
 
-/// Each cached signature is compared with a full evaluation once in this time. Of 8,192 signatures, as many as there can be, that takes
-/// two rounds of 27 comparisons a second. The help of `--verify-decisions`, the alert SupercargoCacheUnchecked and its runbook name it.
+/// Each cached signature is compared with a full evaluation once in this time. For the maximum of 8,192 signatures, that
+/// takes two rounds at 27 comparisons a second. The help of `--verify-decisions`, the alert SupercargoCacheUnchecked and its
+/// runbook quote this number.
 const VERIFY_WITHIN: Duration = Duration::from_secs(300);
 
-/// What is kept, for whom, and who writes it.
+/// The journal, what it is made from, and its writer threads.
 pub(super) struct Keeping {
-    /// When all began.
+    /// The engine's clock, started first.
     pub(super) clock: Clock,
-    /// What the engine is made of.
+    /// The engine's initial parameters, which head a recording.
     pub(super) beginning: Beginning,
     journal: Journal,
     pub(super) ring: Option<Arc<Ring>>,
@@ -33,7 +34,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// As the flags say.
+    /// Sets up recording as the flags say.
     pub(super) fn begin(
         args: &Args,
         (effective, settings): (&Effective, &Settings),
@@ -70,7 +71,7 @@ impl Keeping {
         let header = Some(self.beginning.to_line());
         let options = SinkOptions { path: path.to_owned(), bytes_max, when_full: WhenFull::Ends, header };
         let sink = self.open("--record-to", options, Record::Input, metrics)?;
-        tracing::info!(path = %path.display(), bytes_max, "recording all that decisions are made from");
+        tracing::info!(path = %path.display(), bytes_max, "recording all inputs of scheduling decisions");
         self.journal = std::mem::take(&mut self.journal).with_recording(sink, self.beginning.began());
         Ok(())
     }
@@ -91,28 +92,28 @@ impl Keeping {
         Ok(sink)
     }
 
-    /// What the driver is to tell, if anybody listens.
+    /// Returns the tape for the driver, or `None` if nothing is recorded.
     pub(super) fn tape(&mut self) -> Option<Box<dyn Tape>> {
         let journal = std::mem::take(&mut self.journal);
         (!journal.is_idle()).then(|| Box::new(journal) as Box<dyn Tape>)
     }
 
-    /// Waits until all is written, once the scheduling thread has ended, for at most `within`: a disk may hang.
+    /// Waits for the writer threads after the scheduling thread has ended, for at most `within`, since a disk may hang.
     pub(super) async fn end(self, within: Duration) -> anyhow::Result<()> {
         let writers = self.writers;
         let written = tokio::task::spawn_blocking(move || writers.into_iter().all(|it| it.join().is_ok()));
         match tokio::time::timeout(within, written).await {
             Ok(Ok(true)) => Ok(()),
-            Ok(_) => Err(anyhow!("a thread that writes what is kept panicked")),
+            Ok(_) => Err(anyhow!("a thread that writes decision records panicked")),
             Err(_) => {
-                tracing::warn!("stopping before everything that is kept was written");
+                tracing::warn!("stopping before all decision records were written");
                 Ok(())
             }
         }
     }
 }
 
-/// A seed that nobody outside can guess: std draws the keys of its maps from the operating system.
+/// Returns an unpredictable seed: std draws the keys of its hash maps from the operating system.
 pub(crate) fn hash_seed() -> HashSeed {
     HashSeed(RandomState::new().build_hasher().finish())
 }

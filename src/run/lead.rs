@@ -1,4 +1,4 @@
-//! Leader election, wired: the elector and what it works with, or nothing of it where there is no election.
+//! Wires leader election: the elector and its surroundings, or a placeholder without election.
 
 use super::{Ending, Step, host_name, kernel_host_name};
 use crate::config::Settings;
@@ -12,10 +12,10 @@ use supercargo_core::scheduler::Scheduler;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Who may write, from before anybody is elected.
+/// The write fence, which exists before any election.
 pub(super) struct Candidacy {
     clock: BootClock,
-    /// Closed until the lease is held; open where there is no election.
+    /// Closed until the lease is held; always open without leader election.
     pub(super) fence: Fence,
 }
 
@@ -28,16 +28,16 @@ impl Candidacy {
     }
 }
 
-/// The election, which goes on beside everything else.
+/// Leader election, which runs as a task of its own.
 pub(super) struct Election {
     task: JoinHandle<Ended>,
     stop: oneshot::Sender<()>,
-    /// How it stands; `None` where there is no election.
+    /// State of the election; `None` without leader election.
     pub(super) standing: Option<Standing>,
 }
 
 impl Election {
-    /// Stands for election, if the settings ask for one.
+    /// Starts leader election, if the settings enable it.
     pub(super) fn start(
         candidacy: Candidacy,
         settings: &Settings,
@@ -50,7 +50,7 @@ impl Election {
         let (stop, stopped) = oneshot::channel();
         let Some(election) = &settings.election else {
             let task = tokio::spawn(async move {
-                // A dropped sender is the end, too.
+                // A dropped sender counts as shutdown.
                 let _ = stopped.await;
                 Ended::Stopped
             });
@@ -83,19 +83,19 @@ impl Election {
         Ok(Self { task, stop, standing })
     }
 
-    /// Waits until the lease is lost, which nobody recovers from in this process; why.
+    /// Waits until the lease is lost, which this process cannot recover from. Returns the reason.
     pub(super) async fn lost(&mut self) -> anyhow::Error {
         match (&mut self.task).await {
-            // In upstream's words.
+            // Upstream's message.
             Ok(Ended::Lost(why)) => anyhow::anyhow!("leaderelection lost: {why}"),
-            Ok(Ended::Stopped) => anyhow::anyhow!("leader election ended without being told to"),
+            Ok(Ended::Stopped) => anyhow::anyhow!("leader election ended unexpectedly"),
             Err(error) => anyhow::anyhow!("leader election panicked: {error}"),
         }
     }
 
-    /// Releases the lease. Nothing is written any more.
+    /// Stops the election and releases the lease. Nothing is written after that.
     pub(super) async fn stop(mut self, ending: Ending) {
-        // It ends by itself where nobody listens any more.
+        // The elector may have ended already.
         let _ = self.stop.send(());
         match ending.take(Step::Lease, &mut self.task).await {
             Some(Ok(_)) => {}
@@ -105,9 +105,10 @@ impl Election {
     }
 }
 
-/// `<host>_<uuid>`, as upstream has it: a process that starts again is another candidate.
+/// Returns `<host>_<uuid>`, as upstream does: a restarted process is a new candidate.
 fn identity() -> anyhow::Result<String> {
-    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("cannot make an identity")?;
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
+        .context("cannot read a UUID for the leader-election identity")?;
     let host = kernel_host_name().unwrap_or_else(host_name);
     Ok(format!("{host}_{}", uuid.trim()))
 }

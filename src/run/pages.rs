@@ -1,4 +1,4 @@
-//! Where the pages of the port have their content from.
+//! Data sources of the pages on the HTTPS port.
 
 use super::dump;
 use super::lead::Election;
@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use supercargo_core::scheduler::Scheduler;
 
-/// What the pages are made from.
+/// The components that pages read from.
 pub(super) struct Sources {
     pub(super) census: Arc<Census>,
     pub(super) relist: Relist,
@@ -28,7 +28,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// The pages. One that stands by shows no pods, as upstream: the leader's are those of the cluster.
+    /// Builds the pages. A standby replica lists no pods in `/metrics/resources`, as upstream: the leader does.
     pub(super) fn pages(self, args: &Args, election: &Election, verbosity: Verbosity) -> Pages {
         let Self { census, relist, in_force, inbox, ring, clock } = self;
         let standing = election.standing.clone();
@@ -61,8 +61,8 @@ impl Sources {
     }
 }
 
-/// What is told of pending pods. The engine is looked at between decisions, for a moment each time, however many pods and nodes there are; what is
-/// found is put in order and into JSON beside it. Anybody whom the API server knows may ask.
+/// Sources of the pending-pods pages. The engine is read in short slices between decisions, however many pods and nodes there
+/// are. Sorting and encoding happen outside the scheduling thread. Every user with access to the port may query them.
 fn pods(questions: Questions, clock: Clock) -> PodSources {
     let (names, queue) = (questions.clone(), questions.clone());
     PodSources::new(
@@ -90,7 +90,7 @@ fn pods(questions: Questions, clock: Clock) -> PodSources {
                 let mut explaining = Explaining::new(namespace, name);
                 while !explaining.is_done() {
                     let part = move |engine: &Scheduler| {
-                        // A plugin that stumbles over the pod stumbles in a decision, too, and is counted there.
+                        // A plugin that panics here also panics in the pod's decision, and is counted there.
                         let look = || explaining.go_on(engine, clock.now());
                         catch_unwind(AssertUnwindSafe(look)).ok().map(|()| explaining)
                     };

@@ -1,7 +1,6 @@
-//! Questions of people to the engine, which has pods to place: one at a time, and for a small share of its time.
+//! Rate limit for queries to the engine over HTTP: one at a time, and a small share of the engine's time.
 //!
-//! Somebody who asks without a pause would otherwise have the scheduling thread to themselves but for the moments between an answer and the next
-//! question.
+//! Without it, a client that queries in a loop could occupy nearly all of the scheduling thread.
 
 use crate::driver::Inbox;
 use std::sync::Arc;
@@ -9,10 +8,10 @@ use std::time::Instant;
 use supercargo_core::scheduler::Scheduler;
 use tokio::sync::Semaphore;
 
-/// After a question, the engine has so many times as long for itself as that took.
+/// After a query, the engine gets this many times the query's duration for itself.
 const REST: u32 = 9;
 
-/// Whose turn it is to ask.
+/// Admits one query at a time.
 #[derive(Clone)]
 pub(super) struct Questions {
     inbox: Inbox<Scheduler>,
@@ -24,14 +23,14 @@ impl Questions {
         Self { inbox, turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// What comes of a question, which is asked in its turn, between two decisions. `None` when the engine has ended.
+    /// Runs a query between two decisions, once it is its turn. `None` if the engine has ended.
     pub(super) async fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&Scheduler) -> R + Send + 'static,
     ) -> Option<R> {
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
         let (inbox, (tell, told)) = (self.inbox.clone(), tokio::sync::oneshot::channel());
-        // On its own: whoever asked may leave, and the turn lasts for as long as the question is on its way all the same.
+        // A task of its own: if the caller leaves, the permit is still held until the query has ended.
         tokio::spawn(async move {
             let timed = move |engine: &Scheduler| {
                 let began = Instant::now();
@@ -66,11 +65,11 @@ mod tests {
     async fn asked(items: &mut Receiver<Item<Scheduler>>) -> Box<dyn FnOnce(&Scheduler) + Send> {
         match items.recv().await {
             Some(Item::Inspect(look)) => look,
-            _ => panic!("it is a question"),
+            _ => panic!("expected a query"),
         }
     }
 
-    /// A question that takes the engine for so long.
+    /// A query that occupies the engine for this long.
     fn slow(it_takes: Duration) -> impl FnOnce(&Scheduler) + Send {
         move |_| {
             let began = Instant::now();
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_engine_has_nine_times_as_long_for_itself_as_a_question_took() {
+    async fn engine_rests_nine_times_the_duration_of_each_query() {
         let (inbox, mut items) = without_driver(8);
         let questions = Questions::new(inbox);
         let (first, second) = (questions.clone(), questions);
@@ -88,14 +87,14 @@ mod tests {
         let answered = tokio::time::Instant::now();
         look(&engine());
         assert_eq!(first.await.expect("it does not panic"), Some(()));
-        assert_eq!(answered.elapsed(), Duration::ZERO, "the answer is not waited for");
+        assert_eq!(answered.elapsed(), Duration::ZERO, "the answer is returned without delay");
         tokio::spawn(async move { second.ask(|_: &Scheduler| ()).await });
         let _look = asked(&mut items).await;
         assert!(answered.elapsed() >= Duration::from_millis(27), "{:?}", answered.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_leaves_before_the_answer_makes_no_room_for_more_questions() {
+    async fn abandoned_query_still_counts_against_the_limit() {
         let (inbox, mut items) = without_driver(8);
         let questions = Questions::new(inbox);
         let leaves = questions.clone();
@@ -104,9 +103,9 @@ mod tests {
         leaves.abort();
         assert!(leaves.await.is_err());
         let next = tokio::spawn(async move { questions.ask(|_: &Scheduler| 7).await });
-        // Everybody else has done what they can.
+        // Let all other tasks run first.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(items.try_recv().is_err(), "the first question is on its way still");
+        assert!(items.try_recv().is_err(), "the first query is still in flight");
         look(&engine());
         asked(&mut items).await(&engine());
         assert_eq!(next.await.expect("it does not panic"), Some(7));

@@ -1,4 +1,4 @@
-//! Shadow mode, composed: watches, the thread that judges, and the port. There is nothing here that writes.
+//! Composition of shadow mode: watches, the comparing thread and the port. No component here writes to the cluster.
 
 use super::{Configuration, Ending, Failure, Step, checks_of, connect, fill_of, serve, told_to_stop};
 use crate::args::Args;
@@ -18,7 +18,7 @@ use supercargo_core::intern::Tables;
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::Shadow;
 
-/// Watches over the scheduler of this name until it is told to stop.
+/// Runs shadow mode for the scheduler named `shadow_of` until a signal stops it.
 pub(super) async fn run(
     args: Args,
     shadow_of: &str,
@@ -29,9 +29,9 @@ pub(super) async fn run(
     let profile = profile(&settings, shadow_of, args.config.is_some())?;
     let metrics = Arc::new(Metrics::new());
     let (client, server_url) = connect(&args, &settings, &metrics).await?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, shadow_of, "watching over another scheduler: nothing is written");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, shadow_of, "starting in shadow mode; nothing is written to the cluster");
     if !settings.extenders.is_empty() {
-        tracing::warn!("extenders are not asked in shadow mode: where they decide, the two will differ");
+        tracing::warn!("extenders are not called in shadow mode; decisions that depend on them will differ");
     }
 
     let book = Arc::new(Book::new(shadow_of));
@@ -72,8 +72,8 @@ pub(super) async fn run(
             Ok(())
         }
         end = &mut end => Err(match end {
-            Ok(End::Panicked(text)) => anyhow!("the thread that judges panicked: {text}"),
-            _ => anyhow!("the thread that judges ended"),
+            Ok(End::Panicked(text)) => anyhow!("the comparing thread panicked: {text}"),
+            _ => anyhow!("the comparing thread ended"),
         }),
     };
     let ending = Ending::begin();
@@ -82,32 +82,32 @@ pub(super) async fn run(
     if let Some(follow) = follow {
         follow.abort();
     }
-    // Where it has ended already, nobody listens.
+    // If the thread has ended already, the send fails.
     ending.take(Step::Bindings, inbox.send(Item::Stop { within: Duration::ZERO })).await;
     let _ = stop_serving.send(());
     ending.take(Step::Rest, serving).await.transpose().context("serving panicked")?;
     Ok(outcome?)
 }
 
-/// Says what is held whenever SIGUSR2 comes, which would end a process that does not listen to it.
+/// Logs sizes on SIGUSR2, which would end a process that does not handle it.
 async fn dump_on_signal(inbox: Inbox<Judging>) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut asked = signal(SignalKind::user_defined2())?;
     while asked.recv().await.is_some() {
         let Ok(held) = inbox.ask(Judging::held).await else { break };
-        tracing::info!(?held, "what the shadow holds");
+        tracing::info!(?held, "Dump of the shadow scheduler");
     }
     Ok(())
 }
 
-/// The profile to judge by: of a file the one of that name, without a file the default.
+/// Returns the profile to compare with: the file's profile of that name, or the default profile without a file.
 fn profile(settings: &Settings, name: &str, is_file: bool) -> Result<ProfileSettings, Failure> {
-    let of_none = || settings.profiles.first().ok_or_else(|| "there is no default profile".to_owned());
+    let of_none = || settings.profiles.first().ok_or_else(|| "no default profile".to_owned());
     let found = if is_file { profile_of(settings, name) } else { of_none() };
     found.cloned().map_err(|why| Failure { cause: anyhow!(why), code: 2 })
 }
 
-/// The pages: what a scheduler shows of itself, and the report.
+/// Builds the pages: those of a scheduler, and the shadow report.
 fn pages(args: &Args, in_force: InForce, book: Arc<Book>, verbosity: Verbosity) -> Pages {
     let mut flags = args.values.clone();
     if let Some(master) = flags.get_mut("master") {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_to_have_the_profile_of_the_scheduler_that_is_watched_over() {
+    fn configuration_file_must_have_the_shadowed_profile() {
         let settings = Settings::default();
         let name = |is_file, name: &str| profile(&settings, name, is_file).map(|it| it.name);
         assert_eq!(
@@ -136,7 +136,7 @@ mod tests {
             "the default plugins"
         );
         assert_eq!(name(true, "supercargo").ok().as_deref(), Some("supercargo"));
-        let Err(Failure { cause, code }) = name(true, "default-scheduler") else { panic!("there is none") };
+        let Err(Failure { cause, code }) = name(true, "default-scheduler") else { panic!("no such profile") };
         assert_eq!(code, 2);
         let told =
             "--shadow-of default-scheduler: the configuration has no profile of that name; it has supercargo";

@@ -1,4 +1,4 @@
-//! The engine's numbers, under the names metrics use.
+//! Converts the engine's statistics into the numbers that metrics show.
 
 use crate::driver::{Clock, Inbox};
 use crate::metrics::{CacheSizes, CoreSource, CoreStats, IncomingPods, PendingPods, UnschedulablePods};
@@ -11,7 +11,7 @@ use supercargo_core::queue::Place;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_core::time::Time;
 
-/// Asks the engine between two decisions.
+/// Returns a source that queries the engine between two decisions.
 pub(super) fn source(inbox: Inbox<Scheduler>, clock: Clock, rescued_by_flush: Arc<AtomicU64>) -> CoreSource {
     Box::new(move || {
         let (inbox, rescued) = (inbox.clone(), Arc::clone(&rescued_by_flush));
@@ -88,7 +88,7 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
     }
 }
 
-/// Reasons of kubelets that are shown from the start: the first rejection is then a rise, and not a new series that no rate sees.
+/// Rejection reasons whose series exist from the start, so that a first rejection shows as an increase from 0.
 const USUAL_REJECTIONS: [&str; 3] = ["OutOfcpu", "OutOfmemory", "OutOfpods"];
 
 fn rejections(mut counted: BTreeMap<String, u64>) -> Vec<(String, u64)> {
@@ -98,7 +98,7 @@ fn rejections(mut counted: BTreeMap<String, u64>) -> Vec<(String, u64)> {
     counted.into_iter().collect()
 }
 
-/// How long the pod has waited that has waited longest, per queue; 0 where none waits.
+/// Returns the age of the oldest pod per queue; 0 for an empty queue.
 fn oldest(engine: &Scheduler, now: Time) -> Vec<(&'static str, Duration)> {
     let mut since = Place::ALL.map(|place| (place, now));
     for (place, queued) in engine.queue().waiting() {
