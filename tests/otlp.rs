@@ -322,8 +322,8 @@ fn an_endpoint_that_is_none_ends_the_program_with_2_and_names_the_flag() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("none");
     for (wrong, words) in [
-        ("collector", "--otlp-endpoint: \"collector\" is no URL of http or https"),
-        ("grpc://collector:4317", "--otlp-endpoint: \"grpc://collector:4317\" is no URL of http or https"),
+        ("collector", "--otlp-endpoint: \"collector\" is not an http or https URL"),
+        ("grpc://collector:4317", "--otlp-endpoint: \"grpc://collector:4317\" is not an http or https URL"),
     ] {
         let program = Command::new(env!("CARGO_BIN_EXE_supercargo"))
             .args([&format!("--otlp-endpoint={wrong}"), &format!("--kubeconfig={}", kubeconfig.display())])

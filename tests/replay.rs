@@ -250,7 +250,7 @@ fn what_is_no_recording_is_refused_in_words() {
     let (head, rest) = short().split_once('\n').expect("it has lines");
     said(&format!("{head}\nnonsense\n{rest}"), "line 2: expected ident at column 2");
     let object = r#"{"at":1,"applied":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}}"#;
-    said(&format!("{head}\n{object}\n"), "line 2: v1 Secret a is of a kind that is not read");
+    said(&format!("{head}\n{object}\n"), "line 2: v1 Secret a is of an unsupported kind");
     let output = offline::run(root(), &["replay", "no-such-file"]);
     assert_eq!(output.code, Some(2));
     assert_eq!(output.stderr, "error: no-such-file: No such file or directory (os error 2)\n");

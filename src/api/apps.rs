@@ -1,13 +1,13 @@
-//! `apps/v1`: ReplicaSet and StatefulSet, as far as the scheduler reads them.
+//! `apps/v1`: the fields of ReplicaSet and StatefulSet that the scheduler reads.
 
 use super::meta::LabelSelector;
 use super::{Ignored, Received, kinds};
 use serde::{Deserialize, Serialize};
 
 kinds! {
-    /// Marks [`ReplicaSet`].
+    /// Kind of [`ReplicaSet`].
     ReplicaSetKind = "apps", "v1", "ReplicaSet", "replicasets", namespaced, LabelSelected, Ignored;
-    /// Marks [`StatefulSet`].
+    /// Kind of [`StatefulSet`].
     StatefulSetKind = "apps", "v1", "StatefulSet", "statefulsets", namespaced, LabelSelected, Ignored;
 }
 

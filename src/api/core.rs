@@ -1,6 +1,6 @@
-//! `v1`: Pod, Node, Namespace, Service and ReplicationController, as far as the scheduler reads them.
+//! `v1`: the fields of Pod, Node, Namespace, Service and ReplicationController that the scheduler reads.
 //!
-//! Fields are documented upstream; here stands only what decoding adds.
+//! Fields are documented upstream. Comments here cover only differences in decoding.
 
 use super::meta::{LabelSelector, ResourceList, SelectorRequirement};
 use super::storage::{AzureDisk, CsiVolume, GceDisk, Iscsi, Rbd, VolumeId};
@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 kinds! {
-    /// Marks [`Pod`].
+    /// Kind of [`Pod`].
     PodKind = "", "v1", "Pod", "pods", namespaced, PodSpec, PodStatus;
-    /// Marks [`Node`].
+    /// Kind of [`Node`].
     NodeKind = "", "v1", "Node", "nodes", cluster, NodeSpec, NodeStatus;
-    /// Marks [`Namespace`].
+    /// Kind of [`Namespace`].
     NamespaceKind = "", "v1", "Namespace", "namespaces", cluster, Ignored, Ignored;
-    /// Marks [`Service`].
+    /// Kind of [`Service`].
     ServiceKind = "", "v1", "Service", "services", namespaced, MapSelector, Ignored;
-    /// Marks [`ReplicationController`].
+    /// Kind of [`ReplicationController`].
     ReplicationControllerKind = "", "v1", "ReplicationController", "replicationcontrollers", namespaced, MapSelector, Ignored;
 }
 
@@ -33,18 +33,18 @@ pub type Service = Received<ServiceKind>;
 /// `v1 ReplicationController`.
 pub type ReplicationController = Received<ReplicationControllerKind>;
 
-/// How the message of a pod that a kubelet did not admit begins (`pkg/kubelet/kubelet.go#rejectPod`).
+/// Message prefix of a pod rejected at admission by its kubelet (`pkg/kubelet/kubelet.go#rejectPod`).
 const NOT_ADMITTED: &str = "Pod was rejected: ";
 
 impl Pod {
-    /// The kubelet's reason, if the pod ended because it was not admitted to its node.
+    /// Returns the kubelet's reason, if the kubelet rejected the pod at admission.
     pub fn kubelets_refusal(&self) -> Option<&str> {
         let status = &self.content().ok()?.status;
         let is_refused = status.phase == "Failed" && status.message.starts_with(NOT_ADMITTED);
         is_refused.then_some(status.reason.as_str())
     }
 
-    /// Whether the pod has ended, and holds nothing any more. Upstream's watch leaves such pods out.
+    /// Reports whether the pod is terminal and holds no resources any more. Upstream's watch excludes such pods.
     pub fn has_ended(&self) -> bool {
         self.content().is_ok_and(|content| matches!(content.status.phase.as_str(), "Succeeded" | "Failed"))
     }
@@ -54,7 +54,7 @@ impl Pod {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct MapSelector {
-    /// `selector`; absent and empty differ.
+    /// `selector`; absent and empty have different meanings.
     #[serde(deserialize_with = "nulls::optional_texts")]
     pub selector: Option<BTreeMap<String, String>>,
 }
@@ -116,14 +116,14 @@ pub struct Container {
 }
 
 impl Container {
-    /// Whether an init container keeps running beside the others (a sidecar).
+    /// Reports whether this init container is a sidecar: it keeps running beside the main containers.
     pub fn is_restartable(&self) -> bool {
         self.restart_policy == "Always"
     }
 }
 
-/// `ResourceRequirements`. Of limits decisions need the names of extended resources, by which extenders know their pods;
-/// `/metrics/resources` shows them all.
+/// `ResourceRequirements`. Decisions use only the names of extended resources in `limits`, by which extenders select their
+/// pods. `/metrics/resources` shows all limits.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
@@ -174,7 +174,7 @@ pub struct PodResourceClaim {
     pub name: String,
 }
 
-/// `Volume`, of the sources that have a say in where a pod may go.
+/// `Volume`, with the sources that affect scheduling.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
@@ -246,7 +246,7 @@ pub struct NodeAffinity {
     /// `requiredDuringSchedulingIgnoredDuringExecution`.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub required: Option<NodeSelector>,
-    /// `preferredDuringSchedulingIgnoredDuringExecution`; absent and empty differ.
+    /// `preferredDuringSchedulingIgnoredDuringExecution`; absent and empty have different meanings.
     #[serde(
         rename = "preferredDuringSchedulingIgnoredDuringExecution",
         deserialize_with = "nulls::optional_list"
@@ -297,7 +297,7 @@ pub struct PodAffinity {
     pub preferred: Vec<WeightedPodAffinityTerm>,
 }
 
-/// `PodAffinityTerm`. Its `matchLabelKeys` are folded into the selector by the API server.
+/// `PodAffinityTerm`. The API server merges its `matchLabelKeys` into the selector.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]

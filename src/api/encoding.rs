@@ -1,22 +1,22 @@
-//! The two ways in which an API server writes objects, and their names in headers and in the configuration.
+//! The wire encodings of the API server, and their names in HTTP headers and in the configuration.
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// How objects are written.
+/// A wire encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As JSON.
+    /// JSON.
     Json,
-    /// As protobuf, which kinds of a CustomResourceDefinition do not have.
+    /// Protobuf. Custom resources do not support it.
     Protobuf,
 }
 
 impl Encoding {
-    /// Both.
+    /// All encodings.
     pub const ALL: [Self; 2] = [Self::Json, Self::Protobuf];
 
-    /// Its name in metrics.
+    /// Returns the name used in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -24,20 +24,20 @@ impl Encoding {
         }
     }
 
-    /// The encoding a content type names; whatever is not protobuf is taken for JSON.
+    /// Returns the encoding of a content type: protobuf, or JSON for everything else.
     pub fn of(content_type: &str) -> Self {
         let media_type = content_type.split(';').next().unwrap_or_default().trim();
         if media_type.eq_ignore_ascii_case(PROTOBUF) { Self::Protobuf } else { Self::Json }
     }
 
-    /// The encoding to ask for by `clientConnection`: what it accepts counts, of several the first, and where that is left open, what it
-    /// sends (`client-go/rest/request.go`).
+    /// Returns the encoding requested by `clientConnection`: the first one of `acceptContentTypes`, or `contentType` if that is
+    /// empty (`client-go/rest/request.go`).
     pub fn wanted(accepted: &str, sent: &str) -> Self {
         let accepted = if accepted.is_empty() { sent } else { accepted };
         Self::of(accepted.split(',').next().unwrap_or_default())
     }
 
-    /// The header that asks for an object or a list. What an API server does not have as protobuf, it has as JSON.
+    /// Returns the `Accept` header for objects and lists. JSON is always accepted, for kinds without protobuf.
     pub fn accept(self) -> &'static str {
         match self {
             Self::Json => JSON,
@@ -45,7 +45,7 @@ impl Encoding {
         }
     }
 
-    /// The header that asks for a watch.
+    /// Returns the `Accept` header for watches.
     pub fn accept_watch(self) -> &'static str {
         match self {
             Self::Json => JSON,
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_configuration_accepts_counts_before_what_it_sends() {
+    fn accepted_content_types_take_precedence_over_content_type() {
         let protobuf = "application/vnd.kubernetes.protobuf";
         assert_eq!(Encoding::wanted("", protobuf), Encoding::Protobuf);
         assert_eq!(Encoding::wanted("", "application/json"), Encoding::Json);

@@ -1,4 +1,4 @@
-//! `meta/v1`: the part of object metadata the scheduler reads, label selectors and quantities.
+//! `meta/v1`: object metadata as far as the scheduler reads it, label selectors and quantities.
 
 use super::nulls;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -8,8 +8,7 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Metadata as it is read: managed fields, finalizers, owners that do not control and annotations that nobody asks for
-/// are left behind.
+/// Decoded metadata, without managed fields, finalizers, owners that are not controllers, and unused annotations.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Metadata {
@@ -68,24 +67,24 @@ impl From<Metadata> for ObjectMeta {
     }
 }
 
-/// Annotations that say something of a claim, a volume or a CSINode.
+/// Annotations of claims, volumes and CSINodes that the scheduler reads.
 pub mod annotation {
-    /// Of claims and volumes: the class; stands before the field in the spec.
+    /// On claims and volumes: the storage class; overrides `spec.storageClassName`.
     pub const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-    /// Of claims: both sides of the binding are written.
+    /// On claims: both sides of the binding are written.
     pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-    /// Of volumes: the binding was not made by a person.
+    /// On volumes: the binding was made by a controller, not by a user.
     pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-    /// Of claims: the node their volume is made for.
+    /// On claims: the node that the volume is provisioned for.
     pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-    /// Of CSINodes: the in-tree kinds whose volumes are left to their CSI drivers.
+    /// On CSINodes: the in-tree plugins whose volumes are served by CSI drivers.
     pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
-    /// All annotations that are read.
+    /// All annotations that are decoded.
     pub(in crate::api) const ALL: [&str; 5] =
         [CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
 }
 
-/// The annotations that are read; the others, which may be large, are passed over. `None` where there are none at all.
+/// Decodes the annotations in use and skips the others, which may be large. `None` if there are none at all.
 fn known_annotations<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<BTreeMap<String, String>>, D::Error> {
@@ -111,7 +110,7 @@ fn known_annotations<'de, D: Deserializer<'de>>(
                         let value: Option<String> = map.next_value()?;
                         known.insert(key.to_owned(), value.unwrap_or_default());
                     }
-                    // Upstream refuses what is no text.
+                    // Upstream rejects a value that is not a string.
                     None => {
                         map.next_value::<Option<KnownText>>()?;
                     }
@@ -124,7 +123,7 @@ fn known_annotations<'de, D: Deserializer<'de>>(
     from.deserialize_any(Known)
 }
 
-/// Any text, kept if it is the name of an annotation that is read.
+/// A string, kept if it is the name of an annotation in use.
 struct KnownText(Option<&'static str>);
 
 impl<'de> Deserialize<'de> for KnownText {
@@ -166,20 +165,20 @@ pub struct SelectorRequirement {
     /// `key`.
     #[serde(deserialize_with = "nulls::or_default")]
     pub key: String,
-    /// `operator`, as written.
+    /// `operator`, as written in the object.
     #[serde(deserialize_with = "nulls::or_default")]
     pub operator: String,
-    /// `values`; absent and empty show differently in error texts.
+    /// `values`; absent and empty are displayed differently in error messages.
     #[serde(deserialize_with = "nulls::optional_list")]
     pub values: Option<Vec<String>>,
 }
 
-/// A quantity as it is written. It is parsed where it is judged, in `convert`.
+/// A quantity as written in the object. `convert` parses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityText(pub(super) Box<str>);
 
 impl QuantityText {
-    /// The text, without quotes and spaces around it.
+    /// Returns the text without surrounding quotes and spaces.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -198,7 +197,7 @@ impl Serialize for QuantityText {
 }
 
 impl<'de> Deserialize<'de> for QuantityText {
-    /// Takes what upstream's `Quantity.UnmarshalJSON` takes: any JSON, as it stands between its quotes; null is zero.
+    /// Accepts what upstream's `Quantity.UnmarshalJSON` accepts: any JSON value, without its quotes; null is zero.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(from)?;
         let raw = raw.get();

@@ -1,8 +1,8 @@
-//! Lean types of the API objects the scheduler reads: the only way in, for watches, lists and files alike, from JSON and from protobuf.
+//! Lean types of the API objects that the scheduler reads, decoded from JSON or protobuf.
 //!
-//! They hold what a decision reads and skip the rest unseen. An object that upstream's decoder would refuse does not
-//! fail the list it stands in: it arrives with its name and the reason, to be reported and skipped. What is written to
-//! the API server uses k8s-openapi's types instead.
+//! All input passes through them: watches, lists and files. They hold only the fields that decisions use and skip the rest.
+//! An object that upstream's decoder would reject does not fail its list. It is decoded to its name and the error, to be
+//! reported and skipped. Writes to the API server use k8s-openapi's types instead.
 
 pub mod apps;
 pub mod core;
@@ -41,7 +41,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
 
-/// What is known of a kind when the program is built.
+/// Compile-time description of an API kind.
 pub trait Kind: Clone + Debug + Send + Sync + 'static {
     /// `kind`.
     const KIND: &'static str;
@@ -49,15 +49,15 @@ pub trait Kind: Clone + Debug + Send + Sync + 'static {
     const GROUP: &'static str;
     /// The version of `apiVersion`.
     const VERSION: &'static str;
-    /// The resource, as it stands in paths.
+    /// The resource name in request paths.
     const PLURAL: &'static str;
-    /// Whether the object has no `spec`, and what would be in it stands in the object itself.
+    /// Whether the kind has no `spec` and holds the equivalent fields at the top level.
     const FLAT: bool;
-    /// Whether objects are in namespaces.
+    /// Namespaced or cluster-scoped.
     type Scope;
-    /// What is read of `spec`.
+    /// The decoded part of `spec`.
     type Spec: DeserializeOwned + Serialize + proto::Message + Default + Clone + Debug + Send + Sync + 'static;
-    /// What is read of `status`.
+    /// The decoded part of `status`.
     type Status: DeserializeOwned
         + Serialize
         + proto::Message
@@ -93,7 +93,7 @@ macro_rules! kinds {
 }
 use kinds;
 
-/// A part of an object of which nothing is read.
+/// A part of an object that is skipped in decoding.
 #[derive(Clone, Debug, Default)]
 pub struct Ignored;
 
@@ -109,10 +109,10 @@ impl Serialize for Ignored {
     }
 }
 
-/// An object as it came from the API server or a file, whole or malformed.
+/// An object from the API server or a file, valid or malformed.
 #[derive(Clone, Debug)]
 pub struct Received<K: Kind> {
-    /// The part of its metadata that is read; of a malformed object what could be made out.
+    /// The decoded part of its metadata. For a malformed object, as much as could be decoded.
     pub metadata: ObjectMeta,
     content: Result<Content<K>, Box<str>>,
 }
@@ -126,16 +126,16 @@ pub struct Content<K: Kind> {
     pub status: K::Status,
 }
 
-/// An object that upstream's decoder would refuse; to be reported and skipped.
+/// Error: an object that upstream's decoder would reject, to be reported and skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Its kind.
     pub kind: &'static str,
-    /// Its namespace; empty where there is none.
+    /// Its namespace, or empty.
     pub namespace: String,
-    /// Its name; empty where none could be made out.
+    /// Its name, or empty if it could not be decoded.
     pub name: String,
-    /// Which field, and what is wrong with it.
+    /// The field and what is wrong with it.
     pub reason: String,
 }
 
@@ -150,15 +150,15 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl<K: Kind> Received<K> {
-    /// Spec and status.
+    /// Returns spec and status.
     ///
     /// # Errors
-    /// When the object is malformed.
+    /// If the object is malformed.
     pub fn content(&self) -> Result<&Content<K>, Malformed> {
         self.content.as_ref().map_err(|reason| self.malformed(reason))
     }
 
-    /// A report that this object is malformed.
+    /// Builds a [`Malformed`] error for this object.
     pub fn malformed(&self, reason: impl fmt::Display) -> Malformed {
         Malformed {
             kind: K::KIND,
@@ -168,12 +168,12 @@ impl<K: Kind> Received<K> {
         }
     }
 
-    /// `metadata.name`; empty when absent.
+    /// Returns `metadata.name`, or "" if absent.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// `metadata.namespace`; empty when absent.
+    /// Returns `metadata.namespace`, or "" if absent.
     pub fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
@@ -198,7 +198,7 @@ impl<K: Kind> Received<K> {
     }
 }
 
-/// What can be made out of the metadata of a malformed object: enough to name it and to go on watching.
+/// Extracts the metadata of a malformed object that identifies it and lets its watch continue.
 fn salvage(json: &str) -> ObjectMeta {
     let object: Value = serde_json::from_str(json).unwrap_or_default();
     let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
@@ -229,9 +229,9 @@ impl<S: Default, T: Default> Default for Wire<S, T> {
 }
 
 impl<'de, K: Kind> Deserialize<'de> for Received<K> {
-    /// Fails only where the text is no JSON at all.
+    /// Fails only if the text is not JSON.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        // Held as text for a moment: a typed decoder that fails cannot say where the object ends.
+        // Buffered as text, because a typed decoder that fails cannot tell where the object ends.
         Ok(Self::read(Box::<RawValue>::deserialize(from)?.get()))
     }
 }

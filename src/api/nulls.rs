@@ -1,9 +1,9 @@
-//! How the API's decoder takes null: as the absence of the field, and inside a list or map as the zero value.
+//! Null handling as in the API's decoder: a null field counts as absent, a null list or map element as the zero value.
 
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-/// Null is the default.
+/// Decodes null as the default.
 pub(super) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -12,7 +12,7 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// A list; absent is empty, and null elements are defaults.
+/// Decodes a list. An absent list is empty; null elements are defaults.
 pub(super) fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -21,7 +21,7 @@ where
     Ok(optional_list(from)?.unwrap_or_default())
 }
 
-/// A list for which being absent and being empty differ.
+/// Decodes a list for which absent and empty have different meanings.
 pub(super) fn optional_list<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -31,12 +31,12 @@ where
     Ok(list.map(|items| items.into_iter().map(Option::unwrap_or_default).collect()))
 }
 
-/// A map of texts; absent is empty, and null values are empty texts.
+/// Decodes a map of strings. An absent map is empty; null values are empty strings.
 pub(super) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     Ok(optional_texts(from)?.unwrap_or_default())
 }
 
-/// A map of texts for which being absent and being empty differ.
+/// Decodes a map of strings for which absent and empty have different meanings.
 pub(super) fn optional_texts<'de, D>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! Objects whose kind only their own fields tell: from files, records and vectors. Reads no text.
+//! Objects of any supported kind, identified by their `apiVersion` and `kind`: from files, recordings and test vectors.
 
 use super::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
@@ -8,7 +8,7 @@ use super::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// An object of one of the kinds the scheduler reads.
+/// An object of any kind that the scheduler reads.
 #[derive(Clone, Debug)]
 pub enum Object {
     /// `v1 Pod`.
@@ -45,9 +45,9 @@ pub enum Object {
     DeviceClass(Box<DeviceClass>),
 }
 
-/// An object of a kind that is not read.
+/// Error: an object of an unsupported kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{api_version} {kind} {name} is of a kind that is not read")]
+#[error("{api_version} {kind} {name} is of an unsupported kind")]
 pub struct NotRead {
     /// `apiVersion`; `?` when absent.
     pub api_version: String,
@@ -58,10 +58,10 @@ pub struct NotRead {
 }
 
 impl Object {
-    /// Reads an object by its `apiVersion` and `kind`. A malformed one is read too, and says so when it is converted.
+    /// Decodes an object by its `apiVersion` and `kind`. A malformed object is decoded, too; converting it yields the error.
     ///
     /// # Errors
-    /// When the kind is not one the scheduler reads.
+    /// If the scheduler does not read this kind.
     pub fn from_value(value: Value) -> Result<Self, NotRead> {
         let field = |value: &Value| value.as_str().unwrap_or("?").to_owned();
         let (api_version, kind) = (field(&value["apiVersion"]), field(&value["kind"]));
@@ -87,7 +87,7 @@ impl Object {
     }
 }
 
-/// Does the same with the object of whatever kind.
+/// Evaluates one expression for the object, whatever its kind.
 macro_rules! of_any_kind {
     ($object:expr, $it:ident => $what:expr) => {
         match $object {
@@ -113,5 +113,5 @@ macro_rules! of_any_kind {
 pub(crate) use of_any_kind;
 
 fn decode<T: DeserializeOwned>(value: Value) -> Box<T> {
-    Box::new(serde_json::from_value(value).expect("a value is JSON, and malformed objects are read too"))
+    Box::new(serde_json::from_value(value).expect("a value is valid JSON, and malformed objects decode, too"))
 }

@@ -1,6 +1,6 @@
-//! Where in an object a decoding error is, as a path a reader can follow.
+//! Locates a decoding error in an object, as the path of the field.
 
-/// The error with the path of the field it is at, without the decoder's line and column.
+/// Formats the error with its field's path, without the decoder's line and column.
 pub(super) fn describe(json: &str, error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
@@ -18,7 +18,7 @@ enum Step {
     Index(usize),
 }
 
-/// The path of the value that ends, or whose part ends, at `end`.
+/// Returns the path of the value that contains or ends at the offset `end`.
 fn path_at(json: &str, end: usize) -> String {
     let mut steps: Vec<Step> = Vec::new();
     let mut key_follows = false;
@@ -57,7 +57,7 @@ fn path_at(json: &str, end: usize) -> String {
     path
 }
 
-/// Passes over a text that began at `start`; what stands between its quotes.
+/// Skips a JSON string that began at `start` and returns its raw content.
 fn skip_text<'a>(json: &'a str, start: usize, bytes: &mut impl Iterator<Item = (usize, u8)>) -> &'a str {
     let mut escaped = false;
     for (at, byte) in bytes {

@@ -1,4 +1,4 @@
-//! `policy/v1`: PodDisruptionBudget, as far as preemption reads it.
+//! `policy/v1`: the fields of PodDisruptionBudget that preemption reads.
 
 use super::meta::LabelSelector;
 use super::{Ignored, Received, kinds, nulls};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 kinds! {
-    /// Marks [`PodDisruptionBudget`].
+    /// Kind of [`PodDisruptionBudget`].
     PodDisruptionBudgetKind = "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus;
 }
 
@@ -17,7 +17,7 @@ pub type PodDisruptionBudget = Received<PodDisruptionBudgetKind>;
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct PodDisruptionBudgetSpec {
-    /// `selector`; absent and empty differ.
+    /// `selector`; absent and empty have different meanings.
     pub selector: Option<LabelSelector>,
 }
 
@@ -28,7 +28,7 @@ pub struct PodDisruptionBudgetStatus {
     /// `disruptionsAllowed`.
     #[serde(deserialize_with = "nulls::or_default")]
     pub disruptions_allowed: i32,
-    /// `disruptedPods`: names of pods whose eviction is counted already, and since when, which is not read.
+    /// `disruptedPods`: names of pods whose eviction is already counted. The timestamps are not decoded.
     #[serde(deserialize_with = "nulls::or_default")]
     pub disrupted_pods: BTreeMap<String, Ignored>,
 }

@@ -1,10 +1,10 @@
-//! `resource.k8s.io/v1`: DeviceClass, as far as it serves extended resources.
+//! `resource.k8s.io/v1`: the field of DeviceClass that maps it to an extended resource.
 
 use super::{Ignored, Received, kinds};
 use serde::{Deserialize, Serialize};
 
 kinds! {
-    /// Marks [`DeviceClass`].
+    /// Kind of [`DeviceClass`].
     DeviceClassKind = "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", cluster, DeviceClassSpec, Ignored;
 }
 

@@ -1,6 +1,6 @@
-//! `v1` PersistentVolume and PersistentVolumeClaim and `storage.k8s.io/v1`, as far as the scheduler reads them.
+//! `v1` PersistentVolume and PersistentVolumeClaim, and `storage.k8s.io/v1`: the fields that the scheduler reads.
 //!
-//! Fields are documented upstream; here stands only what decoding adds.
+//! Fields are documented upstream. Comments here cover only differences in decoding.
 
 use super::core::NodeSelector;
 use super::meta::{LabelSelector, QuantityText, ResourceList};
@@ -8,19 +8,19 @@ use super::{Ignored, Received, kinds, nulls};
 use serde::{Deserialize, Serialize};
 
 kinds! {
-    /// Marks [`PersistentVolume`].
+    /// Kind of [`PersistentVolume`].
     PersistentVolumeKind = "", "v1", "PersistentVolume", "persistentvolumes", cluster, PersistentVolumeSpec, Phase;
-    /// Marks [`PersistentVolumeClaim`].
+    /// Kind of [`PersistentVolumeClaim`].
     PersistentVolumeClaimKind = "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced, PersistentVolumeClaimSpec, Phase;
-    /// Marks [`StorageClass`].
+    /// Kind of [`StorageClass`].
     StorageClassKind = "storage.k8s.io", "v1", "StorageClass", "storageclasses", cluster flat, StorageClassFields, Ignored;
-    /// Marks [`CsiNode`].
+    /// Kind of [`CsiNode`].
     CsiNodeKind = "storage.k8s.io", "v1", "CSINode", "csinodes", cluster, CsiNodeSpec, Ignored;
-    /// Marks [`CsiDriver`].
+    /// Kind of [`CsiDriver`].
     CsiDriverKind = "storage.k8s.io", "v1", "CSIDriver", "csidrivers", cluster, CsiDriverSpec, Ignored;
-    /// Marks [`CsiStorageCapacity`].
+    /// Kind of [`CsiStorageCapacity`].
     CsiStorageCapacityKind = "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", namespaced flat, CsiStorageCapacityFields, Ignored;
-    /// Marks [`VolumeAttachment`].
+    /// Kind of [`VolumeAttachment`].
     VolumeAttachmentKind = "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", cluster, VolumeAttachmentSpec, Ignored;
 }
 
@@ -39,7 +39,7 @@ pub type CsiStorageCapacity = Received<CsiStorageCapacityKind>;
 /// `storage.k8s.io/v1 VolumeAttachment`.
 pub type VolumeAttachment = Received<VolumeAttachmentKind>;
 
-/// The status of a volume or a claim.
+/// Status of a volume or claim.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
@@ -48,7 +48,7 @@ pub struct Phase {
     pub phase: String,
 }
 
-/// `PersistentVolumeSpec`, of the sources those a CSI driver serves.
+/// `PersistentVolumeSpec`, with the sources that CSI drivers serve.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
@@ -73,7 +73,7 @@ pub struct PersistentVolumeSpec {
     pub vsphere_volume: Option<Ignored>,
 }
 
-/// `ObjectReference`, as far as a volume names its claim by it.
+/// `ObjectReference`: the fields by which a volume names its claim.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
@@ -125,7 +125,7 @@ pub struct GceDisk {
     pub read_only: bool,
 }
 
-/// The sources that name a volume by its id: AWSElasticBlockStore, Cinder and Portworx.
+/// Sources identified by a volume ID: AWSElasticBlockStore, Cinder and Portworx.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]
@@ -187,7 +187,7 @@ pub struct PersistentVolumeClaimSpec {
     pub volume_attributes_class_name: Option<String>,
 }
 
-/// `StorageClass`, whose fields stand in the object itself.
+/// The top-level fields of `StorageClass`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
@@ -254,7 +254,7 @@ pub struct CsiDriverSpec {
     pub storage_capacity: Option<bool>,
 }
 
-/// `CSIStorageCapacity`, whose fields stand in the object itself.
+/// The top-level fields of `CSIStorageCapacity`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]

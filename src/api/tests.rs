@@ -1,4 +1,4 @@
-//! What the lean types take and what they refuse.
+//! Tests of what the lean types accept and reject.
 
 use super::*;
 use serde_json::json;
@@ -12,7 +12,7 @@ fn reason(value: &Value) -> String {
 }
 
 #[test]
-fn unknown_fields_and_nulls_everywhere_are_no_trouble() {
+fn unknown_fields_and_nulls_are_accepted() {
     let pod = pod(&json!({
         "apiVersion": "v1", "kind": "Pod", "extra": {"deep": [1, {"x": null}]},
         "metadata": {"name": "p", "namespace": null, "labels": {"a": null}, "ownerReferences": [null], "managedFields": "odd"},
@@ -32,7 +32,7 @@ fn unknown_fields_and_nulls_everywhere_are_no_trouble() {
 }
 
 #[test]
-fn quantities_stay_as_they_are_written_until_they_are_judged() {
+fn quantities_keep_their_text_until_conversion() {
     let text =
         r#"{"spec":{"overhead":{"a":0.12345678901234567890,"b":" 1Gi ","c":true,"d":"1\u0047i","e":1e3}}}"#;
     let pod: Pod = serde_json::from_str(text).unwrap();
@@ -42,7 +42,7 @@ fn quantities_stay_as_they_are_written_until_they_are_judged() {
 }
 
 #[test]
-fn a_wrong_type_makes_one_object_malformed_and_names_the_field() {
+fn wrong_type_makes_object_malformed_and_names_the_field() {
     let bad = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
                      "spec": {"containers": [{"name": "c"}, {"ports": [{"hostPort": 1}, {"hostPort": "80"}]}]}});
     assert_eq!(
@@ -61,7 +61,7 @@ fn a_wrong_type_makes_one_object_malformed_and_names_the_field() {
 }
 
 #[test]
-fn a_list_and_a_watch_outlive_a_malformed_object() {
+fn list_and_watch_survive_a_malformed_object() {
     let good = json!({"metadata": {"name": "a", "resourceVersion": "1"}});
     let bad = json!({"metadata": {"name": "b", "resourceVersion": "2"}, "spec": {"containers": 5}});
     let list = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [good, bad]});
@@ -96,7 +96,7 @@ fn only_the_controlling_owner_is_kept() {
 }
 
 #[test]
-fn paths_of_requests_are_those_of_the_api() {
+fn request_paths_match_the_api() {
     use kube::Resource;
     assert_eq!(Pod::url_path(&(), Some("ns")), "/api/v1/namespaces/ns/pods");
     assert_eq!(Node::url_path(&(), None), "/api/v1/nodes");
@@ -104,15 +104,15 @@ fn paths_of_requests_are_those_of_the_api() {
 }
 
 #[test]
-fn an_object_is_of_the_kind_it_says() {
+fn object_is_decoded_by_its_api_version_and_kind() {
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": 4, "memory": "8Gi"}}
     });
-    let Ok(Object::Node(node)) = Object::from_value(node) else { panic!("it is a node") };
+    let Ok(Object::Node(node)) = Object::from_value(node) else { panic!("expected a node") };
     assert_eq!(node.content().unwrap().status.allocatable["cpu"].as_str(), "4");
     let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"}});
     assert!(matches!(Object::from_value(set), Ok(Object::ReplicaSet(set)) if set.name() == "r"));
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
     let error = Object::from_value(other).unwrap_err();
-    assert_eq!(error.to_string(), "v1 ConfigMap m is of a kind that is not read");
+    assert_eq!(error.to_string(), "v1 ConfigMap m is of an unsupported kind");
 }

@@ -1,7 +1,7 @@
-//! Objects as JSON again: what was read of them and nothing else, so that reading it gives the same object.
+//! Encodes decoded objects as JSON, such that decoding the JSON yields the same object.
 //!
-//! What the scheduler does not read (environment variables, commands, most annotations) was never kept, and so is not written.
-//! Fields are left out where leaving them out reads the same.
+//! Fields that the scheduler does not read (environment variables, commands, most annotations) were never decoded, so they
+//! are not written. Fields equal to their absence are omitted.
 
 use super::{Kind, Received};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,15 +9,15 @@ use serde::ser::{self, Impossible, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
 
-/// A name no annotation has that is read: it stands for all that are not.
+/// Placeholder for annotations that are not decoded. No decoded annotation has this name.
 const OTHER_ANNOTATIONS: &str = "supercargo/others";
 
-/// What can be written again.
+/// Objects that can be encoded as JSON.
 pub trait ToJson {
-    /// The object as far as it was read. Of a malformed one, its name.
+    /// Returns the object's decoded fields as JSON; for a malformed object, its identifying metadata.
     fn to_json(&self) -> Value;
 
-    /// Whether it could not be read.
+    /// Reports whether the object is malformed.
     fn is_malformed(&self) -> bool;
 }
 
@@ -73,7 +73,7 @@ fn metadata(of: &ObjectMeta) -> Value {
         written.insert("labels".to_owned(), json!(labels));
     }
     if let Some(annotations) = &of.annotations {
-        // That there are some is read, even of those that are not.
+        // An empty map records that there are annotations, none of which is decoded.
         let some = if annotations.is_empty() { json!({OTHER_ANNOTATIONS: ""}) } else { json!(annotations) };
         written.insert("annotations".to_owned(), some);
     }
@@ -85,14 +85,14 @@ fn metadata(of: &ObjectMeta) -> Value {
     Value::Object(written)
 }
 
-/// A part of an object, without fields that are as if they were absent.
+/// Encodes a part of an object, without fields equal to their absence.
 fn lean(part: &impl Serialize) -> Value {
     part.serialize(Lean)
         .map(|Written { value, .. }| value)
-        .expect("the lean types are made of what is written here")
+        .expect("every type used in lean types can be encoded")
 }
 
-/// A value, and whether a field may be left out that has it.
+/// An encoded value, and whether a field with this value may be omitted.
 struct Written {
     value: Value,
     is_default: bool,
@@ -104,7 +104,7 @@ impl Written {
     }
 }
 
-/// A type that no lean type has.
+/// Error: a type that no lean type contains.
 #[derive(Debug)]
 struct Unwritten(String);
 
@@ -123,7 +123,7 @@ impl ser::Error for Unwritten {
 }
 
 fn unwritten<T>(what: &str) -> Result<T, Unwritten> {
-    Err(Unwritten(format!("{what} is in no lean type")))
+    Err(Unwritten(format!("{what} is not supported in lean types")))
 }
 
 struct Lean;
@@ -162,7 +162,7 @@ impl ser::Serializer for Lean {
         Written::new(Value::Null, true)
     }
 
-    /// What is there is written, even where it is empty: for such fields the two differ.
+    /// A present optional field is written even if empty, because absent and empty differ for it.
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Written, Unwritten> {
         Ok(Written { is_default: false, ..value.serialize(self)? })
     }

@@ -1,4 +1,4 @@
-//! Affinity of pods to pods, topology spread, tolerations and required node affinity.
+//! Converts pod affinity, topology spread constraints, tolerations and required node affinity.
 //!
 //! Upstream: `kube-scheduler/framework/types.go#GetAffinityTerms`,
 //! `pkg/scheduler/framework/plugins/podtopologyspread/common.go#filterTopologySpreadConstraints`.
@@ -17,7 +17,7 @@ use supercargo_core::pod::{
 };
 use supercargo_core::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
 
-/// `spec.nodeSelector` and required node affinity. The node selector's syntax is not judged, as upstream does not.
+/// Converts `spec.nodeSelector` and required node affinity. As upstream, it does not validate the node selector's syntax.
 pub(super) fn required_node_affinity(tables: &mut Tables, spec: &PodSpec) -> RequiredNodeAffinity {
     let node_selector = spec
         .node_selector
@@ -29,7 +29,7 @@ pub(super) fn required_node_affinity(tables: &mut Tables, spec: &PodSpec) -> Req
     RequiredNodeAffinity { node_selector, terms }
 }
 
-/// Pod affinity and anti-affinity; `None` when both are absent.
+/// Converts pod affinity and anti-affinity; `None` if both are absent.
 pub(super) fn pod_affinity(
     tables: &mut Tables,
     affinity: Option<&Affinity>,
@@ -77,7 +77,7 @@ fn pod_term(tables: &mut Tables, term: &ApiTerm, namespace: Symbol) -> Result<Po
     Ok(PodAffinityTerm { namespaces, namespace_selector, selector, topology_key })
 }
 
-/// A topology spread constraint, with the pod's own values of `matchLabelKeys` folded into its selector.
+/// Converts a topology spread constraint. The pod's own values of `matchLabelKeys` are added to the selector.
 pub(super) fn spread_constraint(
     tables: &mut Tables,
     constraint: &TopologySpreadConstraint,
@@ -111,7 +111,7 @@ pub(super) fn spread_constraint(
     }
 }
 
-/// A toleration.
+/// Converts a toleration.
 pub(super) fn toleration(tables: &mut Tables, toleration: &ApiToleration) -> Toleration {
     let given = |text: &str| !text.is_empty();
     Toleration {

@@ -1,6 +1,6 @@
-//! In-tree volumes in the words of the CSI drivers that serve them now: driver, name and topology.
+//! Translates in-tree volumes to the CSI drivers that serve them: driver name, volume handle and topology.
 //!
-//! Of a translation that upstream makes of the whole volume, this is what the scheduler's plugins read.
+//! Upstream translates the whole volume; this module computes only what the scheduler's plugins read.
 //! Upstream: `csi-translation-lib/plugins`.
 
 use super::syntax;
@@ -14,15 +14,15 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
-/// What separates the zones in a label of a volume.
+/// Separator of the zones in a volume's label.
 pub(super) const ZONES_SEPARATOR: &str = "__";
-/// Stands for what a GCE disk's in-tree source does not tell.
+/// Placeholder for what a GCE disk's in-tree source does not contain.
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
-/// A volume's labels.
+/// Labels of a volume.
 type Labels = BTreeMap<String, String>;
 
-/// The in-tree kind of a volume named in a pod, and its CSI driver's name for it, or why there is none.
+/// Returns the in-tree plugin of a pod's inline volume, with its CSI volume handle or the translation error.
 pub(super) fn inline(volume: &Volume) -> Option<(InTreePlugin, Result<String, String>)> {
     Some(match volume {
         Volume { aws_elastic_block_store: Some(disk), .. } => {
@@ -34,22 +34,22 @@ pub(super) fn inline(volume: &Volume) -> Option<(InTreePlugin, Result<String, St
         Volume { azure_disk: Some(disk), .. } => (InTreePlugin::AzureDisk, azure_handle(disk)),
         Volume { cinder: Some(disk), .. } => (InTreePlugin::Cinder, Ok(disk.volume_id.clone())),
         Volume { portworx_volume: Some(disk), .. } => (InTreePlugin::Portworx, Ok(disk.volume_id.clone())),
-        // Their names are asked for by nobody: see `InTreePlugin::is_followed`.
+        // These handles are never read: see `InTreePlugin::is_followed`.
         Volume { azure_file: Some(_), .. } => (InTreePlugin::AzureFile, Ok(String::new())),
         Volume { vsphere_volume: Some(_), .. } => (InTreePlugin::Vsphere, Ok(String::new())),
         _ => return None,
     })
 }
 
-/// A PersistentVolume of an in-tree kind as its CSI driver knows it.
+/// An in-tree PersistentVolume translated to its CSI driver.
 pub(super) struct Translated {
-    /// The driver's name of it.
+    /// The CSI volume handle.
     pub(super) handle: String,
-    /// The terms of its required node affinity; `None` where it has none.
+    /// The terms of its required node affinity, if any.
     pub(super) terms: Option<Vec<NodeSelectorTerm>>,
 }
 
-/// The in-tree kind of a PersistentVolume, and what its CSI driver makes of it, or why it cannot.
+/// Returns the in-tree plugin of a PersistentVolume, with its translation or the translation error.
 pub(super) fn persistent(
     spec: &PersistentVolumeSpec,
     labels: &Labels,
@@ -90,8 +90,8 @@ fn required_terms(spec: &PersistentVolumeSpec) -> Option<&[NodeSelectorTerm]> {
     required.map(|selector| selector.node_selector_terms.as_slice())
 }
 
-/// The terms with the zone by the driver's key. Zones in the terms stand before those in labels (upstream
-/// `in_tree_volume.go#translateTopologyFromInTreeToCSI`).
+/// Returns the terms with zones under the driver's topology key. Zones in terms take precedence over labels
+/// (upstream `in_tree_volume.go#translateTopologyFromInTreeToCSI`).
 fn translated(
     spec: &PersistentVolumeSpec,
     labels: &Labels,
@@ -129,7 +129,7 @@ fn rename(terms: Option<&mut [NodeSelectorTerm]>, from: &str, to: &str) {
     }
 }
 
-/// Demands one of the zones in every term; in one of its own where there is none.
+/// Requires one of the zones in every term, or in a new term if there is none.
 fn add_zones(terms: &mut Option<Vec<NodeSelectorTerm>>, key: &str, zones: &str) {
     let zones: BTreeSet<&str> =
         zones.split(ZONES_SEPARATOR).map(str::trim).filter(|zone| !zone.is_empty()).collect();
@@ -149,7 +149,7 @@ fn add_zones(terms: &mut Option<Vec<NodeSelectorTerm>>, key: &str, zones: &str) 
     }
 }
 
-/// `vol-...` of `aws://zone/vol-...`; other texts stand for themselves (upstream
+/// Returns `vol-...` for `aws://zone/vol-...`, and other texts unchanged (upstream
 /// `aws_ebs.go#KubernetesVolumeIDToEBSVolumeID`).
 fn ebs_handle(id: &str) -> Result<String, String> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.to_owned()) };
@@ -176,7 +176,7 @@ fn ebs_handle(id: &str) -> Result<String, String> {
     Ok(handle.to_owned())
 }
 
-/// What Go's `net/url` finds wrong with a host. Users and IP literals, which are no zones, are not judged.
+/// Returns the error of Go's `net/url` for a host. User info and IP literals, which are not zones, are not checked.
 fn flaw_of_host(host: &str) -> Option<String> {
     if host.contains(['@', '[']) {
         return None;
@@ -190,7 +190,7 @@ fn flaw_of_host(host: &str) -> Option<String> {
         if character == '%' {
             let escape = host.get(at..at + 3).unwrap_or(&host[at..]);
             let is_hex = escape.len() == 3 && escape[1..].bytes().all(|byte| byte.is_ascii_hexdigit());
-            // In a host only what is not ASCII, and the percent sign itself, may be escaped.
+            // In a host, only non-ASCII bytes and the percent sign may be percent-encoded.
             if !is_hex || (escape.as_bytes()[1] < b'8' && escape != "%25") {
                 return Some(format!("invalid URL escape {}", syntax::quote(escape)));
             }
@@ -201,7 +201,7 @@ fn flaw_of_host(host: &str) -> Option<String> {
     None
 }
 
-/// The text with its escapes resolved, or the first that is none.
+/// Decodes percent-encoding, or returns the first invalid escape.
 fn percent_decoded(text: &str) -> Result<String, &str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -225,7 +225,7 @@ fn gce_handle(scope: &str, place: &str, name: &str) -> String {
     format!("projects/{UNSPECIFIED}/{scope}/{place}/disks/{name}")
 }
 
-/// The name of a GCE disk by the zones in its labels: one zone, or the region several zones are of.
+/// Returns the handle of a GCE disk by the zones in its labels: zonal for one zone, regional for several.
 fn gce_persistent_handle(name: &str, labels: &Labels) -> Result<String, String> {
     let label = |key: &str| labels.get(key).map_or("", String::as_str);
     let zones = if label(BETA_ZONE).is_empty() { label(ZONE) } else { label(BETA_ZONE) };
@@ -237,7 +237,7 @@ fn gce_persistent_handle(name: &str, labels: &Labels) -> Result<String, String> 
     }
 }
 
-/// The region all zones are of: `europe-west1` of `europe-west1-b`.
+/// Returns the common region of all zones, such as `europe-west1` for `europe-west1-b`.
 fn gce_region(zones: &[&str]) -> Result<String, String> {
     let mut regions = BTreeSet::new();
     for zone in zones {
@@ -259,7 +259,7 @@ fn gce_region(zones: &[&str]) -> Result<String, String> {
     ))
 }
 
-/// The URI of an Azure disk, which must be a managed one.
+/// Returns the URI of an Azure disk, which must be a managed disk.
 fn azure_handle(disk: &AzureDisk) -> Result<String, String> {
     match &disk.kind {
         Some(kind) if !kind.eq_ignore_ascii_case("Managed") => {
@@ -284,7 +284,7 @@ mod tests {
         volume(spec, labels).1.map(|translated| translated.handle)
     }
 
-    /// Keys with their values, term by term.
+    /// Formats keys and values of all terms.
     fn topology(spec: Value, labels: &[(&str, &str)]) -> String {
         let terms = volume(spec, labels).1.expect("it can be translated").terms;
         let Some(terms) = terms else { return "none".to_owned() };
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_of_aws_are_named_by_their_id_with_or_without_the_zone() {
+    fn aws_handle_is_the_volume_id_with_or_without_zone() {
         let of = |id: &str| handle(json!({ "awsElasticBlockStore": { "volumeID": id } }), &[]);
         assert_eq!(of("vol-1"), Ok("vol-1".to_owned()));
         assert_eq!(of("aws://eu-central-1a/vol-1"), Ok("vol-1".to_owned()));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_of_gce_are_named_by_the_zones_in_their_labels() {
+    fn gce_handle_contains_zone_or_region_of_labels() {
         let of = |labels: &[(&str, &str)]| handle(json!({ "gcePersistentDisk": { "pdName": "d" } }), labels);
         assert_eq!(of(&[]), Ok("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d".to_owned()));
         assert_eq!(of(&[(ZONE, "a-b-c")]), Ok("projects/UNSPECIFIED/zones/a-b-c/disks/d".to_owned()));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn only_managed_disks_of_azure_have_a_driver() {
+    fn azure_disk_must_be_managed() {
         let of = |disk: Value| handle(json!({ "azureDisk": disk }), &[]);
         assert_eq!(of(json!({ "diskURI": "u" })), Ok("u".to_owned()));
         assert_eq!(of(json!({ "diskURI": "u", "kind": "managed" })), Ok("u".to_owned()));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_in_terms_stand_before_those_in_labels() {
+    fn zones_in_terms_take_precedence_over_labels() {
         let spec = |terms: Value| {
             let affinity = json!({ "required": { "nodeSelectorTerms": terms } });
             json!({ "cinder": { "volumeID": "v" }, "nodeAffinity": affinity })
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_by_its_former_key_gets_the_present_one_where_the_zone_is_former_too() {
+    fn beta_region_key_is_replaced_only_with_a_beta_zone_key() {
         let region = json!({ "key": BETA_REGION, "operator": "In", "values": ["r"] });
         let affinity = json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [region] }] } });
         let spec = json!({ "awsElasticBlockStore": { "volumeID": "v" }, "nodeAffinity": affinity });

@@ -1,4 +1,4 @@
-//! What default spreading and preemption look up: namespaces, Services, controllers and disruption budgets.
+//! Converts the objects that default spreading and preemption look up: namespaces, Services, controllers and disruption budgets.
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/helper/spread.go`, `pkg/scheduler/framework/preemption/preemption.go`.
 
@@ -14,19 +14,19 @@ use supercargo_core::cache;
 use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::selector::{Requirement, Selector};
 
-/// A namespace's name and labels.
+/// Returns a namespace's name and labels.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn namespace(tables: &mut Tables, namespace: &Namespace) -> Result<(Symbol, LabelSetId), Malformed> {
     namespace.content()?;
     Ok((tables.symbol(namespace.name()), label_set(tables, &namespace.metadata)))
 }
 
-/// A Service as the engine sees it.
+/// Converts a Service.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn service(tables: &mut Tables, service: &Service) -> Result<cache::Service, Malformed> {
     let MapSelector { selector } = &service.content()?.spec;
     let selector = selector
@@ -35,10 +35,10 @@ pub fn service(tables: &mut Tables, service: &Service) -> Result<cache::Service,
     Ok(cache::Service { selector })
 }
 
-/// What the selector of a ReplicationController demands: its pairs, whose syntax is not judged.
+/// Returns the requirements of a ReplicationController's selector, whose syntax is not validated.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn replication_controller(
     tables: &mut Tables,
     controller: &ReplicationController,
@@ -48,27 +48,26 @@ pub fn replication_controller(
     Ok(demands.and_then(Result::ok).unwrap_or_default().into())
 }
 
-/// What the selector of a ReplicaSet demands.
+/// Returns the requirements of a ReplicaSet's selector.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn replica_set(tables: &mut Tables, set: &ReplicaSet) -> Result<Box<[Requirement]>, Malformed> {
     Ok(demands(tables, set.content()?.spec.selector.as_ref()))
 }
 
-/// What the selector of a StatefulSet demands.
+/// Returns the requirements of a StatefulSet's selector.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn stateful_set(tables: &mut Tables, set: &StatefulSet) -> Result<Box<[Requirement]>, Malformed> {
     Ok(demands(tables, set.content()?.spec.selector.as_ref()))
 }
 
-/// A PodDisruptionBudget as the engine sees it. A selector that cannot be parsed protects no pod, as upstream passes
-/// over such a budget.
+/// Converts a PodDisruptionBudget. An invalid selector protects no pod, because upstream skips such a budget.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn disruption_budget(
     tables: &mut Tables,
     budget: &PodDisruptionBudget,
@@ -82,10 +81,10 @@ pub fn disruption_budget(
     })
 }
 
-/// A DeviceClass as the engine sees it.
+/// Converts a DeviceClass.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn device_class(tables: &mut Tables, class: &DeviceClass) -> Result<cache::DeviceClass, Malformed> {
     let explicit = class.content()?.spec.extended_resource_name.as_deref();
     let implicit = format!("deviceclass.resource.kubernetes.io/{}", class.name());
@@ -95,7 +94,7 @@ pub fn device_class(tables: &mut Tables, class: &DeviceClass) -> Result<cache::D
     })
 }
 
-/// The requirements of a selector; none where it is absent or malformed, as upstream then adds nothing.
+/// Returns the requirements of a selector; none if it is absent or invalid, as upstream then adds nothing.
 fn demands(tables: &mut Tables, selector: Option<&LabelSelector>) -> Box<[Requirement]> {
     match label_selector(tables, selector) {
         Ok(Selector::All(requirements)) => requirements,

@@ -1,8 +1,8 @@
-//! API objects become the engine's types: quantities numbers, texts ids. The only place that knows both.
+//! Converts API objects to the engine's types: quantities to numbers, texts to interned ids.
 //!
-//! Objects are taken as written; defaulting is the API server's. What upstream's decoder would refuse is reported as
-//! [`Malformed`]; what upstream accepts and then judges (unknown operators, selectors with bad syntax) goes on with
-//! upstream's verdict and, where it shows, upstream's words.
+//! Objects are converted as written; the API server has already applied defaults. What upstream's decoder would reject is
+//! reported as [`Malformed`]. What upstream accepts and later evaluates (unknown operators, invalid selectors) keeps
+//! upstream's result and, where visible, upstream's message.
 
 mod affinity;
 mod csi_migration;
@@ -29,23 +29,23 @@ use supercargo_core::event::{Event, Kind, ObjectKey};
 use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, Uid};
 
-/// An object the engine hears of.
+/// A kind of object that the engine receives.
 pub trait Watched {
-    /// Its kind.
+    /// The kind.
     const KIND: Kind;
 
-    /// The event that the object is as it is now.
+    /// Returns the event that the object was added or updated.
     ///
     /// # Errors
-    /// When upstream's decoder would refuse the object.
+    /// If upstream's decoder would reject the object.
     fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed>;
 
-    /// The event that the object is gone; this is how it was last.
+    /// Returns the event that the object is gone; `self` is its last state.
     fn gone(&self, tables: &mut Tables) -> Event {
         Event::Gone(self.key(tables))
     }
 
-    /// Its identity, which a malformed object has too.
+    /// Returns the object's key. Malformed objects have one, too.
     fn key(&self, tables: &mut Tables) -> ObjectKey;
 }
 
@@ -162,7 +162,7 @@ watched_controllers! {
     StatefulSet, lookups::stateful_set;
 }
 
-/// An object's uid. Files may leave it out; there namespace and name tell objects apart.
+/// Returns an object's UID. Files may omit it; the key is then `namespace/name`.
 fn uid<K: ApiKind>(object: &Received<K>) -> Uid {
     match object.metadata.uid.as_deref() {
         None | Some("") => format!("{}/{}", object.namespace(), object.name()).into(),
@@ -170,13 +170,13 @@ fn uid<K: ApiKind>(object: &Received<K>) -> Uid {
     }
 }
 
-/// The uid of the owner that controls an object.
+/// Returns the UID of the object's controller.
 fn controller_uid(meta: &ObjectMeta) -> Option<Uid> {
     let owners = meta.owner_references.iter().flatten();
     owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str().into()).next()
 }
 
-/// The text's id, unless it is empty, which the API means as absent.
+/// Interns a text; the empty text, which the API treats as absent, becomes `None`.
 fn given(tables: &mut Tables, text: &str) -> Option<Symbol> {
     (!text.is_empty()).then(|| tables.symbol(text))
 }

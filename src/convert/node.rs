@@ -1,14 +1,14 @@
-//! Nodes.
+//! Converts nodes.
 
 use super::{label_set, requests};
 use crate::api::{Malformed, Node};
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
 
-/// A node as the engine sees it.
+/// Converts a node.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn node(tables: &mut Tables, node: &Node) -> Result<NodeInfo, Malformed> {
     let content = node.content()?;
     let (allocatable, allocatable_pods) = requests::allocatable(tables, &content.status.allocatable)
@@ -33,7 +33,7 @@ pub fn node(tables: &mut Tables, node: &Node) -> Result<NodeInfo, Malformed> {
     })
 }
 
-/// The features of the kubelet that upstream knows (`component-helpers/nodedeclaredfeatures/features`), sorted.
+/// Kubelet features known to upstream (`component-helpers/nodedeclaredfeatures/features`), sorted.
 const KNOWN_FEATURES: &[&str] = &[
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
@@ -42,8 +42,8 @@ const KNOWN_FEATURES: &[&str] = &[
     "UserNamespacesHostNetworkSupport",
 ];
 
-/// The known features of a node's list. Upstream goes through that list and its own side by side, as sorted ones, so a
-/// feature that stands behind a later name goes unseen; no API server admits such a list.
+/// Returns the known features in a node's list. Upstream merges both lists as sorted ones, so it misses a feature listed
+/// after a later name. No API server admits such a list.
 fn declared_features(tables: &mut Tables, list: &[String]) -> Box<[Symbol]> {
     let mut known = KNOWN_FEATURES.iter().copied().peekable();
     let mut seen = Vec::new();
@@ -54,7 +54,7 @@ fn declared_features(tables: &mut Tables, list: &[String]) -> Box<[Symbol]> {
     seen.into()
 }
 
-/// The effect of a taint or a toleration.
+/// Converts the effect of a taint or toleration.
 pub(super) fn taint_effect(tables: &mut Tables, effect: &str) -> TaintEffect {
     match effect {
         "NoSchedule" => TaintEffect::NoSchedule,

@@ -1,4 +1,4 @@
-//! Pods.
+//! Converts pods.
 
 use super::affinity::{pod_affinity, required_node_affinity, spread_constraint, toleration};
 use super::selectors::preferred_terms;
@@ -11,10 +11,10 @@ use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::pod::{Controller, ControllerKind, HostPort, PodInfo, PodTemplate, ScheduledCondition};
 use supercargo_core::time::Time;
 
-/// A pod as the engine sees it.
+/// Converts a pod.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
     let content = pod.content()?;
     let (meta, spec, status) = (&pod.metadata, &content.spec, &content.status);
@@ -38,7 +38,7 @@ pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
     })
 }
 
-/// What the pod has in common with those that were made like it.
+/// Returns the part of a pod that it shares with pods of the same template.
 fn template(
     tables: &mut Tables,
     pod: &Pod,
@@ -73,8 +73,8 @@ fn template(
     })
 }
 
-/// The owner, if it controls the pod and is of a kind that default spreading asks; group, version and kind must be
-/// exactly these.
+/// Returns the owner if it controls the pod and is of a kind that default spreading looks up. Group, version and kind must
+/// match exactly.
 fn controller(tables: &mut Tables, owner: &OwnerReference) -> Option<Controller> {
     let kind = match (owner.api_version.as_str(), owner.kind.as_str()) {
         ("v1", "ReplicationController") => ControllerKind::ReplicationController,
@@ -85,7 +85,7 @@ fn controller(tables: &mut Tables, owner: &OwnerReference) -> Option<Controller>
     (owner.controller == Some(true)).then(|| Controller { kind, name: tables.symbol(&owner.name) })
 }
 
-/// Host ports of the containers that keep running (upstream `pkg/scheduler/util/utils.go#GetHostPorts`).
+/// Returns the host ports of long-running containers (upstream `pkg/scheduler/util/utils.go#GetHostPorts`).
 fn host_ports(tables: &mut Tables, spec: &PodSpec) -> Box<[HostPort]> {
     let sidecars = spec.init_containers.iter().filter(|container| container.is_restartable());
     let ports = sidecars.chain(&spec.containers).flat_map(|container| &container.ports);
@@ -97,7 +97,7 @@ fn host_ports(tables: &mut Tables, spec: &PodSpec) -> Box<[HostPort]> {
     ports.collect()
 }
 
-/// The features of the kubelet that a spec presumes (`component-helpers/nodedeclaredfeatures/features`, those with a say in
+/// Returns the kubelet features that the pod requires (those of `component-helpers/nodedeclaredfeatures/features` that affect
 /// scheduling).
 fn required_features(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
     let mut containers = spec.containers.iter().chain(&spec.init_containers);
@@ -112,7 +112,7 @@ fn required_features(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
     features.iter().filter(|(is_required, _)| *is_required).map(|(_, name)| tables.symbol(name)).collect()
 }
 
-/// Extended resources that containers name, each once.
+/// Returns the distinct extended resources that containers name.
 fn extended_resources(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
     let mut names: Vec<Symbol> = Vec::new();
     for container in spec.init_containers.iter().chain(&spec.containers) {
@@ -127,7 +127,7 @@ fn extended_resources(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
     names.into()
 }
 
-/// Images of containers, init containers and image volumes, repeated as they are.
+/// Returns the images of init containers, containers and image volumes, with repetitions.
 fn images(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
     let containers =
         |list: &'_ [Container]| list.iter().map(|container| container.image.clone()).collect::<Vec<_>>();
@@ -138,7 +138,7 @@ fn images(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
     names.into_iter().map(|name| tables.symbol(&normalized_image(name))).collect()
 }
 
-/// The name under which nodes list an image: with `:latest` where it has no tag (upstream
+/// Returns the name under which nodes list an image, with `:latest` if it has no tag (upstream
 /// `pkg/scheduler/framework/plugins/imagelocality/image_locality.go#normalizedImageName`).
 fn normalized_image(mut name: String) -> String {
     if name.rfind(':') <= name.rfind('/') {
@@ -147,12 +147,12 @@ fn normalized_image(mut name: String) -> String {
     name
 }
 
-/// A time of the API's; before 1970 was nothing.
+/// Converts a time of the API. Times before 1970 become the epoch.
 fn time(time: &ApiTime) -> Time {
     Time::from_nanos(u64::try_from(time.0.as_nanosecond()).unwrap_or(0))
 }
 
-/// Whether the scheduler has marked the pod for preemption (upstream
+/// Reports whether the scheduler has marked the pod as a preemption victim (upstream
 /// `defaultpreemption/default_preemption.go#podTerminatingByPreemption`).
 fn preempted(conditions: &[PodCondition]) -> bool {
     let condition = conditions.iter().find(|condition| condition.kind == "DisruptionTarget");

@@ -1,9 +1,8 @@
-//! Quantities as `apimachinery/pkg/api/resource` parses, adds, compares and rounds them, to the last bit.
+//! Quantities, bit-compatible with parsing, addition, comparison and rounding of `apimachinery/pkg/api/resource`.
 //!
-//! Upstream keeps a quantity in one of two forms, and which one it is shows where a result leaves the range of i64, so
-//! both forms are kept here. A decimal form of more than some 10^29 units stays at the end of its range instead of
-//! growing without bound: upstream's answer there is the low bits of a number that no longer means anything.
-//! Formatting a quantity is not done here.
+//! Upstream stores a quantity in one of two forms, and the form decides what happens when a result leaves the range of i64.
+//! So both forms are kept. A decimal of more than about 10^29 units saturates instead of growing without bound; upstream
+//! returns the low bits of such a number, which are meaningless. Quantities are not formatted here.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -26,14 +25,14 @@ impl Default for Form {
     }
 }
 
-/// Why a text is no quantity, in upstream's words.
+/// Error: invalid quantity text, with upstream's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
-    /// It does not look like one.
+    /// The format is invalid.
     Format,
-    /// It has no digits.
+    /// There are no digits.
     Numeric,
-    /// Its suffix is unknown.
+    /// The suffix is unknown.
     Suffix,
 }
 
@@ -51,20 +50,20 @@ impl fmt::Display for QuantityError {
 
 impl std::error::Error for QuantityError {}
 
-/// Decimal places of the finest amount there is.
+/// Decimal places of the smallest amount.
 const NANO: i32 = 9;
-/// Upstream's `maxInt64Factors`: so many decimal digits always fit an i64.
+/// Upstream's `maxInt64Factors`: this many decimal digits always fit an i64.
 const I64_DIGITS: i64 = 18;
-/// What the decimal form of a binary suffix is capped at, in billionths.
+/// Cap of the decimal form with a binary suffix, in billionths.
 const MAX_BINARY_NANO: i128 = i64::MAX as i128 * 1_000_000_000;
 
 impl Quantity {
-    /// So many whole units (upstream `NewQuantity`).
+    /// Creates a quantity of whole units (upstream `NewQuantity`).
     pub fn whole(value: i64) -> Self {
         Self::scaled(value, 0)
     }
 
-    /// So many thousandths (upstream `NewMilliQuantity`).
+    /// Creates a quantity of thousandths (upstream `NewMilliQuantity`).
     pub fn milli(value: i64) -> Self {
         Self::scaled(value, -3)
     }
@@ -73,10 +72,10 @@ impl Quantity {
         Self(Form::Scaled { value, scale })
     }
 
-    /// Reads a quantity (upstream `ParseQuantity`).
+    /// Parses a quantity (upstream `ParseQuantity`).
     ///
     /// # Errors
-    /// When upstream refuses the text too.
+    /// If upstream rejects the text.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
@@ -89,17 +88,17 @@ impl Quantity {
         }
     }
 
-    /// In whole units, rounded up (upstream `Value`).
+    /// Returns the amount in whole units, rounded up (upstream `Value`).
     pub fn value(self) -> i64 {
         self.at_scale(0)
     }
 
-    /// In thousandths, rounded up (upstream `MilliValue`).
+    /// Returns the amount in thousandths, rounded up (upstream `MilliValue`).
     pub fn milli_value(self) -> i64 {
         self.at_scale(-3)
     }
 
-    /// In billionths, of which no quantity has parts; at the end of the range where it does not fit.
+    /// Returns the exact amount in billionths, the smallest unit. Saturates.
     pub fn nano_value(self) -> i128 {
         let (unscaled, scale) = self.decimal();
         let places = i64::from(NANO) - i64::from(scale);
@@ -111,7 +110,7 @@ impl Quantity {
         }
     }
 
-    /// As a float (upstream `AsApproximateFloat64`, its two roundings included).
+    /// Returns the amount as a float (upstream `AsApproximateFloat64`, including both roundings).
     pub fn approximately(self) -> f64 {
         let (base, exponent) = match self.0 {
             Form::Scaled { value, scale } => (value as f64, scale),
@@ -123,13 +122,13 @@ impl Quantity {
         base * format!("1e{exponent}").parse::<f64>().expect("a power of ten is a number")
     }
 
-    /// As [`Self::value`] where that fits, and the end of the range where upstream's wraps around or becomes 0: a request
-    /// too large to count must not count as none, or as room.
+    /// Like [`Self::value`], but saturates where upstream's value wraps around or becomes 0. A request too large to represent
+    /// must not count as zero or negative.
     pub fn clamped_value(self) -> i64 {
         self.clamped(Self::whole, Self::value)
     }
 
-    /// As [`Self::milli_value`] where that fits, and the end of the range where it does not.
+    /// Like [`Self::milli_value`], but saturates.
     pub fn clamped_milli_value(self) -> i64 {
         self.clamped(Self::milli, Self::milli_value)
     }
@@ -143,8 +142,8 @@ impl Quantity {
         }
     }
 
-    /// In units of `10^scale`, rounded up (upstream `ScaledValue`). What leaves the range of i64 wraps or becomes 0, as
-    /// upstream's does.
+    /// Returns the amount in units of `10^scale`, rounded up (upstream `ScaledValue`). Outside the range of i64, it wraps or
+    /// becomes 0, as upstream's does.
     fn at_scale(self, target: i32) -> i64 {
         match self.0 {
             Form::Scaled { value, scale } if scale < target => {
@@ -162,7 +161,7 @@ impl Quantity {
         }
     }
 
-    /// The sum (upstream `Add`).
+    /// Returns the sum (upstream `Add`).
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         if let (Form::Scaled { value: a, scale: e }, Form::Scaled { value: b, scale: f }) = (self.0, other.0)
@@ -179,13 +178,13 @@ impl Quantity {
         })
     }
 
-    /// The larger of two amounts; this one where they are equal.
+    /// Returns the larger amount, or `self` if both are equal.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         if other.compare(self) == Ordering::Greater { other } else { self }
     }
 
-    /// Compares by amount (upstream `Cmp`); equality of the type compares forms instead.
+    /// Compares amounts (upstream `Cmp`). `==` compares forms instead.
     pub fn compare(self, other: Self) -> Ordering {
         let ((a, e), (b, f)) = (self.decimal(), other.decimal());
         if a.signum() != b.signum() || a == 0 {
@@ -204,7 +203,7 @@ impl Quantity {
     }
 }
 
-/// `value * 10^places`, at the end of the range where it does not fit.
+/// Returns `value * 10^places`, saturating.
 fn shift(value: i128, places: i64) -> i128 {
     if value == 0 {
         return 0;
@@ -220,7 +219,7 @@ fn divide_away_from_zero(value: i64, places: u32) -> i64 {
     if value % divisor == 0 { whole } else { whole + value.signum() }
 }
 
-/// Upstream's `positiveScaleInt64`: the product, and whether it fits. What it is where it does not depends on the power.
+/// Upstream's `positiveScaleInt64`: returns the product and whether it fits. An overflowed product depends on the power.
 fn scale_up(value: i64, places: i32) -> (i64, bool) {
     if places <= 0 || value == 0 {
         return (value, true);
@@ -235,7 +234,7 @@ fn scale_up(value: i64, places: i32) -> (i64, bool) {
     }
 }
 
-/// Upstream's `int64Amount.Add`; `None` where the sum takes the decimal form.
+/// Upstream's `int64Amount.Add`; `None` if the sum needs the decimal form.
 fn add_scaled((a, e): (i64, i32), (b, f): (i64, i32)) -> Option<Quantity> {
     if b == 0 {
         return Some(Quantity::scaled(a, e));
@@ -252,7 +251,7 @@ fn add_scaled((a, e): (i64, i32), (b, f): (i64, i32)) -> Option<Quantity> {
     Some(Quantity::scaled(sum, scale))
 }
 
-/// Upstream's `scaledValue` of a decimal in units of `10^target`, its rounding of negative amounts included.
+/// Upstream's `scaledValue` of a decimal in units of `10^target`, including its rounding of negative amounts.
 fn decimal_at(unscaled: i128, scale: i32, target: i32) -> i64 {
     let places = i64::from(scale) + i64::from(target);
     if places <= 0 {
@@ -267,7 +266,7 @@ fn decimal_at(unscaled: i128, scale: i32, target: i32) -> i64 {
     (unscaled.div_euclid(divisor) as i64).wrapping_add(i64::from(unscaled % divisor != 0))
 }
 
-/// What a suffix multiplies by.
+/// The factor of a suffix.
 #[derive(Clone, Copy)]
 enum Suffix {
     /// A power of ten.
@@ -295,21 +294,21 @@ impl Suffix {
             "Ti" => Self::Two(40),
             "Pi" => Self::Two(50),
             "Ei" => Self::Two(60),
-            // Upstream cuts an exponent to 32 bits without a word.
+            // Upstream silently truncates the exponent to 32 bits.
             _ => Self::Ten(text.strip_prefix(['e', 'E'])?.parse::<i64>().ok()? as i32),
         })
     }
 }
 
-/// A quantity's text, taken apart.
+/// The parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
-    /// Digits before the point, without leading zeros; "0" if there are no others.
+    /// Digits before the point without leading zeros, or "0".
     whole: &'a str,
     /// Digits after the point.
     fraction: &'a str,
     suffix: &'a str,
-    /// Whether there is any digit at all.
+    /// Whether there are any digits.
     has_digits: bool,
 }
 
@@ -337,7 +336,7 @@ impl<'a> Parts<'a> {
         self.whole.bytes().chain(self.fraction.bytes()).map(|digit| digit - b'0')
     }
 
-    /// The fast form, where upstream takes it.
+    /// Returns the scaled form if upstream uses it for this text.
     fn as_scaled(&self, suffix: Suffix) -> Option<Quantity> {
         let (whole, fraction) = (self.whole.len() as i64, self.fraction.len() as i64);
         let (spare_digits, multiplier, scale) = match suffix {
@@ -356,7 +355,7 @@ impl<'a> Parts<'a> {
         Some(Quantity::scaled(if self.negative { -value } else { value }, scale))
     }
 
-    /// The decimal form: rounded away from zero to billionths, and capped if the suffix is a binary one.
+    /// Returns the decimal form, rounded away from zero to billionths, and capped for a binary suffix.
     fn as_decimal(&self, suffix: Suffix) -> Result<Quantity, QuantityError> {
         if !self.has_digits {
             return Err(QuantityError::Numeric);
@@ -368,7 +367,7 @@ impl<'a> Parts<'a> {
             Suffix::Two(exponent) => (0..exponent).for_each(|_| double(&mut digits)),
         }
         let mut unscaled = nanos(&digits, scale);
-        // Upstream leaves a zero unrounded; with how many places shows in how it rounds negative sums.
+        // Upstream does not round zero; its number of places later affects the rounding of negative sums.
         scale = if unscaled == 0 { scale.min(NANO) } else { NANO };
         if matches!(suffix, Suffix::Two(_)) && unscaled > MAX_BINARY_NANO {
             (unscaled, scale) = (i128::from(i64::MAX), 0);
@@ -378,12 +377,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The digits a text begins with, and the rest.
+/// Splits a text after its leading digits.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// Doubles a number of decimal digits, the most significant first.
+/// Doubles a decimal number, most significant digit first.
 fn double(digits: &mut Vec<u8>) {
     let mut carry = 0;
     for digit in digits.iter_mut().rev() {
@@ -395,14 +394,14 @@ fn double(digits: &mut Vec<u8>) {
     }
 }
 
-/// `digits / 10^scale` in billionths, rounded up.
+/// Returns `digits / 10^scale` in billionths, rounded up.
 fn nanos(digits: &[u8], scale: i32) -> i128 {
     let zeros = digits.iter().take_while(|&&digit| digit == 0).count();
     let digits = &digits[zeros..];
     if digits.is_empty() {
         return 0;
     }
-    // How many of the digits stand before the end of the billionths; beyond the last digit there are zeros.
+    // Number of digits down to billionths. Beyond the last digit, there are zeros.
     let kept = digits.len() as i64 - i64::from(scale) + i64::from(NANO);
     if kept > 39 {
         return i128::MAX;
@@ -417,7 +416,7 @@ fn nanos(digits: &[u8], scale: i32) -> i128 {
 mod tests {
     use super::*;
 
-    /// What upstream says of some 4,300 texts, 1,200 sums and 1,200 comparisons; written by `tests/upstream/quantities`.
+    /// Upstream's results for some 4,300 texts, 1,200 sums and 1,200 comparisons, written by `tests/upstream/quantities`.
     const UPSTREAM: &str = include_str!("../../tests/fixtures/quantities.txt");
 
     fn answer(line: &str) -> String {
@@ -440,12 +439,12 @@ mod tests {
                 let order = quantity(1).unwrap().compare(quantity(2).unwrap());
                 format!("?\t{}\t{}\t{}", fields[1], fields[2], order as i8)
             }
-            other => panic!("unknown sort of line: {other}"),
+            other => panic!("unknown type of line: {other}"),
         }
     }
 
     #[test]
-    fn every_text_sum_and_comparison_comes_out_as_upstream_has_it() {
+    fn parsing_sums_and_comparisons_equal_upstream() {
         let wrong: Vec<_> = UPSTREAM
             .lines()
             .map(|line| (line, answer(line)))
@@ -457,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn clamped_amounts_are_upstreams_until_they_leave_the_range() {
+    fn clamped_amounts_equal_upstream_within_i64() {
         let q = |text| Quantity::parse(text).unwrap();
         let of = |text| (q(text).clamped_milli_value(), q(text).clamped_value());
         assert_eq!(of("1500m"), (1500, 2));
@@ -473,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exponent_that_upstream_would_compute_for_hours_is_answered_at_once() {
+    fn huge_exponents_are_parsed_in_constant_time() {
         assert_eq!(Quantity::parse("1e-2147483647").unwrap().milli_value(), 1);
         assert_eq!(Quantity::parse("12345678901234567890e2147483647").unwrap().value(), i64::MAX);
         let huge = Quantity::parse("1e2147483600").unwrap();

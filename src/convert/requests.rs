@@ -1,8 +1,8 @@
-//! What a pod asks for, in each of the ways the plugins ask.
+//! Computes pod resource requests, in each variant that plugins use.
 //!
-//! Upstream: `component-helpers/resource/helpers.go#PodRequests`, called with other options by each consumer;
-//! `pkg/scheduler/framework/types.go` (`CalculateResource`, `Resource.Add`, `SetMaxResource`). Quantities are summed
-//! exactly and rounded once for the whole pod. Upstream's wrap around where they leave the range of i64; these do not.
+//! Upstream: `component-helpers/resource/helpers.go#PodRequests`, called with different options by each consumer, and
+//! `pkg/scheduler/framework/types.go` (`CalculateResource`, `Resource.Add`, `SetMaxResource`). Quantities are summed exactly
+//! and rounded once for the whole pod. Upstream's sums wrap around outside the range of i64; these saturate.
 
 pub(crate) mod shown;
 
@@ -20,36 +20,36 @@ const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 const PODS: &str = "pods";
 const HUGEPAGES: &str = "hugepages-";
 
-/// What scoring takes a container to ask for that does not say (upstream `DefaultMilliCPURequest`).
+/// CPU request that scoring assumes for a container without one (upstream `DefaultMilliCPURequest`), in millicores.
 const DEFAULT_CPU_MILLI: i64 = 100;
-/// What scoring takes a container to ask for that does not say (upstream `DefaultMemoryRequest`), in bytes.
+/// Memory request that scoring assumes for a container without one (upstream `DefaultMemoryRequest`), in bytes.
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
-/// Amounts by resource name: upstream's `ResourceList`, parsed.
+/// Parsed amounts by resource name: upstream's `ResourceList`.
 pub(crate) type Amounts<'a> = Vec<(&'a str, Quantity)>;
 
-/// What one container asks for.
+/// Requests of one container.
 struct Asked<'a> {
-    /// By its spec.
+    /// Requests in the spec.
     spec: Amounts<'a>,
-    /// By its spec and its status, if its status has a say.
+    /// Requests in spec and status combined, if the status affects them.
     placed: Option<Amounts<'a>>,
     restartable: bool,
 }
 
-/// A pod's requests, parsed, before any sum.
+/// Parsed requests of a pod, before any sum.
 struct Lists<'a> {
     containers: Vec<Asked<'a>>,
     init_containers: Vec<Asked<'a>>,
-    /// `spec.resources.requests` as far as it counts, and the same with the status read.
+    /// The pod-level requests in `spec.resources.requests`, without and with the status.
     pod_level: Option<(Amounts<'a>, Amounts<'a>)>,
     overhead: Amounts<'a>,
 }
 
-/// Computes [`PodResources`] (`plugins.md` 5.3 to 5.5 of the reference name the consumers).
+/// Computes [`PodResources`].
 ///
 /// # Errors
-/// With the field that is no quantity.
+/// A message naming the field that is not a valid quantity.
 pub(super) fn pod_resources(
     tables: &mut Tables,
     spec: &PodSpec,
@@ -75,10 +75,10 @@ pub(super) fn pod_resources(
     })
 }
 
-/// A node's allocatable resources, and how many pods it may hold.
+/// Returns a node's allocatable resources and its maximum number of pods.
 ///
 /// # Errors
-/// With the field that is no quantity.
+/// A message naming the field that is not a valid quantity.
 pub(super) fn allocatable(tables: &mut Tables, list: &ResourceList) -> Result<(Resources, i64), String> {
     let amounts = parse(list, "status.allocatable")?;
     let pods = find(&amounts, PODS).map_or(0, Quantity::clamped_value);
@@ -107,8 +107,8 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// Upstream's `PodRequests`: with `of` of each container, `defaults` for what a container does not name, and
-    /// `pod_level` in place of the sums it names.
+    /// Upstream's `PodRequests`. `of` selects a container's amounts, `defaults` fill in resources that it does not name, and
+    /// `pod_level` replaces the sums of the resources it names.
     fn sum(
         &self,
         of: impl for<'s> Fn(&'s Asked<'a>) -> &'s Amounts<'a>,
@@ -167,13 +167,13 @@ fn containers<'a>(
     list.iter().enumerate().map(asked).collect()
 }
 
-/// The status of the container named `name`; init containers come last in upstream's map, and so win.
+/// Returns the status of the container `name`. Init containers come last in upstream's map, so they take precedence.
 fn status_of<'a>(status: &'a PodStatus, name: &str) -> Option<&'a ContainerStatus> {
     let all = status.container_statuses.iter().chain(&status.init_container_statuses);
     all.rev().find(|status| status.name == name)
 }
 
-/// `spec.resources.requests`, if it names a resource that counts at that level; without and with the status read.
+/// Returns `spec.resources.requests` without and with the status, if it names a resource supported at pod level.
 fn pod_level<'a>(
     spec: &'a PodSpec,
     status: &'a PodStatus,
@@ -196,12 +196,12 @@ fn pod_level<'a>(
     Ok(Some((counted, placed)))
 }
 
-/// Whether a resource can be said of a whole pod (upstream `IsSupportedPodLevelResource`).
+/// Reports whether a resource can be requested for a whole pod (upstream `IsSupportedPodLevelResource`).
 fn at_pod_level(name: &str) -> bool {
     matches!(name, CPU | MEMORY) || name.starts_with(HUGEPAGES)
 }
 
-/// Upstream's `determineEffectiveRequests`: while a resize is under way the largest of all the amounts in play counts.
+/// Upstream's `determineEffectiveRequests`: during a resize, the largest of all amounts counts.
 fn effective<'a>(
     spec: &Amounts<'a>,
     actuated: &'a Requests,
@@ -257,7 +257,7 @@ fn raise<'a>(amounts: &mut Amounts<'a>, to: &Amounts<'a>) {
     }
 }
 
-/// The amounts the scheduler tracks, rounded; other names are dropped.
+/// Returns the tracked resources, rounded; other names are dropped.
 fn tracked(tables: &mut Tables, amounts: &Amounts<'_>, clamp: impl Fn(i64) -> i64) -> Resources {
     let mut resources = Resources::default();
     for &(name, amount) in amounts {
@@ -272,7 +272,7 @@ fn tracked(tables: &mut Tables, amounts: &Amounts<'_>, clamp: impl Fn(i64) -> i6
     resources
 }
 
-/// Whether a resource is tracked beside the four that have columns (upstream `IsScalarResourceName`).
+/// Reports whether a resource without a column of its own is tracked (upstream `IsScalarResourceName`).
 fn is_scalar(name: &str) -> bool {
     name.starts_with(HUGEPAGES)
         || name.contains("kubernetes.io/")

@@ -1,4 +1,4 @@
-//! Label selectors and node selectors: judged here, where the text is, in upstream's words.
+//! Converts and validates label selectors and node selectors, with upstream's error messages.
 //!
 //! Upstream: `apimachinery/pkg/apis/meta/v1/helpers.go#LabelSelectorAsSelector`,
 //! `apimachinery/pkg/labels/selector.go#NewRequirement`,
@@ -15,10 +15,10 @@ use supercargo_core::volume::VolumeNodeAffinity;
 
 const NODE_NAME_FIELD: &str = "metadata.name";
 
-/// A label selector; one that is absent selects nothing.
+/// Converts a label selector. An absent selector selects nothing.
 ///
 /// # Errors
-/// With upstream's text about the first requirement that is wrong.
+/// Upstream's message for the first invalid requirement.
 pub(super) fn label_selector(
     tables: &mut Tables,
     selector: Option<&LabelSelector>,
@@ -30,7 +30,7 @@ pub(super) fn label_selector(
             let operator = syntax::quote(&expression.operator);
             return Err(format!("{operator} is not a valid label selector operator").into());
         }
-        // Upstream copies the values, which makes an empty list an absent one.
+        // Upstream copies the values, which turns an empty list into an absent one.
         let values = expression.values.as_deref().filter(|values| !values.is_empty());
         let parsed = requirement(tables, &expression.key, &expression.operator, values, "");
         requirements.push(parsed.map_err(|errors| syntax::aggregate(&errors))?);
@@ -38,11 +38,11 @@ pub(super) fn label_selector(
     Ok(Selector::All(requirements.into()))
 }
 
-/// Requirements that labels have these pairs.
+/// Returns requirements that labels have these pairs.
 ///
 /// # Errors
-/// With upstream's text, where `judged` is set and a pair is no valid label. Upstream's selectors of Services and
-/// ReplicationControllers are not judged.
+/// Upstream's message, if `judged` is set and a pair is not a valid label. Upstream does not validate the selectors of
+/// Services and ReplicationControllers.
 pub(super) fn pairs(
     tables: &mut Tables,
     pairs: &BTreeMap<String, String>,
@@ -64,7 +64,7 @@ pub(super) fn pairs(
     Ok(requirements)
 }
 
-/// Upstream's `NewRequirement`, for the operators the API has.
+/// Upstream's `NewRequirement`, for the operators of the API.
 fn requirement(
     tables: &mut Tables,
     key: &str,
@@ -135,7 +135,7 @@ fn value_error(key: &str, at: usize, value: &str, path: &str, errors: &mut Vec<S
     }
 }
 
-/// The terms of a required node affinity. A malformed term matches no node, and harms no other.
+/// Converts the terms of a required node affinity. An invalid term matches no node and does not affect other terms.
 pub(crate) fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[NodeSelectorTerm]> {
     let parsed = |term| NodeSelectorTerm {
         demands: demands(tables, term, "").ok().flatten(),
@@ -144,10 +144,10 @@ pub(crate) fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[Nod
     terms.iter().map(parsed).collect()
 }
 
-/// The terms of a preferred node affinity. Those without weight or demands are left out unseen.
+/// Converts the terms of a preferred node affinity. Terms without weight or requirements are skipped.
 ///
 /// # Errors
-/// With upstream's text about all terms that are malformed.
+/// Upstream's message about all invalid terms.
 pub(crate) fn preferred_terms(
     tables: &mut Tables,
     terms: &[PreferredSchedulingTerm],
@@ -172,38 +172,38 @@ pub(crate) fn preferred_terms(
     if errors.is_empty() { Ok(parsed.into()) } else { Err(syntax::aggregate(&errors)) }
 }
 
-/// What is wrong with a term whose fields' paths begin with `path`, in upstream's words.
+/// Returns upstream's errors for a term; the paths of its fields begin with `path`.
 pub(crate) fn term_errors(term: &ApiTerm, path: &str) -> Vec<String> {
     demands(&mut Tables::new(), term, path).err().unwrap_or_default()
 }
 
-/// The terms of a volume's required node affinity. Upstream judges them for a node without its name, to which demands on
-/// fields do not apply; a malformed term matches no node.
+/// Converts the terms of a volume's required node affinity. Upstream matches them without the node's name, so
+/// `matchFields` is ignored. An invalid term matches no node.
 pub(super) fn volume_terms(tables: &mut Tables, terms: &[ApiTerm]) -> VolumeNodeAffinity {
     let parsed = terms.iter().filter_map(|term| parse(tables, term, "").ok().flatten());
     VolumeNodeAffinity { terms: parsed.map(|term| term.labels.into()).collect() }
 }
 
-/// The requirement that a label has one of these values, if that can be said of a label.
+/// Returns the requirement that a label has one of these values, if it is valid for a label.
 pub(super) fn one_of(tables: &mut Tables, key: &str, values: &[String]) -> Option<Requirement> {
     requirement(tables, key, "In", Some(values), "").ok()
 }
 
-/// What a term demands; `None` for an empty one, and for one whose demands no node can ever fulfil.
+/// Returns a term's requirements; `None` for an empty term and for one that no node can match.
 fn demands(tables: &mut Tables, term: &ApiTerm, path: &str) -> Result<Option<TermDemands>, Vec<String>> {
     let parsed = parse(tables, term, path)?.filter(|term| !term.impossible);
     Ok(parsed.map(|term| TermDemands { labels: term.labels.into(), names: term.names.into() }))
 }
 
-/// A node selector term, parsed.
+/// A parsed node selector term.
 struct Term {
     labels: Vec<Requirement>,
     names: Vec<(Symbol, bool)>,
-    /// Whether it demands of another field than the name what no node has.
+    /// Whether it requires a value of a field that no node has.
     impossible: bool,
 }
 
-/// Reads a term; `None` for an empty one.
+/// Parses a term; `None` for an empty one.
 fn parse(tables: &mut Tables, term: &ApiTerm, path: &str) -> Result<Option<Term>, Vec<String>> {
     if term.match_expressions.is_empty() && term.match_fields.is_empty() {
         return Ok(None);
@@ -228,7 +228,7 @@ fn parse(tables: &mut Tables, term: &ApiTerm, path: &str) -> Result<Option<Term>
             Ok((value, differs)) if field.key == NODE_NAME_FIELD => {
                 names.push((tables.symbol(value), differs));
             }
-            // A node has no other field, and reads as empty there.
+            // Other fields read as empty on every node.
             Ok((value, differs)) => impossible |= value.is_empty() == differs,
             Err(error) => errors.push(error),
         }
@@ -239,7 +239,7 @@ fn parse(tables: &mut Tables, term: &ApiTerm, path: &str) -> Result<Option<Term>
     Ok(Some(Term { labels, names, impossible }))
 }
 
-/// The one value of a field requirement, and whether the field must differ from it.
+/// Returns the single value of a field requirement, and whether the field must differ from it.
 fn name_demand<'a>(field: &'a SelectorRequirement, path: &str) -> Result<(&'a str, bool), String> {
     let SelectorRequirement { operator, values, .. } = field;
     if !matches!(operator.as_str(), "In" | "NotIn") {
@@ -257,7 +257,7 @@ fn unsupported_operator(path: &str, operator: &str, supported: &str) -> String {
     format!("{path}operator: Unsupported value: {}: supported values: {supported}", syntax::json(operator))
 }
 
-/// The names that all `metadata.name In` entries of a term share; `None` when it has none.
+/// Returns the names shared by all `metadata.name In` entries of a term; `None` without such entries.
 fn pinned_names(tables: &mut Tables, term: &ApiTerm) -> Option<Box<[Symbol]>> {
     let mut entries = term.match_fields.iter().filter(|f| f.key == NODE_NAME_FIELD && f.operator == "In");
     let values = |field: &SelectorRequirement| field.values.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The syntax of label keys and values, with upstream's words for what is wrong, and Go's ways to quote.
+//! Validates label keys and values with upstream's error messages, and quotes texts as Go does.
 //!
 //! Upstream: `apimachinery/pkg/api/validate/content`, `apimachinery/pkg/util/validation/field`.
 
@@ -16,7 +16,7 @@ const VALUE_ERROR: &str = "a valid label must be an empty string or consist of a
      end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
      '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// What is wrong with a label's key; nothing, if it is valid (upstream `IsLabelKey`).
+/// Returns the errors of a label key; none if it is valid (upstream `IsLabelKey`).
 pub(crate) fn label_key_errors(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let name = match key.split_once('/') {
@@ -56,7 +56,7 @@ fn prefix_errors(prefix: &str, errors: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with a label's value; nothing, if it is valid (upstream `IsLabelValue`).
+/// Returns the errors of a label value; none if it is valid (upstream `IsLabelValue`).
 pub(super) fn label_value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > MAX_NAME {
@@ -80,7 +80,7 @@ fn is_dns_label(text: &str) -> bool {
     ends.iter().all(|end| end.is_some_and(plain)) && text.bytes().all(|byte| plain(byte) || byte == b'-')
 }
 
-/// A text as Go's `%q` writes it.
+/// Quotes a text like Go's `%q`.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -113,7 +113,7 @@ fn quote_beyond_ascii(quoted: &mut String, c: char) {
     };
 }
 
-/// A text as Go's `json.Marshal` writes it.
+/// Encodes a text like Go's `json.Marshal`.
 pub(crate) fn json(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     let mut escaped = String::with_capacity(json.len());
@@ -128,14 +128,14 @@ pub(crate) fn json(text: &str) -> String {
     escaped
 }
 
-/// A list of texts as Go's `json.Marshal` writes it; a list that is absent is `null`.
+/// Encodes a list of texts like Go's `json.Marshal`; an absent list is `null`.
 pub(super) fn json_list(texts: Option<&[String]>) -> String {
     let Some(texts) = texts else { return "null".to_owned() };
     let texts: Vec<String> = texts.iter().map(|text| json(text)).collect();
     format!("[{}]", texts.join(","))
 }
 
-/// Several errors as one text (upstream's `Aggregate`): each once, in brackets unless there is only one.
+/// Joins distinct errors into one text (upstream's `Aggregate`), in brackets unless there is only one.
 pub(crate) fn aggregate(errors: &[String]) -> Box<str> {
     let mut distinct: Vec<&str> = Vec::new();
     for error in errors {

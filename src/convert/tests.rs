@@ -1,4 +1,4 @@
-//! What objects become, and what is said of those that cannot be judged.
+//! Tests of conversion and of the errors for invalid objects.
 
 mod pods;
 mod requests;
@@ -15,7 +15,7 @@ fn convert(tables: &mut Tables, pod: &Value) -> Result<PodInfo, Malformed> {
     super::pod(tables, &pod)
 }
 
-/// A pod named `ns/p` with this spec.
+/// Converts a pod named `ns/p` with this spec.
 fn with_spec(tables: &mut Tables, spec: &Value) -> PodInfo {
     let pod = serde_json::json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec});
     convert(tables, &pod).unwrap()

@@ -1,12 +1,12 @@
-//! What a pod needs that no plugin of this version judges, each under the plugin of upstream's that would.
+//! Needs of a pod that no plugin of this version evaluates, under the upstream plugin that would.
 //!
-//! Empties as those plugins come. Extended resources that only a DeviceClass serves are told by
-//! DynamicResources, node by node.
+//! Entries disappear as plugins are added. Extended resources served only by a DeviceClass are reported per node by
+//! DynamicResources.
 
 use crate::api::core::PodSpec;
 use supercargo_core::pod::Unjudged;
 
-/// All such needs of a pod.
+/// Returns all such needs of a pod.
 pub(super) fn needs(spec: &PodSpec) -> Box<[Unjudged]> {
     let claim = spec.resource_claims.first().map(|claim| Unjudged {
         plugin: "DynamicResources",

@@ -1,4 +1,4 @@
-//! Objects of storage, and the volumes of pods.
+//! Converts storage objects and pod volumes.
 
 use super::csi_migration::{self, Translated, ZONES_SEPARATOR};
 use super::quantity::Quantity;
@@ -23,8 +23,8 @@ use supercargo_core::volume::{
     VolumeAttachmentInfo, VolumeSource,
 };
 
-/// The volumes of a pod that have a say in where it may go. The name of a generic ephemeral volume's claim is made of the
-/// pod's name and the volume's (`component-helpers/storage/ephemeral`).
+/// Converts the volumes that affect scheduling. A generic ephemeral volume's claim is named after pod and volume
+/// (`component-helpers/storage/ephemeral`).
 pub(super) fn of_pod(tables: &mut Tables, pod: &str, spec: &PodSpec) -> Box<[PodVolume]> {
     let volumes = spec.volumes.iter().filter_map(|volume| {
         let source = source(tables, pod, volume)?;
@@ -74,10 +74,10 @@ fn exclusive(tables: &mut Tables, volume: &Volume) -> Option<ExclusiveDisk> {
     })
 }
 
-/// A PersistentVolume as the engine sees it.
+/// Converts a PersistentVolume.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn persistent_volume(
     tables: &mut Tables,
     volume: &PersistentVolume,
@@ -128,7 +128,7 @@ fn in_tree_volume(
     InTreeVolume { plugin, migrated: migrated.map_err(Into::into) }
 }
 
-/// Zones and regions in a volume's labels (upstream `volumezone/volume_zone.go#getPVTopologies`).
+/// Returns the zones and regions in a volume's labels (upstream `volumezone/volume_zone.go#getPVTopologies`).
 fn topology(tables: &mut Tables, labels: &BTreeMap<String, String>) -> Box<[(Symbol, Box<[Symbol]>)]> {
     let keys = [known::BETA_ZONE, known::BETA_REGION, known::ZONE, known::REGION];
     let found = keys.into_iter().filter_map(|key| {
@@ -145,10 +145,10 @@ fn topology(tables: &mut Tables, labels: &BTreeMap<String, String>) -> Box<[(Sym
     found.collect()
 }
 
-/// A PersistentVolumeClaim as the engine sees it.
+/// Converts a PersistentVolumeClaim.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn claim(tables: &mut Tables, claim: &PersistentVolumeClaim) -> Result<ClaimInfo, Malformed> {
     let content = claim.content()?;
     let spec = &content.spec;
@@ -175,10 +175,10 @@ pub fn claim(tables: &mut Tables, claim: &PersistentVolumeClaim) -> Result<Claim
     })
 }
 
-/// A StorageClass as the engine sees it.
+/// Converts a StorageClass.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn storage_class(tables: &mut Tables, class: &StorageClass) -> Result<StorageClassInfo, Malformed> {
     let fields = &class.content()?.spec;
     let in_tree = InTreePlugin::ALL.into_iter().find(|plugin| plugin.as_str() == fields.provisioner);
@@ -202,10 +202,10 @@ fn topology_term(tables: &mut Tables, term: &TopologySelectorTerm) -> Option<Box
     requirements.filter(|requirements| !requirements.is_empty())
 }
 
-/// A CSINode as the engine sees it.
+/// Converts a CSINode.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn csi_node(tables: &mut Tables, node: &CsiNode) -> Result<CsiNodeInfo, Malformed> {
     let drivers = node.content()?.spec.drivers.iter();
     let limits = drivers.map(|driver| {
@@ -218,19 +218,19 @@ pub fn csi_node(tables: &mut Tables, node: &CsiNode) -> Result<CsiNodeInfo, Malf
     })
 }
 
-/// A CSIDriver as the engine sees it.
+/// Converts a CSIDriver.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn csi_driver(tables: &mut Tables, driver: &CsiDriver) -> Result<CsiDriverInfo, Malformed> {
     let storage_capacity = driver.content()?.spec.storage_capacity == Some(true);
     Ok(CsiDriverInfo { name: tables.symbol(driver.name()), storage_capacity })
 }
 
-/// A CSIStorageCapacity as the engine sees it.
+/// Converts a CSIStorageCapacity.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn csi_storage_capacity(
     tables: &mut Tables,
     capacity: &CsiStorageCapacity,
@@ -248,10 +248,10 @@ pub fn csi_storage_capacity(
     })
 }
 
-/// A VolumeAttachment as the engine sees it.
+/// Converts a VolumeAttachment.
 ///
 /// # Errors
-/// When upstream's decoder would refuse the object.
+/// If upstream's decoder would reject the object.
 pub fn volume_attachment(
     tables: &mut Tables,
     attachment: &VolumeAttachment,
@@ -278,7 +278,7 @@ fn mode(tables: &mut Tables, mode: Option<&str>) -> Symbol {
     mode.map_or(known::FILESYSTEM, |mode| tables.symbol(mode))
 }
 
-/// An amount of storage.
+/// Parses an amount of storage. `place` names the field in errors.
 fn storage<K: ApiKind>(
     object: &Received<K>,
     place: &str,

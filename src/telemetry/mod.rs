@@ -1,9 +1,9 @@
 //! The log: structured, on stderr, in text or JSON.
 //!
-//! Logging never fails and never waits for stderr: lines go through a bounded queue ([`LogLines`]), and what is lost is counted.
+//! Logging never fails and never waits for stderr: lines go through a bounded queue ([`LogLines`]), and lost lines are counted.
 //!
-//! What stands in an entry may come from anybody who can create a pod. In text it cannot pass for an entry of its own: as klog does, what
-//! follows a line break is indented by a tab; other control characters are escaped. In JSON they are all escaped.
+//! Field values may come from anyone who can create a pod, so an entry must not be able to imitate another one. In text, as
+//! klog does, a tab follows each line break, and other control characters are escaped. In JSON, all of them are escaped.
 
 mod queue;
 mod throttle;
@@ -23,23 +23,23 @@ use tracing_subscriber::EnvFilter;
 pub use queue::LogLines;
 pub(crate) use throttle::Throttle;
 
-/// The log of this process.
+/// Handles to this process's log.
 #[derive(Debug)]
 pub struct Log {
-    /// Changes how much is logged.
+    /// Changes the log level.
     pub verbosity: Verbosity,
-    /// The lines that wait to be written.
+    /// The queue of lines to be written.
     pub lines: LogLines,
 }
 
-/// Changes how much is logged while the process runs.
+/// Changes the log level at run time.
 pub struct Verbosity(Box<dyn Fn(u8) -> Result<(), String> + Send + Sync>);
 
 impl Verbosity {
-    /// Logs as `--v` at this level does from now on, whatever was said before.
+    /// Sets the level to that of `--v=<level>`, replacing any `RUST_LOG`.
     ///
     /// # Errors
-    /// When the log has ended.
+    /// If the log has ended.
     pub fn set(&self, level: u8) -> Result<(), String> {
         (self.0)(level)
     }
@@ -51,14 +51,14 @@ impl fmt::Debug for Verbosity {
     }
 }
 
-/// Starts logging for the whole process, panics included. `RUST_LOG`, where it is set, has the last word until the level is set anew.
+/// Starts logging for the whole process, panics included. `RUST_LOG`, if set, takes precedence until the level is changed.
 ///
 /// # Errors
-/// When stderr cannot be duplicated, or the system starts no thread.
+/// If stderr cannot be duplicated or no thread can be started.
 pub fn start(format: LoggingFormat, verbosity: u8) -> io::Result<Log> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| of_level(verbosity));
     let colours = io::stderr().is_terminal();
-    // A descriptor of its own: a thread that blocks in a write then holds no lock that others need to write to stderr.
+    // A descriptor of its own, so that a thread blocked in a write holds no lock that other users of stderr need.
     let lines = LogLines::start(File::from(io::stderr().as_fd().try_clone_to_owned()?), report_loss)?;
     let to = lines.clone();
     let form = match format {
@@ -89,27 +89,23 @@ pub fn start(format: LoggingFormat, verbosity: u8) -> io::Result<Log> {
     Ok(Log { verbosity, lines })
 }
 
-/// Logs a panic. The standard library's own hook writes to stderr, for which a thread could wait for ever.
+/// Logs a panic. The standard library's hook would write to stderr and could block forever.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let at = info.location().map(ToString::to_string).unwrap_or_default();
-    let text = info.payload_as_str().unwrap_or("no text");
+    let text = info.payload_as_str().unwrap_or("no message");
     let backtrace = Backtrace::capture();
     let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
     tracing::error!(thread = thread.name(), at, panic = text, backtrace, "a thread panicked");
 }
 
-/// Reports lines that were lost, in the log itself.
+/// Logs how many lines were lost.
 fn report_loss(Loss { lines, error }: Loss) {
     let error = Some(error).filter(|error| !error.is_empty());
-    tracing::warn!(
-        lines,
-        error,
-        "log lines were lost: stderr was not read in time, or could not be written to"
-    );
+    tracing::warn!(lines, error, "log lines were lost because stderr was blocked or not writable");
 }
 
-/// What is logged at this `--v`: milestones and warnings, from 2 on each decision, from 3 on its steps, from 6 on everything.
+/// Returns the filter of a `--v` level: milestones and warnings from 0, decisions from 2, their steps from 3, everything from 6.
 fn of_level(verbosity: u8) -> EnvFilter {
     let level = match verbosity {
         0..=2 => LevelFilter::INFO,
@@ -117,38 +113,38 @@ fn of_level(verbosity: u8) -> EnvFilter {
         _ => LevelFilter::TRACE,
     };
     let decisions = if verbosity < 2 { LevelFilter::WARN } else { level };
-    // The libraries below talk too much at the levels an operator wants of us.
+    // Libraries log too much at the levels that are useful for this program.
     let quiet = if verbosity < 6 { "warn" } else { "debug" };
-    // These warn about what a client of the HTTPS port sends, once for each time it sends it.
+    // These warn once per malformed message of an HTTPS client.
     let quieter = if verbosity < 6 { "error" } else { "debug" };
-    // The client logs every connection that fails; the watches tell of it once.
+    // The client logs every failed connection; the watches already log that once.
     EnvFilter::new(format!(
         "{quiet},rustls={quieter},h2={quieter},hyper={quieter},kube_client::client::builder=off,supercargo={level},supercargo_core={level},{DECISIONS}={decisions}"
     ))
 }
 
-/// The target of one line for each decision.
+/// Log target of decisions, one line each.
 pub const DECISIONS: &str = "supercargo::decisions";
 
-/// What an entry is.
+/// The format of log entries.
 #[derive(Clone, Copy)]
 enum Form {
     Text {
-        /// Whether escapes are ours, which colour the text; those of others are escaped before.
+        /// Whether the text is colored by our own escape codes. Escape codes in field values were escaped before.
         colours: bool,
     },
-    /// An object, in which the control characters of ASCII are escaped already.
+    /// A JSON object, in which ASCII control characters are already escaped.
     Json,
 }
 
-/// Writes whole entries, in which nothing passes for another entry.
+/// A writer that sanitizes whole entries, so that none can imitate another.
 struct Tamed<W> {
     to: W,
     form: Form,
 }
 
 impl<W: io::Write> io::Write for Tamed<W> {
-    /// Takes one entry, as the log gives it.
+    /// Writes one entry.
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(entry);
         self.to.write_all(tamed(&text, self.form).as_bytes())?;
@@ -199,7 +195,7 @@ mod tests {
         }
     }
 
-    /// What somebody would write who wants to be taken for us.
+    /// A field value that imitates log entries of ours.
     const FORGED: &str = "harmless\n2026-01-01T00:00:00Z  INFO supercargo: all is well\r\x1b[2J\u{85}\tend";
 
     fn logged(start: impl FnOnce(Page) -> tracing::Dispatch) -> String {
@@ -212,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_no_entry_of_its_own_in_text() {
+    fn forged_entries_in_field_values_are_indented_in_text() {
         let text = logged(|page| {
             let writer = move || Tamed { to: page.clone(), form: Form::Text { colours: false } };
             tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish().into()
@@ -226,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_one_line_in_json() {
+    fn forged_entries_in_field_values_stay_on_one_line_in_json() {
         let text = logged(|page| {
             let writer = move || Tamed { to: page.clone(), form: Form::Json };
             tracing_subscriber::fmt().json().flatten_event(true).with_writer(writer).finish().into()
@@ -238,14 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_without_anything_wild_is_as_it_was() {
+    fn entry_without_control_characters_is_unchanged() {
         assert_eq!(tamed("plain\ttext\n", Form::Text { colours: false }), "plain\ttext\n");
         assert_eq!(tamed("\x1b[2mgrey\x1b[0m\n", Form::Text { colours: true }), "\x1b[2mgrey\x1b[0m\n");
         assert_eq!(tamed("a\nb\n", Form::Text { colours: true }), "a\n\tb\n");
     }
 
     #[test]
-    fn decisions_are_logged_from_2_on_and_milestones_always() {
+    fn decisions_are_logged_from_level_2_and_milestones_always() {
         let enabled = |level: u8| {
             let page = Page::default();
             let writer = page.clone();

@@ -1,7 +1,7 @@
-//! The queue between those who log and stderr: bounded, and emptied by a thread of its own.
+//! The bounded queue between log calls and stderr, drained by a thread of its own.
 //!
-//! Logging never waits for a disk or a reader, and never fails. A line that finds no room, or that cannot be written, is dropped and
-//! counted; the log reports the loss once lines can be written again. Knows nothing of the format of a line.
+//! Logging never blocks and never fails. Lines that find no room or cannot be written are dropped and counted, and the log
+//! reports the loss once writing works again.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-/// Bytes that may wait: ten seconds of one line of 200 bytes for each of 2,000 decisions a second. A line is accepted while less than this
-/// waits, so that a single long one (a dump of the cache) is never too long.
+/// Capacity of the queue in bytes: ten seconds of 200-byte lines at 2,000 decisions a second. A line is accepted while less
+/// than this is queued, so a single long line, such as a cache dump, always fits.
 const WAITING_MAX: usize = 4 * 1024 * 1024;
 
-/// How long to wait before a descriptor that would block is tried again. Only a stderr that another process made non-blocking says so.
+/// Delay before a write that would block is retried. Happens only if another process made stderr non-blocking.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(20);
 
-/// The log lines that wait to be written. Cheap to clone.
+/// The queue of log lines. Cheap to clone.
 #[derive(Clone)]
 pub struct LogLines(Arc<Shared>);
 
@@ -29,17 +29,17 @@ struct Shared {
 #[derive(Default)]
 struct State {
     lines: VecDeque<Vec<u8>>,
-    /// Bytes of `lines`.
+    /// Total bytes of `lines`.
     bytes: usize,
-    /// Whether a line was taken that is neither written nor dropped.
+    /// Whether the writer holds a line that is neither written nor dropped.
     is_writing: bool,
-    /// Lines that were dropped since the process started.
+    /// Lines dropped since the process started.
     lost: u64,
-    /// How many of them the log has reported.
+    /// How many of these the log has reported.
     reported: u64,
-    /// Why the last line could not be written; empty where lines were dropped for want of room alone.
+    /// The last write error, or empty if lines were dropped only for lack of room.
     error: String,
-    /// The thread that writes. Its own lines, the reports of losses, need no room: there is one of them at a time.
+    /// The writer thread. Its own lines, which report losses, are always accepted; there is one at a time.
     writer: Option<ThreadId>,
 }
 
@@ -49,20 +49,20 @@ impl std::fmt::Debug for LogLines {
     }
 }
 
-/// A loss to report.
+/// A loss to be reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
-    /// Lines that were dropped since the last report.
+    /// Lines dropped since the last report.
     pub(super) lines: u64,
-    /// Why the last one could not be written; empty if there was no room for it.
+    /// The last write error, or empty if there was no room.
     pub(super) error: String,
 }
 
 impl LogLines {
-    /// Starts the thread that writes lines to `to`. It calls `report`, which may log, once lines can be written again after a loss.
+    /// Starts the thread that writes lines to `to`. After a loss, once writing works again, it calls `report`, which may log.
     ///
     /// # Errors
-    /// When the system starts no thread.
+    /// If no thread can be started.
     pub(super) fn start(
         to: impl Write + Send + 'static,
         report: impl Fn(Loss) + Send + 'static,
@@ -82,7 +82,7 @@ impl LogLines {
         Ok(lines)
     }
 
-    /// Queues a line, or drops it if there is no room. Never blocks for longer than another thread needs to do the same.
+    /// Queues a line, or drops it if the queue is full. Blocks only for the short time another thread holds the lock.
     pub(super) fn push(&self, line: Vec<u8>) {
         let mut state = self.lock();
         if state.bytes >= self.0.waiting_max && state.writer != Some(std::thread::current().id()) {
@@ -95,12 +95,12 @@ impl LogLines {
         self.0.changed.notify_all();
     }
 
-    /// Lines that were dropped since the process started.
+    /// Returns the number of lines dropped since the process started.
     pub fn lost(&self) -> u64 {
         self.lock().lost
     }
 
-    /// Waits until every line so far is written or dropped, for at most `within`; whether they are.
+    /// Waits up to `within` until all queued lines are written or dropped. Returns whether they are.
     pub fn flush(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         let mut state = self.lock();
@@ -118,10 +118,10 @@ impl LogLines {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes lines for as long as the process lives.
+    /// Runs the writer thread for the life of the process.
     fn write_all_to(&self, mut to: impl Write, report: &impl Fn(Loss)) {
         self.lock().writer = Some(std::thread::current().id());
-        // Whether the last line was left unfinished. The next one then starts on a line of its own.
+        // Whether the last line was only partly written. The next line then starts with a line break.
         let mut is_torn = false;
         loop {
             let line = self.next();
@@ -151,8 +151,8 @@ impl LogLines {
         }
     }
 
-    /// Counts what became of a line; the loss to report now, if any. While the queue stays more than half full, losses go on, and one
-    /// report follows the last of them.
+    /// Records the outcome of a write, and returns a loss to report now. While the queue is more than half full, more lines
+    /// may be lost, so the report waits until the queue has drained.
     fn done(&self, outcome: io::Result<()>) -> Option<Loss> {
         let mut state = self.lock();
         match outcome {
@@ -171,7 +171,7 @@ impl LogLines {
     }
 }
 
-/// Writes all of it. An error says whether a part was written.
+/// Writes all bytes. An error says whether some were written.
 fn write(to: &mut impl Write, mut bytes: &[u8]) -> Result<(), (bool, io::Error)> {
     let all = bytes.len();
     while !bytes.is_empty() {
@@ -186,7 +186,7 @@ fn write(to: &mut impl Write, mut bytes: &[u8]) -> Result<(), (bool, io::Error)>
     Ok(())
 }
 
-/// One entry of the log in one call.
+/// Each write call holds one log entry.
 impl Write for LogLines {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
         self.push(entry.to_vec());
@@ -203,10 +203,10 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Ends a test that hangs; nothing is measured against it.
+    /// Timeout against a hanging test; no duration is measured with it.
     const HANG: Duration = Duration::from_secs(30);
 
-    /// A stderr whose every write is answered by the test.
+    /// A stand-in for stderr whose writes the test answers one by one.
     struct Stderr {
         calls: Sender<Vec<u8>>,
         answers: Receiver<io::Result<usize>>,
@@ -214,7 +214,7 @@ mod tests {
 
     impl Write for Stderr {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // A test that has ended blocks nobody.
+            // After the test has ended, writes succeed at once.
             if self.calls.send(bytes.to_vec()).is_err() {
                 return Ok(bytes.len());
             }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     impl Reader {
-        /// The bytes of the next write, of which `take` are written; a negative number is the error with this code.
+        /// Accepts the next write and returns its bytes. `take` is the number of bytes written, or a negative error code.
         fn call(&self, take: i32) -> String {
             let bytes = self.calls.recv_timeout(HANG).unwrap();
             let answer = usize::try_from(take).map_err(|_| io::Error::from_raw_os_error(-take));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn blocked_reader_never_blocks_logging_and_the_loss_is_reported_afterwards() {
+    fn blocked_stderr_never_blocks_logging_and_loss_is_reported_later() {
         let (lines, reader) = start(100);
         push(&lines, "first\n");
         let first = reader.calls.recv_timeout(HANG).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn line_that_cannot_be_written_is_counted_and_the_next_ones_are_tried() {
+    fn unwritable_line_is_counted_and_later_lines_are_tried() {
         let (lines, reader) = start(100);
         for text in ["a\n", "b\n", "c\n", "d\n"] {
             push(&lines, text);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn line_after_an_unfinished_one_starts_on_a_line_of_its_own() {
+    fn line_after_a_partial_write_starts_on_a_new_line() {
         let (lines, reader) = start(100);
         push(&lines, "half\n");
         push(&lines, "lost\n");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptor_that_would_block_is_tried_again_and_loses_nothing() {
+    fn write_that_would_block_is_retried_without_loss() {
         let (lines, reader) = start(100);
         push(&lines, "a\n");
         assert_eq!(reader.call(BLOCKS), "a\n");
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn line_longer_than_the_room_is_written_where_nothing_else_waits() {
+    fn line_longer_than_the_queue_is_written_if_queue_is_empty() {
         let (lines, reader) = start(10);
         let long = "x".repeat(1000);
         push(&lines, &long);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn report_of_a_loss_has_room_in_a_full_queue() {
+    fn loss_report_is_accepted_by_a_full_queue() {
         let lines = LogLines(Arc::new(Shared {
             state: Mutex::new(State {
                 bytes: 10,

@@ -1,11 +1,11 @@
-//! Limits how often a log line is repeated.
+//! Rate limit for repeated log lines.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets one of many equal messages through in each period.
+/// Admits one of many equal messages per period.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     period: Duration,
@@ -19,12 +19,12 @@ struct State {
 }
 
 impl Throttle {
-    /// One message in each `period`.
+    /// Admits one message per `period`.
     pub(crate) fn new(period: Duration) -> Self {
         Self { period, state: Mutex::default() }
     }
 
-    /// Whether to say it now; if so, how often it was not said since the last time.
+    /// Returns `Some` if the message may be logged now, with the number of messages suppressed since the last one.
     pub(crate) fn admit(&self) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.last.is_some_and(|last| last.elapsed() < self.period) {
@@ -35,7 +35,7 @@ impl Throttle {
         Some(std::mem::take(&mut state.withheld))
     }
 
-    /// Forgets what was said: the next message is news.
+    /// Resets the limit, so the next message is admitted.
     pub(crate) fn reset(&self) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn one_message_in_each_period_tells_how_many_were_withheld() {
+    async fn one_message_per_period_counts_suppressed_ones() {
         let throttle = Throttle::new(Duration::from_secs(60));
         assert_eq!(throttle.admit(), Some(0));
         assert_eq!((throttle.admit(), throttle.admit()), (None, None));

@@ -1,7 +1,7 @@
-//! Sends spans to a collector: OTLP over HTTP, in protobuf, a batch at a time.
+//! Exports spans to an OpenTelemetry collector: OTLP over HTTP with protobuf, in batches.
 //!
-//! What a collector does not take is lost, counted and told of once; it is not sent again, since what comes after it matters more. Headers that a
-//! collector asks for are read from `OTEL_EXPORTER_OTLP_HEADERS`, as every exporter of OpenTelemetry's reads them.
+//! Rejected spans are lost, counted and logged once. They are not retried, because newer spans matter more. Request headers
+//! come from `OTEL_EXPORTER_OTLP_HEADERS`, as in every OpenTelemetry exporter.
 
 use super::{Span, Value};
 use crate::metrics::{Metrics, TraceSpans};
@@ -21,18 +21,18 @@ use supercargo_core::time::Time;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Spans of one request.
+/// Maximum number of spans per request.
 const BATCH_MAX: usize = 512;
-/// How long a batch that is not full waits for more.
+/// How long a partial batch waits for more spans.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a collector has to take a batch.
+/// Timeout of one request to the collector.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
-/// Bytes of a collector's answer that are read.
+/// Maximum size of a collector's response, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
-/// Where collectors take spans, below the endpoint.
+/// Path of the traces service below the endpoint.
 const PATH: &str = "/v1/traces";
 
-/// What sends spans.
+/// The span exporter task.
 pub(super) struct Exporter {
     exporter: SpanExporter,
     endpoint: String,
@@ -42,11 +42,11 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// Sends to the collector of this URL, and says that it is this host that does.
+    /// Creates an exporter to the collector at this URL. Spans carry `host` as their resource's `host.name`.
     pub(super) fn new(endpoint: &str, host: &str, metrics: &Metrics) -> Result<Self, String> {
         let uri: http::Uri = endpoint.parse().map_err(|error| format!("{endpoint:?}: {error}"))?;
         if uri.host().is_none() || !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(format!("{endpoint:?} is no URL of http or https"));
+            return Err(format!("{endpoint:?} is not an http or https URL"));
         }
         let said = Said::default();
         let carrier = Carrier::new(&uri, said.clone()).map_err(|error| format!("{error:#}"))?;
@@ -54,7 +54,7 @@ impl Exporter {
             .with_http()
             .with_http_client(carrier)
             .with_endpoint(format!("{}{PATH}", endpoint.trim_end_matches('/')))
-            // A pause of its own would hold up the thread that watches are read on.
+            // A retry delay would block a runtime thread that watches need.
             .with_retry_policy(RetryPolicy::disabled())
             .build();
         let mut exporter = exporter.map_err(|error| error.to_string())?;
@@ -68,7 +68,7 @@ impl Exporter {
         Ok(Self { exporter, endpoint: endpoint.to_owned(), scope, spans: metrics.trace_spans(), said })
     }
 
-    /// Sends what comes until nobody makes spans any more.
+    /// Exports spans until all senders are gone.
     pub(super) async fn run(self, mut queue: mpsc::Receiver<Span>) {
         let (mut batch, mut is_taken) = (Vec::with_capacity(BATCH_MAX), true);
         while queue.recv_many(&mut batch, BATCH_MAX).await > 0 {
@@ -97,9 +97,9 @@ impl Exporter {
         let endpoint = &self.endpoint;
         match error {
             Some(error) => {
-                tracing::warn!(endpoint, error, "the collector does not take spans; they are lost");
+                tracing::warn!(endpoint, error, "cannot export spans to the collector; they are lost");
             }
-            None => tracing::info!(endpoint, "the collector takes spans again"),
+            None => tracing::info!(endpoint, "exporting spans to the collector works again"),
         }
     }
 
@@ -132,7 +132,7 @@ fn wall(time: Time) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(time.as_nanos())
 }
 
-/// Why the last request got no answer: the exporter keeps that to itself.
+/// The error of the last request, which the exporter does not expose.
 #[derive(Clone, Debug, Default)]
 struct Said(Arc<Mutex<Option<String>>>);
 
@@ -146,7 +146,7 @@ impl Said {
     }
 }
 
-/// Carries requests as all others are carried: the same names, the same TLS.
+/// HTTP client of the exporter, with the same name resolution and TLS settings as all other clients.
 struct Carrier {
     client: kube::Client,
     said: Said,
@@ -163,7 +163,7 @@ impl Carrier {
         let mut parts = uri.clone().into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static("/"));
         let mut config = kube::Config::new(http::Uri::from_parts(parts)?);
-        // A connection has as long as the request.
+        // Connecting is covered by the request timeout.
         config.connect_timeout = None;
         config.default_retry = false;
         Ok(Self { client: crate::client::builder(&config)?.build(), said })
@@ -171,7 +171,7 @@ impl Carrier {
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (mut parts, body) = request.into_parts();
-        // The client puts the origin before a path.
+        // The client prepends the origin to the path.
         if let Some(path) = parts.uri.path_and_query() {
             parts.uri = path.as_str().parse()?;
         }
@@ -182,7 +182,7 @@ impl Carrier {
     }
 }
 
-/// As `async_trait` writes it.
+/// The future's type, as `async_trait` generates it.
 type Sent<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
 
 impl HttpClient for Carrier {

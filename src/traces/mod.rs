@@ -1,7 +1,7 @@
-//! Spans of attempts to schedule pods, for a collector of OpenTelemetry's: made of what the engine reports, after the fact.
+//! OpenTelemetry spans of scheduling attempts, built from the engine's reports after the fact.
 //!
-//! Nothing inside a decision knows of them. The scheduling thread hands them to a queue with a bound and never waits for room in it: what does not
-//! fit is dropped and counted. What sends them is the feature `otlp`, in `export`; without it the program refuses `--otlp-endpoint`.
+//! Decisions are not instrumented for spans. The scheduling thread puts spans into a bounded queue and never waits; spans
+//! that do not fit are dropped and counted. The feature `otlp` adds the exporter; without it, `--otlp-endpoint` is rejected.
 
 #[cfg(feature = "otlp")]
 mod export;
@@ -16,30 +16,30 @@ use supercargo_core::time::Time;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Spans that may wait to be sent: some four hundred attempts.
+/// Capacity of the span queue: about four hundred attempts.
 const WAITING_MAX: usize = 2_048;
-/// Attempts with a binding under way of which it is known when their decision ended. Of one that is forgotten the span of the binding begins with
-/// the attempt.
+/// Maximum number of bindings in progress whose decision's end is remembered. If one is forgotten, its binding's span starts
+/// with the attempt.
 const DECIDED_MAX: usize = 4_096;
 
 /// One span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The attempt it is of: the same for all its spans.
+    /// ID of the attempt, shared by all its spans.
     pub trace: u128,
-    /// Which one it is.
+    /// ID of this span.
     pub id: u64,
-    /// The span it is a part of; `None` where it is the whole attempt.
+    /// ID of the parent span; `None` for the attempt itself.
     pub parent: Option<u64>,
-    /// What was done.
+    /// The operation.
     pub name: &'static str,
-    /// When it began.
+    /// Start time.
     pub began: Time,
-    /// When it ended.
+    /// End time.
     pub ended: Time,
-    /// What there is to say of it, by the names of OpenTelemetry's conventions where there are such.
+    /// Attributes, named by OpenTelemetry's semantic conventions where these have a name.
     pub attributes: Vec<(&'static str, Value)>,
-    /// What went wrong.
+    /// The error, if the operation failed.
     pub error: Option<String>,
 }
 
@@ -64,36 +64,36 @@ impl From<usize> for Value {
     }
 }
 
-/// A stretch of a decision.
+/// One timed extension point of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
-    /// What ran.
+    /// The extension point.
     pub point: ExtensionPoint,
-    /// How long before the report it began.
+    /// Time from its start to the report.
     pub ago: Duration,
-    /// How long it ran.
+    /// Duration.
     pub took: Duration,
 }
 
-/// Makes spans of reports, and puts them where they are sent from.
+/// Builds spans from reports and queues them for export.
 #[derive(Debug)]
 pub struct Tracer {
     queue: mpsc::Sender<Span>,
     spans: TraceSpans,
-    /// So that no two processes give one trace to two attempts.
+    /// Random keys per process, so that different attempts of different processes get different trace IDs.
     seeds: [RandomState; 2],
     decided: BTreeMap<Box<str>, Time>,
 }
 
 impl Tracer {
-    /// A tracer, and where its spans come out.
+    /// Creates a tracer and the receiver of its spans.
     pub fn new(metrics: &Metrics) -> (Self, mpsc::Receiver<Span>) {
         let (queue, spans) = mpsc::channel(WAITING_MAX);
         let (seeds, decided) = ([RandomState::new(), RandomState::new()], BTreeMap::new());
         (Self { queue, spans: metrics.trace_spans(), seeds, decided }, spans)
     }
 
-    /// Takes a report that came at `now`, with what ran for it.
+    /// Queues the spans of a report that arrived at `now`, with the extension points that ran for it.
     pub fn report(&mut self, now: Time, report: &Report, stretches: &[Stretch]) {
         for span in self.spans_of(now, report, stretches) {
             if self.queue.try_send(span).is_err() {
@@ -102,7 +102,7 @@ impl Tracer {
         }
     }
 
-    /// The spans that come to their end with a report. That of the attempt comes with the last report of it, those of its parts as they end.
+    /// Returns the spans that end with a report. The attempt's own span ends with its last report, its parts' spans as they end.
     fn spans_of(&mut self, now: Time, report: &Report, stretches: &[Stretch]) -> Vec<Span> {
         let attempt = Attempt { seeds: &self.seeds, report, now };
         let uid = &*report.pod.uid;
@@ -115,7 +115,7 @@ impl Tracer {
             }
             Outcome::PreBound { succeeded, took } => {
                 let mut span = attempt.part("PreBind", decided.unwrap_or(before(now, *took)));
-                span.error = (!succeeded).then(|| "the volumes of the pod are not bound".to_owned());
+                span.error = (!succeeded).then(|| "the pod's volumes could not be bound".to_owned());
                 spans.push(span);
                 self.decided(uid, now);
             }
@@ -153,18 +153,18 @@ fn before(now: Time, this_long: Duration) -> Time {
     Time::from_nanos(now.as_nanos().saturating_sub(u64::try_from(this_long.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// A report, and when it came.
+/// A report and its time of arrival.
 struct Attempt<'a> {
     seeds: &'a [RandomState; 2],
     report: &'a Report,
     now: Time,
 }
 
-/// The whole attempt has no name among its parts.
+/// Name key of the attempt's own span, distinct from all its parts.
 const WHOLE: &str = "";
 
 impl Attempt<'_> {
-    /// A number of two halves that is the same for all reports of an attempt, and never 0.
+    /// Returns two IDs that are the same for all reports of an attempt. The first is never 0.
     fn ids(&self, part: &str, at: usize) -> (u64, u64) {
         let [first, second] = self.seeds;
         let what = (&*self.report.pod.uid, self.report.attempt, part, at);
@@ -187,17 +187,17 @@ impl Attempt<'_> {
         }
     }
 
-    /// A part of the attempt that ends now.
+    /// Returns the span of a part of the attempt that ends now.
     fn part(&self, name: &'static str, began: Time) -> Span {
         self.span((name, 0), began, self.now)
     }
 
-    /// The decision, and what ran for it.
+    /// Adds the spans of the decision and of its extension points.
     fn decision(&self, stretches: &[Stretch], spans: &mut Vec<Span>) {
         let decision = self.part("decision", self.report.began);
         for (at, stretch) in stretches.iter().enumerate() {
             let began = before(self.now, stretch.ago);
-            // What ran before is of another attempt, which nobody told of.
+            // An earlier start belongs to an attempt that had no report.
             if began >= self.report.began {
                 let mut span = self.span((stretch.point.as_str(), at), began, began + stretch.took);
                 span.parent = Some(decision.id);
@@ -207,7 +207,7 @@ impl Attempt<'_> {
         spans.push(decision);
     }
 
-    /// The attempt from its beginning to now.
+    /// Returns the span of the attempt from its start to now.
     fn whole(&self) -> Span {
         let report = self.report;
         let mut span = self.span((WHOLE, 0), report.began, self.now);
@@ -248,25 +248,25 @@ impl Attempt<'_> {
     }
 }
 
-/// What sends spans on; nothing where nobody asked for it.
+/// The exporter task, or nothing without `--otlp-endpoint`.
 #[derive(Debug, Default)]
 pub struct Sending(Option<JoinHandle<()>>);
 
 impl Sending {
-    /// Waits until all is sent that was handed over, or for so long. Whoever hands over has to be gone.
+    /// Waits up to `within` until all queued spans are exported. All tracers must be dropped before.
     pub async fn end(self, within: Duration) {
         let Some(mut task) = self.0 else { return };
         if tokio::time::timeout(within, &mut task).await.is_err() {
-            tracing::warn!("stopping with spans that the collector has not taken");
+            tracing::warn!("stopping before all spans were exported to the collector");
             task.abort();
         }
     }
 }
 
-/// Begins to send spans to the collector of `--otlp-endpoint`; who makes them, and what sends them. In a runtime.
+/// Starts exporting spans to the collector of `--otlp-endpoint`. Must be called within a Tokio runtime.
 ///
 /// # Errors
-/// When the endpoint is no URL, or the program cannot send spans at all; what to say of the flag.
+/// If the endpoint is not a URL or the exporter cannot be built. The message is shown with the flag's name.
 #[cfg(feature = "otlp")]
 pub fn start(endpoint: &str, host: &str, metrics: &Metrics) -> Result<(Tracer, Sending), String> {
     let exporter = export::Exporter::new(endpoint, host, metrics)?;
@@ -274,7 +274,7 @@ pub fn start(endpoint: &str, host: &str, metrics: &Metrics) -> Result<(Tracer, S
     Ok((tracer, Sending(Some(tokio::spawn(exporter.run(spans))))))
 }
 
-/// Says what to do: this program cannot send spans.
+/// Rejects `--otlp-endpoint`, because this build lacks the feature `otlp`.
 ///
 /// # Errors
 /// Always.

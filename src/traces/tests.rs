@@ -1,4 +1,4 @@
-//! Spans by the reports they are made of. How they look to a collector is shown in `tests/otlp.rs`.
+//! Tests of spans built from reports. `tests/otlp.rs` tests what a collector receives.
 
 use super::*;
 use supercargo_core::effect::PodRef;
@@ -27,7 +27,7 @@ fn bound() -> Outcome {
     Outcome::Bound { node: node(), evaluated: 3, feasible: 2 }
 }
 
-/// Takes reports, each of which comes a second after the one before.
+/// Feeds reports one second apart.
 struct Told {
     tracer: Tracer,
     now: Time,
@@ -46,7 +46,7 @@ impl Told {
     }
 }
 
-/// Name, and the seconds it begins and ends at.
+/// Returns name, start and end of each span, in seconds.
 fn times(spans: &[Span]) -> Vec<(&'static str, u64, u64)> {
     let seconds = |time: Time| time.as_nanos() / 1_000_000_000;
     spans.iter().map(|span| (span.name, seconds(span.began), seconds(span.ended))).collect()
@@ -57,11 +57,11 @@ fn said(span: &Span, name: &str) -> Option<Value> {
 }
 
 #[test]
-fn an_attempt_is_a_tree_whose_root_comes_last() {
+fn attempt_spans_form_a_tree_with_the_root_last() {
     let mut told = Told::new();
     let stretch =
         |point, ago| Stretch { point, ago: Duration::from_millis(ago), took: Duration::from_millis(10) };
-    // The first ran before this attempt began.
+    // The first stretch ran before this attempt began.
     let stretches = [
         stretch(ExtensionPoint::Filter, 1_001),
         stretch(ExtensionPoint::Filter, 900),
@@ -97,7 +97,7 @@ fn an_attempt_is_a_tree_whose_root_comes_last() {
 }
 
 #[test]
-fn what_fits_nowhere_says_why_and_the_evictions_are_of_the_same_attempt() {
+fn unschedulable_attempt_has_reason_and_its_evictions_share_the_trace() {
     let mut told = Told::new();
     let victim = report("u2", 1, placed()).pod;
     let nowhere = Outcome::Unschedulable {
@@ -120,7 +120,7 @@ fn what_fits_nowhere_says_why_and_the_evictions_are_of_the_same_attempt() {
     ] {
         assert_eq!(said(whole, name), Some(value), "{name}");
     }
-    assert_eq!(whole.error, None, "that a pod fits nowhere is no fault");
+    assert_eq!(whole.error, None, "an unschedulable pod is not an error");
 
     let ended = Outcome::PreemptionEnded { node: node(), error: Some("no".to_owned()) };
     let spans = told.spans(&report("u1", 4, ended), &[]);
@@ -130,7 +130,7 @@ fn what_fits_nowhere_says_why_and_the_evictions_are_of_the_same_attempt() {
 }
 
 #[test]
-fn what_failed_is_an_error_with_its_words() {
+fn failed_attempt_has_error_status_and_message() {
     let mut told = Told::new();
     let failed = |message: &str| message.to_owned();
     let spans = told.spans(&report("u1", 1, Outcome::Error { message: failed("no") }), &[]);
@@ -144,7 +144,7 @@ fn what_failed_is_an_error_with_its_words() {
 }
 
 #[test]
-fn each_attempt_is_a_trace_of_its_own() {
+fn each_attempt_has_its_own_trace() {
     let mut told = Told::new();
     let mut trace = |uid, attempt| {
         let spans = told.spans(&report(uid, attempt, Outcome::Error { message: String::new() }), &[]);
@@ -155,11 +155,11 @@ fn each_attempt_is_a_trace_of_its_own() {
     assert!(traces[0] != traces[1] && traces[0] != traces[2] && traces[1] != traces[2]);
     let mut others = Told::new();
     let spans = others.spans(&report("u1", 1, Outcome::Error { message: String::new() }), &[]);
-    assert_ne!(spans[0].trace, traces[0], "of another process");
+    assert_ne!(spans[0].trace, traces[0], "another process uses other trace IDs");
 }
 
 #[test]
-fn of_bindings_that_are_never_told_of_no_more_is_kept_than_a_bound() {
+fn memory_for_unreported_bindings_is_bounded() {
     let mut told = Told::new();
     for number in 0..=DECIDED_MAX {
         told.spans(&report(&format!("u{number}"), 1, placed()), &[]);
@@ -168,10 +168,10 @@ fn of_bindings_that_are_never_told_of_no_more_is_kept_than_a_bound() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_into_the_queue_is_dropped_and_counted() {
+async fn spans_beyond_queue_capacity_are_dropped_and_counted() {
     let metrics = std::sync::Arc::new(Metrics::new());
     let (mut tracer, _out) = Tracer::new(&metrics);
-    // Nobody takes them out: whoever waited for room would wait for ever.
+    // Nothing drains the queue, so waiting for room would hang.
     for attempt in 0..WAITING_MAX as u32 {
         tracer.report(
             Time::from_secs(11),
@@ -180,7 +180,7 @@ async fn what_does_not_fit_into_the_queue_is_dropped_and_counted() {
         );
     }
     let text = crate::metrics::Exposition::new(metrics).render().await;
-    // Two spans an attempt.
+    // Two spans per attempt.
     let line = format!("supercargo_trace_spans_total{{result=\"dropped\"}} {WAITING_MAX}");
-    assert!(text.lines().any(|shown| shown == line), "no {line} in\n{text}");
+    assert!(text.lines().any(|shown| shown == line), "{line} is missing from\n{text}");
 }

@@ -1,60 +1,60 @@
-//! What stands around objects: the envelope, a page of a list, an event of a watch, a bookmark, a refusal.
+//! Protobuf messages around objects: the envelope, list pages, watch events, bookmarks and error statuses.
 
 use super::wire::{Fill, Value, each, text};
 use super::{Flaw, FromProtobuf, Message, merge};
 use crate::api::{Kind, Received};
 
-/// How every message of its own begins (`runtime/serializer/protobuf.protoEncodingPrefix`).
+/// Prefix of every protobuf message of the API (`runtime/serializer/protobuf.protoEncodingPrefix`).
 const MAGIC: &[u8] = b"k8s\0";
 
-/// What marks the bookmark at the end of a list that came as a stream (`meta/v1.InitialEventsAnnotationKey`).
+/// Annotation of the bookmark that ends a streamed list (`meta/v1.InitialEventsAnnotationKey`).
 const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
 
-/// The content of an envelope (`runtime.Unknown`).
+/// Returns the content of an envelope (`runtime.Unknown`).
 ///
 /// # Errors
-/// When there is none, or what is in it is not protobuf as it stands.
+/// If the envelope is missing or its content is not plain protobuf.
 pub fn raw_object(bytes: &[u8]) -> Result<&[u8], Flaw> {
     let Some(envelope) = bytes.strip_prefix(MAGIC) else {
-        return Err(Flaw::new("an object does not begin as protobuf of the API does"));
+        return Err(Flaw::new("missing the API server's protobuf prefix"));
     };
     let (mut raw, mut is_plain) = (&[][..], true);
     each(envelope, |number, value| {
         match number {
             2 => raw = value.bytes()?,
-            // Content encoding and content type, both empty when it is protobuf.
+            // Content encoding and content type; both are empty for plain protobuf.
             3 => is_plain &= value.bytes()?.is_empty(),
             4 => is_plain &= matches!(value.bytes()?, b"" | b"application/vnd.kubernetes.protobuf"),
             _ => {}
         }
         Ok(())
     })?;
-    if is_plain { Ok(raw) } else { Err(Flaw::new("an object is encoded in a way that was not asked for")) }
+    if is_plain { Ok(raw) } else { Err(Flaw::new("unexpected content type or encoding")) }
 }
 
-/// An object with its envelope.
+/// Decodes an object from its envelope.
 ///
 /// # Errors
-/// When the envelope cannot be read.
+/// If the envelope is invalid.
 pub fn object<K: Kind>(bytes: &[u8]) -> Result<Received<K>, Flaw> {
     raw_object(bytes).map(Received::from_protobuf)
 }
 
-/// A page of a list, whose items have not been looked at.
+/// A page of a list, with undecoded items.
 #[derive(Debug, Default)]
 pub struct List<'a> {
-    /// `metadata.resourceVersion`; empty when absent.
+    /// `metadata.resourceVersion`, or empty.
     pub version: String,
-    /// `metadata.continue`; empty on the last page.
+    /// `metadata.continue`, empty on the last page.
     pub more: String,
-    /// The objects, without envelopes.
+    /// The objects as messages, without envelopes.
     pub items: Vec<&'a [u8]>,
 }
 
-/// Reads a list with its envelope.
+/// Decodes a list from its envelope, without its items.
 ///
 /// # Errors
-/// When the list itself cannot be read; its items are not looked at.
+/// If the list's own fields are invalid.
 pub fn list(bytes: &[u8]) -> Result<List<'_>, Flaw> {
     let mut list = List::default();
     each(raw_object(bytes)?, |number, value| {
@@ -72,35 +72,35 @@ pub fn list(bytes: &[u8]) -> Result<List<'_>, Flaw> {
     Ok(list)
 }
 
-/// What sort of change an event of a watch tells.
+/// Type of a watch event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// An object as it is now.
+    /// Added or modified; the event holds the new state.
     Applied,
-    /// An object as it was last.
+    /// Deleted; the event holds the last state.
     Deleted,
-    /// Nothing happened up to a version.
+    /// A bookmark: no changes up to a resource version.
     Bookmark,
-    /// The watch ends with a refusal.
+    /// The watch ends with an error status.
     Error,
-    /// One that is not known, as it is written.
+    /// An unknown type, as received.
     Unknown(String),
 }
 
 /// An event of a watch (`meta/v1.WatchEvent`).
 #[derive(Debug)]
 pub struct WatchEvent<'a> {
-    /// What happened.
+    /// The type of change.
     pub change: Change,
-    /// To what, without its envelope.
+    /// The object's message, without its envelope.
     pub object: &'a [u8],
 }
 
 impl<'a> WatchEvent<'a> {
-    /// Reads one from its frame, without the frame's length.
+    /// Decodes an event from a frame, without the frame's length.
     ///
     /// # Errors
-    /// When the event or its object's envelope cannot be read.
+    /// If the event or the object's envelope is invalid.
     pub fn read(frame: &'a [u8]) -> Result<Self, Flaw> {
         let (mut change, mut object) = (&[][..], &[][..]);
         each(frame, |number, value| {
@@ -128,10 +128,10 @@ impl<'a> WatchEvent<'a> {
     }
 }
 
-/// The version a bookmark is of, and whether it ends a list that came as a stream.
+/// Returns a bookmark's resource version, and whether it ends a streamed list.
 ///
 /// # Errors
-/// When its metadata cannot be read.
+/// If its metadata is invalid.
 pub fn bookmark(message: &[u8]) -> Result<(String, bool), Flaw> {
     let (mut version, mut ends_list) = (String::new(), false);
     each(message, |number, value| {
@@ -150,7 +150,7 @@ pub fn bookmark(message: &[u8]) -> Result<(String, bool), Flaw> {
     Ok((version, ends_list))
 }
 
-/// What is read of a refusal (`meta/v1.Status`).
+/// The decoded fields of an error status (`meta/v1.Status`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// `message`.
@@ -172,10 +172,10 @@ impl Message for Refusal {
     }
 }
 
-/// Reads a refusal without its envelope.
+/// Decodes an error status without an envelope.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If the message is invalid.
 pub fn refusal(message: &[u8]) -> Result<Refusal, Flaw> {
     let mut refusal = Refusal::default();
     merge(&mut refusal, Value::Bytes(message))?;

@@ -1,4 +1,4 @@
-//! Which field of which message is read, by its number in upstream's `generated.proto`.
+//! The decoded fields of each message, by their numbers in upstream's `generated.proto`.
 
 use super::wire::{Fill, text};
 use super::{Flaw, Message, Value, each, merge};
@@ -23,7 +23,7 @@ use crate::api::storage::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Fields by number. `; N in { ... }` is a message whose fields stand in the type itself, as JSON has them.
+/// Implements [`Message`]: maps field numbers to fields. `; N in { ... }` maps a nested message whose fields JSON inlines.
 macro_rules! message {
     ($type:ty { $($number:literal => $field:ident),* $(; $outer:literal in { $($inner:literal => $inlined:ident),* })? }) => {
         impl Message for $type {
@@ -147,15 +147,15 @@ message!(Taint { 1 => key, 2 => value, 3 => effect });
 message!(NodeStatus { 2 => allocatable, 8 => images, 14 => declared_features });
 message!(ContainerImage { 1 => names, 2 => size_bytes });
 
-// Of Service and ReplicationController.
+// Service and ReplicationController.
 message!(MapSelector { 2 => selector });
-// Of ReplicaSet and StatefulSet.
+// ReplicaSet and StatefulSet.
 message!(LabelSelected { 2 => selector });
 message!(PodDisruptionBudgetSpec { 2 => selector });
 message!(PodDisruptionBudgetStatus { 2 => disrupted_pods, 3 => disruptions_allowed });
 message!(DeviceClassSpec { 4 => extended_resource_name });
 
-// Of volumes and claims.
+// Volumes and claims.
 message!(Phase { 1 => phase });
 message!(PersistentVolumeSpec {
     1 => capacity,
@@ -229,7 +229,7 @@ impl Message for Metadata {
 }
 
 impl Metadata {
-    /// Keeps an annotation if it is one that is read; that there are any is known in any case.
+    /// Keeps an annotation in use. For any annotation, the map becomes `Some`.
     fn annotation(&mut self, entry: Value<'_>) -> Result<(), Flaw> {
         let (mut key, mut content) = (&[][..], &[][..]);
         each(entry.bytes()?, |number, value| {
@@ -247,7 +247,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Upstream writes these fields also where they are empty, and leaves them out of JSON.
+    /// Removes empty fields: upstream writes them in protobuf and omits them in JSON.
     pub(super) fn without_empty(mut self) -> Self {
         for text in [&mut self.name, &mut self.namespace, &mut self.uid, &mut self.resource_version] {
             text.take_if(|text| text.is_empty());
@@ -288,10 +288,10 @@ impl Fill for QuantityText {
     }
 }
 
-/// The zero of Go's times, the beginning of the year 1, which stands for none.
+/// Go's zero time, the beginning of year 1, which means no time.
 const NO_TIME: i64 = -62_135_596_800;
 
-/// Fractions of a second are passed over, as upstream passes over them (`meta/v1/time_proto.go`).
+/// Decodes a time. Fractions of a second are dropped, as upstream does (`meta/v1/time_proto.go`).
 fn time(value: Value<'_>) -> Result<Option<Timestamp>, Flaw> {
     let bytes = value.bytes()?;
     let mut seconds = 0_i64;
@@ -315,7 +315,7 @@ impl Message for PodCondition {
             1 => ("type", self.kind.fill(value)),
             2 => ("status", self.status.fill(value)),
             4 => {
-                // As JSON has it.
+                // Formatted as in JSON.
                 let written = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
                 let taken = time(value).map(|at| self.last_transition_time = written(at));
                 ("last_transition_time", taken)

@@ -1,8 +1,7 @@
-//! Protobuf, as the API server speaks it, into the lean types: the same ones, with the same content, as their JSON gives.
+//! Decodes the API server's protobuf into the lean types, with the same result as decoding JSON.
 //!
-//! Reads the fields the lean types have and steps over all others unseen; what is not read is not even looked at. No types are made of
-//! `.proto` files: the numbers of the fields that are read stand in `fields`. Writes nothing. Any bytes whatever end in an object or
-//! in an error, in time that grows with their number.
+//! Only the fields of the lean types are decoded; all others are skipped. The field numbers are listed in `fields`; no code
+//! is generated from `.proto` files. There is no encoder. Arbitrary bytes yield an object or an error, in linear time.
 //!
 //! Upstream: `apimachinery/pkg/runtime/serializer/protobuf` and the `generated.proto` of each group.
 
@@ -18,18 +17,18 @@ use super::{Content, Kind, Received};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use wire::{each, merge};
 
-/// What objects that came as protobuf are read by.
+/// Objects that can be decoded from protobuf.
 pub trait FromProtobuf {
-    /// Reads an object without its envelope. One that cannot be read whole is malformed, with as much of its name as could be made out.
+    /// Decodes an object without its envelope. An invalid one becomes malformed, with as much of its metadata as was decoded.
     fn from_protobuf(message: &[u8]) -> Self;
 }
 
-/// Numbers of the parts of an object that is not flat.
+/// Field numbers of the parts of an object that is not flat.
 const METADATA: u32 = 1;
 const SPEC: u32 = 2;
 const STATUS: u32 = 3;
 
-/// An object as its message has it.
+/// The parts of an object's message.
 struct Parts<K: Kind> {
     metadata: Metadata,
     spec: K::Spec,
@@ -63,7 +62,7 @@ impl<K: Kind> FromProtobuf for Received<K> {
     }
 }
 
-/// What was read of a malformed object's metadata: enough to name it and to go on watching.
+/// Keeps the metadata of a malformed object that identifies it and lets its watch continue.
 fn salvage(read: Metadata) -> ObjectMeta {
     let ObjectMeta { name, namespace, uid, resource_version, .. } = read.without_empty().into();
     ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() }

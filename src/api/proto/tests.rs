@@ -1,5 +1,7 @@
-//! Protobuf against JSON: what upstream's own encoder wrote of every object of the golden vectors and of made-up ones of every kind
-//! (`tests/upstream/protobuf`), whole and broken.
+//! Compares decoding from protobuf with decoding from JSON, for valid and damaged input.
+//!
+//! Inputs are the objects of the golden vectors and generated ones of every kind, encoded by upstream's encoder
+//! (`tests/upstream/protobuf`).
 
 use super::*;
 use crate::api::{Kind, Pod, Received, apps, core, policy, resource, storage};
@@ -33,7 +35,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
     digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// An object of a line in both forms: what JSON gives, and how protobuf is read.
+/// How to decode a kind from both encodings.
 struct Case {
     kind: &'static str,
     from_json: fn(&str) -> String,
@@ -70,7 +72,7 @@ fn cases() -> [Case; 16] {
 }
 
 #[test]
-fn every_golden_and_made_up_object_is_the_same_from_protobuf_as_from_json() {
+fn protobuf_and_json_decode_to_equal_objects() {
     let (text, cases) = (fixture(), cases());
     let mut seen = cases.each_ref().map(|_| 0);
     for line in text.lines() {
@@ -90,7 +92,7 @@ fn every_golden_and_made_up_object_is_the_same_from_protobuf_as_from_json() {
     assert!(seen.iter().sum::<usize>() > 10_000, "{seen:?}");
 }
 
-/// A source of numbers that look random and are the same in every run.
+/// A deterministic pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
@@ -99,7 +101,7 @@ impl Random {
         (self.0 >> 33) as usize % limit.max(1)
     }
 
-    /// Changes, drops, doubles or cuts off some of the bytes.
+    /// Changes, drops, duplicates or cuts off some bytes.
     fn spoil(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             let at = self.below(bytes.len());
@@ -116,7 +118,7 @@ impl Random {
 }
 
 #[test]
-fn no_bytes_whatever_stop_the_reader() {
+fn damaged_bytes_never_panic_the_decoder() {
     let (text, cases) = (fixture(), cases());
     let mut random = Random(7);
     let mut refused = [0; 5];
@@ -124,7 +126,7 @@ fn no_bytes_whatever_stop_the_reader() {
         let mut bytes = bytes(&serde_json::from_str::<Line<'_>>(line).unwrap().protobuf);
         random.spoil(&mut bytes);
         refused[0] += usize::from(raw_object(&bytes).is_err());
-        // As whatever it is taken for: it may be read, with other content, or be found malformed.
+        // Any kind may decode to other content or be malformed.
         let message = raw_object(&bytes).unwrap_or(&bytes);
         for case in [&cases[number % cases.len()], &cases[random.below(2)]] {
             refused[1] += usize::from((case.from_protobuf)(message).contains("content: Err"));
@@ -142,17 +144,17 @@ fn no_bytes_whatever_stop_the_reader() {
 }
 
 #[test]
-fn every_beginning_of_an_object_is_read_or_refused() {
+fn every_prefix_of_an_object_decodes_or_fails() {
     let text = fixture();
     let line = text.lines().filter(|line| line.contains(r#""kind":"Pod""#)).max_by_key(|line| line.len());
     let bytes = bytes(&serde_json::from_str::<Line<'_>>(line.unwrap()).unwrap().protobuf);
     let message = raw_object(&bytes).unwrap();
     assert!(message.len() > 1_000);
     for end in 0..message.len() {
-        // Where a field ends, the beginning is an object too.
+        // A prefix that ends at a field boundary is a valid object.
         let read = Pod::from_protobuf(&message[..end]);
         if let Err(malformed) = read.content() {
-            assert!(malformed.reason.contains("end too early"), "{end}: {malformed}");
+            assert!(malformed.reason.contains("truncated"), "{end}: {malformed}");
         }
     }
     for end in 0..bytes.len() {
@@ -162,7 +164,7 @@ fn every_beginning_of_an_object_is_read_or_refused() {
     }
 }
 
-/// A field of bytes, or of a message.
+/// Encodes a field of bytes or of a message.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let (mut field, mut length) = (vec![number << 3 | 2], content.len());
     while length > 0x7f {
@@ -174,21 +176,21 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_malformed_object_is_named_with_the_field_and_stops_nothing() {
+fn malformed_object_reports_its_field_and_spares_the_rest() {
     let metadata = [field(1, b"p"), field(3, b"ns"), field(5, b"u"), field(6, b"7")].concat();
-    // A host port that is a text, in the second port of the first container.
+    // In the second port of the first container, the host port is a string.
     let container = [field(1, b"c"), field(6, b"\x10\x50"), field(6, b"\x12\x01x")].concat();
     let pod = [field(1, &metadata), field(2, &field(2, &container))].concat();
     let read = Pod::from_protobuf(&pod);
     assert_eq!(
         read.content().unwrap_err().to_string(),
-        "Pod ns/p is malformed: spec.containers[0].ports[1].hostPort: no number stands where one should"
+        "Pod ns/p is malformed: spec.containers[0].ports[1].hostPort: expected a number"
     );
     assert_eq!(
         (read.metadata.uid.as_deref(), read.metadata.resource_version.as_deref()),
         (Some("u"), Some("7"))
     );
-    // The names come after what is broken: nothing is known of it.
+    // The metadata comes after the invalid field, so the name is unknown.
     let late = [field(2, &[0xff]), field(1, &metadata)].concat();
     assert_eq!(Pod::from_protobuf(&late).name(), "");
 
@@ -200,22 +202,22 @@ fn a_malformed_object_is_named_with_the_field_and_stops_nothing() {
 }
 
 #[test]
-fn an_envelope_of_another_encoding_is_refused() {
+fn envelope_of_another_encoding_is_rejected() {
     let plain = [b"k8s\0".to_vec(), field(2, b"x")].concat();
     assert_eq!(raw_object(&plain).unwrap(), b"x");
     for (number, content) in [(3, "gzip"), (4, "application/json")] {
         let other = [plain.clone(), field(number, content.as_bytes())].concat();
-        assert!(raw_object(&other).unwrap_err().to_string().contains("not asked for"));
+        assert!(raw_object(&other).unwrap_err().to_string().contains("unexpected content type or encoding"));
     }
     assert!(raw_object(b"{}").is_err());
     assert!(raw_object(b"").is_err());
 }
 
 #[test]
-fn wire_types_that_are_not_read_are_stepped_over_and_unused_ones_are_refused() {
+fn unread_wire_types_are_skipped_and_invalid_ones_rejected() {
     let name = field(1, b"c");
     let mut container = core::Container::default();
-    // A double, a float and a field of a version to come, whose tag is long.
+    // A double, a float and an unknown field with a long tag.
     let strange =
         [&[0x49][..], &[0; 8], &[0x4d], &[0; 4], &[0xfa, 0xff, 0xff, 0xff, 0x0f, 2, 1, 2], &name].concat();
     merge(&mut container, Value::Bytes(&strange)).unwrap();
@@ -224,8 +226,8 @@ fn wire_types_that_are_not_read_are_stepped_over_and_unused_ones_are_refused() {
         (&[0x0b][..], "wire type"),
         (&[0x02, 0], "out of range"),
         (&[0xff; 11], "too long"),
-        (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], "end too early"),
-        (&[0x08, 1], "name: a number stands"),
+        (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], "truncated"),
+        (&[0x08, 1], "name: expected"),
     ] {
         let flaw = merge(&mut container, Value::Bytes(bad)).unwrap_err().to_string();
         assert!(flaw.contains(why), "{bad:?}: {flaw}");
@@ -233,12 +235,12 @@ fn wire_types_that_are_not_read_are_stepped_over_and_unused_ones_are_refused() {
 }
 
 #[test]
-fn what_is_no_text_becomes_what_go_writes_as_json() {
+fn invalid_utf8_is_replaced_as_in_go_json() {
     assert_eq!(wire::text(b"a\xe2\x82b\xff"), "a\u{fffd}\u{fffd}b\u{fffd}");
 }
 
 #[test]
-fn bookmarks_and_refusals_are_read() {
+fn bookmarks_and_error_statuses_are_decoded() {
     let note = field(12, &[field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat());
     let plain = field(1, &field(6, b"5"));
     let last = field(1, &[field(6, b"6"), note].concat());

@@ -1,18 +1,18 @@
-//! The wire format: tags, variable-length numbers and lengths, and how a field's value becomes a Rust value.
+//! The protobuf wire format: tags, varints and lengths, and the decoding of field values into Rust types.
 //!
-//! Knows no field of any type.
+//! Independent of any message type.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Bytes that are not what they should be, and in which field that was noticed.
+/// Error: invalid bytes, with the path of the field.
 #[derive(Debug)]
 pub struct Flaw(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     what: &'static str,
-    /// Innermost first.
+    /// Path steps, innermost first.
     path: Vec<Step>,
 }
 
@@ -28,7 +28,7 @@ impl Flaw {
         Self(Box::new(Inner { what, path: Vec::new() }))
     }
 
-    /// It was noticed inside this field, named as in Rust.
+    /// Adds an enclosing field, by its Rust name.
     #[cold]
     pub(super) fn within(mut self, field: &'static str) -> Self {
         self.0.path.push(Step::Field(field));
@@ -57,7 +57,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Writes the name as the API has it.
+/// Writes a Rust field name in the API's camel case.
 fn camel_case(name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (at, word) in name.split('_').enumerate() {
         match word.chars().next() {
@@ -70,14 +70,14 @@ fn camel_case(name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// The value of a field as it stands on the wire.
+/// The value of a field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// A number or a truth value.
+    /// A number or boolean.
     Varint(u64),
-    /// Four or eight bytes, of which no field that is read is made.
+    /// A fixed32 or fixed64 value; no decoded field has this type.
     Fixed,
-    /// A text, bytes or a message.
+    /// A string, bytes or a message.
     Bytes(&'a [u8]),
 }
 
@@ -86,7 +86,7 @@ impl<'a> Value<'a> {
     pub(super) fn bytes(self) -> Result<&'a [u8], Flaw> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            Self::Varint(_) | Self::Fixed => Err(Flaw::new("a number stands where a text or message should")),
+            Self::Varint(_) | Self::Fixed => Err(Flaw::new("expected a string or message, found a number")),
         }
     }
 
@@ -94,26 +94,26 @@ impl<'a> Value<'a> {
     pub(super) fn number(self) -> Result<u64, Flaw> {
         match self {
             Self::Varint(number) => Ok(number),
-            Self::Bytes(_) | Self::Fixed => Err(Flaw::new("no number stands where one should")),
+            Self::Bytes(_) | Self::Fixed => Err(Flaw::new("expected a number")),
         }
     }
 }
 
-/// A message, filled field by field.
+/// A message, decoded field by field.
 pub trait Message {
-    /// Takes the value of the field of this number; passes over one that is not read.
+    /// Decodes the value of the field with this number, or skips an unknown field.
     ///
     /// # Errors
-    /// When the value is not of the field's type.
+    /// If the value does not have the field's type.
     fn field(&mut self, number: u32, value: Value<'_>) -> Result<(), Flaw>;
 }
 
-/// What a field can be filled into. A field that comes again replaces, adds to or is merged into what is there, by its type.
+/// A type that field values decode into. A repeated occurrence replaces, extends or merges, depending on the type.
 pub(super) trait Fill {
-    /// Takes the value.
+    /// Decodes the value into `self`.
     fn fill(&mut self, value: Value<'_>) -> Result<(), Flaw>;
 
-    /// The value where nothing was before.
+    /// Decodes a first value.
     #[inline]
     fn read(value: Value<'_>) -> Result<Self, Flaw>
     where
@@ -134,7 +134,7 @@ pub(super) fn each<'a>(
     while !rest.is_empty() {
         let tag = varint(&mut rest)?;
         let Some(number) = u32::try_from(tag >> 3).ok().filter(|number| *number != 0) else {
-            return Err(Flaw::new("a field's number is out of range"));
+            return Err(Flaw::new("field number out of range"));
         };
         let value = match tag & 7 {
             0 => Value::Varint(varint(&mut rest)?),
@@ -144,14 +144,14 @@ pub(super) fn each<'a>(
                 Value::Bytes(split(&mut rest, usize::try_from(length).unwrap_or(usize::MAX))?)
             }
             5 => split(&mut rest, 4).map(|_| Value::Fixed)?,
-            _ => return Err(Flaw::new("a field's wire type is one that is not used")),
+            _ => return Err(Flaw::new("invalid wire type")),
         };
         take(number, value)?;
     }
     Ok(())
 }
 
-/// Fills `message` from the message that `value` is.
+/// Merges the message in `value` into `message`.
 #[inline]
 pub(super) fn merge(message: &mut impl Message, value: Value<'_>) -> Result<(), Flaw> {
     each(value.bytes()?, |number, value| message.field(number, value))
@@ -160,7 +160,7 @@ pub(super) fn merge(message: &mut impl Message, value: Value<'_>) -> Result<(), 
 #[inline]
 fn split<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Flaw> {
     let Some((bytes, after)) = rest.split_at_checked(length) else {
-        return Err(Flaw::new("the bytes end too early"));
+        return Err(Flaw::new("truncated message"));
     };
     *rest = after;
     Ok(bytes)
@@ -186,10 +186,10 @@ fn long_varint(rest: &mut &[u8]) -> Result<u64, Flaw> {
             return Ok(number);
         }
     }
-    Err(Flaw::new(if rest.len() < 10 { "the bytes end too early" } else { "a number is too long" }))
+    Err(Flaw::new(if rest.len() < 10 { "truncated message" } else { "varint too long" }))
 }
 
-/// The text of these bytes. What is no UTF-8 is replaced byte by byte, as Go does when it writes the same text as JSON.
+/// Converts bytes to a string. Each invalid UTF-8 byte is replaced, as Go does when it writes JSON.
 pub(super) fn text(bytes: &[u8]) -> String {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.to_owned();
@@ -219,7 +219,7 @@ impl Fill for bool {
 }
 
 impl Fill for i32 {
-    /// The low bits, as upstream takes them.
+    /// Takes the low 32 bits, as upstream does.
     #[inline]
     fn fill(&mut self, value: Value<'_>) -> Result<(), Flaw> {
         *self = value.number()? as i32;

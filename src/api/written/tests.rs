@@ -1,11 +1,11 @@
-//! Objects that are written again, against those they were read from.
+//! Round-trip tests of encoding to JSON.
 
 use crate::api::{Kind, Received, ToJson as _, apps, core, policy, resource, storage};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::io::Read as _;
 
-/// How an object reads, and how it does when it was written again.
+/// Debug output of an object, the same after a round trip, and its JSON.
 type Twice = fn(&str) -> (String, String, Value);
 
 fn twice<K: Kind>(json: &str) -> (String, String, Value) {
@@ -40,7 +40,7 @@ fn kinds() -> [(&'static str, Twice); 16] {
 }
 
 #[test]
-fn what_is_written_reads_as_what_was_read() {
+fn encoded_objects_decode_to_the_same_objects() {
     let packed = include_bytes!("../../../tests/fixtures/protobuf.jsonl.gz");
     let mut text = String::new();
     GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
@@ -58,7 +58,7 @@ fn what_is_written_reads_as_what_was_read() {
 }
 
 #[test]
-fn what_is_not_read_is_not_written() {
+fn fields_that_are_not_decoded_are_not_encoded() {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "a", "namespace": "b", "annotations": {"token": "hush"}, "managedFields": [{"manager": "hush"}]},
@@ -85,7 +85,7 @@ fn what_is_not_read_is_not_written() {
 }
 
 #[test]
-fn a_malformed_object_is_written_by_its_name() {
+fn malformed_object_is_encoded_as_its_metadata() {
     let json = json!({"metadata": {"name": "a", "namespace": "b", "uid": "u"}, "spec": {"containers": 3}});
     let object: Received<core::PodKind> = serde_json::from_value(json).unwrap();
     assert!(object.is_malformed());
@@ -95,7 +95,7 @@ fn a_malformed_object_is_written_by_its_name() {
 }
 
 #[test]
-fn what_is_empty_and_what_is_absent_stay_apart_where_they_differ() {
+fn empty_and_absent_stay_distinct_where_they_differ() {
     let term = json!({"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {
         "nodeSelector": {},

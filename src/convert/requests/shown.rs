@@ -1,16 +1,17 @@
-//! What a pod asks for and is limited to as `/metrics/resources` shows it: by its spec alone, every resource by its own name, unrounded.
+//! Requests and limits for `/metrics/resources`: from the spec only, all resources, unrounded.
 //!
-//! Upstream: `pkg/scheduler/metrics/resources/resources.go`, by way of `component-helpers/resource/helpers.go#PodRequests` and `#PodLimits`.
+//! Upstream: `pkg/scheduler/metrics/resources/resources.go`, which uses `component-helpers/resource/helpers.go#PodRequests`
+//! and `#PodLimits`.
 
 use super::{Amounts, Asked, Lists, at_pod_level, find, parse, set};
 use crate::api::core::{Container, PodSpec};
 use crate::convert::quantity::Quantity;
 use std::cmp::Ordering;
 
-/// A pod's requests and its limits, each by the name of the resource.
+/// Returns a pod's requests and limits by resource name.
 ///
 /// # Errors
-/// With the field that is no quantity.
+/// A message naming the field that is not a valid quantity.
 pub(crate) fn requests_and_limits(spec: &PodSpec) -> Result<(Amounts<'_>, Amounts<'_>), String> {
     Ok((requests(spec)?, limits(spec)?))
 }
@@ -24,7 +25,7 @@ fn limits(spec: &PodSpec) -> Result<Amounts<'_>, String> {
     let pod_level = pod_level(spec, false)?;
     let mut total =
         of_containers(spec, false, Amounts::new())?.sum(|asked| &asked.spec, &[], Some(&pod_level));
-    // What is not limited stays so.
+    // Overhead adds to existing limits only.
     for (name, overhead) in parse(&spec.overhead, "spec.overhead")? {
         if let Some(limit) = find(&total, name).filter(|limit| !is_zero(*limit)) {
             set(&mut total, name, limit.plus(overhead));
@@ -33,7 +34,7 @@ fn limits(spec: &PodSpec) -> Result<Amounts<'_>, String> {
     Ok(total)
 }
 
-/// Whether nothing of a resource is meant: such amounts are not shown.
+/// Reports whether an amount is zero. Such amounts are not shown.
 pub(crate) fn is_zero(amount: Quantity) -> bool {
     amount.compare(Quantity::default()) == Ordering::Equal
 }
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn sidecars_and_init_containers_count_in_both_as_upstream_counts_them() {
+    fn sidecars_and_init_containers_count_as_upstream() {
         let (requests, limits) = shown(
             r#"{"containers": [{"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m", "example.com/gpu": "1"}}}],
                 "initContainers": [
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn overhead_is_asked_for_always_and_added_to_limits_that_are_there() {
+    fn overhead_adds_to_requests_and_to_existing_limits() {
         let (requests, limits) = shown(
             r#"{"containers": [{"resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi", "cpu": "0"}}}],
                 "overhead": {"cpu": "10m", "memory": "1Mi"}}"#,
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_the_whole_pod_stands_in_place_of_sums() {
+    fn pod_level_amounts_replace_sums() {
         let (requests, limits) = shown(
             r#"{"containers": [{"resources": {"requests": {"cpu": "100m", "example.com/gpu": "1"}, "limits": {"cpu": "1"}}}],
                 "resources": {"requests": {"cpu": "3", "example.com/gpu": "7"}, "limits": {"cpu": "4"}}}"#,

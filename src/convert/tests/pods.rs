@@ -1,4 +1,4 @@
-//! The rest of a pod, nodes, lookups, and the events they become.
+//! Tests of pods (without their requests), nodes, lookups and events.
 
 use super::*;
 use crate::api::{Node, ReplicaSet, ReplicationController, Service};
@@ -17,7 +17,7 @@ fn decode<T: DeserializeOwned>(value: Value) -> T {
 }
 
 #[test]
-fn an_empty_pod_is_the_default_of_everything() {
+fn empty_pod_converts_to_defaults() {
     let mut tables = Tables::new();
     let pod = convert(&mut tables, &json!({})).unwrap();
     assert_eq!(
@@ -33,7 +33,7 @@ fn an_empty_pod_is_the_default_of_everything() {
 }
 
 #[test]
-fn metadata_and_status_are_carried_over() {
+fn metadata_and_status_are_converted() {
     let mut tables = Tables::new();
     let pod = convert(
         &mut tables,
@@ -62,7 +62,7 @@ fn metadata_and_status_are_carried_over() {
 }
 
 #[test]
-fn what_preemption_reads_is_carried_over() {
+fn preemption_fields_are_converted() {
     let mut tables = Tables::new();
     let mut read = |spec: Value, status: Value| {
         let pod = convert(&mut tables, &json!({"spec": spec, "status": status})).unwrap();
@@ -88,7 +88,7 @@ fn what_preemption_reads_is_carried_over() {
 }
 
 #[test]
-fn only_a_controller_of_exactly_these_versions_and_kinds_is_an_owner() {
+fn owner_must_be_controller_of_exact_version_and_kind() {
     let mut tables = Tables::new();
     let mut owner = |version: &str, kind: &str, controller: Value| {
         let owner =
@@ -109,7 +109,7 @@ fn only_a_controller_of_exactly_these_versions_and_kinds_is_an_owner() {
 }
 
 #[test]
-fn host_ports_are_those_of_containers_that_keep_running() {
+fn host_ports_come_from_long_running_containers() {
     let mut tables = Tables::new();
     let port = |port: i32| json!([{"containerPort": 1, "hostPort": port}]);
     let pod = with_spec(
@@ -125,7 +125,7 @@ fn host_ports_are_those_of_containers_that_keep_running() {
 }
 
 #[test]
-fn images_without_a_tag_are_the_latest_and_image_volumes_are_images() {
+fn untagged_images_get_latest_and_image_volumes_count() {
     let mut tables = Tables::new();
     let pod = with_spec(
         &mut tables,
@@ -143,7 +143,7 @@ fn images_without_a_tag_are_the_latest_and_image_volumes_are_images() {
 }
 
 #[test]
-fn tolerations_and_taints_keep_words_upstream_does_not_know() {
+fn tolerations_and_taints_keep_unknown_values() {
     let mut tables = Tables::new();
     let pod = with_spec(
         &mut tables,
@@ -175,7 +175,7 @@ fn tolerations_and_taints_keep_words_upstream_does_not_know() {
 }
 
 #[test]
-fn spread_constraints_fold_in_the_pods_own_labels() {
+fn match_label_keys_add_the_pods_labels_to_spread_selectors() {
     let mut tables = Tables::new();
     let constraint = |more: Value| {
         let mut constraint = json!({"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
@@ -218,7 +218,7 @@ fn spread_constraints_fold_in_the_pods_own_labels() {
 }
 
 #[test]
-fn affinity_terms_without_namespaces_mean_the_pods_own() {
+fn affinity_terms_without_namespaces_use_the_pods_own() {
     let mut tables = Tables::new();
     let terms = json!([{}, {"namespaces": ["b", "a", "b"]}, {"namespaceSelector": {}}]);
     let pod = with_spec(
@@ -237,7 +237,7 @@ fn affinity_terms_without_namespaces_mean_the_pods_own() {
 }
 
 #[test]
-fn being_absent_and_being_empty_differ_where_upstream_tells_them_apart() {
+fn absent_and_empty_differ_as_upstream() {
     let mut tables = Tables::new();
     let preferred = |list: Value| json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list}}});
     assert!(with_spec(&mut tables, &preferred(json!(null))).preferred_node_affinity.is_none());
@@ -251,7 +251,7 @@ fn being_absent_and_being_empty_differ_where_upstream_tells_them_apart() {
 }
 
 #[test]
-fn a_controller_whose_selector_is_absent_or_wrong_demands_nothing() {
+fn absent_or_invalid_controller_selector_requires_nothing() {
     let mut tables = Tables::new();
     let mut demands = |selector: Value| {
         let set: ReplicaSet = decode(json!({"spec": {"selector": selector}}));
@@ -271,7 +271,7 @@ fn a_controller_whose_selector_is_absent_or_wrong_demands_nothing() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_gone_and_a_malformed_one_still_has_its_key() {
+fn terminal_pod_is_gone_and_malformed_pod_keeps_its_key() {
     let mut tables = Tables::new();
     let ended: Pod = decode(json!({"metadata": {"uid": "u"}, "status": {"phase": "Failed"}}));
     assert!(matches!(ended.applied(&mut tables).unwrap(), Event::Gone(ObjectKey::Pod(uid)) if &*uid == "u"));
@@ -281,7 +281,7 @@ fn a_pod_that_has_ended_is_gone_and_a_malformed_one_still_has_its_key() {
 }
 
 #[test]
-fn what_no_plugin_judges_is_told_under_the_plugin_that_would() {
+fn unsupported_needs_are_listed_under_upstreams_plugin() {
     let mut tables = Tables::new();
     let pod = with_spec(&mut tables, &json!({"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]}));
     let told: Vec<_> =
@@ -291,7 +291,7 @@ fn what_no_plugin_judges_is_told_under_the_plugin_that_would() {
 }
 
 #[test]
-fn features_a_spec_presumes_are_required() {
+fn kubelet_features_used_by_a_spec_are_required() {
     let mut tables = Tables::new();
     let mut required = |spec: &Value| {
         let pod = with_spec(&mut tables, spec);
@@ -313,7 +313,7 @@ fn features_a_spec_presumes_are_required() {
 }
 
 #[test]
-fn a_pod_that_its_kubelet_did_not_admit_says_why_and_one_that_was_evicted_is_gone() {
+fn pod_rejected_by_kubelet_has_reason_and_evicted_pod_is_gone() {
     let mut tables = Tables::new();
     let mut event = |reason: &str, message: &str| {
         let status = json!({"phase": "Failed", "reason": reason, "message": message});
@@ -321,7 +321,7 @@ fn a_pod_that_its_kubelet_did_not_admit_says_why_and_one_that_was_evicted_is_gon
             decode(json!({"metadata": {"name": "p", "uid": "u"}, "spec": {}, "status": status}));
         (pod.applied(&mut tables).unwrap(), pod.gone(&mut tables))
     };
-    // `Pod was rejected: ` is how pkg/kubelet/kubelet.go#rejectPod begins.
+    // `pkg/kubelet/kubelet.go#rejectPod` writes the prefix `Pod was rejected: `.
     let (applied, gone) =
         event("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 1");
     for event in [applied, gone] {
@@ -335,7 +335,7 @@ fn a_pod_that_its_kubelet_did_not_admit_says_why_and_one_that_was_evicted_is_gon
 }
 
 #[test]
-fn extended_resources_that_containers_request_or_limit_are_named_once() {
+fn extended_resources_of_containers_are_listed_once() {
     let mut tables = Tables::new();
     let pod = json!({"spec": {
         "initContainers": [{"resources": {"limits": {"example.com/b": 1, "memory": 1}}}],

@@ -1,4 +1,4 @@
-//! What pods ask for and nodes offer.
+//! Tests of pod requests and node allocatable.
 
 use super::*;
 use crate::api::Node;
@@ -24,14 +24,14 @@ fn cpu_and_memory(resources: &Resources) -> (i64, i64) {
 const MI: i64 = 1024 * 1024;
 
 #[test]
-fn requests_are_rounded_up_once_for_the_whole_pod() {
+fn requests_are_rounded_up_once_per_pod() {
     let half = container(&json!({"cpu": "0.5m", "memory": "0.5"}));
     assert_eq!(cpu_and_memory(&asked_by_spec(&json!({"containers": [half, half]})).request), (1, 1));
     assert_eq!(cpu_and_memory(&asked_by_spec(&json!({"containers": [half, half, half]})).request), (2, 2));
 }
 
 #[test]
-fn sidecars_add_to_later_init_containers_and_to_the_main_sum() {
+fn sidecars_add_to_later_init_containers_and_main_sum() {
     let sidecar = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "200m"}}});
     let spec = json!({
         "initContainers": [container(&json!({"cpu": "500m"})), sidecar, container(&json!({"cpu": "400m"}))],
@@ -41,7 +41,7 @@ fn sidecars_add_to_later_init_containers_and_to_the_main_sum() {
 }
 
 #[test]
-fn overhead_comes_on_top_and_limits_count_nowhere() {
+fn overhead_is_added_and_limits_are_ignored() {
     let spec = json!({
         "containers": [{"resources": {"requests": {"cpu": 1}, "limits": {"cpu": 8, "memory": "8Gi"}}}],
         "overhead": {"cpu": "250m", "memory": "64Mi"},
@@ -49,13 +49,13 @@ fn overhead_comes_on_top_and_limits_count_nowhere() {
     let asked = asked_by_spec(&spec);
     assert_eq!(cpu_and_memory(&asked.request), (1250, 64 * MI));
     assert_eq!(asked.placed, asked.request);
-    // The default memory stands beside the overhead: the container named none.
+    // Scoring adds the default memory request, because the container has none.
     assert_eq!((asked.non_zero_cpu_milli, asked.non_zero_memory), (1250, 264 * MI));
     assert_eq!(cpu_and_memory(&asked.score), (1250, 264 * MI));
 }
 
 #[test]
-fn an_explicit_zero_is_not_replaced_by_a_default_and_defaults_are_per_container() {
+fn defaults_apply_per_container_but_not_to_explicit_zero() {
     let asked =
         asked_by_spec(&json!({"containers": [container(&json!({"cpu": "0"})), container(&json!({}))]}));
     assert_eq!(cpu_and_memory(&asked.request), (0, 0));
@@ -65,7 +65,7 @@ fn an_explicit_zero_is_not_replaced_by_a_default_and_defaults_are_per_container(
 }
 
 #[test]
-fn pod_level_requests_replace_sums_except_where_fit_scores() {
+fn pod_level_requests_replace_sums_except_in_fit_scores() {
     let spec = json!({
         "resources": {"requests": {"cpu": "2", "example.com/x": 9}},
         "containers": [container(&json!({"cpu": "3", "example.com/x": 1})), {}],
@@ -74,12 +74,12 @@ fn pod_level_requests_replace_sums_except_where_fit_scores() {
     assert_eq!(asked.request.cpu_milli, 2000);
     assert_eq!(asked.request.scalar.iter().map(|s| s.1).collect::<Vec<_>>(), [1]);
     assert_eq!(asked.score.cpu_milli, 3100);
-    // cpu is known at pod level, so only memory takes the defaults.
+    // CPU is set at pod level, so only memory gets defaults.
     assert_eq!((asked.non_zero_cpu_milli, asked.non_zero_memory), (2000, 400 * MI));
 }
 
 #[test]
-fn a_pod_level_request_does_not_grow_by_the_overhead_however_often_it_is_read() {
+fn pod_level_request_does_not_accumulate_overhead() {
     let pod =
         json!({"spec": {"resources": {"requests": {"memory": "1.5Gi"}}, "overhead": {"memory": "512Mi"}}});
     let pod: crate::api::Pod = serde_json::from_value(pod).unwrap();
@@ -91,7 +91,7 @@ fn a_pod_level_request_does_not_grow_by_the_overhead_however_often_it_is_read() 
 }
 
 #[test]
-fn pod_level_requests_of_other_resources_alone_do_not_count() {
+fn unsupported_pod_level_resources_are_ignored() {
     let spec = json!({"resources": {"requests": {"ephemeral-storage": "9Gi"}}, "containers": [{}]});
     let asked = asked_by_spec(&spec);
     assert_eq!(asked.request, Resources::default());
@@ -99,7 +99,7 @@ fn pod_level_requests_of_other_resources_alone_do_not_count() {
 }
 
 #[test]
-fn a_resize_counts_at_its_largest_on_the_node_and_not_for_the_incoming_pod() {
+fn resize_counts_largest_amount_on_node_but_not_for_pending_pod() {
     let pod = |condition: Value| {
         json!({
             "spec": {"containers": [container(&json!({"cpu": "3"}))]},
@@ -119,7 +119,7 @@ fn a_resize_counts_at_its_largest_on_the_node_and_not_for_the_incoming_pod() {
 }
 
 #[test]
-fn the_status_of_a_container_without_resources_has_no_say() {
+fn container_status_without_resources_is_ignored() {
     let pod = json!({
         "spec": {"containers": [container(&json!({"cpu": "1"}))], "resources": {"requests": {"memory": "1Mi"}}},
         "status": {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "5"}}],
@@ -131,7 +131,7 @@ fn the_status_of_a_container_without_resources_has_no_say() {
 }
 
 #[test]
-fn a_request_too_large_to_count_is_not_room_on_the_node() {
+fn oversized_request_does_not_free_resources() {
     let asked = asked_by_spec(
         &json!({"containers": [container(&json!({"cpu": "9223372036854775807", "memory": "10E"}))]}),
     );
@@ -142,7 +142,7 @@ fn a_request_too_large_to_count_is_not_room_on_the_node() {
 }
 
 #[test]
-fn only_tracked_resources_are_kept() {
+fn only_tracked_resources_are_converted() {
     let mut tables = Tables::new();
     let names = json!({
         "example.com/gpu": 1, "hugepages-2Mi": "4Mi", "attachable-volumes-x": 2, "sub.kubernetes.io/y": 0,
@@ -165,7 +165,7 @@ fn only_tracked_resources_are_kept() {
 }
 
 #[test]
-fn a_node_offers_its_allocatable_resources_and_no_pods_where_it_says_none() {
+fn node_without_pod_limit_allows_no_pods() {
     let mut tables = Tables::new();
     let mut node = |status: Value| {
         let node: Node =
@@ -186,7 +186,7 @@ fn a_node_offers_its_allocatable_resources_and_no_pods_where_it_says_none() {
 }
 
 #[test]
-fn an_unparsable_quantity_anywhere_makes_the_pod_malformed() {
+fn invalid_quantity_makes_pod_malformed() {
     let bad = json!({"foo": "1Q"});
     for (pod, field) in [
         (
@@ -206,7 +206,7 @@ fn an_unparsable_quantity_anywhere_makes_the_pod_malformed() {
 }
 
 #[test]
-fn a_device_class_serves_the_resource_of_its_name_and_the_one_it_gives() {
+fn device_class_has_implicit_and_explicit_resource_names() {
     use crate::api::DeviceClass;
     use crate::convert::Watched as _;
     use supercargo_core::event::{Event, ObjectKey};
@@ -216,7 +216,7 @@ fn a_device_class_serves_the_resource_of_its_name_and_the_one_it_gives() {
             .expect("any JSON is read");
         assert_eq!(class.key(&mut tables), ObjectKey::DeviceClass(tables.symbol("gpus")));
         let applied = class.applied(&mut tables).expect("it is well formed");
-        let Event::DeviceClassApplied { class, .. } = applied else { panic!("another event") };
+        let Event::DeviceClassApplied { class, .. } = applied else { panic!("unexpected event") };
         let text = |name| tables.text(name).to_owned();
         (text(class.implicit), class.explicit.map(text))
     };

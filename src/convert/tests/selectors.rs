@@ -1,4 +1,4 @@
-//! Selectors against what upstream says of them, and the lists that errors void.
+//! Tests of selectors against upstream's results, and of lists with invalid terms.
 
 use super::*;
 use crate::api::core::{NodeSelector, PreferredSchedulingTerm};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use supercargo_core::intern::{LabelSetId, Symbol};
 
-/// What upstream says of 1,200 selectors; written by `tests/upstream/selectors`, whose nodes are [`nodes`].
+/// Upstream's results for 1,200 selectors, written by `tests/upstream/selectors`; its nodes are [`nodes`].
 const UPSTREAM: &str = include_str!("../../../tests/fixtures/selectors.txt");
 
 fn nodes(tables: &mut Tables) -> Vec<(Symbol, LabelSetId)> {
@@ -30,7 +30,7 @@ fn decode<T: DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).unwrap()
 }
 
-/// The answer in the form of the fixture, and whether upstream's is the same.
+/// Returns the result in the fixture's format.
 fn answer(tables: &mut Tables, what: &str, json: &str) -> String {
     let nodes = nodes(tables);
     let failed = |error: Box<str>| format!("!{}", Value::from(&*error));
@@ -57,18 +57,18 @@ fn answer(tables: &mut Tables, what: &str, json: &str) -> String {
                 scores.join(" ")
             }
         },
-        other => panic!("unknown sort of line: {other}"),
+        other => panic!("unknown type of line: {other}"),
     }
 }
 
 #[test]
-fn every_selector_is_judged_as_upstream_judges_it_in_its_words() {
+fn selectors_match_and_fail_as_upstream() {
     let mut tables = Tables::new();
     let mut wrong = Vec::new();
     for line in UPSTREAM.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let answer = answer(&mut tables, fields[0], fields[1]);
-        // Go writes some characters as escapes that mean the same.
+        // Go writes some characters as equivalent escapes.
         let same = match (fields[2].strip_prefix('!'), answer.strip_prefix('!')) {
             (Some(expected), Some(got)) => decode::<String>(expected) == decode::<String>(got),
             _ => fields[2] == answer,
@@ -85,7 +85,7 @@ fn every_selector_is_judged_as_upstream_judges_it_in_its_words() {
 }
 
 #[test]
-fn an_unparsable_term_voids_its_list_and_no_other() {
+fn invalid_term_invalidates_only_its_list() {
     let mut tables = Tables::new();
     let bad = json!({"labelSelector": {"matchExpressions": [{"key": "x", "operator": "Bogus"}]}, "topologyKey": "z"});
     let good = json!({"labelSelector": {}, "topologyKey": "z"});
@@ -106,7 +106,7 @@ fn an_unparsable_term_voids_its_list_and_no_other() {
 }
 
 #[test]
-fn pinned_names_are_shared_by_all_entries_malformed_ones_included() {
+fn pinned_names_are_shared_by_all_entries_even_invalid_ones() {
     let mut tables = Tables::new();
     let field = |values: Value| json!({"key": "metadata.name", "operator": "In", "values": values});
     let mut pinned = |fields: Value| {

@@ -1,4 +1,4 @@
-//! Objects of storage, and the volumes of pods.
+//! Tests of storage objects and pod volumes.
 
 use super::*;
 use crate::api::{
@@ -16,7 +16,7 @@ fn decode<T: DeserializeOwned>(value: Value) -> T {
 }
 
 #[test]
-fn volumes_of_pods_that_have_no_say_are_left_out_and_the_others_keep_their_order() {
+fn irrelevant_pod_volumes_are_dropped_and_order_is_kept() {
     let mut tables = Tables::new();
     let spec = json!({"volumes": [
         {"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "b", "emptyDir": {}}, {"name": "c", "rbd": null},
@@ -38,7 +38,7 @@ fn volumes_of_pods_that_have_no_say_are_left_out_and_the_others_keep_their_order
 }
 
 #[test]
-fn the_class_in_the_annotation_stands_before_the_field_even_where_it_is_empty() {
+fn class_annotation_overrides_field_even_if_empty() {
     let mut tables = Tables::new();
     let object = |class: Value| {
         json!({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": class, "other": "x", "null": null}},
@@ -60,15 +60,15 @@ fn the_class_in_the_annotation_stands_before_the_field_even_where_it_is_empty() 
 }
 
 #[test]
-fn an_annotation_that_is_no_text_makes_an_object_malformed() {
+fn non_string_annotation_makes_object_malformed() {
     let claim: PersistentVolumeClaim =
         decode(json!({"metadata": {"name": "c", "annotations": {"other": 5}}}));
-    let error = volumes::claim(&mut Tables::new(), &claim).expect_err("upstream refuses it").to_string();
+    let error = volumes::claim(&mut Tables::new(), &claim).expect_err("upstream rejects it").to_string();
     assert!(error.contains("annotations"), "{error}");
 }
 
 #[test]
-fn claims_say_what_they_are_bound_to_what_they_ask_for_and_whose_they_are() {
+fn claims_convert_binding_request_and_owner() {
     let mut tables = Tables::new();
     let claim: PersistentVolumeClaim = decode(json!({
         "metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z",
@@ -97,7 +97,7 @@ fn claims_say_what_they_are_bound_to_what_they_ask_for_and_whose_they_are() {
 }
 
 #[test]
-fn a_volume_is_judged_by_the_labels_of_nodes_alone() {
+fn volume_affinity_uses_node_labels_only() {
     let mut tables = Tables::new();
     let mut terms = |terms: Value| {
         let volume: PersistentVolume =
@@ -107,14 +107,14 @@ fn a_volume_is_judged_by_the_labels_of_nodes_alone() {
     };
     let field = json!({"key": "metadata.name", "operator": "In", "values": ["a"]});
     let label = json!({"key": "k", "operator": "Exists"});
-    assert_eq!(terms(json!([{"matchFields": [field]}])), [0], "a demand on the name holds");
+    assert_eq!(terms(json!([{"matchFields": [field]}])), [0], "a requirement on the name is ignored");
     assert_eq!(terms(json!([{"matchFields": [field], "matchExpressions": [label]}])), [1]);
     assert!(terms(json!([{}, {"matchExpressions": [{"key": "k", "operator": "In"}]}])).is_empty());
     assert!(terms(json!([])).is_empty());
 }
 
 #[test]
-fn zones_in_labels_are_sets_and_a_broken_one_is_passed_over() {
+fn zone_labels_are_sets_and_invalid_ones_are_ignored() {
     let mut tables = Tables::new();
     let volume: PersistentVolume = decode(json!({"metadata": {"labels": {
         "topology.kubernetes.io/zone": "b__ a__b", "topology.kubernetes.io/region": "r__",
@@ -140,7 +140,7 @@ fn zones_in_labels_are_sets_and_a_broken_one_is_passed_over() {
 }
 
 #[test]
-fn classes_and_capacities_have_their_fields_in_the_object_itself() {
+fn storage_classes_and_capacities_decode_top_level_fields() {
     let mut tables = Tables::new();
     let class: StorageClass = decode(json!({
         "metadata": {"name": "c"}, "provisioner": "kubernetes.io/cinder", "volumeBindingMode": "WaitForFirstConsumer",
@@ -172,7 +172,7 @@ fn classes_and_capacities_have_their_fields_in_the_object_itself() {
 }
 
 #[test]
-fn limits_and_attachments_are_read_as_far_as_they_are_given() {
+fn missing_limits_and_attachment_fields_are_accepted() {
     let mut tables = Tables::new();
     let node: CsiNode = decode(json!({
         "metadata": {"name": "a", "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs,x"}},
@@ -189,7 +189,7 @@ fn limits_and_attachments_are_read_as_far_as_they_are_given() {
 }
 
 #[test]
-fn an_object_of_storage_is_applied_under_the_key_it_goes_by() {
+fn storage_object_event_has_its_key() {
     let mut tables = Tables::new();
     let claim: PersistentVolumeClaim = decode(json!({"metadata": {"namespace": "ns", "name": "c"}}));
     let Event::StorageApplied(object) = claim.applied(&mut tables).expect("it is well formed") else {
@@ -199,13 +199,13 @@ fn an_object_of_storage_is_applied_under_the_key_it_goes_by() {
     assert_eq!(object.key().kind, StorageKind::PersistentVolumeClaim);
     let volume: PersistentVolume =
         decode(json!({"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "x"}}}));
-    assert!(volume.applied(&mut tables).is_err(), "and a malformed one has it too");
+    assert!(volume.applied(&mut tables).is_err(), "a malformed one has a key, too");
     assert!(matches!(volume.key(&mut tables), ObjectKey::Storage(key) if key.namespace.is_none()));
 }
 
-/// The words are Go's; the golden vectors `branches-volumes-ebs-url-*` hold the others.
+/// Messages are Go's; the golden vectors `branches-volumes-ebs-url-*` cover the others.
 #[test]
-fn what_stands_before_an_ebs_volumes_name_is_judged_as_a_host_and_no_further() {
+fn ebs_volume_id_prefix_is_validated_as_a_host() {
     let mut tables = Tables::new();
     let mut handle = |id: &str| {
         let volumes = json!([{"name": "v", "awsElasticBlockStore": {"volumeID": id}}]);
