@@ -1,6 +1,6 @@
-//! Answers that may be used again for a while, asked for once however many wait for them.
+//! A cache of review results with a lifetime, which merges concurrent queries for the same key.
 //!
-//! Errors are told to everybody who waits and then forgotten. Knows no clock: the caller says what time it is.
+//! Errors go to all waiting callers and are not cached. The caller supplies the current time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,7 +22,7 @@ enum Slot<V> {
     Known { answer: V, until: Instant },
 }
 
-/// Answers by question, at most `capacity` of them.
+/// Results by query; at most `capacity` entries.
 pub(super) struct Answers<K, V> {
     lifetime: Duration,
     capacity: usize,
@@ -34,13 +34,13 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Answers live for `lifetime` from the moment their question was asked.
+    /// Returns an empty cache. A result lives for `lifetime` from the start of its query.
     pub(super) fn new(lifetime: Duration, capacity: usize) -> Arc<Self> {
         Arc::new(Self { lifetime, capacity, slots: Mutex::default() })
     }
 
-    /// The answer to a question: a known one, that of somebody who asks already, or a new one by `ask`. A
-    /// question once asked is brought to its end even if whoever asked it leaves.
+    /// Returns the cached result, joins a query in flight, or starts one with `ask`. A started query runs to
+    /// its end even if its caller is dropped.
     pub(super) async fn get(
         self: &Arc<Self>,
         now: Instant,
@@ -65,8 +65,8 @@ where
         asking.await
     }
 
-    /// Asks in a task of its own. The lock is held by the caller until the slot is there, so the task
-    /// cannot settle it too early.
+    /// Runs the query in a task. The caller holds the lock until the slot is inserted, so the task cannot
+    /// fill it too early.
     fn ask(
         self: Arc<Self>,
         now: Instant,
@@ -97,7 +97,8 @@ where
     }
 }
 
-/// Whether there is room for one more, if need be after dropping what is stale, or what soon will be.
+/// Makes room for one entry by dropping expired entries, or else the one that expires first. Returns `false`
+/// if all entries are queries in flight.
 fn make_room<K: Clone + Eq + Hash, V>(
     slots: &mut HashMap<K, Slot<V>>,
     capacity: usize,
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_lives_for_its_lifetime() {
+    async fn result_is_cached_for_its_lifetime() {
         let desk = Desk::new(8);
         assert_eq!(desk.at(0, "a", Ok(1)).await, Ok(1));
         assert_eq!(desk.at(9, "a", Ok(2)).await, Ok(1));
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_is_not_kept() {
+    async fn error_is_not_cached() {
         let desk = Desk::new(8);
         assert!(desk.at(0, "a", Err(ReviewError::Interrupted)).await.is_err());
         assert_eq!(desk.at(0, "a", Ok(1)).await, Ok(1));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_while_asking_is_an_error_and_is_not_kept() {
+    async fn panicking_query_is_an_error_and_is_not_cached() {
         let desk = Desk::new(8);
         let now = desk.start;
         let panics = desk.answers.get(now, "a".to_owned(), |_| async { panic!("on purpose") }.boxed()).await;
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_ask_at_once_share_one_question_even_if_the_first_leaves() {
+    async fn concurrent_callers_share_one_query_even_if_the_first_is_dropped() {
         let desk = Desk::new(8);
         let (gate, asked) = (Arc::new(Notify::new()), desk.asked.clone());
         let slow = |_| {
@@ -221,20 +222,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_than_its_capacity_is_kept() {
+    async fn full_cache_evicts_expired_then_oldest_entries() {
         let desk = Desk::new(2);
         for (second, question) in ["a", "b", "c"].iter().enumerate() {
             let _ = desk.at(second as u64, question, Ok(0)).await;
         }
         assert_eq!(desk.answers.lock().len(), 2);
-        assert_eq!(desk.at(3, "c", Ok(1)).await, Ok(0), "the newest stays");
-        assert_eq!(desk.at(3, "a", Ok(1)).await, Ok(1), "the oldest went");
+        assert_eq!(desk.at(3, "c", Ok(1)).await, Ok(0), "the newest entry stays");
+        assert_eq!(desk.at(3, "a", Ok(1)).await, Ok(1), "the oldest entry was evicted");
         let _ = desk.at(60, "d", Ok(0)).await;
-        assert_eq!(desk.answers.lock().len(), 1, "what is stale goes first");
+        assert_eq!(desk.answers.lock().len(), 1, "expired entries are evicted first");
     }
 
     #[tokio::test]
-    async fn questions_beyond_the_capacity_are_turned_away() {
+    async fn queries_beyond_the_capacity_are_rejected() {
         let desk = Desk::new(1);
         let never = |_| futures::future::pending().boxed();
         let mut first = Box::pin(desk.answers.get(desk.start, "a".to_owned(), never));

@@ -1,6 +1,6 @@
-//! The serving certificate: made when none is given, read again when its files change.
+//! The serving certificate: self-signed if none is configured, otherwise reloaded when its files change.
 //!
-//! Does not verify clients: they show tokens, see [`super::Gate`].
+//! Client certificates are not used: clients authenticate by token, see [`super::Gate`].
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,22 @@ use rustls::sign::CertifiedKey;
 use super::ServeError;
 use crate::metrics::CertificateMetrics;
 
-/// Validity of a certificate we make, and how far back it reaches for clients whose clock is behind;
-/// both as upstream (`client-go/util/cert.GenerateSelfSignedCertKey`).
+/// Validity of a self-signed certificate, and how far it is backdated for clients with slow clocks; both as
+/// upstream (`client-go/util/cert.GenerateSelfSignedCertKey`).
 const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
 const VALID_BEFORE_NOW: Duration = Duration::from_secs(3600);
 
-/// What clients are shown.
+/// Source of the serving certificate.
 #[derive(Clone, Debug)]
 pub enum Certificate {
-    /// A certificate of our own making, anew with every start and before it expires.
+    /// A self-signed certificate, generated at each start and again before it expires.
     SelfSigned {
-        /// Names and addresses it is good for, besides `localhost`, 127.0.0.1 and ::1.
+        /// Names and addresses it is valid for, besides `localhost`, 127.0.0.1 and ::1.
         names: Vec<String>,
     },
-    /// PEM files, read again when they change.
+    /// PEM files, reloaded when they change.
     Files {
-        /// The certificate, with intermediates after it.
+        /// The certificate, followed by its intermediates.
         certificate: PathBuf,
         /// Its private key.
         key: PathBuf,
@@ -41,7 +41,7 @@ pub enum Certificate {
 }
 
 impl Certificate {
-    /// Self-signed for this machine's host name, and for the pod's address where it is known.
+    /// Returns a self-signed source for this machine's host name and, if known, the pod's IP.
     pub fn self_signed(pod_ip: Option<IpAddr>) -> Self {
         let names = host_name().into_iter().chain(pod_ip.map(|ip| ip.to_string()));
         Self::SelfSigned { names: names.collect() }
@@ -54,7 +54,7 @@ fn host_name() -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// The TLS configuration, and what keeps its certificate fresh.
+/// Returns the TLS configuration, and the task that keeps its certificate current.
 pub(super) async fn load(
     source: Certificate,
     poll: Duration,
@@ -80,7 +80,7 @@ pub(super) async fn load(
     Ok((Arc::new(config), Refresher { current, provider, renewal, metrics }))
 }
 
-/// The certificate shown to the next client.
+/// The certificate presented to the next client.
 #[derive(Debug)]
 struct Current(RwLock<Arc<CertifiedKey>>);
 
@@ -96,7 +96,7 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// Replaces the certificate for as long as it runs.
+/// Keeps the certificate current while it runs.
 pub(super) struct Refresher {
     current: Arc<Current>,
     provider: Arc<CryptoProvider>,
@@ -110,7 +110,7 @@ enum Renewal {
 }
 
 impl Refresher {
-    /// Never returns.
+    /// Runs forever.
     pub(super) async fn run(mut self) {
         loop {
             match &mut self.renewal {
@@ -118,7 +118,7 @@ impl Refresher {
                     tokio::time::sleep(VALID_FOR / 2).await;
                     match self_signed(names, &self.provider) {
                         Ok(next) => self.current.replace(next),
-                        Err(error) => tracing::error!(%error, "keeping the old serving certificate"),
+                        Err(error) => tracing::error!(%error, "failed to renew the serving certificate"),
                     }
                 }
                 Renewal::Reread { files, poll } => {
@@ -133,7 +133,7 @@ impl Refresher {
                         Ok(None) => self.metrics.read_again(),
                         Err(error) => {
                             self.metrics.invalid();
-                            tracing::error!(%error, "keeping the old serving certificate");
+                            tracing::error!(%error, "failed to reload the serving certificate; keeping the previous one");
                         }
                     }
                 }
@@ -142,19 +142,20 @@ impl Refresher {
     }
 }
 
-/// A certificate file and its key file, which are read now and then.
+/// A certificate file and its key file, reread periodically.
 struct PemFiles {
     certificate: PathBuf,
     key: PathBuf,
-    /// What was good last.
+    /// The last valid contents.
     good: PemPair,
-    /// What was there last, or why it could not be read.
+    /// The contents at the last check, or why they could not be read.
     seen: Result<PemPair, String>,
 }
 
 impl PemFiles {
-    /// What the files have become since they were last looked at; nothing where that is what they were, and no certificate where it is what was good
-    /// last. A pair is tried once: while one file is newer than the other the two do not match, and the error is repeated only when they change again.
+    /// Rereads the files. Returns `None` if they are unchanged, and `Ok(None)` if they are back at the last
+    /// valid contents. A changed pair is tried once: while only one of two files has been replaced they do
+    /// not match, and the error is repeated only after another change.
     async fn changed(
         &mut self,
         provider: &CryptoProvider,
@@ -180,7 +181,7 @@ impl PemFiles {
     }
 }
 
-/// The contents of a certificate file and its key file.
+/// Contents of a certificate file and its key file.
 #[derive(Clone, PartialEq, Eq)]
 struct PemPair {
     certificate: Vec<u8>,
@@ -202,10 +203,10 @@ impl PemPair {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| unusable(certificate, &error))?;
         if chain.is_empty() {
-            return Err(unusable(certificate, &"it holds no PEM certificate"));
+            return Err(unusable(certificate, &"it contains no PEM certificate"));
         }
         let private = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| match error {
-            pem::Error::NoItemsFound => unusable(key, &"it holds no PEM private key"),
+            pem::Error::NoItemsFound => unusable(key, &"it contains no PEM private key"),
             error => unusable(key, &error),
         })?;
         CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
@@ -248,7 +249,7 @@ fn self_signed_params(names: &[String], now: SystemTime) -> CertificateParams {
             Ok(ip) => SanType::IpAddress(ip),
             Err(_) => match name.try_into() {
                 Ok(dns) => SanType::DnsName(dns),
-                // A host name that no certificate can carry is no reason not to serve.
+                // A host name that a certificate cannot carry must not prevent serving.
                 Err(_) => continue,
             },
         };
@@ -265,7 +266,7 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn a_certificate_of_our_own_is_good_for_the_names_of_this_machine() {
+    fn self_signed_certificate_covers_the_names_of_this_machine() {
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let names = ["kind-worker", "10.1.2.3", "localhost", "schön"].map(String::from);
         let params = self_signed_params(&names, now);
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_a_certificate_is_named() {
+    async fn certificate_error_names_the_invalid_file() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
         let source = Certificate::Files { certificate: certificate.clone(), key: key.clone() };
@@ -297,7 +298,7 @@ mod tests {
         std::fs::write(&certificate, "nothing").unwrap();
         std::fs::write(&key, "nothing").unwrap();
         let empty = error(load(source.clone(), Duration::ZERO, Metrics::new().certificates()).await);
-        assert!(empty.ends_with("it holds no PEM certificate"), "{empty}");
+        assert!(empty.ends_with("it contains no PEM certificate"), "{empty}");
 
         let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         std::fs::write(&certificate, pair().cert.pem()).unwrap();
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changed_files_are_taken_once_they_match() {
+    async fn changed_files_are_loaded_once_they_match() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
         let provider = rustls::crypto::ring::default_provider();
@@ -323,11 +324,11 @@ mod tests {
         assert!(files.changed(&provider).await.is_none());
 
         write(&certificate, new.cert.pem());
-        assert!(files.changed(&provider).await.unwrap().is_err(), "half of a pair");
-        assert!(files.changed(&provider).await.is_none(), "said once");
+        assert!(files.changed(&provider).await.unwrap().is_err(), "key does not match yet");
+        assert!(files.changed(&provider).await.is_none(), "reported once");
         std::fs::remove_file(&key).unwrap();
         assert!(files.changed(&provider).await.unwrap().is_err(), "no key");
-        assert!(files.changed(&provider).await.is_none(), "said once");
+        assert!(files.changed(&provider).await.is_none(), "reported once");
 
         write(&key, new.signing_key.serialize_pem());
         let taken = files.changed(&provider).await.unwrap().unwrap().unwrap();
@@ -336,6 +337,6 @@ mod tests {
         write(&key, "no key".to_owned());
         assert!(files.changed(&provider).await.unwrap().is_err());
         write(&key, new.signing_key.serialize_pem());
-        assert!(files.changed(&provider).await.unwrap().unwrap().is_none(), "what is shown anyway");
+        assert!(files.changed(&provider).await.unwrap().unwrap().is_none(), "equals the current certificate");
     }
 }

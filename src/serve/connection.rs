@@ -1,4 +1,4 @@
-//! One connection: TLS handshake, then HTTP/1.1 or HTTP/2 as the client chose by ALPN, each step with a deadline.
+//! Serves one connection: TLS handshake, then HTTP/1.1 or HTTP/2 by ALPN, each step with a time limit.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,24 +24,25 @@ use super::connections::{Progress, Stage};
 use super::{Limits, Routes};
 use crate::telemetry::Throttle;
 
-/// Bytes of a request's head. Service account tokens are about one kilobyte; upstream's default is Go's 1 MiB.
+/// Maximum size of a request head, in bytes. Service account tokens take about 1 KiB; upstream's default is
+/// Go's 1 MiB.
 const HEAD_BYTES: u32 = 64 * 1024;
 
-/// Requests at once on one HTTP/2 connection.
+/// Maximum number of concurrent requests on one HTTP/2 connection.
 const STREAMS: u32 = 32;
 
-/// How often an HTTP/2 client is asked for a sign of life, and how long it may take to give one.
+/// Interval of HTTP/2 keep-alive pings, and the time limit of their response.
 const HTTP2_PING: Duration = Duration::from_secs(30);
 
-/// What every connection is served with.
+/// Settings shared by all connections.
 #[derive(Clone)]
 pub(super) struct Settings {
     tls: Arc<ServerConfig>,
     routes: Arc<Routes>,
     pub(super) limits: Limits,
-    /// Becomes true when the server stops.
+    /// Becomes `true` when the server stops.
     stopping: watch::Receiver<bool>,
-    /// Limits how often the end of a connection is logged.
+    /// Limits the log lines about ended connections.
     ends: Arc<Throttle>,
 }
 
@@ -56,7 +57,8 @@ impl Settings {
     }
 }
 
-/// Serves until the client leaves, is too slow, the connection has aged or the server stops.
+/// Serves until the client disconnects or is too slow, the connection reaches its age limit, or the server
+/// stops.
 pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAddr, progress: Arc<Progress>) {
     let Settings { tls, routes, limits, mut stopping, ends } = settings;
     let ended = |error: &dyn std::error::Error, what: &str| {
@@ -64,7 +66,7 @@ pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAdd
             tracing::debug!(%peer, %error, withheld, "{what}");
         }
     };
-    // Answers are small and each is waited for; failing to say so only costs a little time.
+    // Responses are small and the client waits for each. A failure here only costs latency.
     let _ = stream.set_nodelay(true);
     let handshake = tokio::time::timeout(limits.handshake, shake_hands(stream, tls, &progress));
     let tls = tokio::select! {
@@ -114,7 +116,7 @@ pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAdd
     }
 }
 
-/// The TLS handshake. What costs computing begins when the ClientHello is there in full.
+/// Runs the TLS handshake. Cryptographic work starts only after the complete ClientHello has arrived.
 async fn shake_hands(
     stream: TcpStream,
     tls: Arc<ServerConfig>,
@@ -138,7 +140,7 @@ async fn drive<C: GracefulConnection>(
         _ = stopping.wait_for(|stop| *stop) => {}
         () = tokio::time::sleep(limits.age) => {}
     }
-    // hyper would wait for the first request of a connection that has had none.
+    // hyper would wait for the first request of an unused connection.
     if !progress.was_used() {
         return Ok(());
     }

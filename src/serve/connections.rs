@@ -1,10 +1,12 @@
-//! The open connections: two groups of bounded size, and which connection is closed when one is full.
+//! Bounds the open connections: two groups of limited size, and the choice of a victim when one is full.
 //!
-//! Connections that have not completed a request yet, and those that have, never close each other: whoever opens connections and asks
-//! nothing takes no room from Prometheus, and whoever asks once and stays takes none from the kubelet's next probe. Within a full group
-//! the peer address with the most connections gives one up. Of its connections, those at the stage that has the most of them give up the
-//! one whose last progress is the longest ago. A probe makes progress as fast as it is served, so it leaves a stage before those that
-//! hold connections open at it.
+//! Connections that have completed a request and those that have not never evict each other. So a client that
+//! opens connections without a request takes no room from Prometheus, and one that holds connections after a
+//! request takes none from the kubelet's next probe.
+//!
+//! In a full group the victim belongs to the peer address with the most connections. Among those, it is at
+//! the stage with the most connections, and its last progress is the longest ago. A probe progresses as fast
+//! as it is served, so it leaves a stage before connections that are only held open.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,21 +22,21 @@ use tokio::time::Instant;
 use crate::metrics::ServingMetrics;
 use crate::telemetry::Throttle;
 
-/// How far a connection has come.
+/// How far a connection has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(super) enum Stage {
-    /// Accepted; its TLS ClientHello has not arrived in full.
+    /// Accepted; the TLS ClientHello is incomplete.
     Hello,
-    /// The TLS handshake goes on.
+    /// The TLS handshake is running.
     Handshake,
-    /// The handshake is complete, and no request has arrived.
+    /// The handshake is complete; no request has arrived.
     Silent,
-    /// Its first request is being answered.
+    /// The first request is running.
     Asking,
-    /// A request was answered, and none is running.
+    /// A request was answered; none is running.
     Idle,
-    /// A request was answered, and another is running.
+    /// A request was answered; another is running.
     Busy,
 }
 
@@ -47,15 +49,15 @@ impl Stage {
     }
 }
 
-/// What a connection says of its progress.
+/// Progress of one connection, shared with its task.
 #[derive(Debug)]
 pub(super) struct Progress {
     stage: AtomicU8,
-    /// The furthest stage so far: a request that is cancelled and asked again is no progress.
+    /// The furthest stage reached. Cancelling and repeating a request is no progress.
     furthest: AtomicU8,
-    /// Requests that are running: HTTP/2 has several at once.
+    /// Number of running requests; HTTP/2 allows several.
     running: AtomicU64,
-    /// When it last made progress, in milliseconds since `origin`.
+    /// Time of the last progress, in milliseconds since `origin`.
     last: AtomicU64,
     origin: Instant,
 }
@@ -68,7 +70,7 @@ impl Progress {
         progress
     }
 
-    /// The connection has come this far.
+    /// Records that the connection has reached `stage`.
     pub(super) fn reached(&self, stage: Stage) {
         self.stage.store(stage as u8, Ordering::Relaxed);
         if self.furthest.fetch_max(stage as u8, Ordering::Relaxed) < stage as u8 {
@@ -76,14 +78,14 @@ impl Progress {
         }
     }
 
-    /// A request has arrived; it runs until what is returned is dropped.
+    /// Records that a request has arrived; it runs until the returned guard is dropped.
     pub(super) fn asked(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.reached(if self.stage().is_proven() { Stage::Busy } else { Stage::Asking });
         Running { progress: Arc::clone(self), is_answered: false }
     }
 
-    /// Whether a request was answered or is running.
+    /// Whether a request has been answered or is running.
     pub(super) fn was_used(&self) -> bool {
         self.stage() >= Stage::Asking
     }
@@ -98,14 +100,15 @@ impl Progress {
     }
 }
 
-/// A running request. One that is dropped without an answer was cancelled by the client.
+/// Guard of a running request. Dropping it without [`Running::answered`] means that the client cancelled the
+/// request.
 pub(super) struct Running {
     progress: Arc<Progress>,
     is_answered: bool,
 }
 
 impl Running {
-    /// The request was answered.
+    /// Records that the request was answered.
     pub(super) fn answered(mut self) {
         self.is_answered = true;
     }
@@ -131,7 +134,7 @@ impl Drop for Running {
 pub(super) struct Connections {
     tasks: JoinSet<()>,
     open: HashMap<Id, Open>,
-    /// Of each group.
+    /// Maximum size of each group.
     limit: usize,
     origin: Instant,
     metrics: ServingMetrics,
@@ -145,13 +148,14 @@ struct Open {
 }
 
 impl Connections {
-    /// None; each group holds `limit` of them at most. A log line about closed connections is repeated after `log_every`.
+    /// Returns an empty set whose two groups hold at most `limit` connections each. Evictions are logged at
+    /// most once per `log_every`.
     pub(super) fn new(limit: usize, log_every: Duration, metrics: ServingMetrics) -> Self {
         let (tasks, open) = (JoinSet::new(), HashMap::new());
         Self { tasks, open, limit, origin: Instant::now(), metrics, evictions: Throttle::new(log_every) }
     }
 
-    /// Serves one more, and closes others until both groups keep to their limit.
+    /// Serves one more connection, and evicts others until both groups are within the limit.
     pub(super) fn add<F>(&mut self, peer: SocketAddr, serve: impl FnOnce(Arc<Progress>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -161,7 +165,7 @@ impl Connections {
         }
         let progress = Arc::new(Progress::new(self.origin));
         let task = self.tasks.spawn(serve(Arc::clone(&progress)));
-        // An IPv4 client of a socket that serves both families has a mapped address.
+        // A dual-stack socket reports IPv4 clients by their mapped IPv6 address.
         let peer = peer.ip().to_canonical();
         self.open.insert(task.id(), Open { peer, progress, task });
         for is_proven in [false, true] {
@@ -171,17 +175,17 @@ impl Connections {
         }
     }
 
-    /// How many are open.
+    /// Returns the number of open connections.
     pub(super) fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Waits until all have ended by themselves.
+    /// Waits until all connections have ended.
     pub(super) async fn ended(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Ends all of them now.
+    /// Aborts all connections.
     pub(super) async fn shutdown(&mut self) {
         self.tasks.shutdown().await;
     }
@@ -200,17 +204,18 @@ impl Connections {
         self.metrics.evicted();
         if let Some(withheld) = self.evictions.admit() {
             let (limit, peer, stage) = (self.limit, open.peer, open.progress.stage());
-            tracing::warn!(limit, %peer, ?stage, withheld, "too many connections: closed one of the peer that has the most");
+            tracing::warn!(limit, %peer, ?stage, withheld, "too many connections; closed one of the peer with the most");
         }
     }
 }
 
-/// The connection to close of the group of those that have, or have not, completed a request; `None` while the group keeps to its limit.
+/// Returns the connection to evict from one group (`is_proven`: those that completed a request); `None` if
+/// the group is within the limit.
 fn victim(open: &HashMap<Id, Open>, is_proven: bool, limit: usize) -> Option<Id> {
     if open.len() <= limit {
         return None;
     }
-    // The stage is read once: it changes meanwhile.
+    // Read each stage once, since it changes concurrently.
     let group: Vec<(Id, IpAddr, Stage, u64)> = open
         .iter()
         .map(|(id, open)| (*id, open.peer, open.progress.stage(), open.progress.last.load(Ordering::Relaxed)))
@@ -225,7 +230,7 @@ fn victim(open: &HashMap<Id, Open>, is_proven: bool, limit: usize) -> Option<Id>
     of_peer().filter(|(_, _, at, _)| *at == stage).min_by_key(|(.., last)| *last).map(|(id, ..)| *id)
 }
 
-/// The value that occurs most often; any of them where several do.
+/// Returns the most frequent value; any of them on a tie.
 fn commonest<T: Copy + Eq + Hash>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: HashMap<T, usize> = HashMap::new();
     for value in values {
@@ -243,7 +248,7 @@ mod tests {
 
     struct House {
         connections: Connections,
-        /// What was added, in order.
+        /// All added connections, in order.
         added: Vec<Arc<Progress>>,
     }
 
@@ -253,7 +258,7 @@ mod tests {
             Self { connections: Connections::new(LIMIT, Duration::from_secs(60), metrics), added: Vec::new() }
         }
 
-        /// Adds a connection of 10.0.0.`peer` that has come this far, a millisecond after the last.
+        /// Adds a connection of 10.0.0.`peer` at `stage`, one millisecond after the last one.
         async fn add(&mut self, peer: u8, stage: Stage) {
             let mut added = None;
             let address = SocketAddr::from(([10, 0, 0, peer], 1));
@@ -267,7 +272,7 @@ mod tests {
             self.added.push(added);
         }
 
-        /// The places, in the order of their coming, of those that are open.
+        /// Returns the indices of open connections, in order of arrival.
         fn open(&self) -> Vec<usize> {
             let is_open = |progress: &Arc<Progress>| {
                 self.connections.open.values().any(|open| Arc::ptr_eq(&open.progress, progress))
@@ -277,18 +282,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stage_with_the_most_connections_gives_up_the_one_that_stands_still_for_longest() {
+    async fn victim_is_the_longest_idle_of_the_most_frequent_stage() {
         let mut house = House::new();
         house.add(1, Stage::Hello).await;
         for _ in 0..3 {
             house.add(1, Stage::Silent).await;
         }
         house.add(1, Stage::Handshake).await;
-        assert_eq!(
-            house.open(),
-            [0, 2, 3, 4],
-            "those that hold a connection after their handshake give one up"
-        );
+        assert_eq!(house.open(), [0, 2, 3, 4], "the silent stage has the most connections");
         house.added[2].reached(Stage::Asking);
         house.add(1, Stage::Handshake).await;
         house.add(1, Stage::Handshake).await;
@@ -297,14 +298,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn peer_with_the_most_connections_gives_one_up_however_far_it_has_come() {
+    async fn victim_belongs_to_the_peer_with_the_most_connections() {
         let mut house = House::new();
         house.add(1, Stage::Hello).await;
         for _ in 0..3 {
             house.add(2, Stage::Asking).await;
         }
         house.add(3, Stage::Hello).await;
-        assert_eq!(house.open(), [0, 2, 3, 4], "the oldest of the second peer");
+        assert_eq!(house.open(), [0, 2, 3, 4], "the oldest of the second peer was evicted");
     }
 
     #[tokio::test(start_paused = true)]
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_completed_a_request_and_those_that_did_not_never_close_each_other() {
+    async fn proven_and_unproven_connections_never_evict_each_other() {
         let mut house = House::new();
         for _ in 0..LIMIT {
             house.add(1, Stage::Idle).await;
@@ -334,9 +335,9 @@ mod tests {
         for _ in 0..3 * LIMIT {
             house.add(1, Stage::Handshake).await;
         }
-        assert_eq!(house.open()[..LIMIT], [0, 1, 2, 3], "no answered one was closed");
+        assert_eq!(house.open()[..LIMIT], [0, 1, 2, 3], "no proven connection was evicted");
         assert_eq!(house.open().len(), 2 * LIMIT);
-        // One of the others completes its request: of those that did, the one goes that was idle for longest.
+        // One more connection becomes proven, so the proven one that was idle the longest is evicted.
         let newest = house.added.last().unwrap();
         newest.asked().answered();
         house.add(1, Stage::Hello).await;
@@ -354,7 +355,7 @@ mod tests {
         first.answered();
         assert_eq!(progress.stage(), Stage::Busy);
         drop(second);
-        assert_eq!(progress.stage(), Stage::Idle, "what was answered once stays so");
+        assert_eq!(progress.stage(), Stage::Idle, "a proven connection stays proven");
     }
 
     #[tokio::test(start_paused = true)]

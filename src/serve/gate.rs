@@ -1,10 +1,13 @@
-//! Who may have an answer: bearer tokens and access rights, as the API server judges them.
+//! Authenticates and authorizes requests: bearer tokens and access rights, reviewed by the API server.
 //!
 //! Follows upstream's delegated authentication and authorization
-//! (`apiserver/pkg/{authentication,authorization}`) with these choices of our own: the always-allowed paths
-//! are answered without looking at the token, so health does not depend on the API server; a rejected token
-//! is remembered as well, so a client that retries costs the API server one review; a token that
-//! nobody could judge is an error (500), not a bad token (401). Client certificates are not looked at.
+//! (`apiserver/pkg/{authentication,authorization}`), with these differences:
+//!
+//! - Always-allowed paths are answered without a look at the token, so health does not depend on the API
+//!   server.
+//! - Rejected tokens are cached as well, so a client that retries costs the API server one review.
+//! - A failed review is an error (500), not an invalid token (401).
+//! - Client certificates are not supported.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,14 +22,15 @@ use tokio::time::Instant;
 use super::answers::Answers;
 use crate::telemetry::Throttle;
 
-/// How long answers are used: upstream's cache lifetimes of tokens, allowed and denied requests.
+/// Lifetime of cached results; upstream's for tokens, allowed and denied requests.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
 
-/// Answers kept of each kind. Scrapers are few; only somebody trying tokens at random fills this, and then
-/// an answer costs one review again.
+/// Cached results per kind of review. Scrapers are few, so only a client that guesses tokens fills the cache;
+/// a miss costs one review.
 const ANSWERS: usize = 1024;
 
-/// How often a failed review is logged: clients cause them with made-up tokens while the API server is away.
+/// Log interval of failed reviews. Clients can cause them with invalid tokens while the API server is
+/// unreachable.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Upstream's default of `--authorization-always-allow-paths`.
@@ -36,15 +40,15 @@ const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const MASTERS: &str = "system:masters";
 
-/// Where a token is that came through the API server's proxy, which takes the header `Authorization` away. Written as that is.
+/// Header that carries a token through the API server's proxy, which strips `Authorization`. Same format.
 pub const HANDED_ON: HeaderName = HeaderName::from_static("x-supercargo-authorization");
 
-/// A bearer token, which never shows in a log.
+/// A bearer token; its `Debug` output hides the secret.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(String);
 
 impl Token {
-    /// The token itself, for the review.
+    /// Returns the secret, for the review.
     pub fn secret(&self) -> &str {
         &self.0
     }
@@ -54,8 +58,8 @@ impl Token {
         Self(secret.to_owned())
     }
 
-    /// The token of a request, as upstream finds it: `Bearer`, in any case, and one word. Another scheme,
-    /// or a scheme alone, is no token.
+    /// Returns the bearer token of a request, parsed as upstream does: `Bearer` in any case, then one word.
+    /// Any other scheme counts as no token.
     fn of(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(AUTHORIZATION).or_else(|| headers.get(HANDED_ON))?.to_str().ok()?;
         let (scheme, rest) = value.trim().split_once(' ')?;
@@ -70,102 +74,102 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Who asks, as a TokenReview names them.
+/// The user of a request, as a TokenReview reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     /// User name.
     pub name: String,
-    /// Unique id, where there is one.
+    /// Unique id; may be empty.
     pub uid: String,
     /// Groups.
     pub groups: Vec<String>,
-    /// What else the authenticator said.
+    /// Further attributes from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What somebody wants to do.
+/// A request to a path, for a SubjectAccessReview.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
-    /// Who.
+    /// The user.
     pub user: User,
-    /// The method in lower case, such as `get`.
+    /// The HTTP method in lower case, such as `get`.
     pub verb: String,
-    /// The path, without the query.
+    /// The path without the query.
     pub path: String,
 }
 
-/// Somebody who wants to read the pods of a namespace.
+/// A request to read the pods of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAccess {
-    /// Who.
+    /// The user.
     pub user: User,
-    /// Which; empty for all.
+    /// The namespace; empty for all.
     pub namespace: String,
 }
 
-/// What a SubjectAccessReview says.
+/// Result of a SubjectAccessReview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Go ahead.
+    /// The request is allowed.
     Allowed,
-    /// No; the reason is often empty.
+    /// The request is denied.
     Denied {
-        /// Why, in the authorizer's words.
+        /// The authorizer's reason; often empty.
         reason: String,
     },
 }
 
-/// Why the API server could not be asked.
+/// Why a review failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
-    /// No answer in time.
+    /// No response in time.
     #[error("the API server did not answer a {review} within {} s", after.as_secs_f64())]
     TimedOut {
         /// Kind of the review.
         review: &'static str,
-        /// How long we waited.
+        /// The time limit.
         after: Duration,
     },
-    /// An answer that is not a review, or none.
+    /// No response, or one that is not a review.
     #[error("a {review} failed: {reason}")]
     Failed {
         /// Kind of the review.
         review: &'static str,
-        /// What went wrong; when the right to ask is missing, the API server's words say so.
+        /// The cause; for a missing permission, the API server's message.
         reason: String,
     },
-    /// Too many questions are open.
+    /// Too many reviews are in flight.
     #[error("too many reviews are waiting for the API server")]
     Overloaded,
-    /// Whoever asked went away or panicked.
+    /// The query was cancelled or panicked.
     #[error("the review was interrupted")]
     Interrupted,
 }
 
-/// Asks the API server, or in tests something that stands for it.
+/// Reviews tokens and access, by the API server or by a fake in tests.
 pub trait Reviewer: Send + Sync + 'static {
-    /// Whose token this is; `None` if it is nobody's.
+    /// Returns the user of a token; `None` for an invalid token.
     fn authenticate(&self, token: Token) -> BoxFuture<'static, Result<Option<User>, ReviewError>>;
 
-    /// Whether somebody may do something.
+    /// Returns whether the user may access the path.
     fn authorize(&self, access: Access) -> BoxFuture<'static, Result<Decision, ReviewError>>;
 
-    /// Whether somebody may get the pods of a namespace.
+    /// Returns whether the user may get the pods of the namespace.
     fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>>;
 }
 
-/// Why a request is not answered.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The token is nobody's.
+    /// The token is invalid.
     Unauthorized,
-    /// The user may not; the message is upstream's.
+    /// The user lacks the permission; the message is upstream's.
     Forbidden(String),
-    /// Nobody could say.
+    /// The review failed.
     Unknown(ReviewError),
 }
 
-/// Lets requests pass, or says why not.
+/// Admits requests or rejects them with a reason.
 pub struct Gate {
     reviewer: Arc<dyn Reviewer>,
     users: Arc<Answers<Token, Option<User>>>,
@@ -176,7 +180,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that asks this reviewer, with upstream's always-allowed paths.
+    /// Returns a gate that uses `reviewer`, with upstream's always-allowed paths.
     pub fn new(reviewer: impl Reviewer) -> Self {
         Self {
             reviewer: Arc::new(reviewer),
@@ -188,14 +192,14 @@ impl Gate {
         }
     }
 
-    /// Replaces the paths that everybody may read; one that ends in `*` stands for all that begin so.
+    /// Replaces the always-allowed paths; a trailing `*` matches any suffix.
     #[must_use]
     pub fn with_always_allowed(mut self, paths: Vec<String>) -> Self {
         self.always_allowed = paths;
         self
     }
 
-    /// Whether everybody may read this path.
+    /// Whether the path is open to everyone.
     pub(super) fn always_allows(&self, path: &str) -> bool {
         self.always_allowed.iter().any(|allowed| match allowed.strip_suffix('*') {
             Some(prefix) => path.starts_with(prefix),
@@ -203,7 +207,7 @@ impl Gate {
         })
     }
 
-    /// Whether the sender of these headers may do this now.
+    /// Checks whether the sender of these headers may access the path.
     pub(super) async fn admit(
         &self,
         now: Instant,
@@ -234,13 +238,14 @@ impl Gate {
         }
     }
 
-    /// Who sent these headers, if that is somebody.
+    /// Returns the authenticated user; anonymous requests are unauthorized.
     pub(super) async fn known_user(&self, now: Instant, headers: &HeaderMap) -> Result<User, Refusal> {
         let user = self.user(now, headers).await?;
         if user.name == ANONYMOUS { Err(Refusal::Unauthorized) } else { Ok(user) }
     }
 
-    /// Whether somebody may get the pods of a namespace, or of all where that is empty; the message is the API server's.
+    /// Checks whether the user may get the pods of a namespace (empty for all). The message is the API
+    /// server's.
     pub(super) async fn may_get_pods(
         &self,
         now: Instant,
@@ -280,7 +285,7 @@ impl Gate {
 
     fn unknown(&self, error: ReviewError) -> Refusal {
         if let Some(withheld) = self.failures.admit() {
-            tracing::warn!(%error, withheld, "cannot tell whether a request may be answered");
+            tracing::warn!(%error, withheld, "failed to review a request with the API server");
         }
         Refusal::Unknown(error)
     }
@@ -294,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows the tokens `admin`, `reader` and `plain`; fails for `broken`. Readers may get /metrics.
+    /// Knows the tokens `admin`, `reader` and `plain`, and fails for `broken`. Readers may get /metrics.
     #[derive(Clone, Default)]
     struct Fake {
         asked: Arc<Mutex<Vec<String>>>,
@@ -373,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn health_is_for_everybody_and_asks_nobody() {
+    async fn health_endpoints_are_open_and_cause_no_review() {
         let door = Door::new();
         for path in ["/healthz", "/livez", "/readyz"] {
             for authorization in ["", "Bearer bad", "Bearer broken"] {
@@ -387,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_are_for_those_with_the_right() {
+    async fn metrics_require_permission() {
         let door = Door::new();
         assert_eq!(door.at(0, "Bearer reader", "/metrics").await, Ok(()));
         assert_eq!(door.at(0, "bearer  reader", "/metrics").await, door.at(0, "", "/metrics").await);
@@ -408,14 +413,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn masters_are_not_asked_about() {
+    async fn system_masters_need_no_access_review() {
         let door = Door::new();
         assert_eq!(door.at(0, "Bearer admin", "/anything").await, Ok(()));
         assert_eq!(door.fake.asked(), ["who admin"]);
     }
 
     #[tokio::test]
-    async fn answers_are_used_for_ten_seconds_and_then_asked_again() {
+    async fn review_results_are_cached_for_ten_seconds() {
         let door = Door::new();
         for second in [0, 3, 9] {
             assert_eq!(door.at(second, "Bearer reader", "/metrics").await, Ok(()));
@@ -432,7 +437,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_for_one_user_and_one_path() {
+    async fn cached_decision_applies_to_one_user_and_path() {
         let door = Door::new();
         assert_eq!(door.at(0, "Bearer reader", "/metrics").await, Ok(()));
         assert!(door.at(0, "Bearer reader", "/configz").await.is_err());
@@ -440,7 +445,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reviewer_that_fails_is_not_a_bad_token_and_is_asked_again() {
+    async fn failed_review_is_an_error_and_is_not_cached() {
         let door = Door::new();
         for _ in 0..2 {
             assert!(matches!(door.at(0, "Bearer broken", "/metrics").await, Err(Refusal::Unknown(_))));
@@ -449,7 +454,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pods_are_for_those_who_may_get_them_and_a_stranger_is_not_asked_about() {
+    async fn pods_require_permission_and_anonymous_requests_cause_no_review() {
         let door = Door::new();
         let mut headers = HeaderMap::new();
         assert_eq!(door.gate.known_user(door.start, &headers).await, Err(Refusal::Unauthorized));
@@ -457,7 +462,11 @@ mod tests {
         let user = door.gate.known_user(door.start, &headers).await.unwrap();
         assert_eq!(user.name, "prometheus");
         headers.insert(AUTHORIZATION, "Bearer plain".parse().unwrap());
-        assert_eq!(door.gate.known_user(door.start, &headers).await.unwrap().name, "<b>", "it goes first");
+        assert_eq!(
+            door.gate.known_user(door.start, &headers).await.unwrap().name,
+            "<b>",
+            "Authorization takes precedence"
+        );
         for _ in 0..2 {
             assert_eq!(door.gate.may_get_pods(door.start, &user, "monitoring").await, Ok(()));
             for (namespace, scope) in [("", "at the cluster scope"), ("x", "in the namespace \"x\"")] {
@@ -484,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_does_not_show() {
+    fn debug_output_hides_the_token() {
         assert_eq!(format!("{:?}", Token("secret".to_owned())), "Token(..)");
     }
 }

@@ -1,6 +1,6 @@
-//! `/healthz`, `/livez` and `/readyz`, with the bodies of upstream's `apiserver/pkg/server/healthz`.
+//! `/healthz`, `/livez` and `/readyz`, with the response bodies of upstream's `apiserver/pkg/server/healthz`.
 //!
-//! Holds no health of its own: a check is a closure that looks.
+//! Each check is a closure, evaluated on every request; nothing is cached.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::metrics::CheckTally;
 use crate::telemetry::Throttle;
 
-/// How often a failed check is logged: anybody may ask. Probes come every ten seconds as a rule.
+/// Log interval of failed checks, since anyone can request them. Kubelet probes run every 10 s by default.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -26,9 +26,9 @@ pub struct Check {
 }
 
 impl Check {
-    /// A check of this name, upstream's where there is one (`sched-handler-sync`, `leaderElection`). It runs
-    /// on every request, so it must not wait; what it returns as error goes to the log, and to those who
-    /// may read `/readyz/<name>`.
+    /// Returns a check. Use upstream's name where one exists (`sched-handler-sync`, `leaderElection`). `look`
+    /// runs on every request, so it must not block. Its error goes to the log, and to clients that may read
+    /// `/readyz/<name>`.
     pub fn new(name: &str, look: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self {
             name: name.to_owned(),
@@ -43,7 +43,7 @@ impl Check {
         Self::new("ping", || Ok(()))
     }
 
-    /// Looks as part of its endpoint, which is what `/metrics/slis` counts.
+    /// Runs the check as part of its endpoint and counts the result for `/metrics/slis`.
     fn run(&self) -> Result<(), String> {
         let result = (self.look)();
         let counter = if result.is_ok() { &self.successes } else { &self.errors };
@@ -53,7 +53,7 @@ impl Check {
     }
 }
 
-/// What an endpoint answers.
+/// Response of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Health {
     pub(super) healthy: bool,
@@ -76,7 +76,8 @@ impl Default for Checks {
 }
 
 impl Checks {
-    /// `ping` on `/healthz` and `/livez`, `shutdown` on `/readyz`: upstream's without leader election.
+    /// Returns upstream's checks without leader election: `ping` on `/healthz` and `/livez`, `shutdown` on
+    /// `/readyz`.
     pub fn new() -> Self {
         let draining = Arc::new(AtomicBool::new(false));
         let seen = draining.clone();
@@ -94,14 +95,14 @@ impl Checks {
         self
     }
 
-    /// Adds a check to `/livez`: what only a new process can mend.
+    /// Adds a check to `/livez`. Use it only for failures that a restart repairs.
     #[must_use]
     pub fn with_live(mut self, check: Check) -> Self {
         self.livez.push(check);
         self
     }
 
-    /// Replaces `ping` of `/healthz` by `leaderElection`, and puts it first on `/readyz`.
+    /// Replaces `ping` on `/healthz` with `leaderElection`, and adds the latter as first check of `/readyz`.
     #[must_use]
     pub fn with_leader_election(
         mut self,
@@ -112,7 +113,7 @@ impl Checks {
         self
     }
 
-    /// From now on `/readyz` fails: the process is on its way out, though it may still serve for a while.
+    /// Makes `/readyz` fail from now on, since the process is shutting down; it may still serve for a while.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -126,7 +127,8 @@ impl Checks {
         }
     }
 
-    /// The answer to a path such as `/readyz` or `/readyz/shutdown`; `None` where there is no such check.
+    /// Returns the response for a path such as `/readyz` or `/readyz/shutdown`; `None` if there is no such
+    /// check.
     pub(super) fn answer(&self, path: &str, query: Option<&str>) -> Option<Health> {
         let path = path.strip_prefix('/')?;
         match path.split_once('/') {
@@ -143,7 +145,7 @@ impl Checks {
         }
     }
 
-    /// The answer of an endpoint, from all of its checks; `None` where there is no such endpoint.
+    /// Runs all checks of an endpoint; `None` if there is no such endpoint.
     fn all(&self, endpoint: &str, query: &str) -> Option<Health> {
         let checks = self.endpoint(endpoint)?;
         let parameters: Vec<(String, String)> = query
@@ -188,7 +190,7 @@ impl Checks {
         Some(Health { healthy: true, body })
     }
 
-    /// What ran so far.
+    /// Returns the results of all checks that have run.
     pub(super) fn tallies(&self) -> Vec<CheckTally<'_>> {
         [("healthz", &self.healthz), ("livez", &self.livez), ("readyz", &self.readyz)]
             .into_iter()
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_upstreams() {
+    fn response_bodies_equal_upstreams() {
         let checks = checks(true);
         for path in ["/healthz", "/livez", "/readyz"] {
             assert_eq!(body(&checks, path, ""), "200 ok");
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_always_and_its_reason_only_on_the_path_of_the_check() {
+    fn failure_reason_is_shown_only_on_the_path_of_the_check() {
         let checks = checks(false);
         let failed =
             "500 [+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n";
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draining_process_is_alive_and_not_ready() {
+    fn draining_process_is_live_but_not_ready() {
         let checks = checks(true);
         assert_eq!(body(&checks, "/readyz/shutdown", ""), "200 ok");
         checks.drain();
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_that_do_not_exist_have_no_answer() {
+    fn unknown_check_has_no_response() {
         let checks = checks(true);
         for path in ["/readyz/nope", "/readyz/", "/healthz/shutdown", "/metrics", "/", "", "healthz"] {
             assert_eq!(checks.answer(path, None), None, "{path}");
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_endpoints_are_counted() {
+    fn only_endpoint_requests_count_as_check_runs() {
         let checks = checks(false);
         let _ = checks.answer("/readyz/sched-handler-sync", None);
         assert_eq!(checks.tallies(), []);
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_decoded() {
+    fn query_is_percent_decoded() {
         assert_eq!(percent_decoded("a%2Fb+c%zz%4"), "a/b c%zz%4");
     }
 }

@@ -1,4 +1,4 @@
-//! The listening socket: of both IP families where the address is unspecified, as kube-scheduler's is.
+//! The listening socket: dual-stack if the address is unspecified, as in kube-scheduler.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,14 +7,14 @@ use nix::errno::Errno;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that the kernel holds until they are accepted, as the standard library and tokio have it.
+/// Length of the accept queue, as in the standard library and Tokio.
 const BACKLOG: u32 = 1024;
 
-/// Listens at `address`. An unspecified one, 0.0.0.0 or ::, means every address of both families, as it does to kube-scheduler
-/// (Go's `net.favoriteAddrFamily`); where the kernel has no IPv6, every IPv4 address. Any other means itself.
+/// Listens on `address`. As in kube-scheduler (Go's `net.favoriteAddrFamily`), an unspecified address,
+/// 0.0.0.0 or ::, means all addresses of both IP families, or all IPv4 addresses if the kernel has no IPv6.
 ///
 /// # Errors
-/// When the address is taken or is none of this machine's.
+/// Returns the system's error when the address is in use or does not belong to this machine.
 pub(super) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     if !address.ip().is_unspecified() {
         return TcpListener::bind(address).await;
@@ -27,7 +27,7 @@ pub(super) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-/// Whether the kernel has no IPv6, or no address of it.
+/// Whether the error means that the kernel has no IPv6 support or no IPv6 address.
 fn is_without_ipv6(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL))
@@ -35,9 +35,9 @@ fn is_without_ipv6(error: &io::Error) -> bool {
 
 fn of_both_families(port: u16) -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v6()?;
-    // The default is a setting of the machine (net.ipv6.bindv6only).
+    // The default depends on `net.ipv6.bindv6only`.
     SockRef::from(&socket).set_only_v6(false)?;
-    // A process that starts again need not wait for connections of the one before it.
+    // Allows a restart while connections of the previous process linger.
     socket.set_reuseaddr(true)?;
     socket.bind((IpAddr::V6(Ipv6Addr::UNSPECIFIED), port).into())?;
     socket.listen(BACKLOG)
@@ -58,14 +58,14 @@ mod tests {
         for address in ["0.0.0.0:0", "[::]:0"] {
             let listener = listen(address.parse().unwrap()).await.unwrap();
             assert!(answers(&listener, "127.0.0.1").await, "{address}");
-            // A machine without IPv6 serves IPv4 alone.
+            // A machine without IPv6 serves IPv4 only.
             let has_ipv6 = TcpListener::bind("[::1]:0").await.is_ok();
             assert_eq!(answers(&listener, "::1").await, has_ipv6, "{address}");
         }
     }
 
     #[tokio::test]
-    async fn explicit_address_serves_itself_alone() {
+    async fn specific_address_serves_only_itself() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         assert!(answers(&listener, "127.0.0.1").await);
         assert!(!answers(&listener, "::1").await);

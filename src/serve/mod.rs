@@ -1,8 +1,8 @@
-//! The HTTPS server: health for everybody, metrics and pages for those whom the API server lets read them.
+//! The HTTPS server: health for everyone, metrics and debug pages for clients that the API server authorizes.
 //!
-//! [`Server`] accepts and bounds connections, [`Routes`] answers requests, [`Gate`] asks who may
-//! have an answer, [`Checks`] says how healthy we are. There is no plain HTTP port and no state of
-//! the scheduler here: what is shown is asked for when it is shown.
+//! [`Server`] accepts and bounds connections, [`Routes`] answers requests, [`Gate`] authenticates and
+//! authorizes clients, [`Checks`] reports health. There is no plain HTTP port. The server holds no scheduler
+//! state: each page asks for its content when it is requested.
 
 mod answers;
 mod certificate;
@@ -41,33 +41,33 @@ pub use pods::PodSources;
 pub use review::KubeReviewer;
 pub use routes::Routes;
 
-/// How long to wait after the system refused to accept a connection, for want of file descriptors as a rule.
+/// Pause after a failed `accept`, which usually means that the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Connections that are accepted before those that were make progress: a burst must not close connections whose bytes nobody has read
-/// yet. A small part of [`Limits::connections`].
+/// Connections accepted before already accepted ones get to run. Without it, a burst could evict connections
+/// whose bytes nobody has read yet. A small part of [`Limits::connections`].
 const ACCEPT_BURST: u64 = 16;
 
-/// Where and how to serve.
+/// Configuration of the server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Address to listen on; port 0 takes a free one, see [`Server::local_addr`].
+    /// Address to listen on; port 0 picks a free one, see [`Server::local_addr`].
     pub address: SocketAddr,
-    /// What to show to clients.
+    /// The serving certificate.
     pub certificate: Certificate,
-    /// How often certificate files are read again. They rotate by renamed folders as often as by
-    /// rewritten files, so the contents are compared and nothing is watched.
+    /// Interval at which certificate files are reread. Rotation often renames folders, so contents are
+    /// compared instead of watching files.
     pub certificate_poll: Duration,
-    /// What clients may take from us.
+    /// Resource limits for clients.
     pub limits: Limits,
-    /// Where changes of the certificate's files are counted.
+    /// Metrics of certificate reloads.
     pub certificates: CertificateMetrics,
-    /// Where connections are counted that are closed to make room.
+    /// Metrics of connections closed to make room.
     pub serving: ServingMetrics,
 }
 
 impl ServeOptions {
-    /// The usual limits at this address.
+    /// Returns options with default limits.
     pub fn new(address: SocketAddr, certificate: Certificate, metrics: &Metrics) -> Self {
         let certificate_poll = Duration::from_secs(10);
         let (certificates, serving) = (metrics.certificates(), metrics.serving());
@@ -75,24 +75,25 @@ impl ServeOptions {
     }
 }
 
-/// What clients may take from us.
+/// Resource limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections that have completed a request, and as many that have not. One more closes another of its kind, so that nobody can
-    /// keep the kubelet's probes out. Two Prometheus, the probes and a few people need about ten; twice 256 take
-    /// about 20 MiB when each has sent a ClientHello, and half of the 1024 descriptors that a process may have as a rule.
+    /// Maximum number of open connections that have completed a request, and of those that have not. One more
+    /// evicts another of its group, so no client can lock out the kubelet's probes. Two Prometheus servers,
+    /// the probes and a few people need about ten. Twice 256 connections take about 20 MiB once each has sent
+    /// a ClientHello, and half of the usual 1024 file descriptors.
     pub connections: usize,
-    /// Time for the TLS handshake.
+    /// Time limit of the TLS handshake.
     pub handshake: Duration,
-    /// Time until a connection's next request has arrived in full, idle time included
-    /// (upstream's `ReadHeaderTimeout`).
+    /// Time limit for the next complete request head on a connection, idle time included (upstream's
+    /// `ReadHeaderTimeout`).
     pub request_head: Duration,
-    /// Age at which a connection is ended, after the requests it has running.
+    /// Age at which a connection is closed, after its running requests.
     pub age: Duration,
-    /// Time for running requests to end when the server stops or a connection has aged (upstream's
-    /// `ShutdownTimeout`).
+    /// Time limit for running requests when the server stops or a connection reaches its age limit
+    /// (upstream's `ShutdownTimeout`).
     pub drain: Duration,
-    /// How often a log line is repeated that clients can cause.
+    /// Minimum interval between equal log lines that clients can cause.
     pub log_every: Duration,
 }
 
@@ -112,28 +113,28 @@ impl Default for Limits {
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is taken or is not ours.
+    /// The address is in use, or does not belong to this machine.
     #[error("cannot listen on {address}: {source}; choose another with --bind-address and --secure-port")]
     Listen {
-        /// Address asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A certificate or key file cannot be read or used.
+    /// A certificate or key file cannot be read or parsed.
     #[error("cannot use {} as --tls-cert-file and --tls-private-key-file: {reason}", path.display())]
     Certificate {
-        /// The file at fault.
+        /// The file in question.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// Making a self-signed certificate failed.
-    #[error("cannot make a self-signed serving certificate: {0}")]
+    /// Generating a self-signed certificate failed.
+    #[error("cannot generate a self-signed serving certificate: {0}")]
     SelfSigned(String),
 }
 
-/// A server that listens and does not answer yet.
+/// A bound server that does not accept connections yet.
 pub struct Server {
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -144,7 +145,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the address and reads the certificate, so that both fail at start and not later.
+    /// Binds the address and loads the certificate, so that both fail at startup.
     pub async fn bind(options: ServeOptions, routes: Routes) -> Result<Self, ServeError> {
         let ServeOptions { address, certificate, certificate_poll, limits, certificates, serving } = options;
         let (tls, refresher) = certificate::load(certificate, certificate_poll, certificates).await?;
@@ -153,13 +154,13 @@ impl Server {
         Ok(Self { listener, tls, refresher, routes: Arc::new(routes), limits, metrics: serving })
     }
 
-    /// The address that clients connect to.
+    /// Returns the bound address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown`, then closes the port at once, lets running requests end within
-    /// [`Limits::drain`], and cuts off the rest.
+    /// Serves until `shutdown` completes. Then closes the port at once, waits up to [`Limits::drain`] for
+    /// running requests, and aborts the rest.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self { listener, tls, refresher, routes, limits, metrics } = self;
         let (stop, stopping) = watch::channel(false);
@@ -172,11 +173,14 @@ impl Server {
         }
         drop(listener);
         routes.checks().drain();
-        // Only fails when no connection is left to hear it.
+        // Fails only if no connection is open.
         let _ = stop.send(true);
         drop(connection);
         if tokio::time::timeout(limits.drain, open.ended()).await.is_err() {
-            tracing::warn!(connections = open.len(), "cutting off requests that did not end in time");
+            tracing::warn!(
+                connections = open.len(),
+                "aborting requests that did not end within the drain time"
+            );
             open.shutdown().await;
         }
     }
@@ -194,7 +198,7 @@ async fn accept(listener: &TcpListener, settings: &connection::Settings, open: &
             }
             Err(error) => {
                 if let Some(withheld) = failures.admit() {
-                    tracing::warn!(%error, withheld, "cannot accept a connection");
+                    tracing::warn!(%error, withheld, "failed to accept a connection");
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }

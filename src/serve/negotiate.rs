@@ -1,25 +1,25 @@
-//! What form of an answer a client asks for, as upstream's API machinery reads an `Accept` header
+//! Content negotiation of `/statusz` and `/flagz`, by the `Accept` header rules of upstream's API machinery
 //! (`apiserver/pkg/endpoints/handlers/negotiation`, `munnerz/goautoneg`).
 //!
-//! For pages that are text for people, and of which programs may ask for a structured kind by its group, version and name.
+//! The pages are plain text by default. A program may request a structured kind by group, version and kind.
 
 use std::cmp::Ordering;
 
-/// The group of the structured kinds.
+/// API group of the structured kinds.
 const GROUP: &str = "config.k8s.io";
 
-/// The form of an answer.
+/// Format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// For people.
+    /// Plain text.
     Text,
-    /// The kind in this version.
+    /// The structured kind.
     Structured {
         /// `v1alpha1` or `v1beta1`.
         version: &'static str,
-        /// Whether as YAML; as JSON otherwise.
+        /// YAML if set, otherwise JSON.
         yaml: bool,
-        /// Whether indented.
+        /// Whether the JSON is indented.
         pretty: bool,
     },
 }
@@ -33,7 +33,7 @@ struct Clause<'a> {
 }
 
 impl<'a> Clause<'a> {
-    /// A clause; `None` for what upstream passes over.
+    /// Parses one clause; `None` for a clause that upstream ignores.
     fn read(text: &'a str) -> Option<Self> {
         let mut parts = text.trim().split(';');
         let mut range = parts.next()?.split('/');
@@ -67,7 +67,7 @@ impl<'a> Clause<'a> {
         self.params.iter().rev().find(|(key, _)| *key == name).map(|&(_, value)| value)
     }
 
-    /// The form in a media type, if this clause may have it in that.
+    /// Returns the format of this clause in `media_type`, if the clause allows it.
     fn form(&self, media_type: (&str, &str), kind: &str, pretty: bool) -> Option<Form> {
         let asked = |name| self.param(name).is_some_and(|value| !value.is_empty());
         if asked("stream") || asked("sv") {
@@ -85,11 +85,11 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The media types there are, in upstream's order.
+/// Supported media types, in upstream's order.
 const SUPPORTED: [(&str, &str); 3] = [("application", "json"), ("application", "yaml"), ("text", "plain")];
 
-/// The form that `accept` asks for of a page whose structured kind is called `kind`; `None` for nothing that there is. `pretty` says
-/// whether the client is known to be a person's.
+/// Returns the best format for `accept`, where `kind` names the structured kind; `None` if nothing acceptable
+/// is supported. `pretty` indents JSON unless the header says otherwise.
 pub(super) fn form(accept: &str, kind: &str, pretty: bool) -> Option<Form> {
     if accept.trim().is_empty() {
         return Some(Form::Text);
@@ -100,7 +100,7 @@ pub(super) fn form(accept: &str, kind: &str, pretty: bool) -> Option<Form> {
     })
 }
 
-/// Whether the refusal of all that `accept` asks for is to be YAML. It is JSON for whoever asks for neither.
+/// Whether a 406 response should be YAML rather than the default, JSON.
 pub(super) fn is_refused_as_yaml(accept: &str) -> bool {
     let is_plain = |clause: &Clause<'_>| ["as", "g", "v"].iter().all(|param| clause.param(param).is_none());
     let mut plain = clauses(accept).into_iter().filter(is_plain);
@@ -108,7 +108,7 @@ pub(super) fn is_refused_as_yaml(accept: &str) -> bool {
         == Some(SUPPORTED[1])
 }
 
-/// The clauses, in the order in which they are to be tried.
+/// Returns the clauses by descending preference.
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<_> = accept.split(',').filter_map(Clause::read).collect();
     let wild = |clause: &Clause<'_>| (clause.kind == "*", clause.subkind == "*");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_for_whoever_asks_for_nothing_else() {
+    fn text_is_the_default_format() {
         for accept in
             ["", " ", "text/plain", "text/*", "*/*", "*", "text/html, */*;q=0.8", "text/plain;q=0.1"]
         {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_for_whoever_names_it_in_full() {
+    fn structured_kind_needs_group_version_and_kind() {
         let of = |accept: &str| form(accept, "Statusz", false);
         assert_eq!(of("application/json;as=Statusz;v=v1beta1;g=config.k8s.io"), json("v1beta1"));
         assert_eq!(of("application/json; g=config.k8s.io; v=v1alpha1; as=Statusz"), json("v1alpha1"));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_there() {
+    fn unsupported_formats_are_not_acceptable() {
         for accept in [
             "application/json",
             "application/yaml",
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_yaml_for_whoever_asked_for_yaml() {
+    fn refusal_is_yaml_only_if_yaml_was_requested() {
         assert!(is_refused_as_yaml("application/yaml"));
         assert!(is_refused_as_yaml("application/json;q=0.1, application/yaml"));
         for json in ["application/json", "text/html", "application/*", "application/yaml;as=Other"] {

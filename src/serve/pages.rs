@@ -1,8 +1,7 @@
-//! Pages beside health and metrics: what runs here (`/statusz`), with which flags (`/flagz`) and configuration (`/configz`), and what
-//! the engine holds (`/debug/...`).
+//! Pages besides health and metrics: `/statusz`, `/flagz`, `/configz`, `/metrics/resources` and `/debug/...`.
 //!
-//! Shapes and forms are upstream's (`apiserver/pkg/server/{statusz,flagz}`, `component-base/configz`). Whoever has the content gives
-//! it when it is asked for; nothing is kept here, and who may ask is the gate's business.
+//! Structure and formats are upstream's (`apiserver/pkg/server/{statusz,flagz}`, `component-base/configz`). A
+//! page calls its source on each request; nothing is cached. [`super::Gate`] controls access.
 
 use super::negotiate::{Form, form};
 use super::pods::PodSources;
@@ -14,24 +13,24 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::future::Future;
 
-/// The component of these pages.
+/// Component name on these pages.
 const COMPONENT: &str = "supercargo";
 
-/// Upstream draws one for each answer, so that nobody parses the text; here it is always this one.
+/// Separator in text pages. Upstream picks a random one per response, to discourage parsing.
 const DELIMITER: &str = ":";
 
-/// Gives the text of a page, if it can.
+/// Produces the content of a page; `None` if it is temporarily unavailable.
 type Source = Box<dyn Fn() -> BoxFuture<'static, Option<String>> + Send + Sync>;
-/// Sets how much is logged.
+/// Sets the log verbosity.
 type SetVerbosity = Box<dyn Fn(u8) -> Result<(), String> + Send + Sync>;
 
-/// What the pages show.
+/// Sources of the pages.
 #[derive(Default)]
 pub struct Pages {
     resources: Option<Source>,
     config: Option<Source>,
     flags: BTreeMap<String, String>,
-    /// By path, below `/debug/`.
+    /// By full path, which starts with `/debug/`.
     debug: Vec<(&'static str, Source)>,
     set_verbosity: Option<SetVerbosity>,
     pods: Option<PodSources>,
@@ -45,7 +44,7 @@ where
 }
 
 impl Pages {
-    /// `/metrics/resources`.
+    /// Adds `/metrics/resources`.
     #[must_use]
     pub fn with_resources<F>(mut self, text: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
@@ -55,7 +54,7 @@ impl Pages {
         self
     }
 
-    /// `/configz`: the configuration in force as JSON, without secrets.
+    /// Adds `/configz`: the active configuration as JSON, without secrets.
     #[must_use]
     pub fn with_config(mut self, json: impl Fn() -> Value + Send + Sync + 'static) -> Self {
         self.config = Some(Box::new(move || {
@@ -65,14 +64,14 @@ impl Pages {
         self
     }
 
-    /// `/flagz`: values by the names of flags, without secrets.
+    /// Adds `/flagz`: flag values by name, without secrets.
     #[must_use]
     pub fn with_flags(mut self, flags: BTreeMap<String, String>) -> Self {
         self.flags = flags;
         self
     }
 
-    /// A text at this path, which begins with `/debug/`.
+    /// Adds a text page at `path`, which starts with `/debug/`.
     #[must_use]
     pub fn with_debug<F>(mut self, path: &'static str, text: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
@@ -82,43 +81,44 @@ impl Pages {
         self
     }
 
-    /// What is told of pods to those who may read them.
+    /// Adds the pages about pods, which need the permission to read the pods.
     #[must_use]
     pub fn with_pods(mut self, pods: PodSources) -> Self {
         self.pods = Some(pods);
         self
     }
 
-    /// What is told of pods to those who may read them, if anything is.
+    /// Returns the sources of the pages about pods, if configured.
     pub(super) fn pods(&self) -> Option<&PodSources> {
         self.pods.as_ref()
     }
 
-    /// `PUT /debug/flags/v`.
+    /// Adds `PUT /debug/flags/v`.
     #[must_use]
     pub fn with_verbosity(mut self, set: impl Fn(u8) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.set_verbosity = Some(Box::new(set));
         self
     }
 
-    /// `/metrics/resources`, if it is there; `Some(None)` where it cannot be had now.
+    /// Returns `/metrics/resources`; `None` if not configured, `Some(None)` if temporarily unavailable.
     pub(super) async fn resources(&self) -> Option<Option<String>> {
         Some(self.resources.as_ref()?().await)
     }
 
-    /// `/configz`, if it is there.
+    /// Returns `/configz`, if configured.
     pub(super) async fn config(&self) -> Option<String> {
         self.config.as_ref()?().await
     }
 
-    /// A page below `/debug/`, if it is there; `Some(None)` where it cannot be had now.
+    /// Returns a page below `/debug/`; `None` if there is none, `Some(None)` if it is temporarily
+    /// unavailable.
     pub(super) async fn debug(&self, path: &str) -> Option<Option<String>> {
         let (_, source) = self.debug.iter().find(|(known, _)| *known == path)?;
         Some(source().await)
     }
 
-    /// Sets how much is logged, as the body says; code and text of the answer, in the words of upstream
-    /// (`apiserver/pkg/server/routes/flags.go`). `None` where it cannot be set.
+    /// Sets the log verbosity to the number in `body`. Returns upstream's message
+    /// (`apiserver/pkg/server/routes/flags.go`), or `None` if not configured.
     pub(super) fn set_verbosity(&self, body: &[u8]) -> Option<Result<String, String>> {
         let set = self.set_verbosity.as_ref()?;
         let text = String::from_utf8_lossy(body);
@@ -131,12 +131,12 @@ impl Pages {
         }))
     }
 
-    /// Whether [`Self::set_verbosity`] does anything.
+    /// Whether [`Self::set_verbosity`] is configured.
     pub(super) fn sets_verbosity(&self) -> bool {
         self.set_verbosity.is_some()
     }
 
-    /// `/statusz`.
+    /// Builds `/statusz`.
     pub(super) fn status(&self, now: Timestamp) -> Zpage {
         let started = started();
         let up = now.duration_since(started).as_secs().max(0);
@@ -169,7 +169,7 @@ impl Pages {
         Zpage { kind: "Statusz", text, content }
     }
 
-    /// `/flagz`.
+    /// Builds `/flagz`.
     pub(super) fn flags(&self) -> Zpage {
         let text = self.flags.iter().fold(String::new(), |mut text, (flag, value)| {
             let _ = writeln!(text, "{flag}{DELIMITER}{value}");
@@ -178,7 +178,7 @@ impl Pages {
         Zpage { kind: "Flagz", text, content: json!({"flags": self.flags}) }
     }
 
-    /// The first parts of all paths, in order.
+    /// Returns the first segments of all served paths, sorted.
     fn paths(&self) -> Vec<&'static str> {
         let mut paths = vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"];
         if self.sets_verbosity() || !self.debug.is_empty() {
@@ -188,32 +188,33 @@ impl Pages {
     }
 }
 
-/// The version of kube-scheduler whose decisions these are.
+/// The emulated version of kube-scheduler.
 const EMULATED: &str = "1.36";
 
 fn started() -> Timestamp {
     let seconds = crate::metrics::start_time_seconds().unwrap_or_default();
-    // Whole seconds, as the API writes times.
+    // Whole seconds, as in API timestamps.
     Timestamp::from_second(seconds as i64).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// A page that is text for people, and a kind for programs.
+/// A page with a text format and a structured format.
 pub(super) struct Zpage {
     kind: &'static str,
     text: String,
     content: Value,
 }
 
-/// A page in the form that was asked for.
+/// A page in its negotiated format.
 pub(super) struct Written {
     pub(super) content_type: String,
     pub(super) body: String,
-    /// Of a version that is on its way out.
+    /// `Warning` header for a deprecated version.
     pub(super) warning: Option<String>,
 }
 
 impl Zpage {
-    /// The page as `accept` wants it; `None` where it cannot be had so. `pretty` is for clients that are people.
+    /// Renders the page for `accept`; `None` if no requested format is supported. `pretty` indents JSON by
+    /// default.
     pub(super) fn write(self, accept: &str, pretty: bool) -> Option<Written> {
         let name = self.kind.to_lowercase();
         let Form::Structured { version, yaml, pretty } = form(accept, self.kind, pretty)? else {

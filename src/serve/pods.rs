@@ -1,7 +1,7 @@
-//! Pages about pods, for those who may read the pods themselves: namespace by namespace, as a SubjectAccessReview of `get pods` says.
+//! Pages about pending pods, restricted to namespaces whose pods the client may `get` (SubjectAccessReview).
 //!
-//! Who may not read the pods of a namespace learns nothing of them, not whether there are any. Strangers are turned away unheard, so that they
-//! cause no reviews beside that of their token.
+//! A client that may not read the pods of a namespace cannot learn whether it has any. Anonymous requests are
+//! rejected before any access review.
 
 use super::gate::{Gate, Refusal, User};
 use crate::pending::{LabelQuery, PAGE, Question, parameters};
@@ -12,15 +12,15 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use tokio::time::Instant;
 
-/// Where the explanation of a pending pod is.
+/// Path of the explanation of a pending pod.
 pub(crate) const EXPLAIN: &str = "/debug/explain";
-/// Namespaces that are asked about for one request at most.
+/// Maximum number of namespaces reviewed for one request.
 const NAMESPACES_MAX: usize = 256;
 
 type Told = BoxFuture<'static, Option<String>>;
 type Explained = BoxFuture<'static, Option<Option<String>>>;
 
-/// Where what is told of pods comes from.
+/// Sources of the pages about pods.
 pub struct PodSources {
     namespaces: Box<dyn Fn() -> BoxFuture<'static, Option<Vec<String>>> + Send + Sync>,
     pending: Box<dyn Fn(Question) -> Told + Send + Sync>,
@@ -28,8 +28,8 @@ pub struct PodSources {
 }
 
 impl PodSources {
-    /// The namespaces there are; a report of the pending pods that are asked for; and what is to be said of the pending pod of a namespace and a
-    /// name, if there is one. `None` where it cannot be told now.
+    /// Returns the sources: all namespaces, the report of pending pods, and the explanation of one pending
+    /// pod. Each yields `None` while it is temporarily unavailable.
     pub fn new<N, P, E>(
         namespaces: impl Fn() -> N + Send + Sync + 'static,
         pending: impl Fn(Question) -> P + Send + Sync + 'static,
@@ -48,18 +48,18 @@ impl PodSources {
     }
 }
 
-/// What a request for a page about pods comes to.
+/// Outcome of a request for a page about pods.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// JSON.
+    /// The page as JSON.
     Told(String),
-    /// Not now.
+    /// Temporarily unavailable.
     Later,
-    /// The request is none.
+    /// The request is invalid.
     Wrong(String),
-    /// There is no such pod among the pending ones.
+    /// No such pending pod.
     NoSuchPod(String),
-    /// Whoever asks may not know.
+    /// The client may not read it.
     Refused(Refusal),
 }
 
@@ -69,13 +69,13 @@ impl From<Refusal> for Outcome {
     }
 }
 
-/// Whether this is the path of a page about pods.
+/// Whether `path` is a page about pods.
 pub(super) fn is_about_pods(path: &str) -> bool {
     [PAGE, EXPLAIN].contains(&path)
 }
 
 impl PodSources {
-    /// The answer to a request for one of these pages.
+    /// Answers a request for one of these pages.
     pub(super) async fn answer(
         &self,
         (gate, now): (&Gate, Instant),
@@ -107,7 +107,8 @@ impl PodSources {
         Ok((self.pending)(question).await.map_or(Outcome::Later, Outcome::Told))
     }
 
-    /// Of the namespace that is asked for, or of all, those whose pods the user may read; `None` stands for all there are. And whether that is a part.
+    /// Returns the requested namespaces whose pods the user may read (`None` for all), and whether others
+    /// were left out.
     async fn readable(
         &self,
         (gate, now): (&Gate, Instant),
@@ -123,7 +124,7 @@ impl PodSources {
         let all = (self.namespaces)().await.ok_or(Outcome::Later)?;
         if all.len() > NAMESPACES_MAX {
             let text = format!(
-                "there are {} namespaces, and who may not read the pods of all of them has to name one: ?namespace=NAME",
+                "the cluster has {} namespaces; a user who may not get pods in all of them must name one: ?namespace=NAME",
                 all.len()
             );
             return Err(Outcome::Wrong(text));
@@ -150,15 +151,15 @@ impl PodSources {
             *(if parameter == "namespace" { &mut namespace } else { &mut name }) = value;
         }
         if namespace.is_empty() || name.is_empty() {
-            return Err(Outcome::Wrong("it takes ?namespace=NAMESPACE&name=NAME".to_owned()));
+            return Err(Outcome::Wrong(
+                "both query parameters are required: ?namespace=NAMESPACE&name=NAME".to_owned(),
+            ));
         }
         gate.may_get_pods(now, &user, &namespace).await?;
         Ok(match (self.explain)(namespace.clone(), name.clone()).await {
             None => Outcome::Later,
             Some(Some(told)) => Outcome::Told(told),
-            Some(None) => Outcome::NoSuchPod(format!(
-                "no pod {name:?} of the namespace {namespace:?} waits for a node here"
-            )),
+            Some(None) => Outcome::NoSuchPod(format!("no pending pod {name:?} in namespace {namespace:?}")),
         })
     }
 }

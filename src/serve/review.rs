@@ -1,6 +1,6 @@
-//! Reviews by the API server: TokenReview and SubjectAccessReview, with a deadline each.
+//! TokenReview and SubjectAccessReview requests to the API server, each with a time limit.
 //!
-//! Does not retry: the next request asks again, and a scraper's is never far.
+//! Failed reviews are not retried: the client's next request starts another one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,16 +17,17 @@ use tokio::sync::Semaphore;
 
 use super::gate::{Access, Decision, PodAccess, ReviewError, Reviewer, Token, User};
 
-/// Upstream's timeout of delegated requests.
+/// Upstream's time limit of delegated reviews.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reviews in flight. Each is a connection to the API server of its own, and strangers can cause them.
+/// Maximum number of reviews in flight. Each uses its own connection to the API server, and anonymous clients
+/// can cause them.
 const IN_FLIGHT: usize = 16;
 
 const TOKEN_REVIEW: &str = "TokenReview";
 const SUBJECT_ACCESS_REVIEW: &str = "SubjectAccessReview";
 
-/// Asks a real API server. Needs the rights of ClusterRole `system:auth-delegator`.
+/// Reviews by a real API server. Needs the permissions of ClusterRole `system:auth-delegator`.
 #[derive(Clone)]
 pub struct KubeReviewer {
     client: kube::Client,
@@ -35,19 +36,20 @@ pub struct KubeReviewer {
 }
 
 impl KubeReviewer {
-    /// Asks with this client, whose own retries should be off: an answer after the deadline is for nobody.
+    /// Returns a reviewer that uses `client`. Disable the client's own retries: a late response has no
+    /// receiver.
     pub fn new(client: kube::Client) -> Self {
         Self { client, timeout: TIMEOUT, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }
 
-    /// Waits this long instead of ten seconds.
+    /// Sets the time limit; the default is 10 s.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// One question within the deadline, the wait for a free place included.
+    /// Sends one review within the time limit, the wait for a permit included.
     async fn ask<T>(
         &self,
         review: &'static str,
@@ -84,7 +86,7 @@ impl KubeReviewer {
             .await?
             .status
             .ok_or_else(|| no_status(SUBJECT_ACCESS_REVIEW))?;
-        // Upstream takes an answer that says both for an error; no is the safe reading.
+        // Upstream treats a response with both flags as an error; a denial is the safe choice.
         if status.allowed && status.denied != Some(true) {
             return Ok(Decision::Allowed);
         }
@@ -107,7 +109,7 @@ impl Reviewer for KubeReviewer {
     fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
         let PodAccess { user, namespace } = access;
         let attributes = ResourceAttributes {
-            // An empty one is all.
+            // No namespace means all namespaces.
             namespace: (!namespace.is_empty()).then_some(namespace),
             resource: Some("pods".to_owned()),
             verb: Some("get".to_owned()),
@@ -149,7 +151,7 @@ fn failed(review: &'static str, error: &kube::Error) -> ReviewError {
 }
 
 fn no_status(review: &'static str) -> ReviewError {
-    ReviewError::Failed { review, reason: "the answer has no status".to_owned() }
+    ReviewError::Failed { review, reason: "the response has no status".to_owned() }
 }
 
 #[cfg(test)]
@@ -170,7 +172,7 @@ mod tests {
 
     type Script = Arc<dyn Fn(&Value) -> Option<(u16, Value)> + Send + Sync>;
 
-    /// What a stand-in for the API server was asked, and answers.
+    /// A fake API server: its script, and the requests it received.
     #[derive(Clone)]
     struct Api {
         answer: Script,
@@ -178,7 +180,7 @@ mod tests {
     }
 
     impl Api {
-        /// Serves until the test's runtime ends. No answer means silence.
+        /// Serves until the test's runtime ends. A script result of `None` means no response.
         async fn start(
             answer: impl Fn(&Value) -> Option<(u16, Value)> + Send + Sync + 'static,
         ) -> (Self, KubeReviewer) {
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_reviewed_and_names_its_user() {
+    async fn token_review_returns_the_user() {
         let (api, reviewer) = Api::start(|question| {
             let user = json!({"username": "u", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]}});
             let known = question["spec"]["token"] == "good";
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn access_is_reviewed_for_a_path_that_is_no_resource() {
+    async fn path_access_is_reviewed_as_non_resource_attributes() {
         let (api, reviewer) = Api::start(|question| {
             let status = match question["spec"]["nonResourceAttributes"]["path"].as_str() {
                 Some("/metrics") => json!({"allowed": true}),
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn access_to_the_pods_of_a_namespace_or_of_all_is_reviewed() {
+    async fn pod_access_is_reviewed_per_namespace_or_cluster_wide() {
         let (api, reviewer) = Api::start(|question| {
             let one = question["spec"]["resourceAttributes"]["namespace"] == "team";
             Some(with_status(question, json!({"allowed": one})))
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_right_to_ask_is_told_with_its_remedy() {
+    async fn missing_review_permission_error_names_the_cluster_role() {
         let (_api, reviewer) = Api::start(|_| {
             let message =
                 "tokenreviews.authentication.k8s.io is forbidden: User \"s\" cannot create resource";
@@ -325,19 +327,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_without_a_status_and_one_that_is_no_review_are_errors() {
+    async fn response_without_a_status_or_review_is_an_error() {
         let (_api, reviewer) = Api::start(|question| match question["spec"]["token"].as_str() {
             Some("bare") => Some((201, question.clone())),
             _ => Some((500, json!("broken"))),
         })
         .await;
         let bare = reviewer.authenticate(token("bare")).await.unwrap_err().to_string();
-        assert_eq!(bare, "a TokenReview failed: the answer has no status");
+        assert_eq!(bare, "a TokenReview failed: the response has no status");
         assert!(matches!(reviewer.authenticate(token("x")).await, Err(ReviewError::Failed { .. })));
     }
 
     #[tokio::test]
-    async fn a_silent_api_server_is_given_up_on() {
+    async fn silent_api_server_times_out() {
         let (_api, reviewer) = Api::start(|_| None).await;
         let after = Duration::from_millis(20);
         let reviewer = reviewer.with_timeout(after);

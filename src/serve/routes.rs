@@ -1,7 +1,7 @@
-//! Which path has which answer, and how refusals look.
+//! Routes requests by path, and formats error responses.
 //!
-//! Upstream ignores the method, and empties the metrics on DELETE; here everything but GET and HEAD is 405, save for the one page that is
-//! written to.
+//! Upstream ignores the method, and DELETE resets its metrics. Here everything but GET and HEAD is 405,
+//! except PUT on `/debug/flags/v`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use super::pods::{self, Outcome};
 use crate::metrics::{self, Exposition};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
-/// Where the one thing is that can be written.
+/// The only writable path.
 const VERBOSITY: &str = "/debug/flags/v";
-/// Bytes of a body that is read: a level is a digit or two.
+/// Maximum size of a request body, in bytes; a verbosity is one or two digits.
 const BODY_BYTES: usize = 64;
-/// How long a body may take to arrive.
+/// Time limit for a request body to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(5);
 
-/// Everything that is served.
+/// Request handler for all paths.
 pub struct Routes {
     checks: Arc<Checks>,
     exposition: Exposition,
@@ -41,12 +41,12 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Health from `checks`, metrics from `exposition`, to whom `gate` lets pass.
+    /// Returns routes for health and metrics, with access controlled by `gate`.
     pub fn new(checks: Arc<Checks>, exposition: Exposition, gate: Gate) -> Self {
         Self { checks, exposition, gate, pages: Pages::default() }
     }
 
-    /// And these pages.
+    /// Adds further pages.
     #[must_use]
     pub fn with_pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
@@ -57,7 +57,7 @@ impl Routes {
         &self.checks
     }
 
-    /// The answer to a request.
+    /// Answers one request.
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
@@ -140,7 +140,7 @@ impl Routes {
         let body =
             tokio::time::timeout(BODY_WITHIN, Limited::new(request.into_body(), BODY_BYTES).collect()).await;
         let Ok(Ok(body)) = body else {
-            return plain(StatusCode::BAD_REQUEST, "the level is a number, and no more\n");
+            return plain(StatusCode::BAD_REQUEST, "the request body must be a number\n");
         };
         match self.pages.set_verbosity(&body.to_bytes()) {
             Some(Ok(told)) => plain(StatusCode::OK, told),
@@ -150,7 +150,7 @@ impl Routes {
     }
 }
 
-/// Whether an HTTP/1.1 request names one host, in the characters of one; else what Go's server says
+/// Checks that an HTTP/1.1 request has one valid Host header; otherwise returns the message of Go's server
 /// (`net/http.conn.readRequest`). HTTP/1.0 needs none, and HTTP/2 has `:authority`.
 fn check_host<B>(request: &Request<B>) -> Result<(), &'static str> {
     if request.version() != Version::HTTP_11 {
@@ -161,7 +161,7 @@ fn check_host<B>(request: &Request<B>) -> Result<(), &'static str> {
     if hosts.next().is_some() {
         return Err("too many Host headers");
     }
-    // As `golang.org/x/net/http/httpguts.ValidHostHeader`: what may stand in an authority, and nothing of order.
+    // As `golang.org/x/net/http/httpguts.ValidHostHeader`: checks characters, not structure.
     let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"!$%&()*+,-.:;=[]_~'".contains(byte);
     if host.as_bytes().iter().all(is_host) { Ok(()) } else { Err("malformed Host header") }
 }
@@ -170,18 +170,18 @@ fn not_found() -> Response<Full<Bytes>> {
     plain(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// What somebody else was asked for, and may not have given.
+/// Responds with the content of a source, or 503 if it is temporarily unavailable.
 fn given(content_type: &'static str, body: Option<String>) -> Response<Full<Bytes>> {
     match body {
         Some(body) => text(StatusCode::OK, content_type, body),
-        None => plain(StatusCode::SERVICE_UNAVAILABLE, "it cannot be told now; ask again\n"),
+        None => plain(StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable; retry\n"),
     }
 }
 
-/// The page in the form that the request asks for.
+/// Responds with the page in its negotiated format.
 fn zpage<B>(request: &Request<B>, page: Zpage) -> Response<Full<Bytes>> {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    // As upstream tells people from programs.
+    // Upstream's test for interactive clients.
     let person = ["curl", "Wget", "Mozilla/5.0"].iter().any(|agent| header(USER_AGENT).starts_with(agent));
     let Some(written) = page.write(header(ACCEPT), person) else {
         let message =
@@ -210,22 +210,22 @@ fn refused<B>(request: &Request<B>, refusal: &Refusal) -> Response<Full<Bytes>> 
         Refusal::Forbidden(message) => {
             status(StatusCode::FORBIDDEN, "Forbidden", &without_markup(message), true)
         }
-        // Why is in our log: a stranger may have caused this.
+        // The cause is logged only, since an anonymous client may have triggered it.
         Refusal::Unknown(_) => {
             let uri = request.uri().path_and_query().map_or("", |uri| uri.as_str());
-            let why = "the API server could not be asked for a review";
+            let why = "the API server could not review the request";
             let body = without_markup(&format!("Internal Server Error: {uri:?}: {why}"));
             plain(StatusCode::INTERNAL_SERVER_ERROR, body + "\n")
         }
     }
 }
 
-/// Upstream's refusals cannot be taken for HTML (`responsewriters.sanitizer`).
+/// Escapes HTML in refusals, as upstream's `responsewriters.sanitizer`.
 fn without_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A `metav1.Status`, with its fields in upstream's order.
+/// Returns a `metav1.Status` with its fields in upstream's order.
 fn status(code: StatusCode, reason: &str, message: &str, details: bool) -> Response<Full<Bytes>> {
     let details = if details { r#""details":{},"# } else { "" };
     let body = format!(

@@ -82,7 +82,7 @@ async fn metrics_are_for_those_whom_the_api_server_lets() {
     assert_eq!(server.get("/metrics", "").await, (403, forbidden("system:anonymous")));
     assert_eq!(server.get("/metrics", "plain").await, (403, forbidden("&lt;plain&gt;")));
     let unknown =
-        "Internal Server Error: \"/metrics?x=1&amp;y\": the API server could not be asked for a review\n";
+        "Internal Server Error: \"/metrics?x=1&amp;y\": the API server could not review the request\n";
     assert_eq!(server.get("/metrics?x=1&y", "broken").await, text(500, unknown));
 }
 

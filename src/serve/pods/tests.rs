@@ -1,11 +1,12 @@
-//! Who is told of whose pods.
+//! Access to the pages about pods.
 
 use super::super::gate::{Access, Decision, PodAccess, ReviewError, Reviewer, Token};
 use super::*;
 use http::header::AUTHORIZATION;
 use std::sync::{Arc, Mutex};
 
-/// Knows `ann`, who may read the pods of a and c, `all`, who may read all, and `none`; `root` is a master.
+/// Knows `ann`, who may read the pods of a and c, `all`, who may read all pods, `none`, and `root` of
+/// system:masters.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<Vec<String>>>);
 
@@ -19,7 +20,7 @@ impl Reviewer for Fake {
     }
 
     fn authorize(&self, access: Access) -> BoxFuture<'static, Result<Decision, ReviewError>> {
-        panic!("no path is asked about: {access:?}")
+        panic!("unexpected path review: {access:?}")
     }
 
     fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
@@ -40,7 +41,7 @@ fn sources(namespaces: usize) -> PodSources {
         std::future::ready(Some(names.collect()))
     };
     let pending = |question: Question| {
-        std::future::ready(Some(format!("{:?}, a part: {}", question.namespaces, question.is_part)))
+        std::future::ready(Some(format!("{:?}, partial: {}", question.namespaces, question.is_part)))
     };
     let explain = |namespace: String, name: String| {
         std::future::ready(Some((name == "there").then(|| format!("{namespace}/{name}"))))
@@ -71,14 +72,14 @@ fn forbidden(user: &str, scope: &str) -> Outcome {
 }
 
 #[tokio::test]
-async fn each_is_told_of_the_namespaces_whose_pods_it_may_read() {
+async fn report_covers_only_namespaces_whose_pods_the_user_may_read() {
     let sources = sources(3);
     let everywhere = "at the cluster scope";
     for (token, query, expected) in [
-        ("all", "", told("None, a part: false")),
-        ("root", "", told("None, a part: false")),
-        ("ann", "", told("Some({\"a\", \"c\"}), a part: true")),
-        ("ann", "namespace=a", told("Some({\"a\"}), a part: false")),
+        ("all", "", told("None, partial: false")),
+        ("root", "", told("None, partial: false")),
+        ("ann", "", told("Some({\"a\", \"c\"}), partial: true")),
+        ("ann", "namespace=a", told("Some({\"a\"}), partial: false")),
         ("ann", "namespace=b", forbidden("ann", "in the namespace \"b\"")),
         ("ann", "namespace=no-such", forbidden("ann", "in the namespace \"no-such\"")),
         ("none", "", forbidden("none", everywhere)),
@@ -88,43 +89,43 @@ async fn each_is_told_of_the_namespaces_whose_pods_it_may_read() {
         assert_eq!(ask(&sources, token, PAGE, query).await.0, expected, "{token} {query}");
     }
     assert_eq!(ask(&sources, "all", PAGE, "").await.1, ["all "], "one review for all namespaces");
-    assert!(ask(&sources, "", PAGE, "").await.1.is_empty(), "a stranger causes none");
+    assert!(ask(&sources, "", PAGE, "").await.1.is_empty(), "an anonymous request causes no review");
 }
 
 #[tokio::test]
-async fn in_a_cluster_of_many_namespaces_one_has_to_be_named() {
+async fn partial_access_to_many_namespaces_requires_naming_one() {
     let sources = sources(NAMESPACES_MAX + 1);
     let (outcome, asked) = ask(&sources, "ann", PAGE, "").await;
     assert!(
-        matches!(&outcome, Outcome::Wrong(why) if why.starts_with("there are 257 namespaces")),
+        matches!(&outcome, Outcome::Wrong(why) if why.starts_with("the cluster has 257 namespaces")),
         "{outcome:?}"
     );
     assert_eq!(asked, ["ann "]);
-    assert_eq!(ask(&sources, "all", PAGE, "").await.0, told("None, a part: false"));
-    assert_eq!(ask(&sources, "ann", PAGE, "namespace=c").await.0, told("Some({\"c\"}), a part: false"));
+    assert_eq!(ask(&sources, "all", PAGE, "").await.0, told("None, partial: false"));
+    assert_eq!(ask(&sources, "ann", PAGE, "namespace=c").await.0, told("Some({\"c\"}), partial: false"));
 }
 
 #[tokio::test]
-async fn whether_a_pod_is_there_is_told_to_those_who_may_read_it() {
+async fn existence_of_a_pod_is_revealed_only_with_read_permission() {
     let sources = sources(3);
     for (token, query, expected) in [
         ("ann", "namespace=a&name=there", told("a/there")),
-        (
-            "ann",
-            "namespace=a&name=x",
-            Outcome::NoSuchPod("no pod \"x\" of the namespace \"a\" waits for a node here".into()),
-        ),
+        ("ann", "namespace=a&name=x", Outcome::NoSuchPod("no pending pod \"x\" in namespace \"a\"".into())),
         ("ann", "namespace=b&name=there", forbidden("ann", "in the namespace \"b\"")),
         ("ann", "namespace=b&name=x", forbidden("ann", "in the namespace \"b\"")),
         ("", "namespace=a&name=there", Outcome::Refused(Refusal::Unauthorized)),
-        ("all", "name=there", Outcome::Wrong("it takes ?namespace=NAMESPACE&name=NAME".into())),
+        (
+            "all",
+            "name=there",
+            Outcome::Wrong("both query parameters are required: ?namespace=NAMESPACE&name=NAME".into()),
+        ),
     ] {
         assert_eq!(ask(&sources, token, EXPLAIN, query).await.0, expected, "{token} {query}");
     }
 }
 
 #[tokio::test]
-async fn a_question_that_is_none_is_told_and_asks_nobody() {
+async fn invalid_query_is_rejected_without_a_review() {
     let sources = sources(3);
     for query in ["pod=a", "namespace=%zz", "labelSelector=a+within+(b)"] {
         let (outcome, asked) = ask(&sources, "ann", PAGE, query).await;
