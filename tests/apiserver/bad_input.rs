@@ -295,7 +295,7 @@ fn a_certificate_or_a_key_that_cannot_be_used_ends_it_with_1_and_its_name() -> R
         (
             "good.crt",
             "bad.key",
-            "cannot use bad.key as --tls-cert-file and --tls-private-key-file: it holds no PEM private key",
+            "cannot use bad.key as --tls-cert-file and --tls-private-key-file: it contains no PEM private key",
         ),
         (
             "good.crt",
@@ -305,7 +305,7 @@ fn a_certificate_or_a_key_that_cannot_be_used_ends_it_with_1_and_its_name() -> R
         (
             "bad.crt",
             "bad.key",
-            "cannot use bad.crt as --tls-cert-file and --tls-private-key-file: it holds no PEM certificate",
+            "cannot use bad.crt as --tls-cert-file and --tls-private-key-file: it contains no PEM certificate",
         ),
         (
             "none.crt",

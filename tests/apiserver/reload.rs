@@ -138,9 +138,9 @@ async fn nothing_that_is_wrong_with_its_files_stops_a_running_scheduler() -> Res
             );
         }
         ensure!(log.contains("Is a directory (os error 21)"), "the folder is not in the log");
-        let told = "as --tls-cert-file and --tls-private-key-file: it holds no PEM certificate";
+        let told = "as --tls-cert-file and --tls-private-key-file: it contains no PEM certificate";
         let of_certificate =
-            |line: &&str| line.contains("keeping the old serving certificate") && line.contains(told);
+            |line: &&str| line.contains("failed to reload the serving certificate") && line.contains(told);
         let count = log.lines().filter(of_certificate).count();
         ensure!(count == 1, "the certificate is told of {count} times");
         std::fs::remove_dir(&path)?;
