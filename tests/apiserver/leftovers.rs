@@ -146,7 +146,7 @@ fn a_damaged_record_is_an_error_and_not_an_empty_one() -> Result<()> {
         r#"{"kubeconfig": "/k", "processes": [{"pid": -1}]}"#,
     )?;
     let error = State::read(folder.path()).err().context("it was read")?;
-    assert!(format!("{error:#}").contains("is not what `up` writes"), "{error:#}");
+    assert!(format!("{error:#}").contains("is not a valid state file"), "{error:#}");
     Ok(())
 }
 

@@ -1,8 +1,8 @@
-//! `cargo run --example cluster -- up`: a control plane with kwok nodes and supercargo for a person at a terminal, left running until
+//! `cargo run --example cluster -- up`: starts a control plane with kwok nodes and supercargo for interactive use, which runs until
 //! `down`.
 //!
-//! Standard output carries only what a script wants (`eval "$(cargo run --example cluster -- up)"`); the rest goes to standard
-//! error. It ends only processes that it recorded itself and that are still the ones it recorded.
+//! Standard output has only what scripts need (`eval "$(cargo run --example cluster -- up)"`); everything else goes to standard
+//! error. `down` stops only recorded processes, after checking that they are still the same ones.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -23,10 +23,10 @@ use support::process::{GRACE, Record};
 use support::supercargo::{self, Setup};
 use support::{Access, Component, ControlPlane, Process, Program, binaries, nodes};
 
-/// Where supercargo serves in a cluster; here too, if nobody else does.
+/// supercargo's default HTTPS port, used if it is free.
 const HTTPS_PORT: u16 = 10259;
 
-/// The answer of `status` when nothing, or not everything, runs.
+/// Exit code of `status` if not all processes run.
 const NOT_UP: u8 = 3;
 
 #[derive(Parser)]
@@ -35,7 +35,7 @@ const NOT_UP: u8 = 3;
     about = "A real Kubernetes control plane with kwok nodes and supercargo, on loopback ports of this machine"
 )]
 struct Args {
-    /// Where data, logs and the kubeconfig file are [default: cluster/ in cargo's target folder]
+    /// Folder for data, logs and the kubeconfig file [default: cluster/ in cargo's target folder]
     #[arg(long, global = true, value_name = "PATH")]
     folder: Option<PathBuf>,
     #[command(subcommand)]
@@ -44,31 +44,31 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start it, print the line that points kubectl to it, and leave it running
+    /// Start the cluster in the background and print the KUBECONFIG line for kubectl
     Up(Up),
-    /// Stop it and remove its data
+    /// Stop the cluster and remove its data
     Down,
-    /// Tell what runs; exit code 3 if it is not up
+    /// Show the cluster's processes; exits with 3 if it is not up
     Status,
 }
 
 #[derive(clap::Args)]
 struct Up {
-    /// How many nodes: kind-control-plane, kind-worker, kind-worker2, ...
+    /// Number of nodes: kind-control-plane, kind-worker, kind-worker2, ...
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(0..=1000))]
     nodes: u16,
-    /// Leave supercargo out, manifests and process; pods that name it wait until you run your own
+    /// Do not install or start supercargo; its pods stay pending until you run your own
     #[arg(long)]
     bare: bool,
-    /// A command line to run beside it, with KUBECONFIG set to the administrator's; may be given several times
+    /// Command to run beside the cluster, with the administrator's KUBECONFIG; may be repeated
     #[arg(long, value_name = "COMMAND", value_parser = command_line)]
     with: Vec<CommandLine>,
-    /// Stay in the foreground and stop everything on Ctrl-C
+    /// Run in the foreground and stop everything on Ctrl-C
     #[arg(long)]
     wait: bool,
 }
 
-/// A program and its arguments, parted by blanks; there is no quoting.
+/// A program and its arguments, separated by blanks, without quoting.
 #[derive(Clone)]
 struct CommandLine {
     path: PathBuf,
@@ -83,7 +83,7 @@ impl CommandLine {
 
 fn command_line(text: &str) -> Result<CommandLine, &'static str> {
     let mut words = text.split_whitespace();
-    let path = words.next().ok_or("it names no program")?.into();
+    let path = words.next().ok_or("the command is empty")?.into();
     Ok(CommandLine { path, args: words.map(str::to_owned).collect() })
 }
 
@@ -141,7 +141,7 @@ async fn up(folder: &Path, up: &Up) -> Result<()> {
     if up.wait { stay(plane, beside).await } else { plane.detach(beside) }
 }
 
-/// Nothing of this outlives the command until the caller detaches it.
+/// Starts everything. The processes end with this command unless the caller detaches them.
 async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
     let names = Component::ALL.map(Component::name).join(", ");
     eprintln!("cluster: starting {names}");
@@ -159,8 +159,8 @@ async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
     Ok((plane, beside))
 }
 
-/// supercargo as `manifests/base` installs it: the pod of its Deployment is shown, the process schedules. Its token file holds a token for
-/// a month, since nobody is left to renew it; the process would notice if somebody did.
+/// Installs `manifests/base` and starts supercargo as a process, while the Deployment's pod only appears to run on kwok. Nothing
+/// renews the token, so it is valid for a month.
 async fn start_supercargo(plane: &ControlPlane, has_nodes: bool) -> Result<Process> {
     eprintln!("cluster: applying manifests/base and starting supercargo");
     supercargo::install(plane).await?;
@@ -176,7 +176,7 @@ async fn start_supercargo(plane: &ControlPlane, has_nodes: bool) -> Result<Proce
     Ok(supercargo.into_process())
 }
 
-/// What else runs beside the control plane.
+/// Returns the programs of `--with`.
 fn programs(admin: &Access, command_lines: &[CommandLine]) -> Vec<Program> {
     let kubeconfig = admin.kubeconfig().display().to_string();
     let named = command_lines.iter().enumerate().map(|(index, line)| {
@@ -186,7 +186,7 @@ fn programs(admin: &Access, command_lines: &[CommandLine]) -> Vec<Program> {
     named.collect()
 }
 
-/// Waits for Ctrl-C, SIGTERM, or the end of any process; then everything is dropped, and with it ended.
+/// Waits for Ctrl-C, SIGTERM or the end of any process. Dropping the arguments stops everything.
 async fn stay(plane: ControlPlane, mut beside: Vec<Process>) -> Result<()> {
     eprintln!("cluster: press Ctrl-C to stop it");
     let mut terminate = signal(SignalKind::terminate())?;
@@ -213,7 +213,7 @@ fn down(folder: &Path) -> Result<()> {
         return Ok(());
     }
     eprintln!("cluster: stopping {}", names(&known.records, true));
-    // In the order of their start; etcd and the API server, which the others write to as they end, last.
+    // Clients stop first. etcd and the API server are last, because the others write to them while stopping.
     let (servers, clients) = known.records.split_at(2.min(known.records.len()));
     Record::stop_all(clients, GRACE)?;
     for server in servers.iter().rev() {
@@ -239,17 +239,17 @@ fn status(folder: &Path) -> Result<ExitCode> {
     Ok(if known.standing() == Standing::Up { ExitCode::SUCCESS } else { ExitCode::from(NOT_UP) })
 }
 
-/// Those that run, or those that have ended, in one line.
+/// Joins the names of processes that run, or that have ended.
 fn names(records: &[Record], alive: bool) -> String {
     let names: Vec<&str> = records
         .iter()
         .filter(|record| record.is_alive() == alive)
         .map(|record| record.name.as_str())
         .collect();
-    if names.is_empty() { String::from("nothing") } else { names.join(", ") }
+    if names.is_empty() { String::from("none") } else { names.join(", ") }
 }
 
-/// The line for the shell; in single quotes where the path holds anything a shell would read.
+/// Prints the export line for the shell, quoted if the path has special characters.
 fn print_export(kubeconfig: &Path) -> Result<()> {
     let path = kubeconfig.display().to_string();
     let plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));

@@ -1,4 +1,4 @@
-//! What one run of the command leaves for the next: which processes it started, in a file of the cluster's folder.
+//! State kept between invocations: the processes started, in a file in the cluster's folder.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::support::pki::write_private;
 use super::support::process::Record;
 
-/// How much of a recorded cluster still runs.
+/// Whether a recorded cluster still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// All of it.
+    /// All processes run.
     Up,
-    /// Some of it.
+    /// Some processes have ended.
     Broken,
-    /// Nothing, or nothing was recorded.
+    /// No process runs, or none was recorded.
     Down,
 }
 
@@ -24,12 +24,12 @@ pub(crate) enum Standing {
 pub(crate) struct State {
     /// The administrator's kubeconfig file.
     pub(crate) kubeconfig: PathBuf,
-    /// Its processes in the order of their start; empty if there is no cluster.
+    /// Its processes in start order; empty without a cluster.
     pub(crate) records: Vec<Record>,
 }
 
 impl State {
-    /// What the last `up` recorded in `folder`.
+    /// Reads the state that the last `up` recorded in `folder`.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = file(folder);
         let text = match fs::read_to_string(&path) {
@@ -41,20 +41,20 @@ impl State {
         };
         Self::parse(&text).with_context(|| {
             format!(
-                "{} is not what `up` writes; end its processes by hand and remove its folder",
+                "{} is not a valid state file; stop the cluster's processes by hand and remove its folder",
                 path.display()
             )
         })
     }
 
-    /// Records it.
+    /// Writes the state file.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let records: Vec<Value> = self.records.iter().map(Record::to_json).collect();
         let text = json!({"kubeconfig": self.kubeconfig, "processes": records});
         write_private(&file(folder), &format!("{text:#}\n"))
     }
 
-    /// How much of it still runs.
+    /// Returns whether all, some or none of the processes run.
     pub(crate) fn standing(&self) -> Standing {
         match self.records.iter().filter(|record| record.is_alive()).count() {
             0 => Standing::Down,
@@ -70,16 +70,17 @@ impl State {
     }
 }
 
-/// Keeps a second `up` or `down` from the same folder while the returned file is open. It lies beside the folder, which comes and
-/// goes.
+/// Locks the folder against another `up` or `down` while the returned file is open. The lock file is next to the folder, because
+/// `down` removes the folder.
 pub(crate) fn lock(folder: &Path) -> Result<File> {
     let path = folder.with_extension("lock");
-    let parent =
-        folder.parent().with_context(|| format!("{} cannot be a cluster's folder", folder.display()))?;
-    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    let parent = folder
+        .parent()
+        .with_context(|| format!("{} has no parent folder and cannot hold a cluster", folder.display()))?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
     let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     if file.try_lock().is_err() {
-        bail!("another `up` or `down` is at work ({} is locked); wait for it", path.display());
+        bail!("another `up` or `down` is running ({} is locked); retry when it has finished", path.display());
     }
     Ok(file)
 }

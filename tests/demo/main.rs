@@ -1,8 +1,7 @@
-//! `cargo run --example demo`: starts a control plane with four nodes and supercargo, runs the examples one after the other, and tells
-//! where each pod went or why it waits. Exits 0 only if everything is as expected.
+//! `cargo run --example demo`: starts a control plane with four nodes and supercargo, runs the examples, and shows where each pod
+//! was placed or why it is pending. Exits with 0 only if every expectation holds.
 //!
-//! The tale goes to standard output, progress to standard error. What an example does and expects is read from `examples/`; nothing of it is
-//! known here.
+//! The report goes to standard output, progress to standard error. Steps and expectations are read from `examples/`.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -26,27 +25,27 @@ use support::supercargo::{self, NAME, Setup, Supercargo};
 use support::{Component, ControlPlane, Process, Program, binaries, wait_for};
 use tale::Outcome;
 
-/// Where supercargo serves in a cluster; here too, if nobody else does.
+/// supercargo's default HTTPS port, used if it is free.
 const HTTPS_PORT: u16 = 10259;
 
-/// What a shell reports of a command that Ctrl-C has ended.
+/// Exit code of a command interrupted with Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 #[derive(Parser)]
 #[command(
     name = "demo",
-    about = "Runs the examples on a real control plane and tells where each pod went and why"
+    about = "Run the examples on a real control plane and show where each pod is placed and why"
 )]
 struct Args {
-    /// Which examples: 01-reserve-a-node, reserve-a-node or 1 [default: all]
+    /// Examples to run, such as 01-reserve-a-node, reserve-a-node or 1 [default: all]
     #[arg(value_name = "NAME")]
     examples: Vec<String>,
-    /// Let the real kube-scheduler run them, with a profile called supercargo: what is expected is what it does
+    /// Use the real kube-scheduler with a profile named supercargo, to check that it meets the expectations
     #[arg(long)]
     upstream: bool,
 }
 
-/// Who places the pods.
+/// The scheduler under demonstration.
 enum Scheduler {
     Ours(Box<Supercargo>),
     Upstream { _process: Process, _port: Port },
@@ -59,7 +58,7 @@ async fn main() -> ExitCode {
         Ok(terminate) => terminate,
         Err(error) => return failed(&error.into()),
     };
-    // Leaving the block drops the demo, and with it everything that it started.
+    // Leaving the block drops the demo, which stops everything it started.
     tokio::select! {
         biased;
         _ = tokio::signal::ctrl_c() => interrupted(),
@@ -86,10 +85,10 @@ async fn run(args: &Args) -> Result<ExitCode> {
 
     progress("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok");
     let plane = ControlPlane::builder().with(Component::ALL).start().await?;
-    progress("making four nodes");
+    progress("creating four nodes");
     let runner = Runner::new(&plane).await?;
     let mut scheduler = start_scheduler(&plane, args.upstream, &progress).await?;
-    progress("ready; to look around from another terminal meanwhile:");
+    progress("ready; to inspect the cluster from another terminal:");
     eprintln!("               export KUBECONFIG={}", plane.admin().kubeconfig().display());
     eprintln!("               {} get pods -A -o wide --watch", binaries::binary("kubectl")?.display());
 
@@ -104,18 +103,18 @@ async fn run(args: &Args) -> Result<ExitCode> {
         good &= metrics::show(&plane, supercargo, &mut page).await?;
         good &= healthy(supercargo);
     }
-    progress("waiting for the examples' namespaces to go");
+    progress("waiting for the examples' namespaces to be deleted");
     runner.wait_for_the_namespaces_to_go(&chosen).await?;
     plane.check()?;
     progress("stopping everything");
-    // What reads from the API server goes before the API server does.
+    // Clients of the API server stop before the API server does.
     drop(scheduler);
     drop(plane);
     progress("stopped");
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Still there, and never refused anything.
+/// Reports whether supercargo still runs and no request of it was denied.
 fn healthy(supercargo: &mut Supercargo) -> bool {
     let checked = supercargo.check().and_then(|()| supercargo.check_rights());
     if let Err(error) = &checked {
@@ -130,14 +129,12 @@ async fn start_scheduler(
     progress: &impl Fn(&str),
 ) -> Result<Scheduler> {
     if upstream {
-        progress("starting kube-scheduler with a profile called supercargo");
+        progress("starting kube-scheduler with a profile named supercargo");
         return upstream_scheduler(plane).await;
     }
     progress("applying manifests/base");
     supercargo::install(plane).await?;
-    progress(
-        "starting supercargo with the ServiceAccount, the rights and the configuration of the manifests",
-    );
+    progress("starting supercargo with the ServiceAccount, permissions and configuration of the manifests");
     let mut setup = Setup::installed(plane).await?;
     setup.port = Some(HTTPS_PORT);
     let mut supercargo = setup.launch(plane).await?;
@@ -146,7 +143,7 @@ async fn start_scheduler(
     Ok(Scheduler::Ours(Box::new(supercargo)))
 }
 
-/// The real one under our name. It may do all that kube-scheduler may.
+/// Starts the real kube-scheduler under our scheduler name, with kube-scheduler's permissions.
 async fn upstream_scheduler(plane: &ControlPlane) -> Result<Scheduler> {
     let port = Port::reserve()?;
     let access = plane.user("system:kube-scheduler", None)?;
@@ -173,7 +170,7 @@ async fn upstream_scheduler(plane: &ControlPlane) -> Result<Scheduler> {
     Ok(Scheduler::Upstream { _process: process, _port: port })
 }
 
-/// The examples that are named, in their own order; all of them if none is.
+/// Returns the named examples in folder order, or all without names.
 fn choose<'a>(all: &'a [Example], names: &[String]) -> Result<Vec<&'a Example>> {
     let is_called = |example: &&Example, name: &str| {
         let number = example.name.split('-').next().unwrap_or_default();
@@ -182,7 +179,7 @@ fn choose<'a>(all: &'a [Example], names: &[String]) -> Result<Vec<&'a Example>> 
     for name in names {
         if !all.iter().any(|example| is_called(&example, name)) {
             let known: Vec<&str> = all.iter().map(|example| example.name.as_str()).collect();
-            bail!("there is no example {name:?}; there are {}", known.join(", "));
+            bail!("unknown example {name:?}; available: {}", known.join(", "));
         }
     }
     let wanted = |example: &&Example| names.is_empty() || names.iter().any(|name| is_called(example, name));

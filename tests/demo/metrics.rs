@@ -1,4 +1,4 @@
-//! What `/metrics` says in the end, and to whom it says it.
+//! Shows `/metrics` at the end of the demo, and its access control.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use crate::support::ControlPlane;
 use crate::support::objects::service_account_token;
 use crate::support::supercargo::Supercargo;
 
-/// The families of which the page shows every series.
+/// The families whose series are shown.
 const FAMILIES: [&str; 5] = [
     "scheduler_schedule_attempts_total",
     "scheduler_pending_pods",
@@ -19,7 +19,7 @@ const FAMILIES: [&str; 5] = [
 const NAMESPACE: &str = "default";
 const ACCOUNT: &str = "onlooker";
 
-/// Asks for the metrics without and with the right to read them; whether both answers are as they should be.
+/// Requests the metrics without and with permission. Returns whether both responses are as expected.
 pub(crate) async fn show(plane: &ControlPlane, supercargo: &Supercargo, page: &mut Page) -> Result<bool> {
     let (admin, client) = (plane.admin(), plane.client().await?);
     page.heading("Metrics")?;
@@ -28,7 +28,7 @@ pub(crate) async fn show(plane: &ControlPlane, supercargo: &Supercargo, page: &m
     let stranger = service_account_token(&client, NAMESPACE, ACCOUNT).await?;
     ask(page, supercargo, ACCOUNT)?;
     let (refused, _) = supercargo.get("/metrics", Some(&stranger)).await?;
-    answer(page, refused, 403, "a ServiceAccount without the right is refused")?;
+    answer(page, refused, 403, "a ServiceAccount without permission is denied")?;
 
     let reader = format!("{ACCOUNT}-reader");
     let subject = format!("--serviceaccount={NAMESPACE}:{reader}");
@@ -38,12 +38,7 @@ pub(crate) async fn show(plane: &ControlPlane, supercargo: &Supercargo, page: &m
     let token = service_account_token(&client, NAMESPACE, &reader).await?;
     ask(page, supercargo, &reader)?;
     let (answered, text) = supercargo.get("/metrics", Some(&token)).await?;
-    answer(
-        page,
-        answered,
-        200,
-        "one that is bound to the ClusterRole supercargo-metrics-reader is answered:",
-    )?;
+    answer(page, answered, 200, "one bound to the ClusterRole supercargo-metrics-reader is served:")?;
     let lines: Vec<&str> =
         text.lines().filter(|line| FAMILIES.iter().any(|name| is_of(line, name))).collect();
     for line in &lines {

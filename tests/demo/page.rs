@@ -1,14 +1,14 @@
-//! Text for a terminal: headings, marks, columns, lines that end before the edge. It knows nothing of what is told.
+//! Terminal output: headings, marks, columns and wrapped lines, independent of the content.
 
 use std::io::{IsTerminal, Write, stdout};
 
 use anyhow::Result;
 
-/// No line is longer, however wide the terminal is; long lines are hard to read.
+/// Maximum line length on any terminal, for legibility.
 const WIDEST: usize = 120;
 const NARROWEST: usize = 60;
 
-/// A colour or weight of the terminal, as the number of its escape sequence.
+/// Text style: a color or weight, as an ANSI escape code.
 #[derive(Clone, Copy)]
 pub(crate) enum Ink {
     Plain,
@@ -39,7 +39,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Colours go to terminals only, and not to those who ask for none (no-color.org).
+    /// Uses colors only on terminals, and not with NO_COLOR (no-color.org).
     pub(crate) fn new() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -50,20 +50,20 @@ impl Page {
         }
     }
 
-    /// A heading across the page.
+    /// Prints a heading across the page.
     pub(crate) fn heading(&mut self, text: &str) -> Result<()> {
         let rest = self.width.saturating_sub(text.chars().count() + 4);
         self.blank()?;
         self.line(Ink::Bold, &format!("━━ {text} {}", "━".repeat(rest)))
     }
 
-    /// An empty line.
+    /// Prints an empty line.
     pub(crate) fn blank(&mut self) -> Result<()> {
         writeln!(stdout())?;
         Ok(())
     }
 
-    /// `label text`, where the text starts at `column` and goes on there on the lines that follow.
+    /// Prints `label text`. The text starts at `column`, as do its continuation lines.
     pub(crate) fn item(&mut self, label: &str, column: usize, ink: Ink, text: &str) -> Result<()> {
         let mut first = format!("{label:column$}");
         if label.chars().count() >= column {
@@ -79,7 +79,7 @@ impl Page {
         Ok(())
     }
 
-    /// A whole line as it is.
+    /// Prints a line without wrapping.
     pub(crate) fn line(&mut self, ink: Ink, text: &str) -> Result<()> {
         writeln!(stdout(), "{}", self.dyed(ink, text))?;
         Ok(())
@@ -90,7 +90,7 @@ impl Page {
     }
 }
 
-/// Cuts a text into lines at blanks; the first is shorter by `less`. A word that fits nowhere has a line for itself.
+/// Wraps a text at blanks. The first line is shorter by `less`; a word that is too long gets its own line.
 fn wrap(text: &str, width: usize, less: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut room = width.saturating_sub(less);

@@ -1,4 +1,4 @@
-//! Tells one example: what is asked, where each pod goes or why it waits, the events, and whether that is what was expected.
+//! Reports one example: its steps, where each pod is placed or why it is pending, the events, and whether expectations hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use crate::support::steps::{Claim, Example, Expectation, Step, View, note, waiti
 use crate::support::supercargo::NAME;
 use crate::support::wait_for;
 
-/// How long the page waits for the events of what it has just seen; they are sent beside the bindings.
+/// How long to wait for events of observed changes. Events are sent concurrently with bindings.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// Where the texts of a paragraph begin.
+/// Indentation of texts.
 const INDENT: usize = 3;
 
-/// What came of an example.
+/// Result of an example.
 pub(crate) struct Outcome {
     name: String,
     checks: usize,
     seconds: f64,
-    /// The first step that failed, or what was left behind.
+    /// The first failed step, or what cleanup left behind.
     failure: Option<String>,
 }
 
@@ -36,15 +36,15 @@ impl Outcome {
     }
 }
 
-/// What the reader has been told of an example so far.
+/// What has been printed of an example so far.
 #[derive(Default)]
 struct Told {
-    /// What was said of each pod.
+    /// The last printed state of each pod.
     pods: BTreeMap<String, String>,
     events: BTreeSet<(String, String, String)>,
 }
 
-/// Runs an example and prints what happens.
+/// Runs an example and prints its steps and results.
 pub(crate) async fn tell(runner: &Runner, example: &Example, page: &mut Page) -> Result<Outcome> {
     let number = example.name.split('-').next().unwrap_or_default();
     page.heading(&format!("{number} {}", example.title))?;
@@ -81,7 +81,7 @@ pub(crate) async fn tell(runner: &Runner, example: &Example, page: &mut Page) ->
     Ok(Outcome { name: example.name.clone(), checks, seconds: began.elapsed().as_secs_f64(), failure })
 }
 
-/// The table of all examples.
+/// Prints the table of all examples.
 pub(crate) fn summary(outcomes: &[Outcome], page: &mut Page) -> Result<()> {
     page.heading("Examples")?;
     page.blank()?;
@@ -94,7 +94,7 @@ pub(crate) fn summary(outcomes: &[Outcome], page: &mut Page) -> Result<()> {
         let (name, checks, seconds) = (&outcome.name, outcome.checks, outcome.seconds);
         page.line(
             ink,
-            &format!("   {mark} {name:width$}  {verdict:15}  {checks:3} checks held  {seconds:5.1} s"),
+            &format!("   {mark} {name:width$}  {verdict:15}  {checks:3} checks passed  {seconds:5.1} s"),
         )?;
         if let Some(failure) = &outcome.failure {
             page.item("", INDENT + 4, Ink::Bad, failure)?;
@@ -103,10 +103,10 @@ pub(crate) fn summary(outcomes: &[Outcome], page: &mut Page) -> Result<()> {
     let good = outcomes.iter().filter(|outcome| outcome.is_good()).count();
     let ink = if good == outcomes.len() { Ink::Good } else { Ink::Bad };
     page.blank()?;
-    page.line(ink, &format!("   {good} of {} examples came out as expected.", outcomes.len()))
+    page.line(ink, &format!("   {good} of {} examples are as expected.", outcomes.len()))
 }
 
-/// The steps from one `say` to the next.
+/// Splits the steps at each `say`.
 fn paragraphs(steps: &[Step]) -> Vec<&[Step]> {
     let mut starts: Vec<usize> = (0..steps.len()).filter(|at| matches!(steps[*at], Step::Say(_))).collect();
     if starts.first() != Some(&0) {
@@ -116,7 +116,7 @@ fn paragraphs(steps: &[Step]) -> Vec<&[Step]> {
     starts.iter().zip(ends).map(|(start, end)| &steps[*start..end]).collect()
 }
 
-/// What a step asks of the cluster.
+/// Prints a step's action.
 fn ask(page: &mut Page, example: &Example, step: &Step) -> Result<()> {
     match step {
         Step::Say(text) => page.item("", INDENT, Ink::Bold, text),
@@ -132,7 +132,7 @@ fn ask(page: &mut Page, example: &Example, step: &Step) -> Result<()> {
     }
 }
 
-/// The comment a file opens with, without what it says is to be expected: that is shown.
+/// Returns the opening comment of a file, up to its `Expect:` line.
 fn intent(text: &str) -> String {
     let comment = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim);
     comment.take_while(|line| !line.starts_with("Expect:")).collect::<Vec<_>>().join(" ")
@@ -150,7 +150,7 @@ fn in_short(expectation: &Expectation) -> String {
     }
 }
 
-/// What there is once the events of the bindings are there too, or will not come: nobody tells of a pod that names its node.
+/// Returns the state once the events of all bindings have arrived, or after a timeout: a pod with `nodeName` has no event.
 async fn settled(runner: &Runner, example: &Example) -> Result<View> {
     let complete = wait_for("the events", SETTLING, || async {
         let view = runner.view(example).await?;
@@ -160,7 +160,7 @@ async fn settled(runner: &Runner, example: &Example) -> Result<View> {
                 .any(|event| event.reason.as_deref() == Some("Scheduled") && is_about(event, pod))
         };
         let placed = view.pods.iter().filter(|pod| node_of(pod).is_some());
-        ensure!(placed.into_iter().all(|pod| is_told(&pod)), "some are missing");
+        ensure!(placed.into_iter().all(|pod| is_told(&pod)), "some events are missing");
         Ok(view)
     });
     match complete.await {
@@ -174,7 +174,7 @@ fn is_about(event: &Event, pod: &Pod) -> bool {
 }
 
 impl Told {
-    /// The pods and events that are new since the last scene.
+    /// Prints the pods and events that changed since the last call.
     fn scene(&mut self, page: &mut Page, view: &View) -> Result<()> {
         let seen: BTreeMap<String, (Ink, String)> =
             view.pods.iter().map(|pod| (pod.name_any(), fate(pod))).collect();
@@ -188,7 +188,7 @@ impl Told {
         }
         for name in gone {
             self.pods.remove(&name);
-            page.item(&format!("     {name}"), column, Ink::Faint, "is gone")?;
+            page.item(&format!("     {name}"), column, Ink::Faint, "deleted")?;
         }
         for event in view.events.iter().filter(|event| event.reporting_controller.as_deref() == Some(NAME)) {
             let about =
@@ -199,7 +199,7 @@ impl Told {
                     is_about(event, pod) && waiting_for(pod).is_some_and(|(_, message)| message == note)
                 });
                 let text = match () {
-                    () if repeats => format!("{reason} ({about}), with that text"),
+                    () if repeats => format!("{reason} ({about}), with the same message"),
                     () if note.contains(&about) => format!("{reason}: {note}"),
                     () => format!("{reason} ({about}): {note}"),
                 };
@@ -210,12 +210,12 @@ impl Told {
     }
 }
 
-/// Where a pod is, or why it is nowhere.
+/// Describes a pod's placement, or the reason why it is pending.
 fn fate(pod: &Pod) -> (Ink, String) {
     let going = if pod.metadata.deletion_timestamp.is_some() { ", being deleted" } else { "" };
     if let Some(node) = node_of(pod) {
         return (Ink::Good, format!("→ {node}{going}"));
     }
-    let (reason, message) = waiting_for(pod).unwrap_or(("not yet looked at", ""));
-    (Ink::Waiting, format!("waits{going}: {reason} {message}").trim_end().to_owned())
+    let (reason, message) = waiting_for(pod).unwrap_or(("not yet tried", ""));
+    (Ink::Waiting, format!("pending{going}: {reason} {message}").trim_end().to_owned())
 }
