@@ -1,4 +1,5 @@
-//! Flags, spelled as kube-scheduler spells them. What a flag's value means to the program is decided in `run`.
+//! The command line: the scheduler's flags, named as kube-scheduler names them, and the commands. `run`
+//! interprets the values.
 
 use crate::cli::completion::CompletionArgs;
 use crate::cli::config::ConfigArgs;
@@ -23,13 +24,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The version, with the commit where it is known.
+/// Version of the program, followed by the commit if the build knows it.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SUPERCARGO_BUILD"));
 
-/// A Kubernetes scheduler that decides as kube-scheduler does.
+/// A Kubernetes scheduler that makes the same decisions as kube-scheduler.
 ///
-/// Without --config it schedules the pods whose `spec.schedulerName` is `supercargo`. With it, the file's profiles say
-/// which pods are its own.
+/// Without --config it schedules pods whose `spec.schedulerName` is `supercargo`. With --config, the profiles
+/// in the file decide which pods it schedules.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "supercargo",
@@ -39,95 +40,102 @@ pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SUPERCARGO_BU
     args_conflicts_with_subcommands = true
 )]
 pub struct Args {
-    /// What to do instead of scheduling a cluster.
+    /// Command to run instead of the scheduler.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
+    /// Path of the configuration file: a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Writes the configuration with its defaults to this file as YAML, and exits.
+    /// Write the configuration, with defaults filled in, to this file as YAML and exit.
     #[arg(long, value_name = "FILE")]
     pub write_config_to: Option<PathBuf>,
 
-    /// Kubeconfig with the API server and the identity to use. Without it: the file's clientConnection.kubeconfig, the
-    /// ServiceAccount of the pod, or what kubectl would use.
+    /// Kubeconfig with the API server's address and credentials. Defaults to clientConnection.kubeconfig of
+    /// the configuration file, then the pod's ServiceAccount, then kubectl's kubeconfig.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Watch over the scheduler of this schedulerName instead of scheduling: decide for its pods as its bindings arrive, compare, and
-    /// write nothing. Takes the profile of that name from --config.
+    /// Run in shadow mode: compare decisions with those of the scheduler that serves this schedulerName, and
+    /// write nothing. Pods are evaluated as that scheduler's bindings arrive, with the profile of the same
+    /// name from --config.
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub shadow_of: Option<String>,
 
-    /// URL of the API server; overrides the kubeconfig's.
+    /// URL of the API server; overrides the kubeconfig.
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,
 
-    /// Address the HTTPS port listens on; 0.0.0.0 or :: means all addresses of both IP families.
+    /// IP address the HTTPS port listens on. 0.0.0.0 or :: listens on all addresses of both IP families.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
 
-    /// HTTPS port of health and metrics; 0 turns it off.
+    /// Port that serves health checks and metrics over HTTPS; 0 disables it.
     #[arg(long, value_name = "PORT", default_value_t = 10259)]
     pub secure_port: u16,
 
-    /// Serving certificate (PEM), read again when it changes. Without it one is made up, signed by itself.
+    /// File with the serving certificate (PEM); reloaded when it changes. Without it, a self-signed
+    /// certificate is generated.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
 
-    /// Key of the serving certificate (PEM).
+    /// File with the private key of the serving certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
 
-    /// Paths anyone may read.
+    /// Paths that are served without authentication and authorization.
     #[arg(long, value_name = "PATHS", value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
     pub authorization_always_allow_paths: Vec<String>,
 
-    /// Compare every Nth cached decision with a full evaluation (1: all of them), instead of as many as 2 % of the scheduling thread's busy
-    /// time pays for. Either way, each cached signature is compared within 5 minutes. Where they differ, the full evaluation counts, the
-    /// signature is evicted and a metric says so; after three differences no cache is used until the next start. 0 compares nothing.
+    /// Re-evaluate every Nth cached decision in full and compare; 1 compares all, 0 none. By default,
+    /// comparisons take up to 2 % of the scheduling thread's busy time. Unless N is 0, each cached signature
+    /// is compared at least every 5 minutes. On a difference, the full evaluation is used, the signature is
+    /// evicted from the cache and a metric counts it. After three differences caching stays off until the
+    /// next start.
     #[arg(long, value_name = "N")]
     pub verify_decisions: Option<u32>,
 
-    /// What decides which of several replicas schedules.
+    /// Leader election.
     #[command(flatten)]
     pub election: ElectionArgs,
 
-    /// How long a pod may wait among the unschedulable before it is tried again without a reason.
+    /// Maximum time a pod stays in unschedulablePods before it is retried without an event.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     pub pod_max_in_unschedulable_pods_duration: Duration,
 
-    /// URL of a collector of OpenTelemetry's that takes OTLP over HTTP, such as http://collector:4318: spans of each attempt are sent
-    /// there, below /v1/traces. Only in a program built with the feature otlp, and not in shadow mode, which makes no attempts.
+    /// URL of an OpenTelemetry collector that accepts OTLP over HTTP, such as http://collector:4318. Spans of
+    /// each scheduling attempt are sent to its path /v1/traces. Requires a build with the feature otlp; not
+    /// available in shadow mode.
     #[arg(long, value_name = "URL", conflicts_with = "shadow_of")]
     pub otlp_endpoint: Option<String>,
 
-    /// What is kept of decisions.
+    /// Decision records and recordings.
     #[command(flatten)]
     pub keeping: KeepingArgs,
 
-    /// Feature gates of kube-scheduler, as `NAME=true,NAME=false`: those at their defaults, and those that change nothing
-    /// here, are taken.
+    /// Feature gates of kube-scheduler, as `NAME=true,NAME=false`. Accepted are gates at their default and
+    /// gates that have no effect here.
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Vec<String>,
 
-    /// Format of the log.
+    /// Log format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub logging_format: LoggingFormat,
 
-    /// How much is logged: 0 milestones and warnings, 2 each decision as well, 3 its steps, 6 everything.
+    /// Log verbosity: 0 milestones and warnings, 2 also each decision, 3 also the steps of a decision, 6
+    /// everything.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
 
-    /// Every flag's value by its name, for `/flagz`.
+    /// Value of each flag by name, for `/flagz`.
     #[arg(skip)]
     pub values: BTreeMap<String, String>,
 }
 
 impl Args {
-    /// The command line, called as it was: linked as `kubectl-supercargo` it is kubectl's plugin, and says so in its help.
+    /// Returns the command line definition. Called through a link named `kubectl-NAME`, its help shows
+    /// `kubectl NAME`.
     pub fn command_as(program: Option<&OsString>) -> clap::Command {
         let file = program.map(Path::new).and_then(Path::file_name).and_then(std::ffi::OsStr::to_str);
         match file.and_then(|file| file.strip_prefix("kubectl-")) {
@@ -136,7 +144,7 @@ impl Args {
         }
     }
 
-    /// Reads a command line; ends the program where it is wrong, or asks for help.
+    /// Parses a command line. Exits the process on an error, or after printing help or the version.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Self {
         let line: Vec<OsString> = line.into_iter().collect();
         let matches = Self::command_as(line.first()).try_get_matches_from(line);
@@ -147,13 +155,13 @@ impl Args {
     }
 }
 
-/// Prints help, the version or what is wrong with a command line, and ends; 1 if it cannot be written.
+/// Prints help, the version or a usage error, and exits. The exit code is 1 if printing fails.
 fn end_with(answer: &clap::Error) -> ! {
     let code = answer.print().map_or(1, |()| answer.exit_code());
     std::process::exit(code)
 }
 
-/// The values of all flags, given or by default, as far as they are text; a flag that is neither is empty.
+/// Returns all flags with their given or default values. A flag with neither has an empty value.
 fn values(matches: &ArgMatches) -> BTreeMap<String, String> {
     let command = Args::command();
     let flags = command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag.get_id())));
@@ -166,73 +174,78 @@ fn values(matches: &ArgMatches) -> BTreeMap<String, String> {
     values.filter(|(name, _)| !matches!(name.as_str(), "help" | "version")).collect()
 }
 
-/// The flags of what is kept of a scheduler at work. Keeping it never holds up a decision.
+/// Flags for decision records, the decision log and the recording. None of them delays a decision.
 #[derive(Clone, Debug, clap::Args)]
 pub struct KeepingArgs {
-    /// Decisions that /debug/decisions shows, the last ones; 0 to keep none.
+    /// Number of most recent decisions that /debug/decisions shows; 0 keeps none.
     #[arg(long, value_name = "N", default_value_t = 1_000, conflicts_with = "shadow_of")]
     pub decision_records: usize,
 
-    /// Bytes that these decisions may take.
+    /// Maximum size of these decisions in memory, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, conflicts_with = "shadow_of")]
     pub decision_records_bytes: usize,
 
-    /// File to which each decision is appended as a line of JSON.
+    /// File to append each decision to, as one line of JSON.
     #[arg(long, value_name = "FILE", conflicts_with = "shadow_of")]
     pub decision_log: Option<PathBuf>,
 
-    /// Bytes after which that file becomes FILE.1, in place of an older one, and begins anew.
+    /// Size in bytes at which the decision log is rotated to FILE.1, replacing an older one.
     #[arg(long, value_name = "BYTES", default_value_t = 100 << 20, requires = "decision_log")]
     pub decision_log_max_bytes: u64,
 
-    /// File to which all is written that decisions are made from, for `supercargo replay`. One that is there already becomes FILE.1.
+    /// File to record all inputs of decisions to, for `supercargo replay`. An existing file is renamed to
+    /// FILE.1.
     #[arg(long, value_name = "FILE", conflicts_with = "shadow_of")]
     pub record_to: Option<PathBuf>,
 
-    /// Bytes after which the recording ends, and says so.
+    /// Size in bytes at which recording stops, with a warning.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, requires = "record_to")]
     pub record_max_bytes: u64,
 }
 
-/// The flags of leader election; each overrides the field of leaderElection that it is named after.
+/// Leader election flags. Each overrides the field of leaderElection with the same name.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ElectionArgs {
-    /// Schedule only while holding a Lease, so that several replicas may run. True unless the file says otherwise.
+    /// Schedule only while holding the Lease; required to run several replicas. Defaults to the configuration
+    /// file, then true.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub leader_elect: Option<bool>,
 
-    /// How long others wait for a renewal before they take the lease; 15s unless the file says otherwise.
+    /// Time after the last renewal at which another replica may take the Lease. Defaults to the configuration
+    /// file, then 15s.
     #[arg(long, value_name = "DURATION", value_parser = GoDuration::parse)]
     pub leader_elect_lease_duration: Option<GoDuration>,
 
-    /// How long the leader tries to renew the lease before it gives up; 10s unless the file says otherwise.
+    /// Time the leader keeps trying to renew the Lease before it gives up leadership. Defaults to the
+    /// configuration file, then 10s.
     #[arg(long, value_name = "DURATION", value_parser = GoDuration::parse)]
     pub leader_elect_renew_deadline: Option<GoDuration>,
 
-    /// The time between two tries; 2s unless the file says otherwise.
+    /// Interval between attempts to acquire or renew the Lease. Defaults to the configuration file, then 2s.
     #[arg(long, value_name = "DURATION", value_parser = GoDuration::parse)]
     pub leader_elect_retry_period: Option<GoDuration>,
 
-    /// The kind of the lock: there is `leases` and no other.
+    /// Resource used for the lock; only `leases` is supported.
     #[arg(long, value_name = "KIND")]
     pub leader_elect_resource_lock: Option<String>,
 
-    /// The name of the Lease. Without --config it is supercargo, with it what the file says, kube-scheduler by default.
+    /// Name of the Lease. Without --config the default is supercargo; with --config it is the file's value,
+    /// kube-scheduler if unset.
     #[arg(long, value_name = "NAME")]
     pub leader_elect_resource_name: Option<String>,
 
-    /// The namespace of the Lease; kube-system unless the file says otherwise.
+    /// Namespace of the Lease. Defaults to the configuration file, then kube-system.
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
 
-    /// Allow a profile named default-scheduler under another lease than kube-scheduler's. Where kube-scheduler runs as well, both
-    /// would schedule the same pods.
+    /// Allow a profile named default-scheduler with a Lease other than kube-scheduler's. If kube-scheduler
+    /// runs too, both schedule the same pods.
     #[arg(long)]
     pub allow_second_default_scheduler: bool,
 }
 
 impl ElectionArgs {
-    /// The flags, for whoever reads the configuration.
+    /// Returns the flags in the form the configuration loader takes.
     pub fn flags(&self) -> Flags {
         Flags {
             leader_elect: self.leader_elect,
@@ -247,122 +260,134 @@ impl ElectionArgs {
     }
 }
 
-/// What the program does beside scheduling a cluster.
+/// Commands other than running the scheduler.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Decide where pods would go, from files, or in the cluster of the kubeconfig (`--live`). Nothing is changed.
+    /// Simulate where pods would be placed, in a cluster from files or from the kubeconfig (`--live`).
     ///
-    /// The decisions are those the scheduler itself would make, one pod after the other, each winner counting for the next.
+    /// Makes the decisions the scheduler would make, one pod after another; each placed pod counts for the
+    /// next. Changes nothing.
     ///
-    /// Exit code: 0 every pod was placed, 3 at least one was not, 2 the flags or the files are wrong, 1 anything else.
+    /// Exit code: 0 every pod was placed, 3 at least one was not, 2 invalid flags or files, 1 any other
+    /// failure.
     Simulate(SimulateArgs),
 
-    /// Ask a running shadow (--shadow-of) how far the two schedulers agree.
+    /// Report how far a scheduler and its shadow (--shadow-of) agree.
     Shadow(ShadowArgs),
 
-    /// Tell why a pod is where it is, or nowhere: every check on every node, and what would help, tried out.
+    /// Explain why a pod is on its node or pending: each check on each node, and changes that would help.
     ///
-    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Each suggested change is verified by a
+    /// hypothetical decision. Changes nothing.
     ///
-    /// Exit code: 0 the pod has a node, has ended, or fits now; 3 something is in its way; 2 the flags or files are wrong, or there
-    /// is no such pod; 1 anything else, for example a cluster that does not answer.
+    /// Exit code: 0 the pod has a node, has ended or would fit now; 3 it is unschedulable; 2 invalid flags or
+    /// files, or no such pod; 1 any other failure, such as an API server that does not answer.
     Explain(ExplainArgs),
 
-    /// Tell how many more pods like the one of a file there is room for, and what keeps one more out.
+    /// Report how many more pods like a given one fit, and what limits the number.
     ///
-    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
     ///
-    /// Exit code: 0 at least one fits, 3 none does, 2 the flags or files are wrong, 1 anything else.
+    /// Exit code: 0 at least one fits, 3 none fits, 2 invalid flags or files, 1 any other failure.
     Fit(FitArgs),
 
-    /// Tell which pods of a node would have no place if it were drained.
+    /// Report which pods of a node could not be placed elsewhere if the node were drained.
     ///
-    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
     ///
-    /// Exit code: 0 all have a place, 3 at least one has none, 2 the flags or files are wrong, or there is no such node, 1 anything
-    /// else.
+    /// Exit code: 0 all pods can be placed, 3 at least one cannot, 2 invalid flags or files, or no such node,
+    /// 1 any other failure.
     DrainCheck(DrainCheckArgs),
 
-    /// Write down what a scheduler of the kubeconfig's cluster is told, as it comes, to be replayed by any configuration.
+    /// Record the objects and changes a scheduler would see in the kubeconfig's cluster, for `supercargo
+    /// replay`.
     ///
-    /// Watches what a scheduler watches, and writes nothing but the file.
+    /// Watches the resources a scheduler watches. Writes only the recording.
     ///
-    /// Exit code: 0 recorded as long as was wanted, 2 the flags or files are wrong, 1 anything else, for example a cluster that does
-    /// not answer, or a file that is full.
+    /// Exit code: 0 recorded as long as requested, 2 invalid flags or files, 1 any other failure, such as an
+    /// API server that does not answer or a recording that reached its size limit.
     Record(RecordArgs),
 
-    /// Decide again what a scheduler decided that was recorded (--record-to), or see what another configuration would have decided.
+    /// Replay a recording (--record-to) and compare the decisions, or compare them with another
+    /// configuration.
     ///
-    /// Asks no API server and changes nothing.
+    /// Contacts no API server and changes nothing.
     ///
-    /// Exit code: 0 all is decided as it is recorded, and by the other configuration as well; 3 something is decided otherwise; 2 the
-    /// flags or files are wrong; 1 anything else.
+    /// Exit code: 0 all decisions equal the recorded ones, and those of the other configuration; 3 at least
+    /// one differs; 2 invalid flags or files; 1 any other failure.
     Replay(ReplayArgs),
 
-    /// Tell what in workloads and pods can never be scheduled, or does not do what it says: misspelt selectors, more replicas than can
-    /// stay apart, requests larger than any node.
+    /// Find workloads and pods that can never be scheduled or whose rules have no effect.
     ///
-    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing, and decides about no pod.
+    /// Finds, for example, misspelt selectors, more replicas than can be kept apart, and requests larger than
+    /// any node. Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing and schedules
+    /// no pod.
     ///
-    /// Exit code: 0 nothing as grave as --fail-on was found, 3 something was, 2 the flags or files are wrong, 1 anything else.
+    /// Exit code: 0 no finding as severe as --fail-on, 3 at least one, 2 invalid flags or files, 1 any other
+    /// failure.
     Lint(LintArgs),
 
-    /// Run tests of where pods go: a file names a cluster, pods, changes, and what is expected. For pipelines.
+    /// Run placement tests: files with a cluster, pods, changes and the expected placements.
     ///
-    /// From files alone: no API server is asked and nothing is changed.
+    /// Made for pipelines: reads only files, contacts no API server and changes nothing.
     ///
-    /// Exit code: 0 all tests passed, 3 at least one failed, 2 a file is wrong, 1 anything else.
+    /// Exit code: 0 all tests passed, 3 at least one failed, 2 invalid flags or files, 1 any other failure.
     Test(TestArgs),
 
-    /// Show a cluster on one HTML page: nodes, pods, spreading, what waits and why, scores of decisions; before and after where pods are
-    /// placed (`--pods`) or the cluster is changed.
+    /// Write an HTML report of a cluster: nodes, pods, topology spread, pending pods with reasons, and
+    /// scores.
     ///
-    /// Asks the cluster of the kubeconfig, or files (`--cluster`). Changes nothing. The page needs no other file and no network.
+    /// Shows the cluster before and after pods are placed (`--pods`) or the cluster is changed. Reads the
+    /// cluster of the kubeconfig, or files (`--cluster`). Changes nothing. The page is a single file and
+    /// needs no network.
     ///
-    /// Exit code: 0 the report is written, 2 the flags or files are wrong, 1 anything else, for example a cluster that does not answer.
+    /// Exit code: 0 the report is written, 2 invalid flags or files, 1 any other failure, such as an API
+    /// server that does not answer.
     Report(ReportArgs),
 
-    /// Tell where each pending pod waits, for what, since when, and when it is tried next.
+    /// List pending pods: where each is in the scheduler, why, since when, and when it is retried.
     ///
-    /// Asks the running scheduler: its leader, through the API server's proxy, or the port at a URL (--server). Who may not read the pods of a
-    /// namespace is told nothing of them.
+    /// Asks the leader through the API server's proxy, or a scheduler at a URL (--server). Shows only
+    /// namespaces in which the user may read pods.
     ///
-    /// Exit code: 0 told, 2 the flags or the file are wrong, 1 anything else, for example a scheduler that does not answer.
+    /// Exit code: 0 the list is printed, 2 invalid flags or file, 1 any other failure, such as a scheduler
+    /// that does not answer.
     Queue(QueueArgs),
 
-    /// Tell whether an installation has what it needs: rights, leader, versions, other schedulers, drift of the cache.
+    /// Check an installation: permissions, leader election, versions, other schedulers, cache drift.
     ///
-    /// Asks the API server of the kubeconfig, and the leader through it. Has access reviews made, and changes nothing.
+    /// Asks the API server of the kubeconfig, and the leader through it. Creates access reviews and changes
+    /// nothing.
     ///
-    /// Exit code: 0 no problem was found, 3 at least one was, 4 none was found but some checks could not be made, 2 the flags are wrong, 1
-    /// anything else, for example a cluster that does not answer.
+    /// Exit code: 0 no problem found, 3 at least one problem, 4 no problem but some checks could not be made,
+    /// 2 invalid flags, 1 any other failure, such as an API server that does not answer.
     Doctor(DoctorArgs),
 
-    /// Judge and compare configuration files, as the scheduler would take them. No API server is asked.
+    /// Validate and compare configuration files, as the scheduler reads them. Contacts no API server.
     Config(ConfigArgs),
 
-    /// Print what a shell needs to complete command lines of this program.
+    /// Print a completion script for a shell.
     Completion(CompletionArgs),
 
-    /// Write manual pages of this program and its commands.
+    /// Write manual pages of the program and its commands.
     Man(ManArgs),
 }
 
-/// The formats of the log.
+/// Log formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoggingFormat {
-    /// One line of text an entry.
+    /// One line of text per entry.
     Text,
-    /// One JSON object an entry.
+    /// One JSON object per entry.
     Json,
 }
 
-/// A duration as Go writes it: `300ms`, `1.5h`, `2m30s`.
+/// Parses a duration in Go's format: `300ms`, `1.5h`, `2m30s`.
 ///
 /// # Errors
-/// With the text that is no duration.
+/// Returns a message that quotes the text if it is not a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration; write for example 30s, 5m or 1h30m");
+    let wrong = || format!("{text:?} is not a duration; expected a form such as 30s, 5m or 1h30m");
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -395,12 +420,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_are_consistent() {
+    fn command_line_definition_is_valid() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn durations_parse_in_go_format() {
         assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1_500)));
@@ -412,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_of_leader_election_are_upstreams() {
+    fn leader_election_flags_match_upstream() {
         let flags = [
             "--leader-elect",
             "--leader-elect-lease-duration=30s",
@@ -442,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_of_flags_are_shown_as_they_are_given_or_by_default() {
+    fn flag_values_are_the_given_or_default_ones() {
         let line =
             ["supercargo", "--secure-port=0", "--feature-gates=A=true", "--feature-gates", "B=false", "-v4"];
         let args = Args::read(line.map(OsString::from));
@@ -457,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn linked_as_a_plugin_of_kubectl_its_help_says_so() {
+    fn help_of_kubectl_plugin_shows_kubectl_usage() {
         for (program, usage) in [
             ("/usr/bin/supercargo", "Usage: supercargo queue"),
             ("/opt/bin/kubectl-supercargo", "Usage: kubectl supercargo queue"),
@@ -473,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_flag_is_named() {
+    fn unknown_flag_is_named_in_the_error() {
         let error = Args::try_parse_from(["supercargo", "--foo"]).expect_err("there is no such flag");
         assert!(error.to_string().contains("--foo"), "{error}");
         assert_eq!(error.exit_code(), 2);

@@ -1,7 +1,8 @@
-//! What the pods of the cluster ask for, of all schedulers, for `/metrics/resources`: kept from when it is first asked for.
+//! Requests and limits of all pods in the cluster, for `/metrics/resources` only.
 //!
-//! The engine knows amounts as decisions need them, and pods of others only where they take room; upstream shows from the
-//! pods its informer keeps. Nobody decides by what is here.
+//! Receives pods from the pod watch, starting with the first scrape. The engine does not keep these amounts:
+//! it stores requests in its own units and other schedulers' pods only once they occupy a node. Upstream
+//! computes the metrics from its pod informer. No decision reads this module.
 
 use crate::api::Pod;
 use crate::convert::requests::shown::{is_zero, requests_and_limits};
@@ -13,30 +14,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long whoever asks first waits for the list of pods.
+/// Longest wait of the first scrape for the pod list.
 const LISTED_WITHIN: Duration = Duration::from_secs(8);
 
-/// The pods of the cluster, by what they ask for.
+/// Requests and limits of the pods in the cluster.
 #[derive(Debug)]
 pub struct Census {
     pods: Mutex<Pods>,
-    /// Whether all pods are known.
+    /// Whether a complete list of pods has been read.
     whole: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
 struct Pods {
     wanted: bool,
-    /// The list that is being read, or was read last.
+    /// Number of the list that is being read or was read last.
     list: u32,
-    /// Whether that list was asked for from its beginning on.
+    /// Whether that list began after the first scrape, so that it is complete here.
     counts: bool,
     by_name: HashMap<Name, Known>,
     texts: Shared<str>,
     amounts: Shared<Amounts>,
 }
 
-/// A pod. All of it is shared with others where it is the same.
+/// Data of one pod. Equal values are shared between pods.
 #[derive(Clone, Debug)]
 struct Known {
     list: u32,
@@ -46,9 +47,9 @@ struct Known {
     amounts: Arc<Amounts>,
 }
 
-/// Namespace and name.
+/// Namespace and name of a pod.
 type Name = (Arc<str>, Arc<str>);
-/// By resource, the bits of a float each: they are told apart, and not reckoned with.
+/// Amount by resource, as the bits of an `f64`: values are compared and printed, never added.
 type List = Vec<(Box<str>, u64)>;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -57,11 +58,11 @@ struct Amounts {
     limits: List,
 }
 
-/// Values of which there is one of a kind.
+/// Interned values: equal values share one allocation.
 #[derive(Debug)]
 struct Shared<T: ?Sized> {
     values: HashSet<Arc<T>>,
-    /// How many there may be before those that nobody has any more are looked for.
+    /// Number of values at which unused ones are dropped next.
     sweep_at: usize,
 }
 
@@ -99,22 +100,22 @@ impl Default for Census {
 }
 
 impl Census {
-    /// The text of `/metrics/resources`; `None` where the pods cannot be listed in good time. Whoever is the first to ask has them
-    /// listed anew by `relist`.
+    /// Returns the text of `/metrics/resources`; `None` if the pods are not listed within `LISTED_WITHIN`.
+    /// The first call requests a new list of pods through `relist`.
     pub async fn render(&self, relist: &Relist) -> Option<String> {
         if !std::mem::replace(&mut self.lock().wanted, true) {
             relist.request();
         }
         let mut whole = self.whole.subscribe();
         tokio::time::timeout(LISTED_WITHIN, whole.wait_for(|whole| *whole)).await.ok()?.ok()?;
-        // The watch is not kept waiting while this is sorted and written.
+        // Copied, so that the pod watch does not wait for the lock while rows are sorted and formatted.
         let pods: Vec<_> =
             self.lock().by_name.iter().map(|(name, pod)| (name.clone(), pod.clone())).collect();
         tokio::task::spawn_blocking(move || render(&pods)).await.ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, Pods> {
-        // Every change leaves it whole.
+        // Every update leaves the data consistent, so a poisoned lock is usable.
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -142,7 +143,7 @@ fn key(pod: &Pod) -> Name {
     (text(&pod.metadata.namespace), text(&pod.metadata.name))
 }
 
-/// What is shown of a pod; nothing of one that has ended or cannot be read.
+/// Returns the amounts to show for a pod; `None` if it has ended or cannot be decoded.
 fn amounts(pod: &Pod) -> Option<Amounts> {
     let content = pod.content().ok()?;
     if !content.spec.node_name.is_empty() && pod.has_ended() {
@@ -223,7 +224,7 @@ mod tests {
         census.list_ended();
     }
 
-    /// The names of the pods that are shown, with their requests.
+    /// Returns name and request of each pod in the metrics.
     async fn shown(census: &Census) -> Vec<String> {
         let text = census.render(&Relist::default()).await.unwrap();
         let series = text.lines().filter_map(|line| line.strip_prefix("kube_pod_resource_request{"));
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_kept_before_it_is_asked_for_and_then_the_pods_are_listed_anew() {
+    async fn first_scrape_requests_a_new_pod_list() {
         let (census, relist) = (Census::default(), Relist::default());
         listed(&census, &[asking("early", "1")]);
         assert!(census.lock().by_name.is_empty());
@@ -253,12 +254,12 @@ mod tests {
         assert_eq!(
             Arc::strong_count(&census.lock().by_name.values().next().unwrap().node),
             3,
-            "one text for both"
+            "both pods share the text"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pods_come_change_and_go_and_a_list_takes_away_what_it_does_not_name() {
+    async fn complete_list_removes_pods_it_does_not_contain() {
         let census = Census::default();
         census.lock().wanted = true;
         listed(&census, &[asking("a", "1"), asking("b", "1")]);
@@ -269,13 +270,13 @@ mod tests {
         assert_eq!(shown(&census).await, ["b 1"]);
         census.list_began();
         census.applied(&asking("c", "1"));
-        assert_eq!(shown(&census).await, ["b 1", "c 1"], "a list that is not whole takes nothing away");
+        assert_eq!(shown(&census).await, ["b 1", "c 1"], "an incomplete list removes nothing");
         listed(&census, &[asking("c", "1")]);
         assert_eq!(shown(&census).await, ["c 1"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_began_before_anybody_asked_is_not_taken_for_whole() {
+    async fn list_begun_before_first_scrape_is_not_complete() {
         let (census, relist) = (Census::default(), Relist::default());
         census.list_began();
         let late = async {
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_any_more_is_not_kept() {
+    fn unused_shared_values_are_dropped() {
         let mut shared = Shared::<str>::default();
         let kept = shared.get("kept");
         for n in 0..5_000 {

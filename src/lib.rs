@@ -1,4 +1,5 @@
-//! The shell of supercargo: watches, requests, configuration, serving. It holds no scheduling state.
+//! The scheduler process and its commands: watches, requests, configuration, serving. Holds no scheduling
+//! state.
 
 pub mod api;
 pub mod args;

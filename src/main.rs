@@ -1,7 +1,8 @@
-//! The program: flags in, exit code out.
+//! The `supercargo` binary: parses the command line, runs the scheduler or a command, and returns the exit
+//! code.
 //!
-//! Exit codes of the scheduler: 0 told to stop and stopped, 1 something failed while running, 2 a flag or the configuration
-//! is wrong. A command has its own, with the same meaning of 0, 1 and 2.
+//! Exit codes of the scheduler: 0 stopped on request, 1 failed at run time, 2 invalid flag or configuration.
+//! Each command documents its own codes; 0, 1 and 2 mean the same everywhere unless it says otherwise.
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     let log = match telemetry::start(args.logging_format, args.verbosity) {
         Ok(log) => log,
         Err(error) => {
-            // Where stderr is gone there is nobody to tell.
+            // If stderr is closed, the error cannot be reported anywhere.
             let _ = writeln!(std::io::stderr(), "error: cannot start the log: {error}");
             return ExitCode::FAILURE;
         }
@@ -49,16 +50,16 @@ fn main() -> ExitCode {
     let code = match run::run(args, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = told(&error.cause), "supercargo ends");
+            tracing::error!(error = told(&error.cause), "the scheduler stopped with an error");
             ExitCode::from(error.code)
         }
     };
-    // What a stderr that nobody reads has not taken by then is lost.
+    // Log lines that stderr does not accept within this time are lost.
     lines.flush(run::LOG_WITHIN);
     code
 }
 
-/// The error and what caused it. Some say themselves what caused them: that is not said twice.
+/// Formats an error with its chain of causes, leaving out causes that an earlier message already contains.
 fn told(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -77,7 +78,7 @@ mod tests {
     use anyhow::anyhow;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn causes_contained_in_an_earlier_message_are_not_repeated() {
         let error = anyhow!("is a directory").context("cannot read a: is a directory").context("no start");
         assert_eq!(told(&error), "no start: cannot read a: is a directory");
     }

@@ -90,7 +90,7 @@ fn differences(path: &str, expected: &Value, got: &Value, into: &mut Vec<String>
 }
 
 #[test]
-fn a_valid_file_means_what_kube_scheduler_says_it_means() {
+fn valid_file_has_the_same_settings_as_in_kube_scheduler() {
     let mut wrong = Vec::new();
     let files = files("valid");
     assert!(files.len() >= 109, "{} files", files.len());
@@ -107,7 +107,7 @@ fn a_valid_file_means_what_kube_scheduler_says_it_means() {
 }
 
 #[test]
-fn an_invalid_file_is_refused_for_the_same_fields_in_the_same_words() {
+fn invalid_file_gives_the_same_errors_as_kube_scheduler() {
     let (mut wrong, mut told) = (Vec::new(), String::new());
     let files = files("invalid");
     assert!(files.len() >= 180, "{} files", files.len());
@@ -173,7 +173,7 @@ fn supercargo(args: &[&str]) -> Ran {
 }
 
 #[test]
-fn the_program_writes_the_configuration_and_ends() {
+fn write_config_to_writes_the_file_and_exits() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let (file, out) = (fixtures().join("valid/args-of-everything.yaml"), folder.path().join("out.yaml"));
     let (file_text, out_text) = (file.to_string_lossy(), out.to_string_lossy());
@@ -186,7 +186,7 @@ fn the_program_writes_the_configuration_and_ends() {
 }
 
 #[test]
-fn an_extender_that_cannot_be_reached_as_it_is_written_ends_the_program_with_2() {
+fn invalid_extender_address_exits_with_2() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let file = folder.path().join("extenders.yaml");
     for (extender, told) in [
@@ -222,7 +222,7 @@ fn an_extender_that_cannot_be_reached_as_it_is_written_ends_the_program_with_2()
 }
 
 #[test]
-fn a_file_that_is_not_taken_ends_the_program_with_2_and_names_the_place() {
+fn invalid_file_exits_with_2_and_names_the_position() {
     for (file, told) in [
         (
             "invalid/parallelism.yaml",
@@ -240,7 +240,7 @@ fn a_file_that_is_not_taken_ends_the_program_with_2_and_names_the_place() {
 }
 
 #[test]
-fn a_flag_or_a_gate_that_is_not_taken_ends_the_program_with_2_and_says_what_to_do() {
+fn invalid_flag_or_gate_exits_with_2_and_says_what_to_do() {
     for (args, told) in [
         (
             &["--kube-api-burst=5"][..],
@@ -264,7 +264,7 @@ fn a_flag_or_a_gate_that_is_not_taken_ends_the_program_with_2_and_says_what_to_d
 }
 
 #[test]
-fn config_check_and_config_diff_end_with_what_they_found() {
+fn config_check_and_diff_exit_codes_match_their_findings() {
     let path = |file: &str| fixtures().join(file).to_string_lossy().into_owned();
     let (one, same) =
         (path("valid/leader-off-with-nonsense.yaml"), path("valid/leader-off-with-nonsense.yaml"));
@@ -297,7 +297,7 @@ fn plugins_at(file: &str, point: ExtensionPoint) -> String {
 
 /// As the real kube-scheduler lists them at `-v=2` ("the scheduler starts to work with those plugins").
 #[test]
-fn plugins_run_in_upstreams_order() {
+fn plugins_run_in_upstream_order() {
     let after = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit VolumeRestrictions \
                  NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread DynamicResources NodeDeclaredFeatures";
     for (file, point, expected) in [

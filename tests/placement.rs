@@ -75,7 +75,7 @@ fn web() -> Value {
 const NONE: [&str; 0] = [];
 
 #[test]
-fn pods_are_counted() {
+fn placed_count_is_compared() {
     assert_eq!(failures(&web(), &json!({ "count": 3 })), NONE);
     assert_eq!(failures(&web(), &json!({ "count": 2 })), ["expected 2 pods, found 3"]);
     assert_eq!(failures(&json!({ "name": "absent" }), &json!({ "count": 0 })), NONE);
@@ -88,7 +88,7 @@ fn pods_are_counted() {
 }
 
 #[test]
-fn pods_have_a_node_or_none() {
+fn pods_are_expected_to_be_placed_or_pending() {
     let all = json!({ "namespace": "default" });
     assert_eq!(failures(&web(), &json!({ "scheduled": true })), NONE);
     let because = "InsufficientCpu (wants 9 cpu; none of these has so much even when empty, the largest 4)";
@@ -107,7 +107,7 @@ fn pods_have_a_node_or_none() {
 }
 
 #[test]
-fn pods_are_on_nodes_or_are_not() {
+fn pods_are_expected_on_or_off_nodes() {
     let on = |choice: Value| failures(&web(), &json!({ "onNodes": choice }));
     let not_on = |choice: Value| failures(&web(), &json!({ "notOnNodes": choice }));
     assert_eq!(on(json!({ "names": ["a", "b", "c"] })), NONE);
@@ -129,7 +129,7 @@ fn pods_are_on_nodes_or_are_not() {
 }
 
 #[test]
-fn pods_are_spread() {
+fn spread_over_domains_is_compared() {
     let spread = |of: Value| failures(&web(), &json!({ "spread": of }));
     assert_eq!(spread(json!({ "topologyKey": "zone", "maxSkew": 1, "atLeast": 1 })), NONE);
     let told = spread(json!({ "topologyKey": "zone", "maxSkew": 0, "atLeast": 2 }));
@@ -149,7 +149,7 @@ fn pods_are_spread() {
 }
 
 #[test]
-fn pods_wait_for_a_reason() {
+fn pending_reason_is_compared() {
     let waits = |code: &str| failures(&json!({ "name": "large" }), &json!({ "pendingFor": code }));
     assert_eq!(waits("InsufficientCpu"), NONE);
     assert_eq!(
@@ -161,7 +161,7 @@ fn pods_wait_for_a_reason() {
 }
 
 #[test]
-fn where_pods_are_is_not_expected_of_pods_that_are_nowhere() {
+fn node_expectation_fails_for_pending_pods() {
     let unknown = "none of 1 pod has a node, so nothing is known of where they are";
     for expect in [
         json!({ "onNodes": { "names": ["a"] } }),
@@ -173,7 +173,7 @@ fn where_pods_are_is_not_expected_of_pods_that_are_nowhere() {
 }
 
 #[test]
-fn changes_are_made_first() {
+fn changes_apply_before_pods_are_placed() {
     let gone = "changes: {removeNodes: [b, c]}\n";
     let expect =
         json!({ "scheduled": true, "onNodes": { "names": ["a"] }, "notOnNodes": { "names": ["b"] } });
@@ -199,7 +199,7 @@ fn wrong(text: &str) -> String {
 const HEAD: &str = "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\ncluster: [cluster]\n";
 
 #[test]
-fn what_is_wrong_with_a_file_is_shown_where_it_stands() {
+fn problems_in_a_test_file_are_shown_with_their_line() {
     let told =
         wrong(&format!("{HEAD}tests:\n- name: it\n  pods: {{name: w1}}\n  expect: {{schedulled: true}}\n"));
     let expected = "\
@@ -230,7 +230,7 @@ t: 1 problem
 }
 
 #[test]
-fn a_test_that_says_nothing_is_wrong() {
+fn test_without_expectations_is_an_error() {
     for (rest, part) in [
         ("", "tests: expected 1 to 10000 tests, found 0"),
         ("tests: [{name: it, pods: {name: a}}]\n", "tests[0].expect: expected what is to hold: count, "),
@@ -267,7 +267,7 @@ fn a_test_that_says_nothing_is_wrong() {
 }
 
 #[test]
-fn files_that_are_none_are_told() {
+fn missing_test_files_are_reported() {
     assert!(
         wrong("kind: PlacementTests\n")
             .contains("kind: expected \"PlacementTest\", found \"PlacementTests\"")
@@ -298,7 +298,7 @@ fn files_that_are_none_are_told() {
 }
 
 #[test]
-fn junits_report_is_well_formed_whatever_is_in_it() {
+fn junit_report_is_well_formed_for_any_names() {
     let evil = "<it> & \"that\" 'so' \u{1}\u{202e} \u{fffe} ]]>";
     let case =
         |expect: Value| json!({ "name": evil, "pods": { "labels": { "app": "w" } }, "expect": expect });
@@ -326,7 +326,7 @@ fn junits_report_is_well_formed_whatever_is_in_it() {
 }
 
 #[test]
-fn every_form_is_as_it_is_written_down() {
+fn every_output_format_matches_its_snapshot() {
     for form in ["table", "json", "junit"] {
         let ran = run(root(), &["docs/placement-test/shop.yaml", "-o", form]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{form}");
@@ -335,6 +335,6 @@ fn every_form_is_as_it_is_written_down() {
 }
 
 #[test]
-fn the_page_shows_what_comes_out() {
+fn placement_test_documentation_shows_real_output() {
     shows_what_comes_out("docs/placement-test.md", 1);
 }

@@ -42,7 +42,7 @@ fn replay(args: &[&str], input: &str) -> Ran {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_decisions_are_decided_again_to_the_byte() {
+async fn replay_of_ten_thousand_decisions_is_identical() {
     let file = folder().join("long.jsonl");
     let run = run::recorded(&file, 9, 10_500).await;
     assert!(
@@ -71,10 +71,10 @@ async fn ten_thousand_decisions_are_decided_again_to_the_byte() {
 }
 
 #[test]
-fn a_recording_that_was_not_touched_is_decided_again() {
+fn replay_of_an_unchanged_recording_is_identical() {
     let output = replay(&[], short());
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    assert!(output.stdout.contains("decided again as recorded, to the byte"), "{}", output.stdout);
+    assert!(output.stdout.contains("all decisions equal the recording, byte for byte"), "{}", output.stdout);
     assert_eq!(output.stderr, "");
 }
 
@@ -90,7 +90,7 @@ fn changed(of: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) -> (String,
 }
 
 #[test]
-fn the_first_divergence_is_told_by_its_line() {
+fn first_difference_is_reported_with_its_line() {
     // The node that took the first pod is gone from its list, by having no room.
     let first =
         short().lines().position(|line| line.contains("\"result\":\"placed\"")).expect("one was placed");
@@ -110,13 +110,13 @@ fn the_first_divergence_is_told_by_its_line() {
     assert_ne!(report["divergence"]["now"]["node"], node);
 
     let output = replay(&[], &input);
-    let told = format!("decided otherwise at line {}; what follows is not compared", first + 1);
+    let told = format!("first difference at line {}; later lines are not compared", first + 1);
     assert!(output.stdout.contains(&told), "{}", output.stdout);
     assert!(output.stdout.contains("  then  default/p"), "{}", output.stdout);
 }
 
 #[test]
-fn a_decision_that_is_not_recorded_is_a_divergence() {
+fn unrecorded_decision_is_a_difference() {
     let placed = |line: &&str| line.contains("\"result\":\"placed\"");
     let at = short().lines().position(|line| placed(&line)).expect("one was placed");
     let lines = short().lines().enumerate().filter(|(number, _)| *number != at);
@@ -128,7 +128,7 @@ fn a_decision_that_is_not_recorded_is_a_divergence() {
 }
 
 #[test]
-fn another_configuration_is_compared_decision_by_decision() {
+fn other_configuration_is_compared_for_each_decision() {
     let config = folder().join("least.yaml");
     let text_of = |profile: &str| {
         format!(
@@ -176,7 +176,7 @@ fn compared_by(input: &str, name: &str, profile: &str) -> (Option<i32>, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whom_either_configuration_sends_away_is_compared() {
+async fn victims_of_both_configurations_are_compared() {
     // Few nodes: whoever matters more finds no room but that of others.
     let file = folder().join("crowded.jsonl");
     run::recorded(&file, 6, 4_000).await;
@@ -208,7 +208,7 @@ async fn whom_either_configuration_sends_away_is_compared() {
         assert_eq!(it["preemptedThen"]["node"], nominated["node"]);
         assert!(it["preemptedNow"].is_null() && it["then"].is_null() && it["now"].is_null(), "{it}");
         let why = it["why"].as_str().expect("it is text");
-        assert!(why.starts_with("sent away default/p") && why.ends_with(", would send away nobody"), "{why}");
+        assert!(why.starts_with("preempted default/p") && why.ends_with(", would preempt no pods"), "{why}");
     }
 
     // Whoever looks at one node alone takes the first that will do.
@@ -234,7 +234,7 @@ fn refused(input: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_in_words() {
+fn invalid_recording_is_rejected_with_a_message() {
     let said = |input: &str, words: &str| {
         let (code, told) = refused(input);
         assert_eq!(code, Some(2), "{told}");
@@ -257,7 +257,7 @@ fn what_is_no_recording_is_refused_in_words() {
 }
 
 #[test]
-fn a_decision_too_many_is_a_difference_at_the_end_as_well() {
+fn extra_decision_at_the_end_is_a_difference() {
     let recording = page("docs/record/recording.jsonl");
     let mut lines: Vec<&str> = recording.lines().collect();
     let last = lines.iter().rposition(|line| line.starts_with("{\"decided\"")).expect("it decides");
@@ -275,22 +275,22 @@ fn a_decision_too_many_is_a_difference_at_the_end_as_well() {
 }
 
 #[test]
-fn of_a_recording_that_breaks_off_what_stands_before_is_used() {
+fn truncated_recording_is_replayed_up_to_the_last_complete_line() {
     let whole = short();
     let cut = &whole[..whole.len() - 3 - whole.lines().last().expect("it has lines").len() / 2];
     let output = replay(&[], cut);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     let told = &output.stderr;
     assert!(
-        told.starts_with("the recording breaks off after ") && told.contains("what stands before is used"),
+        told.starts_with("the recording breaks off after ") && told.contains("the complete lines are used"),
         "{told}"
     );
-    assert!(output.stdout.contains("decided again as recorded, to the byte"));
+    assert!(output.stdout.contains("all decisions equal the recording, byte for byte"));
 }
 
 /// A line of 200 MB, which is made as it is read.
 #[test]
-fn a_line_without_end_takes_no_memory() {
+fn endless_line_is_rejected_without_using_memory() {
     let head = short().lines().next().expect("it has lines");
     let script = format!(
         "ulimit -v 1500000; {{ printf '%s\\n' \"$HEAD\"; head -c 200000000 /dev/zero | tr '\\0' 'x'; }} | {} replay -",
@@ -308,7 +308,7 @@ fn is_shown(name: &str, told: &str) {
 }
 
 #[test]
-fn what_a_replay_comes_to_is_told_in_every_form() {
+fn replay_prints_every_output_format() {
     for form in ["table", "wide", "json", "yaml"] {
         let args =
             ["replay", "docs/record/recording.jsonl", "--config", "docs/record/packing.yaml", "-o", form];
@@ -327,7 +327,7 @@ fn what_a_replay_comes_to_is_told_in_every_form() {
 }
 
 #[test]
-fn a_cluster_that_cannot_be_recorded_is_told_and_no_file_is_made() {
+fn failed_recording_reports_the_error_and_creates_no_file() {
     let file = folder().join("never.jsonl");
     let kubeconfig = folder().join("kubeconfig");
     let nobody = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
@@ -358,7 +358,7 @@ fn a_cluster_that_cannot_be_recorded_is_told_and_no_file_is_made() {
 
 /// The recording that docs/record.md shows. It is made where it is missing and `UPDATE_EXPECT=1` asks for it: a new one has new times.
 #[test]
-fn the_recording_of_the_documentation_is_decided_again() {
+fn documented_recording_replays_identically() {
     let file = root().join("docs/record/recording.jsonl");
     if !file.exists() && std::env::var_os("UPDATE_EXPECT").is_some() {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");

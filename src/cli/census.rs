@@ -1,5 +1,5 @@
-//! Who made the pods of a cluster, and which workloads there are with what their templates would make. Kept where a command asks for it:
-//! no decision rests on owners.
+//! Owners of pods, and workloads with the pods their templates would make. Built only for commands that need
+//! it; no decision reads owners.
 
 use super::simulate::expand::{self, is_workload};
 use super::simulate::files::{Item, Wrong, text_at};
@@ -9,50 +9,51 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use supercargo_core::pod::PodInfo;
 
-/// The label by which a Deployment tells the pods of its ReplicaSets apart; a ReplicaSet's name ends in it.
+/// Label that a Deployment puts on each ReplicaSet and its pods. The ReplicaSet's name ends in its value.
 const TEMPLATE_HASH: &str = "pod-template-hash";
-/// What stands between the fields of a workload and those of its pods.
+/// Path from a workload to the fields of its pods.
 const TEMPLATE: &str = "spec.template.";
 const JOB_TEMPLATE: &str = "spec.jobTemplate.spec.template.";
-/// Classes that are always there.
+/// Prefix of the built-in PriorityClasses, which always exist.
 const SYSTEM_CLASSES: &str = "system-";
 
-/// The pods and workloads of a cluster.
+/// Pods and workloads of a cluster.
 #[derive(Default)]
 pub(super) struct Census {
-    /// The pods that have not ended, in the order they came.
+    /// Unfinished pods, in the order they were read.
     pub(super) pods: Vec<Noted>,
-    /// Pods to come, that are not of the cluster.
+    /// Pods of the given files that are not part of the cluster.
     pub(super) to_come: Vec<Noted>,
     /// The workloads.
     pub(super) workloads: Vec<Workload>,
-    /// ReplicaSets and StatefulSets of a list, until all of it is there.
+    /// ReplicaSets and StatefulSets of an API server's list, kept until the list is complete.
     listed: Vec<Item>,
-    /// Workloads whose pods are on their way through admission.
+    /// Workloads whose template pods are passing admission.
     templates: VecDeque<Workload>,
 }
 
-/// What people know of a pod and no decision reads.
+/// A pod with metadata that is shown to users but not read by decisions.
 #[derive(Clone, Debug)]
 pub(super) struct Noted {
     pub(super) pod: Arc<PodInfo>,
     pub(super) owner: Option<Owner>,
-    /// Whether a kubelet runs it from a file of its own.
+    /// Whether it is a mirror pod, which a kubelet runs from a static manifest.
     pub(super) is_mirror: bool,
     /// Whether it has an emptyDir volume.
     pub(super) has_empty_dir: bool,
-    /// When it was made, as the API server writes it.
+    /// Creation timestamp as the API server writes it.
     pub(super) created: Box<str>,
 }
 
 impl Noted {
-    /// Whether it belongs to its node, and goes with it.
+    /// Returns whether the pod is bound to its node for life: a mirror pod, or one owned by a DaemonSet or
+    /// Node.
     pub(super) fn is_of_its_node(&self) -> bool {
         let kind = self.owner.as_ref().map_or("", |owner| &*owner.kind);
         self.is_mirror || matches!(kind, "DaemonSet" | "Node")
     }
 
-    /// A note about the pod of this object, once that is read.
+    /// Returns a function that attaches this object's metadata to its decoded pod.
     pub(super) fn of(item: &Item) -> impl FnOnce(Arc<PodInfo>) -> Self + use<> {
         let created = item.text("/metadata/creationTimestamp").into();
         let is_mirror = item.value.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
@@ -63,7 +64,7 @@ impl Noted {
     }
 }
 
-/// A controller.
+/// A controller that owns pods.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     pub(super) kind: Box<str>,
@@ -71,7 +72,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The controller of an object. A ReplicaSet that a Deployment made is told as the Deployment.
+    /// Returns the controller of an object. The Deployment replaces a ReplicaSet it made.
     pub(super) fn of(object: &Value) -> Option<Self> {
         let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true)?;
@@ -88,43 +89,43 @@ impl Owner {
     }
 }
 
-/// Something that makes pods.
+/// An object that makes pods.
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
     pub(super) kind: String,
     pub(super) namespace: String,
     pub(super) name: String,
-    /// How many pods it is to have at once; `None` where each node is to have one.
+    /// Number of pods it runs at once; `None` for one per node.
     pub(super) replicas: Option<usize>,
-    /// The ordinal of its first pod, where its pods have ordinals.
+    /// Ordinal of its first pod, if its pods have ordinals.
     pub(super) first: usize,
-    /// How many more pods a rollout makes before it takes one away; 0 where it takes away first.
+    /// Number of extra pods a rollout creates before it deletes one; 0 if it deletes first.
     pub(super) surge: usize,
-    /// Where in it the fields of its pods stand.
+    /// Path prefix of its pods' fields.
     pub(super) prefix: &'static str,
-    /// A PriorityClass it names and nobody has, where the classes are known.
+    /// PriorityClass it names that does not exist; `None` if the classes are not known.
     pub(super) missing_class: Option<String>,
-    /// The name of each claim template of a StatefulSet, and of its class; empty where it names none.
+    /// Name and StorageClass of each claim template of a StatefulSet; the class is empty if unset.
     pub(super) claim_templates: Vec<(String, String)>,
-    /// What its template makes.
+    /// Pod that its template makes.
     pub(super) pod: Option<Arc<PodInfo>>,
 }
 
 impl Census {
-    /// Keeps an object of a list for [`Self::listed`].
+    /// Keeps a workload of an API server's list for [`Self::listed`].
     pub(super) fn keep(&mut self, item: &Item) {
         if is_workload(item) {
             self.listed.push(item.clone());
         }
     }
 
-    /// The workloads of a list.
+    /// Returns the workloads of the list and clears them.
     pub(super) fn listed(&mut self) -> Vec<Item> {
         std::mem::take(&mut self.listed)
     }
 
-    /// Takes the workloads out of what makes up a cluster, but for those the engine reads as well: a pod of each, to go through
-    /// admission as a pod does, in the order in which [`Self::admitted`] expects them.
+    /// Removes workloads from the objects of a cluster, except kinds the engine reads itself. Returns one pod
+    /// for each, which must pass admission like other pods. [`Self::admitted`] expects them in this order.
     pub(super) fn templates(&mut self, items: &mut Vec<Item>) -> Result<Vec<Item>, (Item, Wrong)> {
         let of = |kind: &str| {
             let names = items.iter().filter(|item| item.kind() == kind).map(|item| item.name().to_owned());
@@ -138,7 +139,7 @@ impl Census {
         for item in items.iter().filter(|item| is_workload(item)) {
             let Some(mut workload) = workload(item) else { continue };
             let is_made_by_another = item.kind() == "ReplicaSet" && workload.kind == "Deployment";
-            // A Deployment's former ReplicaSets have no pods any more.
+            // Old ReplicaSets of a Deployment have no pods; the Deployment itself is already counted.
             let is_told = is_made_by_another
                 && (workload.replicas == Some(0)
                     || deployments.contains(&place(&workload.namespace, &workload.name)));
@@ -146,7 +147,7 @@ impl Census {
                 continue;
             }
             let mut pod = template_pod(item, &workload).map_err(|wrong| (item.clone(), wrong))?;
-            // Where there is no replica, the claims of those to come are made after these.
+            // A set without replicas has no claims yet, so create those its first pod would have.
             if workload.kind == "StatefulSet" && workload.replicas == Some(0) {
                 claims.extend(mount(&mut pod, item, &workload).map_err(|wrong| (item.clone(), wrong))?);
             }
@@ -170,7 +171,7 @@ impl Census {
         Ok(pods)
     }
 
-    /// The next of the pods of [`Self::templates`] has gone through admission; `None` for one that cannot be read.
+    /// Receives the next pod of [`Self::templates`] after admission; `None` if it cannot be decoded.
     pub(super) fn admitted(&mut self, pod: Option<Arc<PodInfo>>) {
         if let Some(workload) = self.templates.pop_front() {
             self.workloads.push(Workload { pod, ..workload });
@@ -183,7 +184,7 @@ fn place(namespace: &str, name: &str) -> (String, String) {
     (namespace.to_owned(), name.to_owned())
 }
 
-/// What is known of a workload but for its pods; `None` for one that is told to make none.
+/// Reads a workload without its pod; `None` if it makes no pods: suspended, or a finished Job.
 fn workload(item: &Item) -> Option<Workload> {
     let is_set = |field: &str| item.value.pointer(field) == Some(&Value::Bool(true));
     let number = |field: &str| item.value.pointer(field).and_then(Value::as_u64);
@@ -239,8 +240,8 @@ fn claim_templates(workload: &Value) -> Vec<(String, String)> {
     each.map(|it| (text(it, "/metadata/name"), text(it, "/spec/storageClassName"))).collect()
 }
 
-/// How many more pods than replicas a rollout needs, where it may take none away first (upstream
-/// `pkg/controller/deployment/util#ResolveFenceposts`). 0 where pods of another template are told apart by their hash.
+/// Returns how many pods above the replica count a rollout needs when it may delete none first (upstream
+/// `pkg/controller/deployment/util#ResolveFenceposts`). 0 if rules separate pods by their template hash.
 fn surge(deployment: &Value, replicas: usize) -> usize {
     let tells_apart =
         deployment.pointer("/spec/template").is_some_and(|it| it.to_string().contains(TEMPLATE_HASH));
@@ -261,7 +262,7 @@ fn surge(deployment: &Value, replicas: usize) -> usize {
     if unavailable == 0 { surge } else { 0 }
 }
 
-/// A pod as the workload's template makes it, by a name that no pod of a cluster can have.
+/// Builds the pod that the workload's template makes. Its name contains a slash, so it equals no real pod's.
 fn template_pod(item: &Item, workload: &Workload) -> Result<Item, Wrong> {
     let pointer = if item.kind() == "CronJob" { "/spec/jobTemplate/spec/template" } else { "/spec/template" };
     let template = item.value.pointer(pointer).cloned().unwrap_or_default();
@@ -283,7 +284,8 @@ fn template_pod(item: &Item, workload: &Workload) -> Result<Item, Wrong> {
     Ok(pod)
 }
 
-/// Gives the pod of a StatefulSet's template the volumes of its claim templates, by claims whose names end in that of the pod; these claims.
+/// Adds the volumes of a StatefulSet's claim templates to its template pod and returns the claims. Claim
+/// names end in the pod's name.
 fn mount(pod: &mut Item, item: &Item, workload: &Workload) -> Result<Vec<Item>, Wrong> {
     let mut one = item.value.clone();
     set(&mut one, &["spec", "replicas"], 1.into());
@@ -315,7 +317,8 @@ fn mount(pod: &mut Item, item: &Item, workload: &Workload) -> Result<Vec<Item>, 
     Ok(claims.collect())
 }
 
-/// What a controller adds to its pods' labels, by which others may select them: of the first of them.
+/// Returns the labels a controller adds to its pods, with the values of the first pod, since selectors may
+/// match them.
 fn controllers_labels(workload: &Workload) -> Vec<(&'static str, String)> {
     let name = || workload.name.clone();
     match workload.kind.as_str() {

@@ -1,7 +1,8 @@
-//! A cluster to ask questions about, from files or as it is: the engine's cache, the pods that wait, and the names of all pods.
+//! The cluster that commands analyze, read from files or from an API server: the engine's cache, pending pods
+//! and names of all pods.
 //!
-//! Makes no decision. Where objects come from a list of an API server, one that cannot be read is left out and told of; in a
-//! file somebody wrote it ends the command.
+//! Makes no decisions. An invalid object in an API server's list is skipped with a notice; one in a file is
+//! an error, since the user can correct it.
 
 use super::census::{Census, Noted, Owner};
 use super::live::{self, Listing, LiveArgs, LiveError};
@@ -24,39 +25,39 @@ use supercargo_core::cache::PodState;
 use supercargo_core::cycle::Framework;
 use supercargo_core::pod::PodInfo;
 
-/// Names that are offered where one does not exist.
+/// Number of names suggested for a name that does not exist.
 const NEAR_NAMES: usize = 3;
-/// Exit code for flags, files and names that cannot be taken.
+/// Exit code for invalid flags, files and names.
 const BAD_INPUT: u8 = 2;
-/// Exit code for anything else.
+/// Exit code for any other failure.
 const FAILED: u8 = 1;
 
-/// Where the cluster is, and by which rules it is asked.
+/// Source of the cluster, and the configuration that applies to it.
 #[derive(Clone, Debug, Args)]
 pub struct SourceArgs {
-    /// Files with the cluster, as `simulate` takes them; `-` is standard input. Without it, the cluster of the kubeconfig is
-    /// asked.
+    /// Files with the cluster, in the format of `simulate`; `-` reads standard input. Without it, the cluster
+    /// of the kubeconfig is read.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
     pub cluster: Vec<PathBuf>,
 
-    /// How a cluster is reached.
+    /// Connection to a cluster.
     #[command(flatten)]
     pub live: LiveArgs,
 
-    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it: the default plugins, for pods of
-    /// `supercargo` and of `default-scheduler`.
+    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it, the default
+    /// plugins are used, for pods of `supercargo` and `default-scheduler`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Take objects of files as they are written, without what an API server would fill in.
+    /// Read objects from files as written, without the defaults and admission of an API server.
     #[arg(long, requires = "cluster")]
     pub as_written: bool,
 
-    /// How large a file may be, for example 2Gi.
+    /// Maximum size of an input file, for example 2Gi.
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
     pub input_limit: InputLimit,
 
-    /// Refuse files that are empty, and objects with unknown fields. Without it both are warned about.
+    /// Fail on empty files and on objects with unknown fields, instead of warning about them.
     #[arg(long)]
     pub strict: bool,
 }
@@ -64,11 +65,11 @@ pub struct SourceArgs {
 /// Kind, namespace and name of an object.
 pub(super) type ObjectKey = (String, String, String);
 
-/// Why there is no answer.
+/// Why a command has no result.
 pub(super) enum Refused {
-    /// Flags, files or names.
+    /// Invalid flags, files or names.
     Input(InputError),
-    /// The cluster.
+    /// The cluster could not be read.
     Live(LiveError),
 }
 
@@ -79,7 +80,7 @@ impl From<InputError> for Refused {
 }
 
 impl Refused {
-    /// Tells why, and the exit code of it.
+    /// Prints the error to stderr and returns its exit code.
     pub(super) fn tell(self) -> ExitCode {
         let (text, code) = match self {
             Self::Input(InputError(text)) | Self::Live(LiveError::Settings(text)) => (text, BAD_INPUT),
@@ -90,83 +91,84 @@ impl Refused {
     }
 }
 
-/// A line for whoever runs the command.
+/// Prints a line to stderr.
 pub(super) fn complain(text: &str) {
-    // There is nobody left to tell.
+    // If stderr is closed, there is nowhere to report to.
     let _ = writeln!(io::stderr(), "{}", plain(text));
 }
 
-/// Writes an answer; with `code` where that goes well.
+/// Prints a result to stdout. Returns `code`, or 1 if it cannot be written.
 pub(super) fn say(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::from(code),
         Err(error) => {
-            // Whoever read it may have seen enough.
+            // The reader closed the pipe early, as `head` does: not worth an error message.
             if error.kind() != io::ErrorKind::BrokenPipe {
-                complain(&format!("error: the answer cannot be written: {error}"));
+                complain(&format!("error: cannot write to standard output: {error}"));
             }
             ExitCode::from(FAILED)
         }
     }
 }
 
-/// An answer in the form that is wanted; `text` makes it for people, wide or not.
+/// Formats a result in the requested output format; `text` builds the table, wide if its argument is true.
 pub(super) fn in_form(form: Output, answer: &impl Serialize, text: impl FnOnce(bool) -> String) -> String {
-    let value = || serde_json::to_value(answer).expect("an answer has texts, numbers and lists only");
+    let value = || serde_json::to_value(answer).expect("a result holds only strings, numbers and lists");
     match form {
         Output::Table => text(false),
         Output::Wide => text(true),
         Output::Json => {
             let text = serde_json::to_string_pretty(answer);
-            plain_json(text.expect("an answer has texts, numbers and lists only") + "\n")
+            plain_json(text.expect("a result holds only strings, numbers and lists") + "\n")
         }
         Output::Yaml => serde_saphyr::to_string(&value()).expect("a value can be written as YAML"),
     }
 }
 
-/// What is looked out for while a cluster is read.
+/// An object to look for while the cluster is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Nothing.
+    /// None.
     #[default]
     Nothing,
-    /// The pod of this namespace, or the context's, and name.
+    /// The pod with this name, in the given namespace or the one of the kubeconfig's context.
     Pod(Option<String>, String),
 }
 
-/// A cluster.
+/// A cluster to analyze.
 #[derive(Default)]
 pub(super) struct Cluster {
     pub(super) world: World,
-    /// Pods without a node that have not ended, in the order they came.
+    /// Unfinished pods without a node, in the order they were read.
     pub(super) pending: Vec<Arc<PodInfo>>,
-    /// What people should know of what was read.
+    /// Messages about the input for the user.
     pub(super) notices: Vec<String>,
-    /// The workloads and who made the pods, where that was asked for.
+    /// The workloads, and the owners of pods; present only for commands that need them.
     pub(super) census: Option<Census>,
-    /// Whether the census is to have the workloads.
+    /// Whether the census includes workloads.
     has_workloads: bool,
     wanted: Wanted,
-    /// Where a name without a namespace belongs.
+    /// Namespace of names given without one.
     namespace: String,
-    /// The pod that is asked about, once it has come by, and whether it has ended.
+    /// The requested pod once it was read, and whether it has ended.
     asked: Option<(Arc<PodInfo>, bool)>,
-    /// `namespace/name` of all pods.
+    /// Namespace and name of each pod.
     names: Vec<(String, String)>,
-    /// Pods that are not of the cluster: those of the template.
+    /// Pods of the template file; they are not part of the cluster.
     pub(super) templates: Vec<Arc<PodInfo>>,
     /// Names of all nodes.
     nodes: BTreeSet<String>,
-    /// Pods that manifests remove, by namespace and name: where they are placed, as the first of the changes.
+    /// Namespace and name of pods that the applied manifests delete. The deletions come before all other
+    /// changes.
     pub(super) leaving: BTreeSet<(String, String)>,
 }
 
 impl Cluster {
-    /// Reads a cluster, from files or from its API server.
+    /// Reads a cluster from files or from its API server.
     ///
     /// # Errors
-    /// When there is none to be had.
+    /// Fails if the cluster cannot be read, or a file is invalid.
     pub(super) fn load(
         source: &SourceArgs,
         wanted: Wanted,
@@ -176,29 +178,30 @@ impl Cluster {
         Self { wanted, ..Self::default() }.fill(source, &templates)
     }
 
-    /// Reads a cluster with all its workloads and who made its pods, and pods to come.
+    /// Reads a cluster with its workloads, the owners of its pods, and the pods of the given files.
     ///
     /// # Errors
-    /// When there is none to be had.
+    /// Fails if the cluster cannot be read, or a file is invalid.
     pub(super) fn load_with_census(source: &SourceArgs, pods: &[PathBuf]) -> Result<Self, Refused> {
         let templates: Vec<&Path> = pods.iter().map(PathBuf::as_path).collect();
         let census = Some(Census::default());
         Self { census, has_workloads: true, ..Self::default() }.fill(source, &templates)
     }
 
-    /// Reads a cluster with who made its pods.
+    /// Reads a cluster with the owners of its pods.
     ///
     /// # Errors
-    /// When there is none to be had.
+    /// Fails if the cluster cannot be read, or a file is invalid.
     pub(super) fn load_with_pods(source: &SourceArgs) -> Result<Self, Refused> {
         Self { census: Some(Census::default()), ..Self::default() }.fill(source, &[])
     }
 
-    /// Reads what is to be judged, and the cluster it is judged in: files, that of the kubeconfig, or none. An object of the cluster that is to be
-    /// judged in another form makes way for it. With kind, namespace and name of what is judged, and of what owns it.
+    /// Reads the objects to lint, and the cluster they belong to: from files, from the kubeconfig, or none. A
+    /// linted object replaces the cluster's object of the same kind, namespace and name. Also returns the
+    /// keys of the linted objects and of their owners.
     ///
     /// # Errors
-    /// When there is none to be had.
+    /// Fails if the cluster cannot be read, or a file is invalid.
     pub(super) fn load_with_judged(
         source: &SourceArgs,
         judged: &[PathBuf],
@@ -275,7 +278,7 @@ impl Cluster {
         Ok(self)
     }
 
-    /// Takes in what files hold.
+    /// Adds the objects of files.
     fn take(
         &mut self,
         files: &Files,
@@ -294,7 +297,7 @@ impl Cluster {
         let Inventory { cluster, mut pods, leaving, changes, skipped, whole } = gathered;
         self.leaving = leaving;
         self.notices.extend(changes);
-        // The pods of workloads came last, and stay so.
+        // Pods of workload templates come last in `pods`; split them off.
         let of_workloads = pods.split_off(pods.len() - templates);
         self.notices.extend(skipped.told());
         for item in cluster {
@@ -319,13 +322,13 @@ impl Cluster {
             let pod = match self.world.pod(item) {
                 Ok((pod, _)) => Some(pod),
                 Err(wrong) if !files.has(origin) => {
-                    self.notices.push(format!("a template is left out: {}", wrong.message));
+                    self.notices.push(format!("ignoring a pod template: {}", wrong.message));
                     None
                 }
                 Err(wrong) => return Err(files.error(origin, &wrong)),
             };
             if let Some(pod) = &pod {
-                // It is thought of, and nominated nowhere.
+                // A template's pod is hypothetical, so it is nominated to no node.
                 self.world.cache.forget_nomination(&pod.uid);
             }
             if let Some(census) = &mut self.census {
@@ -335,7 +338,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes an object in.
+    /// Adds an object.
     pub(super) fn add(&mut self, item: Item) -> Result<(), Wrong> {
         match item.kind() {
             "Pod" => self.add_pod(item),
@@ -352,7 +355,7 @@ impl Cluster {
         }
     }
 
-    /// Takes a pod in with who made it.
+    /// Adds a pod and its owner.
     fn note_pod(&mut self, item: Item) -> Result<(), Wrong> {
         let note = Noted::of(&item);
         let (pod, has_ended) = self.world.pod(item)?;
@@ -398,55 +401,55 @@ impl Cluster {
         Ok(())
     }
 
-    /// The pod that is asked about, and whether it has ended.
+    /// Returns the requested pod, and whether it has ended.
     ///
     /// # Errors
-    /// When there is none of that name, with those that may have been meant.
+    /// Fails with similar names if no pod has that name.
     pub(super) fn asked(&self) -> Result<(Arc<PodInfo>, bool), InputError> {
         self.asked.clone().ok_or_else(|| {
             let (namespace, name) = self.wanted_pod();
-            InputError(format!("there is no pod {name} in the namespace {namespace}{}", self.meant()))
+            InputError(format!("pod {name} not found in namespace {namespace}{}", self.meant()))
         })
     }
 
-    /// That the node exists.
+    /// Checks that the node exists.
     ///
     /// # Errors
-    /// When it does not, with the name that may have been meant.
+    /// Fails with the closest name if it does not.
     pub(super) fn has_node(&self, name: &str) -> Result<(), InputError> {
         if self.knows_node(name) {
             return Ok(());
         }
         let meant = nearest(name, self.nodes.iter().map(String::as_str));
         let meant = meant.map_or_else(
-            || format!("; there are {}", self.nodes.len()),
+            || format!("; the cluster has {} nodes", self.nodes.len()),
             |meant| format!("; did you mean {meant}?"),
         );
-        Err(InputError(format!("there is no node {name}{meant}")))
+        Err(InputError(format!("node {name} not found{meant}")))
     }
 
-    /// The names of all pods of a namespace, unless the cluster was read with who made its pods.
+    /// Returns the names of all pods in a namespace. Empty if the cluster was read with a census.
     pub(super) fn names_in(&self, namespace: &str) -> impl Iterator<Item = &str> {
         let all = self.names.iter().filter(move |(of, _)| of == namespace);
         all.map(|(_, name)| name.as_str())
     }
 
-    /// Where a name without a namespace belongs.
+    /// Returns the namespace of names given without one.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Whether there is a node of this name.
+    /// Returns whether a node of this name exists.
     pub(super) fn knows_node(&self, name: &str) -> bool {
         self.nodes.contains(name)
     }
 
-    /// A node has come that nobody listed.
+    /// Adds the name of a node that a hypothetical change creates.
     pub(super) fn add_node_name(&mut self, name: String) {
         self.nodes.insert(name);
     }
 
-    /// A node is gone.
+    /// Removes the name of a deleted node.
     pub(super) fn forget_node_name(&mut self, name: &str) {
         self.nodes.remove(name);
     }
@@ -468,7 +471,7 @@ impl Cluster {
             .map(|(namespace, _)| format!("-n {namespace}"))
             .collect();
         if !elsewhere.is_empty() {
-            return format!("; there is one with {}", elsewhere.join(" and with "));
+            return format!("; it exists with {}", elsewhere.join(" and with "));
         }
         let here = self.names.iter().filter(|(other, _)| other == namespace).map(|(_, name)| name.as_str());
         let mut near: Vec<&str> =
@@ -480,8 +483,8 @@ impl Cluster {
         }
         match (near.is_empty(), here.count()) {
             (false, _) => format!("; did you mean {}?", near.join(" or ")),
-            (true, 0) => "; there are no pods in it at all".to_owned(),
-            (true, pods) => format!("; it has {pods} of other names"),
+            (true, 0) => "; the namespace has no pods".to_owned(),
+            (true, pods) => format!("; the namespace has {pods} other pods"),
         }
     }
 }
@@ -495,8 +498,8 @@ fn read_all(
     Ok(read?.into_iter().flatten().collect())
 }
 
-/// Whether a scheduler of this name is among those that are asked. Without a configuration the default plugins are, which are
-/// default-scheduler's as well.
+/// Returns whether one of the profiles serves this scheduler name. Without a configuration file the default
+/// plugins serve `supercargo`, `default-scheduler` and the empty name.
 pub(super) fn is_ours(source: &SourceArgs, profiles: &[(String, Framework)], scheduler: &str) -> bool {
     let is_default = source.config.is_none() && [OWN_NAME, DEFAULT_NAME, ""].contains(&scheduler);
     is_default || profiles.iter().any(|(own, _)| own == scheduler)

@@ -1,4 +1,4 @@
-//! `supercargo completion`: what a shell needs to complete command lines. Asks nobody and changes nothing.
+//! `supercargo completion`: shell completion scripts. Contacts no API server and changes nothing.
 
 use super::cluster::say;
 use crate::args::Args as Line;
@@ -6,26 +6,26 @@ use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::{Shell, generate};
 use std::process::ExitCode;
 
-/// For which shell.
+/// Arguments of `supercargo completion`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct CompletionArgs {
-    /// The shell.
+    /// Shell to generate the script for.
     #[arg(value_name = "SHELL")]
     pub shell: KnownShell,
 }
 
-/// The shells there are scripts for, as kubectl has them.
+/// Supported shells, named as in `kubectl completion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KnownShell {
-    /// For `source <(supercargo completion bash)`.
+    /// Load with `source <(supercargo completion bash)`.
     Bash,
-    /// For a file `_supercargo` on the path of functions.
+    /// Save as `_supercargo` in a folder of `$fpath`.
     Zsh,
-    /// For `supercargo completion fish | source`.
+    /// Load with `supercargo completion fish | source`.
     Fish,
 }
 
-/// The shell's script.
+/// Returns the completion script of a shell.
 fn script(shell: KnownShell) -> String {
     let shell = match shell {
         KnownShell::Bash => Shell::Bash,
@@ -37,7 +37,7 @@ fn script(shell: KnownShell) -> String {
     String::from_utf8(script).expect("scripts are text")
 }
 
-/// Writes the script; 1 where nobody takes it.
+/// Runs the command: prints the script. Returns 1 if it cannot be written.
 pub fn main(args: CompletionArgs) -> ExitCode {
     say(&script(args.shell), 0)
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flag_and_command_is_completed_by_every_shell() {
+    fn completion_scripts_contain_all_flags_and_commands() {
         let command = Line::command();
         let flags: Vec<_> = command.get_arguments().filter_map(|flag| flag.get_long()).collect();
         let commands: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();

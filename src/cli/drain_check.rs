@@ -1,4 +1,5 @@
-//! `supercargo drain-check`: whether nodes would drain, and which pods would have no place then. Changes nothing.
+//! `supercargo drain-check`: whether nodes can be drained, and which of their pods fit nowhere else. Changes
+//! nothing.
 
 use super::census::Noted;
 use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
@@ -11,50 +12,50 @@ use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Exit code when a pod would have no place.
+/// Exit code if a pod cannot be placed elsewhere.
 const WITHOUT_PLACE: u8 = 3;
-/// Exit code when each pod has a place, and a drain would not evict them all.
+/// Exit code if all pods can be placed elsewhere, but a drain cannot evict all of them.
 const WILL_NOT_DRAIN: u8 = 4;
-/// Names that the short form shows.
+/// Number of pod names in a line without `-o wide`.
 const NAMED: usize = 3;
 
-/// What is drained, hypothetically.
+/// Arguments of `supercargo drain-check`.
 #[derive(Clone, Debug, Args)]
 pub struct DrainCheckArgs {
-    /// The nodes, all of which are drained at once.
+    /// Nodes to drain, all at once.
     #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector", value_parser = super::names::node)]
     pub nodes: Vec<String>,
 
-    /// The nodes with these labels, for example pool=old.
+    /// Label selector of the nodes to drain, for example pool=old.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = LabelQuery::parse)]
     pub selector: Option<LabelQuery>,
 
-    /// Accept that pods without a controller are gone for good, as `kubectl drain --force` does.
+    /// Accept that pods without a controller are deleted for good, as `kubectl drain --force` does.
     #[arg(long)]
     pub force: bool,
 
-    /// Accept that the data of emptyDir volumes are deleted, as `kubectl drain --delete-emptydir-data` does.
+    /// Accept that data in emptyDir volumes is deleted, as `kubectl drain --delete-emptydir-data` does.
     #[arg(long)]
     pub delete_emptydir_data: bool,
 
-    /// Delete pods whatever disruption budgets say, as `kubectl drain --disable-eviction` does.
+    /// Delete pods regardless of disruption budgets, as `kubectl drain --disable-eviction` does.
     #[arg(long)]
     pub disable_eviction: bool,
 
-    /// Leave pods of DaemonSets where they are. This is always so; the flag is kubectl's.
+    /// Ignore pods of DaemonSets. Always on; accepted for compatibility with kubectl.
     #[arg(long)]
     pub ignore_daemonsets: bool,
 
-    /// Where the cluster is.
+    /// Source of the cluster.
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Form of the answer.
+    /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
-/// Runs the command on the process's own streams.
+/// Runs the command: prints the result and returns the exit code.
 pub fn main(args: &DrainCheckArgs) -> ExitCode {
     match answer(args) {
         Ok(answer) => {
@@ -96,7 +97,7 @@ fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
     Ok(drain_check(&mut place, &nodes, &leaving, accepted))
 }
 
-/// The names of the nodes that are meant, each once.
+/// Returns the names of the nodes to drain, each once.
 fn nodes(args: &DrainCheckArgs, cluster: &mut Cluster) -> Result<Vec<String>, InputError> {
     let Some(selector) = &args.selector else {
         let mut nodes: Vec<String> = Vec::new();
@@ -120,18 +121,18 @@ fn nodes(args: &DrainCheckArgs, cluster: &mut Cluster) -> Result<Vec<String>, In
         meant.map(|node| snapshot.text(snapshot.node_info(node).name).to_owned()).collect();
     nodes.sort_unstable();
     if nodes.is_empty() {
-        let text = format!("--selector: none of {} nodes has such labels", snapshot.nodes().len());
+        let text = format!("--selector: matches none of {} nodes", snapshot.nodes().len());
         return Err(InputError(text));
     }
     Ok(nodes)
 }
 
-/// What `kubectl drain --ignore-daemonsets` would do with it.
+/// Returns how `kubectl drain --ignore-daemonsets` treats the pod.
 fn leaving(of: &Noted) -> Leaving {
     let stays = match of.owner.as_ref().map(|owner| &*owner.kind) {
-        Some("DaemonSet") => Some("a DaemonSet's: it belongs to the node"),
-        Some("Node") => Some("the kubelet's own: it belongs to the node"),
-        _ if of.is_mirror => Some("the kubelet's own: it belongs to the node"),
+        Some("DaemonSet") => Some("managed by a DaemonSet: it stays on the node"),
+        Some("Node") => Some("a static pod of the kubelet: it stays on the node"),
+        _ if of.is_mirror => Some("a static pod of the kubelet: it stays on the node"),
         _ => None,
     };
     Leaving {
@@ -150,19 +151,21 @@ fn text(of: &DrainCheck, wide: bool) -> String {
         tell(&mut screen, pod);
     }
     if !of.obstacles.is_empty() {
-        screen.heading("What keeps the drain from evicting pods");
+        screen.heading("Pods that the drain cannot evict");
         of.obstacles.iter().for_each(|it| obstacle(&mut screen, it, wide));
     }
     let is_waited_for = |budget: &&crate::explain::Budget| budget.allowed > 0;
     if of.budgets.iter().any(|it| is_waited_for(&it)) {
-        screen.heading("Budgets that would make the drain wait");
+        screen.heading("Disruption budgets that make the drain wait");
         for budget in of.budgets.iter().filter(is_waited_for) {
             let (name, pods, allowed) = (&budget.budget, budget.pods, budget.allowed);
-            screen.line(&format!("  {name}: {pods} of its pods are here, and {allowed} may go now"));
+            screen.line(&format!(
+                "  {name}: {pods} of its pods are on these nodes, {allowed} may be evicted now"
+            ));
         }
     }
     if !of.stay.is_empty() && wide {
-        screen.heading("Pods a drain leaves where they are");
+        screen.heading("Pods that the drain leaves on the nodes");
         let rows: Vec<Vec<String>> =
             of.stay.iter().map(|(pod, why)| vec![pod.clone(), (*why).to_owned()]).collect();
         screen.table(&[], &rows);
@@ -170,7 +173,7 @@ fn text(of: &DrainCheck, wide: bool) -> String {
     screen.into_text()
 }
 
-/// The answer in one line: whether each pod has a place, and whether a drain would evict it.
+/// Returns the one-line result: whether all pods can be placed elsewhere, and whether a drain can evict them.
 fn verdict(of: &DrainCheck) -> String {
     let (going, out) = (of.pods.len(), of.without_place);
     let pods = if going == 1 { "pod" } else { "pods" };
@@ -179,14 +182,12 @@ fn verdict(of: &DrainCheck) -> String {
     held.dedup();
     let held = held.len();
     match (going, out, held) {
-        (0, ..) => "no pod would have to go".to_owned(),
-        (_, 0, 0) => format!("{going} {pods} would have to go, and each has another place"),
-        (_, 0, _) => format!(
-            "will not drain: {held} of {going} {pods} would not be evicted, though each has another place"
-        ),
-        (_, _, 0) => format!("{out} of {going} {pods} would have no place"),
+        (0, ..) => "no pods to evict".to_owned(),
+        (_, 0, 0) => format!("{going} {pods} to evict, all fit elsewhere"),
+        (_, 0, _) => format!("drain blocked: {held} of {going} {pods} cannot be evicted; all fit elsewhere"),
+        (_, _, 0) => format!("{out} of {going} {pods} cannot be placed elsewhere"),
         _ => format!(
-            "will not drain: {held} of {going} {pods} would not be evicted, and {out} would have no place"
+            "drain blocked: {held} of {going} {pods} cannot be evicted, {out} cannot be placed elsewhere"
         ),
     }
 }
@@ -202,11 +203,11 @@ fn obstacle(screen: &mut Screen, of: &Obstacle, wide: bool) {
 }
 
 fn tell(screen: &mut Screen, pod: &Moved) {
-    let alone = if pod.is_unmanaged { " (nobody would make it anew)" } else { "" };
+    let alone = if pod.is_unmanaged { "  (no controller recreates it)" } else { "" };
     match &pod.to {
-        Some(node) => screen.line(&format!("  {} would go to {node}{alone}", pod.pod)),
+        Some(node) => screen.line(&format!("  {} would move to {node}{alone}", pod.pod)),
         None => {
-            screen.line(&format!("  {} would have no place{alone}", pod.pod));
+            screen.line(&format!("  {} cannot be placed elsewhere{alone}", pod.pod));
             let rows: Vec<Vec<String>> = pod
                 .reasons
                 .iter()

@@ -1,4 +1,4 @@
-//! `supercargo fit`: how many more pods like one there is room for, and what there is too little of. Changes nothing.
+//! `supercargo fit`: how many more pods like a given one fit, and what limits the number. Changes nothing.
 
 use super::cluster::{Cluster, Refused, SourceArgs, Wanted, complain, in_form, say};
 use super::screen::Screen;
@@ -11,32 +11,32 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use supercargo_core::pod::PodInfo;
 
-/// Exit code when there is no room for a single one.
+/// Exit code if no pod fits.
 const NONE_FITS: u8 = 3;
-/// Nodes that the short form shows.
+/// Number of nodes the table shows without `-o wide`.
 const NODES_SHOWN: usize = 10;
 
-/// What is to fit.
+/// Arguments of `supercargo fit`.
 #[derive(Clone, Debug, Args)]
 pub struct FitArgs {
-    /// File with the pod, or a workload that makes it; `-` is standard input. Other objects of it join the cluster.
+    /// File with a pod or a workload; `-` reads standard input. Its other objects are added to the cluster.
     #[arg(short = 'f', long, value_name = "FILE")]
     pub filename: PathBuf,
 
-    /// Where the cluster is.
+    /// Source of the cluster.
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// How many are enough to know.
+    /// Maximum number of pods to try; counting stops there.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub limit: usize,
 
-    /// Form of the answer.
+    /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
-/// Runs the command on the process's own streams.
+/// Runs the command: prints the result and returns the exit code.
 pub fn main(args: &FitArgs) -> ExitCode {
     match answer(args) {
         Ok(answer) => {
@@ -52,10 +52,10 @@ fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
     let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     let pod = cluster.templates.first().cloned().ok_or_else(|| {
         let file = args.filename.display();
-        InputError(format!("{file}: expected a pod, or a workload that makes some"))
+        InputError(format!("{file}: expected a pod or a workload"))
     })?;
     cluster.notices.iter().for_each(|notice| complain(notice));
-    // They are thought of, and nominated nowhere.
+    // The template pods are hypothetical, so they are nominated to no node.
     for template in &cluster.templates {
         cluster.world.cache.forget_nomination(&template.uid);
     }
@@ -70,7 +70,7 @@ fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
     Ok(fit(&mut place, &pod, args.limit, first))
 }
 
-/// The first ordinal after those of a StatefulSet's replicas that exist.
+/// Returns the ordinal after those of the StatefulSet's existing replicas; 0 for other pods.
 fn first_ordinal(cluster: &Cluster, pod: &PodInfo) -> usize {
     let Some((set, own)) = ordinal(&pod.name).filter(|_| is_replica(pod)) else { return 0 };
     let namespace = cluster.world.tables.text(pod.namespace);
@@ -81,7 +81,7 @@ fn first_ordinal(cluster: &Cluster, pod: &PodInfo) -> usize {
 fn text(of: &FitCheck, wide: bool) -> String {
     let mut screen = Screen::of_stdout();
     let more = if of.at_limit { " or more" } else { "" };
-    screen.heading(&format!("{}: {}{more} would fit", of.pod, of.fits));
+    screen.heading(&format!("{}: {}{more} fit", of.pod, of.fits));
     let shown = if wide { of.nodes.len() } else { NODES_SHOWN.min(of.nodes.len()) };
     let mut rows = vec![vec!["PODS".to_owned(), "NODE".to_owned()]];
     rows.extend(of.nodes[..shown].iter().map(|on| vec![on.pods.to_string(), on.node.clone()]));
@@ -92,8 +92,8 @@ fn text(of: &FitCheck, wide: bool) -> String {
         screen.line(&format!("  and {} more nodes", of.nodes.len() - shown));
     }
     if !of.limited_by.is_empty() {
-        screen.heading("What keeps one more out");
-        let mut rows = vec![["NODES", "ONLY THIS", "REASON", "WHAT IT IS"].map(str::to_owned).to_vec()];
+        screen.heading("Why no more fit");
+        let mut rows = vec![["NODES", "ONLY REASON", "REASON", "DETAILS"].map(str::to_owned).to_vec()];
         for group in &of.limited_by {
             let numbers = [group.nodes, group.alone_on].map(|number| number.to_string());
             let mut row = numbers.to_vec();

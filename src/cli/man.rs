@@ -1,5 +1,5 @@
-//! `supercargo man`: manual pages, one for the program and one for each command, from what the flags say of themselves. Asks nobody; writes only where
-//! it is told to.
+//! `supercargo man`: manual pages of the program and each command, generated from the command line
+//! definition. Contacts no API server.
 
 use super::cluster::{complain, say};
 use crate::args::Args as Line;
@@ -9,21 +9,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Exit code for a folder that cannot be written to.
+/// Exit code if the folder cannot be written.
 const BAD_INPUT: u8 = 2;
 
-/// Where pages go.
+/// Output of `supercargo man`.
 #[derive(Clone, Debug, Args)]
 pub struct ManArgs {
-    /// Folder for the pages of the program and of all its commands, made if it is not there. Without it, the program's page is printed.
+    /// Folder to write a page for the program and each command to; created if missing. Without it, the
+    /// program's page is printed.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }
 
-/// The commands that have a page, under the names of their pages.
+/// Returns the commands that have a page, with the names of their pages.
 fn pages() -> Vec<(String, Command)> {
     fn add(name: String, command: Command, pages: &mut Vec<(String, Command)>) {
-        // It is called as it is typed, and the page as a page can be.
+        // The usage line shows the command as typed; the page's name joins the words with dashes.
         let command = command.bin_name(name.replace('-', " ")).display_name(name.clone());
         for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
             add(format!("{name}-{}", inner.get_name()), inner.clone(), pages);
@@ -38,7 +39,7 @@ fn pages() -> Vec<(String, Command)> {
     pages
 }
 
-/// A page, as `man` reads it.
+/// Formats a page in roff, as `man` reads it.
 fn page(name: &str, command: Command) -> io::Result<Vec<u8>> {
     let version = env!("CARGO_PKG_VERSION");
     let man = Man::new(command)
@@ -60,11 +61,10 @@ fn write(dir: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Writes the pages; 2 where they cannot be written.
+/// Runs the command: writes or prints the pages. Returns 2 if the folder cannot be written.
 pub fn main(args: &ManArgs) -> ExitCode {
     let Some(dir) = &args.dir else {
-        let (name, command) =
-            pages().into_iter().next().expect("the program itself has one, and comes first");
+        let (name, command) = pages().into_iter().next().expect("the program's own page comes first");
         let text = page(&name, command).expect("writing to memory cannot fail");
         return say(&String::from_utf8_lossy(&text), 0);
     };
@@ -73,7 +73,7 @@ pub fn main(args: &ManArgs) -> ExitCode {
             say(&format!("{count} pages in {}\n", super::screen::plain(&dir.display().to_string())), 0)
         }
         Err(error) => {
-            complain(&format!("error: {}: cannot be written: {error}", dir.display()));
+            complain(&format!("error: cannot write to {}: {error}", dir.display()));
             ExitCode::from(BAD_INPUT)
         }
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_a_page_with_its_flags_and_exit_codes() {
+    fn every_command_has_a_manual_page_with_its_flags() {
         let pages = pages();
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names[0], "supercargo");
@@ -99,8 +99,8 @@ mod tests {
         for (name, command) in pages {
             let flags: Vec<String> =
                 command.get_arguments().filter_map(|flag| flag.get_long()).map(str::to_owned).collect();
-            let text =
-                String::from_utf8(page(&name, command).expect("memory takes it")).expect("a page is text");
+            let text = String::from_utf8(page(&name, command).expect("writing to memory succeeds"))
+                .expect("a page is text");
             let plain = text.replace("\\-", "-");
             assert!(
                 plain.starts_with(".ie") && plain.contains(&format!(".TH {}", name.to_uppercase())),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_written_to_a_folder_that_is_made() {
+    fn manual_pages_are_written_to_a_new_folder() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let dir = folder.path().join("share/man/man1");
         let count = write(&dir).expect("it can be written to");

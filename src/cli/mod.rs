@@ -1,4 +1,5 @@
-//! Commands beside the scheduler itself: what a person or a script asks at a terminal. None of them schedules a cluster.
+//! Commands that a person or a script runs: reports, simulations and checks. None of them schedules a
+//! cluster.
 
 mod census;
 mod cluster;

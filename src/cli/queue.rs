@@ -1,5 +1,5 @@
-//! `supercargo queue`: where each pending pod waits, for what, since when, and when it is tried next. Asks the running scheduler, or reads what it
-//! answered; changes nothing.
+//! `supercargo queue`: lists pending pods with their place, cause, waiting time and next retry. Asks the
+//! running scheduler, or reads a saved answer; changes nothing.
 
 use super::cluster::{Refused, in_form, say};
 use super::live::LiveError;
@@ -16,44 +16,44 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A report that is read from a file is no larger.
+/// Maximum size of a report read from a file, in bytes after decompression.
 const BYTES_MAX: u64 = 64 << 20;
-/// The places, in the order in which they are told.
+/// Places in the scheduler, in the order of the summary line.
 const PLACES: [&str; 7] = ["active", "backoff", "unschedulable", "gated", "extenders", "volumes", "binding"];
 
-/// Whose pods, where the scheduler is, and how it is told.
+/// Arguments of `supercargo queue`.
 #[derive(Clone, Debug, Args)]
 pub struct QueueArgs {
-    /// The pods of this namespace; without it the kubeconfig's, or `default`.
+    /// Namespace of the pods. Defaults to the namespace of the kubeconfig's context, or `default`.
     #[arg(short = 'n', long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// The pods of all namespaces, as far as they may be read.
+    /// List pods of all namespaces in which you may read pods.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
 
-    /// Only pods with these labels, for example app=web,tier!=test.
+    /// Label selector of the pods, for example app=web,tier!=test.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = LabelQuery::parse)]
     pub selector: Option<LabelQuery>,
 
-    /// Where the port is.
+    /// Port of the scheduler.
     #[command(flatten)]
     pub port: PortArgs,
 
-    /// Where the leader is.
+    /// How to find the leader.
     #[command(flatten)]
     pub leader: LeaderArgs,
 
-    /// File with what /debug/pending has answered; `-` is standard input.
+    /// File with an answer of /debug/pending; `-` reads standard input.
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 
-    /// Form of the answer.
+    /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
-/// Runs the command on the process's own streams.
+/// Runs the command: prints the list and returns the exit code.
 pub fn main(args: &QueueArgs) -> ExitCode {
     match report(args) {
         Ok(report) => say(&in_form(args.output, &report, |wide| text(&report, wide, args.all_namespaces)), 0),
@@ -83,21 +83,21 @@ fn report(args: &QueueArgs) -> Result<QueueReport, Refused> {
         InputError(format!("{}{text}", name.unwrap_or_default()))
     };
     let report: QueueReport =
-        serde_json::from_str(&text).map_err(|error| wrong(format!("this is no QueueReport: {error}")))?;
+        serde_json::from_str(&text).map_err(|error| wrong(format!("not a QueueReport: {error}")))?;
     if !report.is_of_this_version() {
         let (kind, version) = (&report.kind, &report.api_version);
-        let text = format!("this is a {kind} of {version}, which this version does not read");
+        let text = format!("{kind} of {version} is not supported by this version of supercargo");
         return Err(wrong(text).into());
     }
     Ok(narrowed(report, args, namespace.filter(|_| !args.all_namespaces).as_deref()))
 }
 
-/// The page with what is asked for, as far as the server narrows it down.
+/// Returns the path and query of the request. The server filters by namespace only; labels are filtered here.
 fn path(args: &QueueArgs, namespace: &str) -> String {
     if args.all_namespaces { PAGE.to_owned() } else { format!("{PAGE}?namespace={}", encoded(namespace)) }
 }
 
-/// Only the pods of the namespace and with the labels that are asked for, and the counts of those.
+/// Keeps the pods of the requested namespace and labels, and updates the counts.
 fn narrowed(mut report: QueueReport, args: &QueueArgs, namespace: Option<&str>) -> QueueReport {
     if namespace.is_none() && args.selector.is_none() {
         return report;
@@ -111,7 +111,8 @@ fn narrowed(mut report: QueueReport, args: &QueueArgs, namespace: Option<&str>) 
     };
     let all = report.pods.len();
     report.pods.retain(is_wanted);
-    // What the server narrowed down itself it has counted, those that it left out included.
+    // The server's counts include pods it left out of the list, so they stay valid if nothing is removed
+    // here.
     if report.left_out == 0 || args.selector.is_some() || report.pods.len() < all {
         report.counts = BTreeMap::new();
         for pod in &report.pods {
@@ -127,7 +128,7 @@ fn name_of(file: &Path) -> String {
 
 fn read(file: &Path) -> Result<String, InputError> {
     let name = name_of(file);
-    let wrong = |error: io::Error| InputError(format!("{name}: cannot be read: {error}"));
+    let wrong = |error: io::Error| InputError(format!("cannot read {name}: {error}"));
     let reader: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin())
     } else {
@@ -136,7 +137,7 @@ fn read(file: &Path) -> Result<String, InputError> {
     let mut text = String::new();
     decompressed(reader).map_err(wrong)?.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(wrong)?;
     if text.len() as u64 > BYTES_MAX {
-        return Err(InputError(format!("{name}: is larger than any report")));
+        return Err(InputError(format!("{name}: larger than 64 MiB, the limit for a report")));
     }
     Ok(text)
 }
@@ -146,14 +147,15 @@ fn answered(page: Page, by_proxy: bool) -> Result<String, Refused> {
     let text = match (page.status, by_proxy) {
         (200, _) => return Ok(page.body),
         (400, _) => return Err(InputError(told).into()),
-        (401, true) => "401: the scheduler does not know who asks. The API server hands a token on, and no client certificate: give a token \
+        (401, true) => "401: the scheduler does not accept your identity. The API server passes on a token but no \
+                        client certificate: give a token \
                         with --token-file (kubectl create token)"
             .to_owned(),
-        (401, false) => "401: it does not know whose token this is; give one with --token-file (kubectl create token)".to_owned(),
-        (404, _) => format!("404: it has no page {PAGE}: is it a supercargo, and is enableProfiling true? {told}"),
+        (401, false) => "401: the scheduler does not accept this token; give a valid one with --token-file (kubectl create token)".to_owned(),
+        (404, _) => format!("404: {PAGE} not found: check that this is supercargo and that enableProfiling is true. {told}"),
         (502..=504, true) => format!(
-            "the API server does not reach the scheduler's port: {told}. A scheduler that listens on 127.0.0.1, as a static pod does, is reached \
-             by `kubectl port-forward` and --server https://127.0.0.1:10259"
+            "the API server cannot reach the scheduler's port: {told}. If the scheduler listens only on 127.0.0.1, as a static pod \
+             does, use `kubectl port-forward` and --server https://127.0.0.1:10259"
         ),
         (code, _) => format!("{code}: {told}"),
     };
@@ -164,20 +166,17 @@ fn text(of: &QueueReport, wide: bool, all: bool) -> String {
     let mut screen = Screen::of_stdout();
     let count = |place: &&str| Some(format!("{} {place}", of.counts.get(*place)?));
     let counts: Vec<String> = PLACES.iter().filter_map(count).collect();
-    let counts = if counts.is_empty() { "no pods wait".to_owned() } else { counts.join(", ") };
-    let part = if of.complete { "" } else { ", in the namespaces whose pods you may read" };
+    let counts = if counts.is_empty() { "no pending pods".to_owned() } else { counts.join(", ") };
+    let part = if of.complete { "" } else { ", only in namespaces where you may read pods" };
     screen.heading(&format!("{counts}{part}"));
     if !of.leading {
-        screen.line("  told by a replica that stands by: the leader may be further");
+        screen.line("  answered by a standby replica; the leader may have newer data");
     }
     if !of.pods.is_empty() {
         screen.table(&[], &rows(of, wide, all));
     }
     if of.left_out > 0 {
-        screen.line(&format!(
-            "  and {} more that are not listed; ask the scheduler for one namespace with -n",
-            of.left_out
-        ));
+        screen.line(&format!("  and {} more, not listed; list a single namespace with -n", of.left_out));
     }
     screen.into_text()
 }
@@ -217,7 +216,7 @@ fn rows(of: &QueueReport, wide: bool, all: bool) -> Vec<Vec<String>> {
     rows
 }
 
-/// The last moment of a next try, seen from the report's.
+/// Formats the latest time of the next retry, relative to the report's time.
 fn next_try(next: &str, now: &str) -> String {
     match between(now, next).as_str() {
         "0s" => "now".to_owned(),
@@ -226,7 +225,7 @@ fn next_try(next: &str, now: &str) -> String {
     }
 }
 
-/// The time from one moment to the other, in the two units that matter.
+/// Formats the time between two timestamps in its two largest units; negative times as `0s`.
 fn between(from: &str, to: &str) -> String {
     let (Ok(from), Ok(to)) = (from.parse::<Timestamp>(), to.parse::<Timestamp>()) else {
         return "?".to_owned();
@@ -252,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_the_units_that_matter() {
+    fn durations_show_their_two_largest_units() {
         let from = "2026-01-01T00:00:00Z";
         for (to, told) in [
             ("2026-01-01T00:00:00Z", "0s"),

@@ -1,5 +1,6 @@
-//! `supercargo record`: what a scheduler of this cluster is told, written down as it comes, to be replayed by any configuration.
-//! Watches and writes a file; writes nothing to the cluster, and decides nothing.
+//! `supercargo record`: records the objects and changes a scheduler of this cluster sees, for `supercargo
+//! replay`.
+//! Watches the cluster and writes the recording; changes nothing in the cluster and makes no decisions.
 
 use super::cluster::{Refused, complain};
 use super::live::{self, GRANT, LiveArgs, LiveError};
@@ -24,48 +25,49 @@ use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Scheduler};
 use tokio::time::Instant;
 
-/// How long the first lists may take: 50,000 pods come within seconds.
+/// Longest wait for the first lists. 50,000 pods are listed within seconds.
 const LISTED_WITHIN: Duration = Duration::from_secs(120);
-/// How often it is looked whether they have come, and whether the file is full.
+/// Interval of the checks whether the lists are complete and whether the file is full.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is recorded, from where, and for how long.
+/// Arguments of `supercargo record`.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArgs {
-    /// The file to write. One that is there already becomes FILE.1.
+    /// File to write. An existing file is renamed to FILE.1.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// `schedulerName` of the pods whose bindings are to be judged when it is replayed.
+    /// `schedulerName` of the scheduler whose bindings a replay compares.
     #[arg(long, value_name = "NAME", default_value = "default-scheduler", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub of: String,
 
-    /// How long; without it, until told to stop (^C).
+    /// Duration of the recording, for example 8h. By default it runs until interrupted (^C).
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     pub how_long: Option<Duration>,
 
-    /// File with the KubeSchedulerConfiguration that a replay judges by where it is given no other. Without it: the default plugins.
+    /// File with the KubeSchedulerConfiguration that a replay uses by default. Without it, the default
+    /// plugins are used.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Bytes after which the recording ends, and says so.
+    /// Size in bytes at which recording stops, with a warning.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub max_bytes: u64,
 
-    /// How the cluster is reached.
+    /// Connection to the cluster.
     #[command(flatten)]
     pub live: LiveArgs,
 }
 
-/// Runs the command on the process's own streams.
+/// Runs the command and returns the exit code.
 pub fn main(args: &RecordArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return failed(format!("no runtime: {error}")).tell(),
+        Err(error) => return failed(format!("cannot start the async runtime: {error}")).tell(),
     };
     let outcome = runtime.block_on(record(args));
-    // A resolver that hangs is not waited for.
+    // Do not wait for a blocked DNS lookup.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -106,7 +108,8 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let journal = Journal::default().with_input(sink, now);
     let mailbox = Mailbox::<Scheduler>::new().taped(Some(Box::new(journal)));
     let inbox = mailbox.inbox();
-    // Of no profile: all pods are somebody else's. It keeps the tables that objects are read with small.
+    // Without profiles, no pod belongs to this scheduler; it only keeps the tables that decoding needs, and
+    // they stay small.
     let config = Config { seed, profiles: Vec::new(), queue: QueueConfig::default() };
     let accounts = Accounts::new(Arc::clone(&metrics), []);
     let end = mailbox.start(Scheduler::new(config, now), clock, Nowhere, accounts);
@@ -116,21 +119,24 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
 
     let outcome = tokio::select! {
         outcome = going_on(args, watches.readiness(), || state.is_open()) => outcome,
-        _ = &mut end => Err(failed("the thread that takes objects in ended".to_owned())),
+        _ = &mut end => Err(failed("the thread that receives objects stopped".to_owned())),
     };
     drop(watches);
-    // Where it has ended already, nobody listens.
+    // If the thread has stopped already, nothing receives this message.
     let _ = inbox.send(Item::Stop { within: Duration::ZERO }).await;
     drop(inbox);
     let _ = end.await;
     let written = tokio::task::spawn_blocking(move || writer.join()).await;
     if !matches!(written, Ok(Ok(()))) {
-        return Err(failed("the thread that writes the file panicked".to_owned()));
+        return Err(failed("the thread that writes the recording panicked".to_owned()));
     }
     outcome
 }
 
-/// Waits until all kinds are listed. A kind that is refused, or of which nothing comes, for as long as one answer may take is an error.
+/// Waits until all resources are listed.
+///
+/// # Errors
+/// Fails if a resource is refused, or sends nothing, for as long as one request may take.
 async fn listed(readiness: &Readiness, request_timeout: Duration) -> Result<(), String> {
     let began = Instant::now();
     let mut since: BTreeMap<&str, Instant> = BTreeMap::new();
@@ -151,7 +157,7 @@ async fn listed(readiness: &Readiness, request_timeout: Duration) -> Result<(), 
                     }
                 }
                 None if health.since_success.is_none() && began.elapsed() >= request_timeout => {
-                    return Err(format!("the list of {kind}: nothing came within {request_timeout:?}"));
+                    return Err(format!("the list of {kind} did not arrive within {request_timeout:?}"));
                 }
                 None => drop(since.remove(kind)),
             }
@@ -160,7 +166,7 @@ async fn listed(readiness: &Readiness, request_timeout: Duration) -> Result<(), 
     }
 }
 
-/// Waits until there is no reason to go on: told to stop, the time is up, or the file is full.
+/// Waits until recording ends: interrupted, time over, or the file is full.
 async fn going_on(
     args: &RecordArgs,
     readiness: Readiness,
@@ -171,14 +177,14 @@ async fn going_on(
         let listed = listed(&readiness, args.live.request_timeout);
         match tokio::time::timeout(LISTED_WITHIN, listed).await {
             Ok(Ok(())) => {}
-            Ok(Err(why)) => return Err(failed(format!("the cluster cannot be watched: {why}"))),
+            Ok(Err(why)) => return Err(failed(format!("cannot watch the cluster: {why}"))),
             Err(_) => {
                 let why = readiness.check().err().unwrap_or_default();
-                return Err(failed(format!("the cluster cannot be watched: {why}")));
+                return Err(failed(format!("cannot watch the cluster: {why}")));
             }
         }
         let until = args.how_long.map(|it| format!("for {it:?}")).unwrap_or_else(|| "until ^C".to_owned());
-        complain(&format!("all objects are listed; recording to {file} {until}"));
+        complain(&format!("all objects listed; recording to {file} {until}"));
         let full = async {
             while is_open() {
                 tokio::time::sleep(LOOK).await;
@@ -191,7 +197,7 @@ async fn going_on(
             }
         };
         tokio::select! {
-            () = full => Err(failed(format!("the recording has ended before its time; the last line of {file} says why"))),
+            () = full => Err(failed(format!("the recording stopped early; the last line of {file} has the reason"))),
             () = up => Ok(()),
         }
     };

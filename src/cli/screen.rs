@@ -1,30 +1,31 @@
-//! Lines for a person's screen: what came out of a cluster cannot play tricks on the terminal, and headings stand out where a
-//! terminal shows them.
+//! Output for a terminal: lines, headings and tables. Escapes control characters, since names in a cluster
+//! are untrusted.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 
-/// Text that is built line by line.
+/// Text built line by line.
 pub(super) struct Screen {
     text: String,
     bold: bool,
 }
 
 impl Screen {
-    /// For standard output: headings in bold where it is a terminal and nobody objects (<https://no-color.org>).
+    /// Returns a screen for standard output. Headings are bold on a terminal, unless `NO_COLOR`
+    /// (<https://no-color.org>) is set or `TERM` is `dumb`.
     pub(super) fn of_stdout() -> Self {
         let objected = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self { text: String::new(), bold: std::io::stdout().is_terminal() && !objected && !is_dumb }
     }
 
-    /// A line.
+    /// Adds a line.
     pub(super) fn line(&mut self, text: &str) {
         self.text.push_str(plain(text).trim_end());
         self.text.push('\n');
     }
 
-    /// A heading, after an empty line.
+    /// Adds a heading after an empty line.
     pub(super) fn heading(&mut self, text: &str) {
         let text = plain(text);
         let text = if self.bold { format!("\x1b[1m{text}\x1b[0m") } else { text };
@@ -35,7 +36,8 @@ impl Screen {
         self.text.push('\n');
     }
 
-    /// Rows in columns as wide as their widest cell; the last is as wide as it is. Columns of numbers are set to the right.
+    /// Adds a table. Columns are as wide as their widest cell, except the last; columns in `right` are
+    /// right-aligned.
     pub(super) fn table(&mut self, right: &[usize], rows: &[Vec<String>]) {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
@@ -47,7 +49,7 @@ impl Screen {
             let mut line = String::new();
             for (at, cell) in row.iter().enumerate() {
                 let width = if at + 1 == row.len() && !right.contains(&at) { 0 } else { widths[at] };
-                // Writing to a text cannot fail.
+                // Writing to a String cannot fail.
                 let _ = if right.contains(&at) {
                     write!(line, "  {cell:>width$}")
                 } else {
@@ -59,13 +61,14 @@ impl Screen {
         }
     }
 
-    /// All of it.
+    /// Returns the whole text.
     pub(super) fn into_text(self) -> String {
         self.text
     }
 }
 
-/// A text without what a terminal would obey: control characters, and marks that turn the direction of writing, are spelled out.
+/// Escapes what a terminal would interpret: control characters, zero-width characters and bidirectional
+/// controls.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -78,7 +81,8 @@ pub(super) fn plain(text: &str) -> String {
     out
 }
 
-/// A JSON text in which nothing is obeyed either. It says the same: what is spelled out stands in texts.
+/// Escapes the same characters in JSON text as `\u` sequences. They occur only inside strings, so the value
+/// stays the same.
 pub(super) fn plain_json(json: String) -> String {
     let is_told = |c: char| c != '\n' && is_obeyed(c);
     if !json.contains(is_told) {
@@ -86,13 +90,13 @@ pub(super) fn plain_json(json: String) -> String {
     }
     let mut out = String::with_capacity(json.len() + 64);
     for c in json.chars() {
-        // Writing to a text cannot fail. None of these is beyond what four digits say.
+        // Writing to a String cannot fail. All escaped characters fit in four hex digits.
         let _ = if is_told(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
     }
     out
 }
 
-/// Whether a terminal, or whatever shows a text, would obey a character rather than show it.
+/// Returns whether a terminal or viewer would interpret a character instead of showing it.
 pub(super) fn is_obeyed(c: char) -> bool {
     let turns =
         matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
@@ -104,12 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_spelled_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(plain("a\x1b[2Jb\nc\u{202e}d é"), "a\\u{1b}[2Jb\\nc\\u{202e}d é");
     }
 
     #[test]
-    fn json_says_the_same_with_what_is_obeyed_spelled_out() {
+    fn escaped_json_has_the_same_value() {
         let told = serde_json::json!({ "a\u{9b}2J": ["\u{7f}\u{85}\u{202e}", "\u{1b}\n é"] });
         let written = plain_json(format!("{told:#}"));
         assert!(!written.contains(|c: char| c != '\n' && is_obeyed(c)), "{written:?}");
@@ -117,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
+    fn table_columns_fit_their_widest_cell() {
         let mut screen = Screen { text: String::new(), bold: false };
         let rows = [["N", "WHAT", "MORE"], ["10", "a", "x y"]].map(|row| row.map(str::to_owned).to_vec());
         screen.table(&[0], &rows);

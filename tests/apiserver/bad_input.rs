@@ -233,7 +233,10 @@ impl Wrong {
         let folder = format!("{}/", self.folder.path().display());
         let told = entry["error"].as_str().unwrap_or_default().replace(&folder, "");
         assert_eq!((ended, told.as_str()), (Some(code), words), "{args:?}: {said}");
-        assert_eq!((&entry["level"], &entry["message"]), (&json!("ERROR"), &json!("supercargo ends")));
+        assert_eq!(
+            (&entry["level"], &entry["message"]),
+            (&json!("ERROR"), &json!("the scheduler stopped with an error"))
+        );
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ fn check<'r>(report: &'r Value, id: &str) -> Result<(&'r str, &'r str)> {
 }
 
 #[tokio::test]
-async fn what_an_installation_has_and_lacks_is_told() -> Result<()> {
+async fn doctor_reports_what_an_installation_has_and_lacks() -> Result<()> {
     play("doctor", async |world| {
         world.elect().await?;
         let (admin, lease) = (world.plane.admin(), world.name.clone());
@@ -88,7 +88,7 @@ async fn what_an_installation_has_and_lacks_is_told() -> Result<()> {
 }
 
 #[tokio::test]
-async fn schedulers_beside_each_other_and_pods_of_none_are_told() -> Result<()> {
+async fn doctor_reports_other_schedulers_and_unserved_pods() -> Result<()> {
     play("beside", async |world| {
         let admin = world.plane.admin();
         // Sorted before any that other tests have.
@@ -115,7 +115,7 @@ async fn schedulers_beside_each_other_and_pods_of_none_are_told() -> Result<()> 
 }
 
 #[tokio::test]
-async fn what_keeps_pods_of_it_out_is_told() -> Result<()> {
+async fn doctor_reports_quota_and_priority_class_problems() -> Result<()> {
     play("kept-out", async |world| {
         let admin = world.plane.admin();
         // As it is shipped, in the namespace of the test and without pods.
@@ -151,7 +151,7 @@ async fn what_keeps_pods_of_it_out_is_told() -> Result<()> {
 }
 
 #[tokio::test]
-async fn who_may_look_at_nothing_is_told_which_rights_it_takes() -> Result<()> {
+async fn doctor_without_permissions_lists_the_missing_ones() -> Result<()> {
     play("unknown", async |world| {
         let token = service_account_token(&world.client, &world.name, "default").await?;
         let plain = world.plane.token_bearer(&format!("{}-doctor", world.name), &token)?;

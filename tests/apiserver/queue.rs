@@ -85,7 +85,7 @@ async fn waiting(world: &World<'_>) -> Result<String> {
 }
 
 #[tokio::test]
-async fn each_is_told_of_the_pods_it_may_read_and_learns_nothing_of_others() -> Result<()> {
+async fn queue_shows_only_pods_the_user_may_read() -> Result<()> {
     play("queue", async |world| {
         let other = waiting(world).await?;
         let namespace = world.name.clone();
@@ -116,7 +116,7 @@ async fn each_is_told_of_the_pods_it_may_read_and_learns_nothing_of_others() -> 
         let (code, _, error) = queue(world, &none, &["-A"]).await?;
         ensure!(code == Some(1) && error.contains("403: pods is forbidden"), "{error}");
         let (code, _, error) = queue(world, "made-up", &own).await?;
-        ensure!(code == Some(1) && error.contains("401: it does not know whose token this is"), "{error}");
+        ensure!(code == Some(1) && error.contains("401: the scheduler does not accept this token"), "{error}");
         let (status, body) = world.supercargo.get("/debug/pending", None).await?;
         assert_eq!(status, 401, "{body}");
         Ok(())
@@ -125,7 +125,7 @@ async fn each_is_told_of_the_pods_it_may_read_and_learns_nothing_of_others() -> 
 }
 
 #[tokio::test]
-async fn a_pending_pod_is_explained_to_those_who_may_read_it() -> Result<()> {
+async fn pending_pod_is_explained_to_users_who_may_read_it() -> Result<()> {
     play("explained", async |world| {
         let other = waiting(world).await?;
         let token = viewer(world, "local", false).await?;
@@ -224,7 +224,7 @@ async fn queue_by(
 }
 
 #[tokio::test]
-async fn the_leader_is_found_by_its_lease_and_asked_through_the_api_server() -> Result<()> {
+async fn queue_finds_the_leader_by_its_lease_through_the_api_server() -> Result<()> {
     play("proxied", async |world| {
         world.elect().await?;
         waiting(world).await?;
@@ -247,7 +247,7 @@ async fn the_leader_is_found_by_its_lease_and_asked_through_the_api_server() -> 
         // Who shows a certificate is known to the API server, and not beyond.
         let certified = world.plane.user(&format!("{}-certified", world.name), Some("system:masters"))?;
         let (code, _, error) = queue_by(world, &certified, port, &[]).await?;
-        ensure!(code == Some(1) && error.contains("and no client certificate"), "{error}");
+        ensure!(code == Some(1) && error.contains("but no client certificate"), "{error}");
         let token: PathBuf = world.plane.folder().join(format!("{}.handed-on", world.name));
         std::fs::write(&token, ADMIN_TOKEN)?;
         let token = token.display().to_string();

@@ -64,7 +64,7 @@ async fn shown(world: &World<'_>, pod: &str) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn what_is_recorded_on_an_api_server_is_decided_again_to_the_byte() -> Result<()> {
+async fn recording_from_a_real_api_server_replays_identically() -> Result<()> {
     play("record", async |world| {
         let folder = tempfile::tempdir()?;
         let (file, log) = (folder.path().join("input.jsonl"), folder.path().join("decisions.jsonl"));
@@ -122,7 +122,7 @@ async fn what_is_recorded_on_an_api_server_is_decided_again_to_the_byte() -> Res
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_recorded_from_outside_is_judged_as_it_was() -> Result<()> {
+async fn outside_recording_compares_another_schedulers_bindings() -> Result<()> {
     play("watch-record", async |world| {
         let folder = tempfile::tempdir()?;
         let (file, config) = (folder.path().join("seen.jsonl"), folder.path().join("config.yaml"));
@@ -137,7 +137,7 @@ async fn a_cluster_that_is_recorded_from_outside_is_judged_as_it_was() -> Result
             BufReader::new(stderr).read_line(&mut line).map(|_| line)
         })
         .await??;
-        ensure!(said.starts_with("all objects are listed; recording to "), "{said}");
+        ensure!(said.starts_with("all objects listed; recording to "), "{said}");
 
         for (name, cpu) in [("small", "2"), ("large", "16")] {
             world.node(name).allocatable("cpu", cpu).create(&world.client).await?;

@@ -8,17 +8,17 @@ fn a_pod_that_does_not_exist_is_told_with_the_names_that_do() {
     let cluster =
         Cluster::of(&[plain_node("a"), pod("web-7d4-x1", "1", &json!({})), pod("db-0", "1", &json!({}))]);
     let text = |name: &str, more: &[&str]| cluster.ask(name, more).refused().to_owned();
-    assert_eq!(text("web", &[]), "there is no pod web in the namespace default; did you mean web-7d4-x1?");
-    assert_eq!(text("db-1", &[]), "there is no pod db-1 in the namespace default; did you mean db-0?");
-    assert_eq!(text("other", &[]), "there is no pod other in the namespace default; it has 2 of other names");
+    assert_eq!(text("web", &[]), "pod web not found in namespace default; did you mean web-7d4-x1?");
+    assert_eq!(text("db-1", &[]), "pod db-1 not found in namespace default; did you mean db-0?");
+    assert_eq!(
+        text("other", &[]),
+        "pod other not found in namespace default; the namespace has 2 other pods"
+    );
     assert_eq!(
         text("db-0", &["-n", "prod"]),
-        "there is no pod db-0 in the namespace prod; there is one with -n default"
+        "pod db-0 not found in namespace prod; it exists with -n default"
     );
-    assert_eq!(
-        text("x", &["-n", "prod"]),
-        "there is no pod x in the namespace prod; there are no pods in it at all"
-    );
+    assert_eq!(text("x", &["-n", "prod"]), "pod x not found in namespace prod; the namespace has no pods");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn on_a(name: &str, cpu: &str, priority: i32) -> Value {
 }
 
 #[test]
-fn each_pod_finds_another_node_or_is_named_the_important_ones_first() {
+fn drained_pods_are_placed_by_priority_or_reported() {
     let objects = [
         plain_node("a"),
         plain_node("b"),
@@ -51,19 +51,16 @@ fn each_pod_finds_another_node_or_is_named_the_important_ones_first() {
 }
 
 #[test]
-fn a_node_whose_pods_all_find_a_place_is_free_to_go() {
+fn node_drains_if_all_its_pods_fit_elsewhere() {
     let objects = [plain_node("a"), plain_node("b"), on_a("p", "1", 0)];
     let ran = drain(&objects, "a", &[]);
-    assert_eq!(
-        (ran.code, ran.stdout.as_str()),
-        (Some(0), "a: 1 pod would have to go, and each has another place\n")
-    );
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "a: 1 pod to evict, all fit elsewhere\n"));
     let wide = drain(&objects, "a", &["-o", "wide"]);
-    assert!(wide.stdout.contains("  default/p would go to b\n"), "{wide:?}");
+    assert!(wide.stdout.contains("  default/p would move to b\n"), "{wide:?}");
 }
 
 #[test]
-fn what_belongs_to_the_node_stays_and_what_nobody_makes_anew_is_pointed_at() {
+fn node_bound_pods_stay_and_unmanaged_pods_are_marked() {
     let mut of_node = on_a("logs", "1", 0);
     of_node["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet");
     let mut mirror = pod("etcd-a", "1", &json!({ "nodeName": "a" }));
@@ -78,7 +75,7 @@ fn what_belongs_to_the_node_stays_and_what_nobody_makes_anew_is_pointed_at() {
 }
 
 #[test]
-fn a_pod_is_bound_to_the_labels_of_the_node_it_leaves() {
+fn drained_pod_still_needs_its_node_selector() {
     let mut bound = on_a("p", "1", 0);
     bound["spec"]["nodeSelector"] = json!({ "disk": "ssd" });
     let (answer, code) = answer(&[node("a", &json!({ "disk": "ssd" }), &json!({})), plain_node("b"), bound]);
@@ -89,7 +86,7 @@ fn a_pod_is_bound_to_the_labels_of_the_node_it_leaves() {
 }
 
 #[test]
-fn a_budget_that_lets_too_few_go_is_told() {
+fn exhausted_disruption_budget_blocks_the_drain() {
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "web" },
         "spec": { "selector": { "matchLabels": { "app": "p" } } }, "status": { "disruptionsAllowed": 0 },
@@ -118,7 +115,7 @@ fn obstacles(objects: &[Value], flags: &[&str]) -> (Vec<(String, usize, String)>
 }
 
 #[test]
-fn what_kubectl_drain_refuses_is_told_with_the_flag_that_accepts_it() {
+fn obstacles_name_the_kubectl_flag_that_accepts_them() {
     let mut scratch = on_a("scratch", "1", 0);
     scratch["spec"]["volumes"] = json!([{ "name": "tmp", "emptyDir": {} }]);
     let mut of_node = on_a("logs", "1", 0);
@@ -147,22 +144,23 @@ fn what_kubectl_drain_refuses_is_told_with_the_flag_that_accepts_it() {
     assert_eq!(obstacles(&objects, &flags), (vec![], Some(0)));
     let told = drain(&objects, "a", &["--ignore-daemonsets"]).stdout;
     assert!(
-        told.starts_with(
-            "a: will not drain: 3 of 3 pods would not be evicted, though each has another place\n"
-        ),
+        told.starts_with("a: drain blocked: 3 of 3 pods cannot be evicted; all fit elsewhere\n"),
         "{told}"
     );
     assert!(told.contains("default/lonely: no controller would make it anew"), "{told}");
 }
 
 #[test]
-fn a_budget_that_lets_some_go_makes_the_drain_wait_and_two_budgets_forbid_it() {
+fn partial_budget_delays_and_two_budgets_block_the_drain() {
     let objects = [plain_node("a"), plain_node("b"), on_a("p", "1", 0), on_a("q", "1", 0)];
     let with = |more: &[Value]| [&objects[..], more].concat();
     // An empty selector protects all pods of its namespace.
     let ran = drain(&with(&[budget("all", &json!({}), 1)]), "a", &[]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stdout.contains("default/all: 2 of its pods are here, and 1 may go now"), "{ran:?}");
+    assert!(
+        ran.stdout.contains("default/all: 2 of its pods are on these nodes, 1 may be evicted now"),
+        "{ran:?}"
+    );
     let two =
         with(&[budget("all", &json!({}), 5), budget("p", &json!({ "matchLabels": { "app": "p" } }), 5)]);
     let several = ("SeveralBudgets".to_owned(), 1, "--disable-eviction".to_owned());
@@ -170,7 +168,7 @@ fn a_budget_that_lets_some_go_makes_the_drain_wait_and_two_budgets_forbid_it() {
 }
 
 #[test]
-fn nodes_that_are_drained_together_take_none_of_each_others_pods() {
+fn nodes_drained_together_take_no_pods_of_each_other() {
     let on = |name: &str, node: &str| {
         let mut pod = on_a(name, "3", 0);
         pod["spec"]["nodeName"] = json!(node);
@@ -195,9 +193,12 @@ fn nodes_that_are_drained_together_take_none_of_each_others_pods() {
 }
 
 #[test]
-fn a_node_that_does_not_exist_is_told_with_the_name_that_does() {
+fn unknown_node_is_reported_with_the_closest_name() {
     let ran = drain(&[plain_node("worker-1")], "worker-2", &[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert_eq!(ran.stderr, "error: there is no node worker-2; did you mean worker-1?\n");
-    assert_eq!(drain(&[plain_node("a")], "zzzz", &[]).stderr, "error: there is no node zzzz; there are 1\n");
+    assert_eq!(ran.stderr, "error: node worker-2 not found; did you mean worker-1?\n");
+    assert_eq!(
+        drain(&[plain_node("a")], "zzzz", &[]).stderr,
+        "error: node zzzz not found; the cluster has 1 nodes\n"
+    );
 }

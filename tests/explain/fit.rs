@@ -23,7 +23,7 @@ fn answer(objects: &[Value], template: &Value, more: &[&str]) -> (Value, Option<
 }
 
 #[test]
-fn as_many_fit_as_there_is_room_for_and_the_scarce_thing_is_named() {
+fn fit_counts_pods_until_a_resource_runs_out() {
     let other = pod("other", "3", &json!({ "nodeName": "a" }));
     let objects = [plain_node("a"), plain_node("b"), other];
     let (answer, code) = answer(&objects, &pod("p", "1500m", &json!({})), &[]);
@@ -33,7 +33,7 @@ fn as_many_fit_as_there_is_room_for_and_the_scarce_thing_is_named() {
 }
 
 #[test]
-fn each_copy_counts_for_the_next() {
+fn each_placed_copy_uses_resources() {
     let anti = json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "p" } } }] } } });
     let objects = [plain_node("a"), plain_node("b"), plain_node("c")];
@@ -43,7 +43,7 @@ fn each_copy_counts_for_the_next() {
 }
 
 #[test]
-fn a_workload_stands_for_its_pods() {
+fn fit_accepts_a_workload_for_its_pods() {
     let template = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
         "spec": { "replicas": 5, "selector": { "matchLabels": { "app": "web" } }, "template": {
@@ -85,7 +85,7 @@ fn stateful_set(replicas: usize) -> Value {
 }
 
 #[test]
-fn each_replica_of_a_stateful_set_needs_volumes_of_its_own() {
+fn each_statefulset_replica_needs_its_own_volumes() {
     let objects = |volumes| [vec![plain_node("a"), plain_node("b")], storage(volumes)].concat();
     for volumes in [0, 1, 3] {
         let (answer, code) = answer(&objects(volumes), &stateful_set(2), &[]);
@@ -115,7 +115,7 @@ fn each_replica_of_a_stateful_set_needs_volumes_of_its_own() {
 }
 
 #[test]
-fn each_pod_has_ephemeral_volumes_of_its_own_and_a_named_claim_is_shared() {
+fn ephemeral_volumes_are_per_pod_and_named_claims_are_shared() {
     let objects = [vec![plain_node("a")], storage(2)].concat();
     let volumes =
         json!([{ "name": "scratch", "ephemeral": { "volumeClaimTemplate": { "spec": claim_spec() } } }]);
@@ -129,26 +129,26 @@ fn each_pod_has_ephemeral_volumes_of_its_own_and_a_named_claim_is_shared() {
 }
 
 #[test]
-fn nobody_looks_for_more_than_is_asked_for() {
+fn fit_stops_counting_at_the_limit() {
     let (answer, code) = answer(&[plain_node("a")], &pod("p", "1m", &json!({})), &["--limit", "7"]);
     assert_eq!((&answer["fits"], &answer["atLimit"], code), (&json!(7), &json!(true), Some(0)));
     assert_eq!(answer["limitedBy"], json!([]));
 }
 
 #[test]
-fn where_none_fits_the_reasons_are_told_and_the_exit_code_is_3() {
+fn fit_of_no_pod_prints_reasons_and_exits_with_3() {
     let ran = ask(&Cluster::of(&[plain_node("a")]), &pod("p", "9", &json!({})), &[]);
     assert_eq!(ran.code, Some(3));
     assert_eq!(
         ran.stdout,
-        "default/p: 0 would fit\n\nWhat keeps one more out\n  NODES  ONLY THIS  REASON           WHAT IT IS\n      1          1  \
+        "default/p: 0 fit\n\nWhy no more fit\n  NODES  ONLY REASON  REASON           DETAILS\n      1            1  \
          InsufficientCpu  wants 9 cpu; none of these has so much even when empty, the largest 4\n"
     );
 }
 
 #[test]
-fn a_file_without_a_pod_is_refused() {
+fn fit_rejects_a_file_without_a_pod() {
     let ran = ask(&Cluster::of(&[plain_node("a")]), &plain_node("b"), &[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert_eq!(ran.stderr, "error: template: expected a pod, or a workload that makes some\n");
+    assert_eq!(ran.stderr, "error: template: expected a pod or a workload\n");
 }

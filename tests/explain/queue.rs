@@ -12,7 +12,7 @@ fn queue(args: &[&str]) -> Ran {
 }
 
 #[test]
-fn the_queue_is_told_in_every_form() {
+fn queue_prints_every_output_format() {
     for form in ["table", "wide", "json", "yaml"] {
         let ran = queue(&["-A", "-o", form]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{form}");
@@ -21,7 +21,7 @@ fn the_queue_is_told_in_every_form() {
 }
 
 #[test]
-fn pods_are_chosen_by_namespace_and_labels_and_counted_as_chosen() {
+fn queue_filters_by_namespace_and_labels_and_counts_the_rest() {
     let told = |args: &[&str]| {
         let mut all = args.to_vec();
         all.extend(["-o", "json"]);
@@ -38,11 +38,11 @@ fn pods_are_chosen_by_namespace_and_labels_and_counted_as_chosen() {
         (json!(["db-0", "web-7d4f-x1"]), json!({ "backoff": 1, "volumes": 1 }))
     );
     assert_eq!(told(&["-n", "nowhere"]), (json!([]), json!({})));
-    assert_eq!(queue(&["-n", "nowhere"]).stdout, "no pods wait\n");
+    assert_eq!(queue(&["-n", "nowhere"]).stdout, "no pending pods\n");
 }
 
 #[test]
-fn of_a_report_that_was_cut_the_counts_are_of_what_is_listed_once_it_is_narrowed_down() {
+fn filtering_a_truncated_report_counts_only_listed_pods() {
     let folder = offline::Folder::new();
     let mut report: Value = serde_json::from_str(&page("docs/queue/report.json")).expect("it is JSON");
     report["leftOut"] = json!(7);
@@ -56,7 +56,7 @@ fn of_a_report_that_was_cut_the_counts_are_of_what_is_listed_once_it_is_narrowed
 }
 
 #[test]
-fn names_with_control_characters_do_nothing_to_a_terminal() {
+fn control_characters_in_names_are_escaped() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("it is there");
     let evil =
@@ -72,10 +72,10 @@ fn names_with_control_characters_do_nothing_to_a_terminal() {
 }
 
 #[test]
-fn what_is_no_question_and_what_is_no_report_is_told() {
+fn queue_rejects_invalid_flags_and_files() {
     for (args, told) in [
-        (&["queue", "-f", "README.md"][..], "README.md: this is no QueueReport"),
-        (&["queue", "-f", "no-such-file"], "no-such-file: cannot be read"),
+        (&["queue", "-f", "README.md"][..], "README.md: not a QueueReport"),
+        (&["queue", "-f", "no-such-file"], "cannot read no-such-file"),
         (&["queue", "-n", "a", "-A"], "cannot be used with"),
         (&["queue", "-l", "a b"], "selects no labels"),
         (&["queue", "-f", "a", "--server", "https://localhost:1"], "cannot be used with"),

@@ -4,7 +4,7 @@ use crate::support::{Folder, node, pod, report};
 use serde_json::json;
 
 #[test]
-fn files_that_cannot_be_read_are_named_and_nothing_is_written() {
+fn unreadable_file_is_named_and_no_report_is_written() {
     let folder = Folder::of(&[node("n", "z")]);
     let ran = report(folder.path(), &["--cluster", "nowhere", "--to", "page.html"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -13,7 +13,7 @@ fn files_that_cannot_be_read_are_named_and_nothing_is_written() {
 }
 
 #[test]
-fn files_without_a_pod_place_nothing_and_that_is_told() {
+fn files_without_pods_are_reported_and_place_nothing() {
     let folder = Folder::of(&[node("n", "z")]);
     folder.write("none", &[node("m", "z")]);
     let ran = folder.run(&["-f", "none"]);
@@ -22,7 +22,7 @@ fn files_without_a_pod_place_nothing_and_that_is_told() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told() {
+fn unwritable_report_file_is_an_error() {
     let folder = Folder::of(&[node("n", "z")]);
     let ran = folder.run(&["--to", "no/such/folder.html"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
@@ -30,7 +30,7 @@ fn a_file_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn a_pod_of_the_files_that_has_ended_is_not_placed() {
+fn finished_pod_of_a_file_is_not_placed() {
     let folder = Folder::of(&[node("n", "z")]);
     let mut ended = pod("done", "1", &json!({}));
     ended["status"] = json!({ "phase": "Succeeded" });
@@ -41,8 +41,8 @@ fn a_pod_of_the_files_that_has_ended_is_not_placed() {
 }
 
 #[test]
-fn a_change_of_what_is_not_there_is_refused_as_simulate_refuses_it() {
+fn report_rejects_changes_to_missing_objects_like_simulate() {
     let ran = Folder::of(&[node("worker-1", "z")]).run(&["--remove-node", "worker1"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
-    assert!(ran.stderr.contains("there is no node worker1; did you mean worker-1?"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("node worker1 not found; did you mean worker-1?"), "{}", ran.stderr);
 }

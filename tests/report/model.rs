@@ -10,7 +10,7 @@ fn list(value: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn a_small_cluster_is_told_as_it_is_written_down() {
+fn report_of_a_small_cluster_matches_its_snapshot() {
     let ran = report(
         root(),
         &["--cluster", "docs/simulate/cluster.yaml", "-f", "docs/simulate/pods.yaml", "-o", "json"],
@@ -22,7 +22,7 @@ fn a_small_cluster_is_told_as_it_is_written_down() {
 }
 
 #[test]
-fn what_nodes_are_asked_for_is_the_sum_of_what_their_pods_ask_for() {
+fn node_requests_are_the_sum_of_pod_requests() {
     let folder = Folder::of(&town::town(40, 300));
     folder.write("new", &[town::checkout(30)]);
     let model = folder.model(&["-f", "new", "--score-tables", "0", "--explanations", "0"]);
@@ -49,7 +49,7 @@ fn what_nodes_are_asked_for_is_the_sum_of_what_their_pods_ask_for() {
 }
 
 #[test]
-fn a_pod_of_a_deployment_is_the_deployments() {
+fn pod_of_a_deployment_is_owned_by_the_deployment() {
     let folder = Folder::of(&town::town(4, 8));
     let model = folder.model(&[]);
     let kinds: Vec<&Value> = list(&model["owners"]).iter().map(|owner| &owner["kind"]).collect();
@@ -57,7 +57,7 @@ fn a_pod_of_a_deployment_is_the_deployments() {
 }
 
 #[test]
-fn skew_is_counted_as_the_scheduler_counts_it() {
+fn reported_skew_equals_the_schedulers() {
     let constraint = json!({ "topologySpreadConstraints": [{
         "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": { "matchLabels": { "app": "a" } }, "minDomains": 3,
@@ -86,7 +86,7 @@ fn skew_is_counted_as_the_scheduler_counts_it() {
 }
 
 #[test]
-fn pods_that_are_alike_share_an_explanation_and_there_are_no_more_than_asked_for() {
+fn identical_pods_share_one_of_a_limited_number_of_explanations() {
     let folder = Folder::of(&town::town(20, 10));
     let all = folder.model(&[]);
     let of = |model: &Value, at: usize| {
@@ -100,7 +100,7 @@ fn pods_that_are_alike_share_an_explanation_and_there_are_no_more_than_asked_for
 }
 
 #[test]
-fn scores_are_shown_of_one_pod_of_each_owner_first() {
+fn scores_cover_one_pod_of_each_owner_first() {
     let folder = Folder::of(&town::town(20, 100));
     let model = folder.model(&["--score-tables", "8"]);
     let owners: Vec<&Value> = list(&model["decisions"])
@@ -124,7 +124,7 @@ fn scores_are_shown_of_one_pod_of_each_owner_first() {
 }
 
 #[test]
-fn a_decision_of_a_simulation_is_told_as_it_was_made() {
+fn simulated_decision_is_reported_as_it_was_made() {
     let folder = Folder::of(&[node("n1", "z"), node("n2", "z")]);
     folder.write(
         "new",
@@ -139,7 +139,7 @@ fn a_decision_of_a_simulation_is_told_as_it_was_made() {
 }
 
 #[test]
-fn a_pod_that_goes_to_make_room_is_not_there_after() {
+fn preempted_pod_is_absent_in_the_after_state() {
     let placed = json!({ "nodeName": "n1", "priority": 0 });
     let folder = Folder::of(&[node("n1", "z"), pod("old", "3", &placed)]);
     folder.write("new", &[pod("vip", "3", &json!({ "priority": 1000 }))]);
@@ -152,7 +152,7 @@ fn a_pod_that_goes_to_make_room_is_not_there_after() {
 }
 
 #[test]
-fn a_changed_cluster_is_told_as_it_is_and_as_it_would_be() {
+fn changed_cluster_is_shown_before_and_after() {
     let on = |node: &str| json!({ "nodeName": node });
     let objects = [
         node("n1", "east"),
@@ -179,7 +179,7 @@ fn a_changed_cluster_is_told_as_it_is_and_as_it_would_be() {
 }
 
 #[test]
-fn the_same_cluster_makes_the_same_report() {
+fn equal_clusters_make_equal_reports() {
     let folder = Folder::of(&town::town(30, 200));
     folder.write("new", &[town::checkout(10)]);
     assert_eq!(folder.page(&["-f", "new"]), folder.page(&["-f", "new"]));

@@ -23,7 +23,7 @@ fn before_and_after() -> Folder {
 }
 
 #[test]
-fn the_page_has_its_parts_and_each_is_named() {
+fn page_has_all_sections_with_headings() {
     let page = before_and_after().page(&["-f", "new"]);
     assert!(page.starts_with("<!doctype html>\n<html lang=\"en\">"));
     for section in ["summary", "waiting", "nodes", "spread", "owners", "pods"] {
@@ -46,13 +46,13 @@ fn the_page_has_its_parts_and_each_is_named() {
 }
 
 #[test]
-fn the_data_of_the_page_is_the_report_for_programs() {
+fn page_data_equals_the_json_report() {
     let folder = before_and_after();
     assert_eq!(data(&folder.page(&["-f", "new"])), folder.model(&["-f", "new"]));
 }
 
 #[test]
-fn the_page_refers_to_nothing_outside_and_lets_nothing_else_run() {
+fn page_loads_nothing_external_and_blocks_foreign_scripts() {
     let page = before_and_after().page(&[]);
     let policy = between(&page, "http-equiv=\"Content-Security-Policy\" content=\"", "\"");
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
@@ -77,7 +77,7 @@ fn the_page_refers_to_nothing_outside_and_lets_nothing_else_run() {
 }
 
 #[test]
-fn what_matters_stands_on_the_page_without_a_script() {
+fn page_shows_its_main_facts_without_scripts() {
     let page = before_and_after().page(&["-f", "new"]);
     let shown = page.split("<script").next().expect("there is a beginning");
     for text in [
@@ -94,7 +94,7 @@ fn what_matters_stands_on_the_page_without_a_script() {
 }
 
 #[test]
-fn names_that_are_markup_or_control_characters_stay_names() {
+fn markup_and_control_characters_in_names_are_escaped() {
     let evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&quot;\u{1b}[2J\u{202e}\u{2028}{{data}}";
     let mut bad = pod("p", "1", &json!({ "nodeSelector": { "a": evil } }));
     bad["metadata"]["name"] = json!(evil);
@@ -113,7 +113,7 @@ fn names_that_are_markup_or_control_characters_stay_names() {
 }
 
 #[test]
-fn a_cluster_of_nothing_has_a_page() {
+fn empty_cluster_has_a_page() {
     let page = Folder::of(&[]).page(&[]);
     assert!(
         page.contains("No pod waits for a node.")

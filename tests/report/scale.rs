@@ -7,7 +7,7 @@ use crate::town;
 const PAGE_MAX: usize = 25_000_000;
 
 #[test]
-fn five_thousand_nodes_and_fifty_thousand_pods_are_a_page_of_a_few_megabytes() {
+fn page_of_5000_nodes_and_50000_pods_is_a_few_megabytes() {
     let folder = Folder::of(&town::town(5_000, 50_000));
     let few = folder.page(&["--score-tables", "10", "--explanations", "1"]);
     assert!(few.contains("api-6d4cf56db9-0c34") && few.contains("worker-b-1666"));

@@ -135,10 +135,10 @@ fn changes_that_cannot_be_made_are_told_with_what_was_meant() {
     ];
     let files = files(&objects);
     let told = |flags: &[&str]| refused(&files, flags);
-    assert_eq!(told(&["--remove-node", "worker-2"]), "there is no node worker-2; did you mean worker-1?");
+    assert_eq!(told(&["--remove-node", "worker-2"]), "node worker-2 not found; did you mean worker-1?");
     assert_eq!(
         told(&["--add-nodes", "1:template=woker-1"]),
-        "there is no node woker-1; did you mean worker-1?"
+        "node woker-1 not found; did you mean worker-1?"
     );
     assert_eq!(told(&["--scale", "wbe=1"]), "workload wbe not found in namespace default; did you mean web?");
     assert_eq!(

@@ -1,11 +1,11 @@
-//! `config check`: what is wrong with a file, line by line with a caret.
+//! `config check`: prints the problems of a file, each with its line and a caret.
 
 use super::Answer;
 use crate::config::{ConfigError, Effective, Flags, Problem, Settings};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Columns shown of a line at most.
+/// Maximum number of columns shown of a line.
 const WIDTH: usize = 120;
 
 pub(super) fn answer(file: &Path) -> Answer {
@@ -19,7 +19,7 @@ pub(super) fn answer(file: &Path) -> Answer {
     judge(file, &text)
 }
 
-/// The answer about a text; `file` is only told.
+/// Checks a text; `file` is used only in messages.
 pub(super) fn judge(file: &Path, text: &str) -> Answer {
     let settings = Effective::parse(file, text, &Flags::default()).and_then(|it| Settings::of(&it));
     match settings {
@@ -42,7 +42,7 @@ pub(super) fn judge(file: &Path, text: &str) -> Answer {
     }
 }
 
-/// The problem, and below it the line it is about with a caret.
+/// Writes a problem, its line and a caret below.
 pub(in crate::cli) fn show(file: &Path, text: &str, problem: &Problem, told: &mut String) {
     let colon = if problem.place.is_some() { ":" } else { ": " };
     let _ = writeln!(told, "{}{colon}{problem}", file.display());
@@ -62,7 +62,8 @@ pub(in crate::cli) fn show(file: &Path, text: &str, problem: &Problem, told: &mu
     let _ = writeln!(told, "{}", word.trim_end());
 }
 
-/// As much of a line as is shown, and how many columns stand before the caret. What would move the caret is replaced.
+/// Returns the part of a line that is shown, and the columns before the caret. Control characters would move
+/// the caret and become spaces.
 fn excerpt(line: &str, column: usize) -> (String, usize) {
     let line: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let at = column.saturating_sub(1).min(line.len());
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_is_shown_where_it_stands_with_what_was_meant() {
+    fn misspelt_field_is_shown_with_its_line_and_a_suggestion() {
         let expected = "\
 f.yaml:4:1: podInitialBackofSeconds: strict decoding error: unknown field \"podInitialBackofSeconds\"
   |
@@ -104,7 +105,7 @@ f.yaml: 1 problem
     }
 
     #[test]
-    fn plugins_values_and_fields_of_arguments_are_guessed_too() {
+    fn plugin_names_values_and_arguments_get_suggestions() {
         for (rest, meant) in [
             ("profiles: [{plugins: {score: {enabled: [{name: NodeResourceFit}]}}}]\n", "NodeResourcesFit"),
             ("profiles: [{plugins: {multiPoint: {enabled: [{name: imagelocality}]}}}]\n", "ImageLocality"),
@@ -124,7 +125,7 @@ f.yaml: 1 problem
     }
 
     #[test]
-    fn every_problem_is_told_and_a_field_that_is_not_written_has_no_line() {
+    fn all_problems_are_reported_and_absent_fields_have_no_line() {
         let answer = told("parallelism: 0\npodInitialBackoffSeconds: 99\n");
         let expected = "\
 f.yaml:4:1: parallelism: Invalid value: 0: should be an integer value greater than zero
@@ -138,7 +139,7 @@ f.yaml: 2 problems
     }
 
     #[test]
-    fn a_long_line_is_shown_around_the_caret_and_tabs_do_not_move_it() {
+    fn long_line_is_cut_around_the_caret() {
         let line = format!("{}x: 1", "a".repeat(300));
         let (shown, caret) = excerpt(&line, 301);
         assert!(shown.len() < 130, "{shown}");
@@ -148,7 +149,7 @@ f.yaml: 2 problems
     }
 
     #[test]
-    fn a_valid_file_is_told_with_its_profiles() {
+    fn valid_file_is_reported_with_its_profiles() {
         let answer = told("profiles: [{schedulerName: a}, {schedulerName: b}]\n");
         assert_eq!((answer.out.as_str(), answer.code), ("f.yaml: valid, with profiles a, b\n", 0));
         assert_eq!(answer.err, "");

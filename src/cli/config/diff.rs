@@ -1,15 +1,15 @@
-//! `config diff`: where what two files come to is different.
+//! `config diff`: compares the effective settings of two files.
 
 use super::Answer;
 use crate::config::{ConfigError, Effective, Flags};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Exit code where the files come to different settings.
+/// Exit code if the settings differ.
 const DIFFERENT: u8 = 1;
 
 pub(super) fn answer(before: &Path, after: &Path) -> Answer {
-    // What this version cannot honour can be compared all the same.
+    // Settings that this version does not support can still be compared.
     let read = |file: &Path| Effective::load(file, &Flags::default());
     match (read(before), read(after)) {
         (Ok(before), Ok(after)) => compare(&before, &after),
@@ -20,7 +20,7 @@ pub(super) fn answer(before: &Path, after: &Path) -> Answer {
     }
 }
 
-/// One line a setting: `field: before -> after`, with `-` where there is none.
+/// Writes one line per setting: `field: before -> after`, with `-` for a side without the setting.
 fn compare(before: &Effective, after: &Effective) -> Answer {
     let mut out = String::new();
     for difference in before.differences(after) {
@@ -53,13 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn files_that_come_to_the_same_end_with_0() {
+    fn equal_settings_exit_with_0() {
         let answer = told("", "parallelism: 16 # the default\n");
         assert_eq!(answer, Answer { out: String::new(), err: String::new(), code: 0 });
     }
 
     #[test]
-    fn each_setting_that_differs_is_a_line() {
+    fn each_different_setting_is_one_line() {
         let answer =
             told("parallelism: 4\n", "podMaxBackoffSeconds: 60\nclientConnection: {acceptContentTypes: x}\n");
         let expected = "\
@@ -71,7 +71,7 @@ podMaxBackoffSeconds: 10 -> 60
     }
 
     #[test]
-    fn all_that_is_wrong_with_either_is_told() {
+    fn problems_of_both_files_are_reported() {
         let answer = told("foo: 1\n", "parallelism: 0\n");
         assert!(
             answer.err.contains("/a:3:1: foo: ") && answer.err.contains("/b:3:1: parallelism: "),

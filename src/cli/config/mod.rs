@@ -1,4 +1,5 @@
-//! `supercargo config`: a configuration file judged, and two compared. Reads files, asks nobody and changes nothing.
+//! `supercargo config`: validates a configuration file, or compares two. Reads only files and changes
+//! nothing.
 
 pub(in crate::cli) mod check;
 mod diff;
@@ -10,31 +11,31 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Exit code for files that cannot be taken.
+/// Exit code for invalid files.
 const BAD_INPUT: u8 = 2;
 
-/// What is asked of configuration files.
+/// Arguments of `supercargo config`.
 #[derive(Clone, Debug, Args)]
 pub struct ConfigArgs {
-    /// The question.
+    /// Subcommand.
     #[command(subcommand)]
     pub question: Question,
 }
 
-/// Questions about configuration files.
+/// Subcommands of `supercargo config`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Question {
-    /// Tell whether the scheduler would take a file, and show what is wrong with it where it stands.
+    /// Check whether the scheduler accepts a configuration file, and show each problem with its line.
     ///
-    /// Exit code: 0 it would, 2 it would not.
+    /// Exit code: 0 valid, 2 invalid.
     Check {
         /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Compare what two files come to, defaults included, however each is written.
+    /// Compare the effective settings of two configuration files, defaults included.
     ///
-    /// Exit code: 0 they come to the same, 1 they do not, 2 one of them cannot be taken.
+    /// Exit code: 0 equal, 1 different, 2 a file is invalid.
     Diff {
         /// The first file.
         #[arg(value_name = "A")]
@@ -45,12 +46,12 @@ pub enum Question {
     },
 }
 
-/// What is told, and how the process ends.
+/// Output and exit code of a subcommand.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
-    /// For standard output.
+    /// Text for standard output.
     out: String,
-    /// For standard error.
+    /// Text for standard error.
     err: String,
     code: u8,
 }
@@ -61,18 +62,18 @@ impl Answer {
     }
 }
 
-/// Lines without what a terminal would obey.
+/// Escapes what a terminal would interpret, line by line.
 fn plain_lines(text: &str) -> String {
     text.lines().map(|line| plain(line) + "\n").collect()
 }
 
-/// Runs the command on the process's own streams.
+/// Runs the command and returns the exit code.
 pub fn main(args: &ConfigArgs) -> ExitCode {
     let answer = match &args.question {
         Question::Check { file } => check::answer(file),
         Question::Diff { before, after } => diff::answer(before, after),
     };
-    // There may be nobody left to tell.
+    // If stderr is closed, there is nowhere to report to.
     let _ = io::stderr().write_all(plain_lines(&answer.err).as_bytes());
     say(&plain_lines(&answer.out), answer.code)
 }

@@ -1,4 +1,5 @@
-//! `supercargo replay`: what a recording was decided to, decided again. Asks no API server and changes nothing.
+//! `supercargo replay`: repeats the decisions of a recording and compares them. Contacts no API server and
+//! changes nothing.
 
 mod report;
 mod table;
@@ -17,33 +18,35 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Exit code when something is decided otherwise.
+/// Exit code if a decision differs.
 const DIFFERS: u8 = 3;
-/// Exit code for flags and files that cannot be taken.
+/// Exit code for invalid flags and files.
 const BAD_INPUT: u8 = 2;
 
-/// What is replayed, and by which rules.
+/// Arguments of `supercargo replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
-    /// The recording, as --record-to writes it; `-` is standard input.
+    /// Recording written by --record-to or `supercargo record`; `-` reads standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// File with another KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): each decision is made by it as well, in the
-    /// cluster as it was at that moment. Without it, the recorded one decides, and has to decide the same again.
+    /// File with another KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) to compare with. Each
+    /// decision is also made with it, in the cluster state of that moment. Without it, decisions are compared
+    /// with the recorded ones.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Show what differs: with --config each decision that would have come out otherwise, else both sides of the first difference.
+    /// Show all differences: with --config each decision that differs, else both sides of the first
+    /// difference.
     #[arg(long)]
     pub diff: bool,
 
-    /// Form of the answer.
+    /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
-/// Runs the command on the process's own streams.
+/// Runs the command: prints the result and returns the exit code.
 pub fn main(args: &ReplayArgs) -> ExitCode {
     match answer(args) {
         Ok(answer) => {
@@ -91,13 +94,13 @@ fn answer(args: &ReplayArgs) -> Result<ReplayReport, String> {
     }
 }
 
-/// The other configuration, by the name it was given.
+/// Loads the other configuration and returns it with its file name.
 fn other(path: &Path) -> Result<(String, Settings), String> {
     let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
     let settings = Effective::load(path, &flags).and_then(|effective| Settings::of(&effective));
     let settings = settings.map_err(|error| error.to_string())?;
     if !settings.extenders.is_empty() {
-        return Err(format!("{}: extenders: a replay asks no extenders; remove the field", path.display()));
+        return Err(format!("{}: extenders: replay calls no extenders; remove the field", path.display()));
     }
     Ok((path.display().to_string(), settings))
 }

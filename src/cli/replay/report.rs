@@ -1,4 +1,4 @@
-//! What a replay came to, as a versioned kind.
+//! The result of a replay, as a versioned kind.
 
 use crate::journal::replay::Summary;
 use crate::journal::watched::Seen;
@@ -9,26 +9,26 @@ use supercargo_core::report::Preemption;
 use supercargo_core::scheduler::{Opinion, Otherwise};
 use supercargo_core::shadow::{Agreement, Comparison, Scored, Theirs};
 
-/// Differences that are kept; the others are counted.
+/// Maximum number of differences that are kept; further ones are only counted.
 const KEPT_MAX: usize = 10_000;
-/// Pods that are sent away and told by name in a row.
+/// Number of victims named in a row.
 const NAMED: usize = 3;
 
-/// What a replay came to.
+/// Result of a replay.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReplayReport {
     api_version: &'static str,
     kind: &'static str,
     pub(super) recording: Recording,
-    /// The other scheduler whose bindings were seen; absent of a scheduler's own recording.
+    /// Name of the other scheduler whose bindings were recorded; absent for a scheduler's own recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) watched: Option<String>,
-    /// Ends of attempts that had something to decide.
+    /// Number of attempts that ended with a decision.
     pub(super) decisions: u64,
-    /// Of those, the ones that found a node.
+    /// Number of decisions that found a node.
     pub(super) placed: u64,
-    /// Whether all was decided again as it is recorded.
+    /// Whether all decisions equal the recorded ones.
     pub(super) identical: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) divergence: Option<Divergence>,
@@ -36,110 +36,111 @@ pub(super) struct ReplayReport {
     pub(super) compared: Option<Compared>,
 }
 
-/// The recording.
+/// Data about the recording.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Recording {
-    /// When it began.
+    /// Start time.
     pub(super) time: String,
-    /// The version of the program that recorded.
+    /// Version of the program that recorded it.
     pub(super) version: String,
-    /// Lines that were played.
+    /// Number of lines replayed.
     pub(super) lines: usize,
-    /// Things the engine was told.
+    /// Number of inputs to the engine.
     pub(super) inputs: u64,
-    /// From the first to the last of them.
+    /// Time from the first to the last input.
     pub(super) seconds: f64,
-    /// Why it ends: `stopped`, `full`, `overrun`; absent where it breaks off.
+    /// Why it ends: `stopped`, `full` or `overrun`; absent if the end marker is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ends: Option<String>,
 }
 
-/// The first difference.
+/// First difference from the recording.
 #[derive(Debug, Serialize)]
 pub(super) struct Divergence {
-    /// The line of the recording.
+    /// Line of the recording.
     pub(super) line: usize,
-    /// The decision that is recorded there.
+    /// Decision recorded at that line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) then: Option<Box<RawValue>>,
-    /// The decision that is made now.
+    /// Decision made by the replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) now: Option<Box<RawValue>>,
 }
 
-/// The decisions of another configuration.
+/// Comparison with another configuration.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Compared {
-    /// Its file.
+    /// File of the configuration.
     pub(super) config: String,
-    /// Decisions that it was asked about; not those that extenders were asked about, nor bindings that cannot be judged.
+    /// Decisions compared. Excludes decisions that called extenders, and bindings that cannot be evaluated.
     pub(super) asked: u64,
-    /// The same node, or none either; of another scheduler's bindings also one with as high a total.
+    /// Same node, or unschedulable both times. For another scheduler's bindings, also a node with the same
+    /// total score.
     pub(super) same: u64,
     /// Another node.
     pub(super) elsewhere: u64,
-    /// A node then, and none now.
+    /// Placed then, unschedulable now.
     pub(super) nowhere: u64,
-    /// None then, and a node now.
+    /// Unschedulable then, placed now.
     pub(super) only_now: u64,
-    /// No node either time, and others are sent away than then, or only one of the two sends any away.
+    /// Unschedulable both times, with different victims.
     pub(super) other_victims: u64,
     /// The configuration has no profile for the pod.
     pub(super) not_ours: u64,
-    /// The decision fails.
+    /// The decision fails with an error.
     pub(super) failed: u64,
-    /// What only another order of what came explains, of another scheduler's bindings.
+    /// Differences to another scheduler's bindings that disappear if concurrent events are reordered.
     pub(super) raced: u64,
-    /// Bindings that cannot be judged.
+    /// Bindings that cannot be evaluated.
     pub(super) unjudged: u64,
-    /// What differs, in order.
+    /// Differences, in order.
     pub(super) differences: Vec<Difference>,
-    /// What differs beyond that.
+    /// Number of further differences.
     pub(super) more: u64,
 }
 
-/// One decision that comes out otherwise.
+/// A decision that differs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Difference {
-    /// The last line that was played before.
+    /// Last line replayed before it.
     pub(super) line: usize,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) attempt: u32,
-    /// The node then.
+    /// Node chosen then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) then: Option<String>,
-    /// The node now.
+    /// Node chosen now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) now: Option<String>,
-    /// Why, in words.
+    /// Reason, as text.
     pub(super) why: String,
-    /// By the other configuration: the total of its node less that of the recorded one.
+    /// Total score of the new node minus that of the recorded node, under the other configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ahead: Option<i64>,
-    /// How much of that comes from each plugin, the largest first.
+    /// Contribution of each plugin to that, largest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) plugins: Vec<Lead>,
-    /// Whom the decision of then sent away.
+    /// Victims of the recorded decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) preempted_then: Option<Room>,
-    /// Whom the one of now would send away.
+    /// Victims of the new decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) preempted_now: Option<Room>,
 }
 
-/// Who has to go, and where, so that a pod has room.
+/// Node and victims of a preemption.
 #[derive(Debug, Serialize)]
 pub(super) struct Room {
     pub(super) node: String,
     pub(super) victims: Vec<Victim>,
 }
 
-/// A pod that has to go.
+/// Pod that a preemption evicts.
 #[derive(Debug, Serialize)]
 pub(super) struct Victim {
     namespace: String,
@@ -158,9 +159,9 @@ impl Room {
         Some(Self { node: node.clone(), victims: victims.collect() })
     }
 
-    /// In words.
+    /// Formats the victims and their node.
     fn told(of: Option<&Self>) -> String {
-        let Some(Self { node, victims }) = of else { return "nobody".to_owned() };
+        let Some(Self { node, victims }) = of else { return "no pods".to_owned() };
         let named = victims.iter().take(NAMED).map(|it| format!("{}/{}", it.namespace, it.name));
         let named = named.collect::<Vec<_>>().join(", ");
         match victims.len().saturating_sub(NAMED) {
@@ -170,7 +171,7 @@ impl Room {
     }
 }
 
-/// A plugin's part in a difference of totals.
+/// Contribution of a plugin to a difference in total score.
 #[derive(Debug, Serialize)]
 pub(super) struct Lead {
     pub(super) plugin: String,
@@ -207,24 +208,24 @@ impl ReplayReport {
         }
     }
 
-    /// Whether nothing is decided otherwise.
+    /// Returns whether no decision differs.
     pub(super) fn is_same(&self) -> bool {
         self.identical && self.compared.as_ref().is_none_or(|it| it.same + it.raced == it.asked)
     }
 
-    /// What a person should know of the recording.
+    /// Returns a warning if the recording ended early.
     pub(super) fn notice(&self) -> Option<String> {
         let lines = self.recording.lines;
         match self.recording.ends.as_deref() {
             _ if !self.identical => None,
             Some("stopped") => None,
-            Some("full") => Some(format!("the recording ends after {lines} lines, since its file was full")),
+            Some("full") => Some(format!("the recording ends after {lines} lines: size limit reached")),
             Some("overrun") => {
-                Some(format!("the recording ends after {lines} lines, since the disk did not keep up"))
+                Some(format!("the recording ends after {lines} lines: the disk could not keep up"))
             }
             Some(other) => Some(format!("the recording ends after {lines} lines: {other}")),
             None => Some(format!(
-                "the recording breaks off after {lines} lines, as where its process was killed; what stands before is used"
+                "the recording breaks off after {lines} lines, as if its process was killed; the complete lines are used"
             )),
         }
     }
@@ -235,7 +236,7 @@ impl Compared {
         Self { config: config.to_owned(), ..Self::default() }
     }
 
-    /// Enters what it thinks of a decision.
+    /// Counts a decision of the other configuration, and keeps it if it differs.
     pub(super) fn count(&mut self, line: usize, opinion: &Opinion) {
         self.asked += 1;
         let mut difference = Difference {
@@ -279,7 +280,7 @@ impl Compared {
         self.keep(difference);
     }
 
-    /// Enters what came of another scheduler's decision.
+    /// Counts a comparison with another scheduler's binding, and keeps it if it differs.
     pub(super) fn see(&mut self, line: usize, seen: &Seen) {
         let judgement = match seen {
             Seen::Unjudged(_) => {
@@ -334,17 +335,18 @@ impl Compared {
 }
 
 impl Difference {
-    /// Adds whom either sends away, if one does. Of a decision that is not made it is not known.
+    /// Adds the victims of both decisions to the reason, if there are any. `is_unknown`: the new decision
+    /// failed or was not made.
     fn compare_room(&mut self, is_unknown: bool) {
         let (then, now) = (self.preempted_then.as_ref(), self.preempted_now.as_ref());
         let told = match (then, now) {
             (None, None) => return,
-            (Some(_), _) if is_unknown => format!("sent away {}", Room::told(then)),
+            (Some(_), _) if is_unknown => format!("preempted {}", Room::told(then)),
             (Some(_), None) if self.now.is_some() => {
-                format!("sent away {}, needs to send away nobody", Room::told(then))
+                format!("preempted {}, now needs no preemption", Room::told(then))
             }
-            (_, Some(_)) if self.then.is_some() => format!("would send away {}", Room::told(now)),
-            _ => format!("sent away {}, would send away {}", Room::told(then), Room::told(now)),
+            (_, Some(_)) if self.then.is_some() => format!("would preempt {}", Room::told(now)),
+            _ => format!("preempted {}, would preempt {}", Room::told(then), Room::told(now)),
         };
         self.why = if self.why.is_empty() { told } else { format!("{}; {told}", self.why) };
     }
@@ -362,19 +364,21 @@ impl Difference {
                 let ahead = ours.total - theirs.total;
                 self.ahead = Some(ahead);
                 if ahead == 0 {
-                    "both have the highest total, and it is drawn among fewer or more".to_owned()
+                    "tie: both nodes have the highest total, among a different number of nodes".to_owned()
                 } else {
                     let part = |it: &Lead| format!("{} {:+}", it.plugin, it.weighted);
                     let parts: Vec<String> = self.plugins.iter().take(3).map(part).collect();
                     format!("{ahead:+}: {}", parts.join(", "))
                 }
             }
-            (Theirs::Scored(_), None) => "what the pod needs there cannot be had".to_owned(),
+            (Theirs::Scored(_), None) => {
+                "feasible, but what the pod needs there cannot be reserved".to_owned()
+            }
         };
     }
 }
 
-/// What each plugin adds to the lead of a node, where it does.
+/// Returns the contribution of each plugin to the difference in total score, without zeros.
 fn leads(ours: &Scored, theirs: &Scored) -> Vec<Lead> {
     let weighted = |of: &Scored, plugin: &str| {
         let cell = of.plugins.iter().find(|cell| cell.plugin == plugin);

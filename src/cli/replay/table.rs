@@ -1,21 +1,21 @@
-//! What a replay came to, for people.
+//! The result of a replay as a table.
 
 use super::report::{Compared, Difference, Divergence, Recording, ReplayReport};
 use crate::cli::screen::Screen;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// All of it; what differs in full, or in short.
+/// Formats the result; `in_full` shows all differences and complete decisions.
 pub(super) fn text(of: &ReplayReport, in_full: bool) -> String {
     let mut screen = Screen::of_stdout();
     let Recording { time, version, lines, seconds, .. } = &of.recording;
     let head = format!("Recorded from {time} by {version}: {lines} lines, {seconds:.1} s");
     match (&of.watched, &of.divergence) {
-        (Some(name), _) => screen.heading(&format!("{head}, bindings of {name} as they were seen")),
+        (Some(name), _) => screen.heading(&format!("{head}, observed bindings of {name}")),
         (None, divergence) => {
-            screen.heading(&format!("{head}, {} decisions, {} with a node", of.decisions, of.placed));
+            screen.heading(&format!("{head}, {} decisions, {} placed", of.decisions, of.placed));
             match divergence {
-                None => screen.line("  decided again as recorded, to the byte"),
+                None => screen.line("  all decisions equal the recording, byte for byte"),
                 Some(divergence) => diverged(&mut screen, divergence, in_full),
             }
         }
@@ -27,7 +27,7 @@ pub(super) fn text(of: &ReplayReport, in_full: bool) -> String {
 }
 
 fn diverged(screen: &mut Screen, at: &Divergence, in_full: bool) {
-    screen.line(&format!("  decided otherwise at line {}; what follows is not compared", at.line));
+    screen.line(&format!("  first difference at line {}; later lines are not compared", at.line));
     for (when, decision) in [("then", &at.then), ("now", &at.now)] {
         let told = match decision {
             None => "nothing".to_owned(),
@@ -38,7 +38,7 @@ fn diverged(screen: &mut Screen, at: &Divergence, in_full: bool) {
     }
 }
 
-/// The pod, and what came of it.
+/// Formats the pod, the attempt and the result of a decision.
 fn in_short(decision: &RawValue) -> String {
     let Ok(it) = serde_json::from_str::<Value>(decision.get()) else { return decision.get().to_owned() };
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
@@ -63,19 +63,19 @@ fn differs(screen: &mut Screen, of: &Compared, in_full: bool) {
         unjudged,
         ..
     } = of;
-    screen.heading(&format!("By {config}"));
+    screen.heading(&format!("With {config}"));
     let counts = [
         (*same, "the same"),
         (*elsewhere, "on another node"),
-        (*nowhere, "on no node any more"),
-        (*only_now, "on a node, where there was none"),
-        (*other_victims, "on none either, with other pods sent away"),
-        (*not_ours, "not decided, since no profile has the pod's schedulerName"),
+        (*nowhere, "unschedulable, was placed"),
+        (*only_now, "placed, was unschedulable"),
+        (*other_victims, "unschedulable both times, with different victims"),
+        (*not_ours, "not decided: no profile has the pod's schedulerName"),
         (*failed, "failed"),
-        (*raced, "the same in another order of what came"),
+        (*raced, "the same if concurrent events are reordered"),
     ];
     let share = |count: u64| 100.0 * count as f64 / (*asked).max(1) as f64;
-    let mut rows = vec![["DECISIONS", "SHARE", "WHAT THEY WOULD HAVE BEEN"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["DECISIONS", "SHARE", "RESULT"].map(str::to_owned).to_vec()];
     rows.extend(
         counts.iter().filter(|(count, what)| *count > 0 || *what == "the same").map(|(count, what)| {
             vec![count.to_string(), format!("{:.1}%", share(*count)), (*what).to_owned()]
@@ -83,14 +83,14 @@ fn differs(screen: &mut Screen, of: &Compared, in_full: bool) {
     );
     screen.table(&[0, 1], &rows);
     if *unjudged > 0 {
-        screen.line(&format!("  {unjudged} more could not be judged"));
+        screen.line(&format!("  {unjudged} more could not be evaluated"));
     }
     let shown = if in_full { of.differences.len() } else { of.differences.len().min(1) };
     if shown == 0 {
         return;
     }
-    screen.heading(if in_full { "What differs" } else { "The first that differs; --diff shows all" });
-    let mut rows = vec![["LINE", "POD", "TRY", "THEN", "NOW", "WHY"].map(str::to_owned).to_vec()];
+    screen.heading(if in_full { "Differences" } else { "First difference; --diff shows all" });
+    let mut rows = vec![["LINE", "POD", "ATTEMPT", "THEN", "NOW", "WHY"].map(str::to_owned).to_vec()];
     rows.extend(of.differences[..shown].iter().map(row));
     screen.table(&[0, 2], &rows);
     if in_full && of.more > 0 {
