@@ -1,6 +1,6 @@
-//! One extender: how it is reached, and what came of asking it, in upstream's words.
+//! The client of one extender: requests, responses, and errors in upstream's wording.
 //!
-//! Upstream: `pkg/scheduler/extender.go`, Go's `net/http`. Decides nothing about pods.
+//! Upstream: `pkg/scheduler/extender.go` and Go's `net/http`.
 
 use super::objects::Objects;
 use super::wire;
@@ -21,17 +21,18 @@ use supercargo_core::event::Kind;
 use supercargo_core::extender::Answer;
 use tokio::time::Instant;
 
-/// An answer of this size is read whatever was asked; beyond it, one of twice the size of the question.
+/// Minimum of the response size limit, in bytes. The limit is twice the size of the request if that is
+/// larger.
 const ANSWER_MAX: usize = 4 << 20;
 
-/// Go's words where the time is up.
+/// Go's messages for timeouts.
 const AWAITING: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
 const READING: &str = "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
 
-/// An extender that can be asked.
+/// Client of one extender.
 pub struct Client {
     client: kube::Client,
-    /// `urlPrefix` without a slash at its end.
+    /// `urlPrefix` without a trailing slash.
     url: String,
     verbs: Verbs,
     timeout: Duration,
@@ -45,19 +46,19 @@ struct Verbs {
     bind: String,
 }
 
-/// What went wrong.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It surely never got the request.
+    /// The extender never received the request.
     NotSent(String),
-    /// It answered that, or in a way that, it failed.
+    /// The extender reported an error, or its response is invalid.
     Answered(String),
-    /// There was no whole answer.
+    /// No complete response.
     Lost(String),
 }
 
 impl Failed {
-    /// The text, as upstream has it.
+    /// Returns the message, in upstream's wording.
     pub fn into_text(self) -> String {
         match self {
             Self::NotSent(text) | Self::Answered(text) | Self::Lost(text) => text,
@@ -66,19 +67,19 @@ impl Failed {
 }
 
 impl Client {
-    /// The extender of a configuration.
+    /// Returns a client for a configured extender.
     ///
     /// # Errors
-    /// When it cannot be reached as it is written, with upstream's words where there are such.
+    /// Returns an error when the URL or the TLS settings are invalid, in upstream's wording where it has one.
     pub fn new(extender: &v1::Extender) -> Result<Self, String> {
         let url = extender.url_prefix.trim_end_matches('/').to_owned();
         let uri: http::Uri =
             extender.url_prefix.parse().map_err(|error| format!("{:?}: {error}", extender.url_prefix))?;
         if uri.host().is_none() || !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(format!("{:?} is no URL of http or https", extender.url_prefix));
+            return Err(format!("{:?} is not an http or https URL", extender.url_prefix));
         }
         let mut config = kube::Config::new(origin(&uri)?);
-        // A connection has as long as the request.
+        // The request's time limit includes the connection.
         config.connect_timeout = None;
         config.default_retry = false;
         tls(&mut config, extender)?;
@@ -94,19 +95,19 @@ impl Client {
         Ok(Self { client, url, verbs, timeout, caches_nodes: extender.node_cache_capable })
     }
 
-    /// How long it has for an answer.
+    /// Returns the time limit of a call.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Asks about a pod.
+    /// Sends one query about a pod.
     pub async fn ask(&self, pod: &PodRef, question: &Question, objects: &Objects) -> Result<Answer, Failed> {
         let by = Instant::now() + self.timeout;
         let whole = tokio::time::timeout_at(by, self.question(pod, question, objects));
         let (verb, body) = match whole.await {
             Ok(Ok(whole)) => whole,
             Ok(Err(why)) => return Err(Failed::NotSent(why)),
-            Err(_) => return Err(Failed::NotSent("the objects to send were not read in time".to_owned())),
+            Err(_) => return Err(Failed::NotSent("timed out waiting for the objects to send".to_owned())),
         };
         let answer = self.send(verb, body, by).await?;
         let read = match question {
@@ -117,7 +118,7 @@ impl Client {
         read.map_err(Failed::Answered)
     }
 
-    /// Has it bind a pod, within `limit`.
+    /// Lets the extender bind a pod, within `limit`.
     pub async fn bind(&self, pod: &PodRef, node: &str, limit: Duration) -> Result<(), Failed> {
         let args =
             wire::BindingArgs { pod_name: &pod.name, pod_namespace: &pod.namespace, pod_uid: &pod.uid, node };
@@ -126,7 +127,7 @@ impl Client {
         wire::binding_result(&answer).map_err(Failed::Answered)
     }
 
-    /// The verb and the body of a question.
+    /// Returns the verb and the request body of a query.
     async fn question(
         &self,
         pod: &PodRef,
@@ -191,7 +192,7 @@ impl Client {
         let url = format!("{}/{verb}", self.url);
         let post = |why: &str| format!("Post {url:?}: {why}");
         let limit = ANSWER_MAX.max(body.len().saturating_mul(2));
-        // The client puts the origin before a path.
+        // The client prepends the origin to the path.
         let path = http::Uri::try_from(&url).ok().and_then(|uri| uri.path_and_query().cloned());
         let request = Request::post(path.map_or_else(|| "/".to_owned(), |path| path.to_string()))
             .header(CONTENT_TYPE, "application/json")
@@ -212,7 +213,7 @@ impl Client {
         match tokio::time::timeout_at(by, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                Err(Failed::Answered(format!("the answer of {url} is larger than {limit} bytes")))
+                Err(Failed::Answered(format!("the response of {url} exceeds {limit} bytes")))
             }
             Ok(Err(_)) => Err(Failed::Lost("unexpected EOF".to_owned())),
             Err(_) => Err(Failed::Lost(READING.to_owned())),
@@ -243,7 +244,7 @@ impl Client {
         if not_sent { Failed::NotSent(post(&why)) } else { Failed::Lost(post(&why)) }
     }
 
-    /// Host and port.
+    /// Returns `<host>:<port>`.
     fn address(&self) -> String {
         let uri: Option<http::Uri> = self.url.parse().ok();
         let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
@@ -257,14 +258,14 @@ fn uid_of(pod: &PodRef) -> &str {
     &pod.uid
 }
 
-/// Scheme, host and port.
+/// Returns the URI with scheme, host and port only.
 fn origin(uri: &http::Uri) -> Result<http::Uri, String> {
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(http::uri::PathAndQuery::from_static("/"));
     http::Uri::from_parts(parts).map_err(|error| error.to_string())
 }
 
-/// Sets what `tlsConfig` and `enableHTTPS` say (upstream `makeTransport`, `client-go/rest#TLSConfigFor`).
+/// Applies `tlsConfig` and `enableHTTPS` (upstream `makeTransport`, `client-go/rest#TLSConfigFor`).
 fn tls(config: &mut kube::Config, extender: &v1::Extender) -> Result<(), String> {
     let none = v1::ExtenderTls::default();
     let tls = extender.tls_config.as_ref().unwrap_or(&none);
@@ -296,7 +297,7 @@ fn tls(config: &mut kube::Config, extender: &v1::Extender) -> Result<(), String>
         }
         (true, false) | (false, true) => {
             return Err(
-                "a certificate needs a key and a key a certificate: certFile or certData, keyFile or keyData"
+                "client certificate and key must be set together: certFile or certData, and keyFile or keyData"
                     .to_owned(),
             );
         }
@@ -304,7 +305,7 @@ fn tls(config: &mut kube::Config, extender: &v1::Extender) -> Result<(), String>
     Ok(())
 }
 
-/// What is given as data, or in a file; nothing where neither is.
+/// Returns the inline data, or else the contents of the file; empty if neither is set.
 fn data(data: &ByteString, file: &str) -> Result<Vec<u8>, String> {
     if !data.0.is_empty() || file.is_empty() {
         return Ok(data.0.clone());
@@ -314,8 +315,8 @@ fn data(data: &ByteString, file: &str) -> Result<Vec<u8>, String> {
 
 fn base64(bytes: Vec<u8>) -> Result<String, String> {
     let text = serde_json::to_value(ByteString(bytes)).map_err(|error| error.to_string())?;
-    text.as_str().map(str::to_owned).ok_or_else(|| "base64 is a text".to_owned())
+    text.as_str().map(str::to_owned).ok_or_else(|| "base64 is a string".to_owned())
 }
 
-/// An extender, and what it is called in the engine.
+/// A client with the id the engine knows it by.
 pub(super) type Known = (supercargo_core::extender::ExtenderId, Arc<Client>);

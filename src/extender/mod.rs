@@ -1,7 +1,6 @@
-//! HTTP extenders: reached here, asked by the engine's effects.
+//! HTTP extenders (upstream: `pkg/scheduler/extender.go`): their clients, and the objects they are sent.
 //!
-//! Knows of each where it is and what it is sent; who is asked about which pod, and what is made of an answer, is the
-//! engine's business. Upstream: `pkg/scheduler/extender.go`.
+//! The engine decides which extender to call for a pod and what to do with its answer.
 
 mod client;
 mod objects;
@@ -21,7 +20,7 @@ use supercargo_core::event::Kind;
 use supercargo_core::extender::{Extender, ExtenderId};
 use supercargo_core::intern::Tables;
 
-/// The extenders that can be asked. Cheap to clone; the clones share everything.
+/// The configured extenders. Cheap to clone; clones share all state.
 #[derive(Clone, Default)]
 pub struct Extenders(Arc<Shared>);
 
@@ -32,20 +31,20 @@ struct Shared {
     objects: Objects,
 }
 
-/// Extenders that could be asked from now on.
+/// The extenders of a configuration, with clients that are ready but not yet active.
 pub struct Prepared {
     clients: Vec<Known>,
     written: Vec<v1::Extender>,
 }
 
 impl Prepared {
-    /// What the engine knows of them.
+    /// Returns the extenders as the engine knows them.
     pub fn for_engine(&self, tables: &mut Tables) -> Vec<Extender> {
         let written = self.clients.iter().zip(&self.written);
         written.map(|((id, _), written)| known(*id, written, tables)).collect()
     }
 
-    /// What of the API server's objects they are sent.
+    /// Returns the kinds of objects these extenders are sent.
     fn wanted(&self) -> Wanted {
         let asks = |it: &v1::Extender| !it.filter_verb.is_empty() || !it.prioritize_verb.is_empty();
         let preempts = |it: &v1::Extender| !it.preempt_verb.is_empty();
@@ -61,7 +60,7 @@ impl Prepared {
     }
 }
 
-/// What the engine knows of extenders that nobody is going to ask.
+/// Returns extenders for an engine that never calls them.
 pub fn unreached(written: &[v1::Extender], tables: &mut Tables) -> Vec<Extender> {
     (0..).map(ExtenderId).zip(written).map(|(id, written)| known(id, written, tables)).collect()
 }
@@ -85,10 +84,10 @@ impl Extenders {
         self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes ready what a configuration has.
+    /// Builds the clients of a configuration.
     ///
     /// # Errors
-    /// When one cannot be reached as it is written.
+    /// Returns an error, in upstream's wording, when a client cannot be built.
     pub fn prepare(&self, written: &[v1::Extender]) -> Result<Prepared, String> {
         let known = |extender: &v1::Extender| {
             let client = Client::new(extender).map_err(|why| format!("couldn't build extenders: {why}"))?;
@@ -98,24 +97,24 @@ impl Extenders {
         Ok(Prepared { clients, written: written.to_owned() })
     }
 
-    /// Lets these be asked, beside those that are by now. To be called before the engine knows them; gives the kinds that are
-    /// to be listed anew.
+    /// Activates these extenders in addition to the current ones, before the engine learns of them. Returns
+    /// the kinds to relist, because extenders need more of their objects.
     pub fn add(&self, prepared: &Prepared) -> Vec<Kind> {
         self.clients().extend(prepared.clients.iter().cloned());
         self.0.objects.want(prepared.wanted())
     }
 
-    /// Forgets all but these. To be called when the engine knows no others; what was asked of others is still answered.
+    /// Deactivates all other extenders, after the engine has dropped them. Calls in flight still complete.
     pub fn keep_only(&self, prepared: &Prepared) {
         self.clients().retain(|id, _| prepared.clients.iter().any(|(kept, _)| kept == id));
     }
 
-    /// The extender the engine knows by this.
+    /// Returns the client of the extender with this id.
     pub fn client(&self, id: ExtenderId) -> Option<Arc<Client>> {
         self.clients().get(&id).cloned()
     }
 
-    /// The objects they are sent.
+    /// Returns the store of objects sent to extenders.
     pub fn objects(&self) -> &Objects {
         &self.0.objects
     }

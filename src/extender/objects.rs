@@ -1,9 +1,14 @@
-//! Pods and nodes as the API server wrote them, for extenders that are sent whole objects.
+//! Raw JSON of pods and nodes, for extenders that receive whole objects.
 //!
-//! The engine's types hold what a decision reads, and an extender is sent everything. So the watches keep the text of what
-//! extenders may ask for, and only while there are such extenders: of nodes where one does not cache them, of pods that have
-//! no node where one is asked anything, of all pods where one is told whom preemption would send away and does not cache
-//! them. Filled before the engine hears of an object, so that it is never older than what the engine asks about.
+//! The engine's types hold only what decisions read, but an extender receives the complete object. So the
+//! watches keep the JSON of objects while an extender needs them:
+//!
+//! - nodes, for extenders without `nodeCacheCapable`;
+//! - pending pods, for all extenders;
+//! - all pods, for extenders with `preemptVerb` but without `nodeCacheCapable`, which receive whole victims.
+//!
+//! A watch updates this store before the engine sees the event, so objects are never older than the engine's
+//! query.
 
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
@@ -18,22 +23,22 @@ pub enum Pods {
     /// None.
     #[default]
     None,
-    /// Those without a node.
+    /// Pods without a node.
     Pending,
     /// All.
     All,
 }
 
-/// What is kept.
+/// Which objects are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Pods.
+    /// Which pods.
     pub pods: Pods,
-    /// Whether nodes are.
+    /// Whether nodes are kept.
     pub nodes: bool,
 }
 
-/// The kept objects. Cheap to clone; the clones share everything.
+/// The kept objects. Cheap to clone; clones share all state.
 #[derive(Clone, Debug, Default)]
 pub struct Objects(Arc<Shared>);
 
@@ -50,15 +55,15 @@ struct State {
     nodes: Held,
 }
 
-/// The objects of a kind, by uid or by name.
+/// Objects of one kind, by uid (pods) or name (nodes).
 #[derive(Debug, Default)]
 struct Held {
     objects: HashMap<String, (u64, Arc<RawValue>)>,
-    /// Counts lists, so that what a list does not name is found.
+    /// Number of the current list, to find objects that a list no longer contains.
     list: u64,
-    /// What was wanted when the list began that is running.
+    /// What was wanted when the running list began.
     listing: Option<Wanted>,
-    /// All there are, since a list that began when they were wanted has ended.
+    /// Whether the store is complete: a list that began with the current wishes has ended.
     complete: bool,
 }
 
@@ -66,7 +71,7 @@ impl Held {
     fn forget(&mut self) {
         self.objects = HashMap::new();
         self.complete = false;
-        // A list that runs may have named objects that were not wanted then.
+        // A running list may have skipped objects that were not wanted when it began.
         self.listing = None;
     }
 }
@@ -86,7 +91,7 @@ impl Objects {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on these are kept. The kinds that are to be listed anew, since more of them is wanted than before.
+    /// Sets what to keep. Returns the kinds that must be relisted, because their wanted set changed.
     pub fn want(&self, wanted: Wanted) -> Vec<Kind> {
         let mut state = self.state();
         let before = std::mem::replace(&mut state.wanted, wanted);
@@ -118,7 +123,7 @@ impl Objects {
         }
     }
 
-    /// A list of the kind begins.
+    /// Records that a list of the kind begins.
     pub fn list_began(&self, kind: Kind) {
         let mut state = self.state();
         let wanted = state.wanted;
@@ -128,7 +133,7 @@ impl Objects {
         }
     }
 
-    /// The list is complete: what it did not name is gone.
+    /// Records that the list is complete, and drops objects it did not contain.
     pub fn list_ended(&self, kind: Kind) {
         let wants = self.wants(kind);
         let mut state = self.state();
@@ -143,12 +148,12 @@ impl Objects {
         self.0.changed.notify_waiters();
     }
 
-    /// The object is as this text has it, unless it is gone.
+    /// Stores or removes an object, given its JSON.
     pub fn note(&self, kind: Kind, object: &str, is_gone: bool) {
         if !self.wants(kind) {
             return;
         }
-        // What cannot be read is told of by the watch.
+        // The watch reports objects that cannot be decoded.
         let Some(read) = Read::of(kind, object) else { return };
         let mut state = self.state();
         let keeps = match (kind, state.wanted.pods) {
@@ -164,12 +169,12 @@ impl Objects {
         }
     }
 
-    /// Waits until all objects of a kind that are wanted are here.
+    /// Waits until all wanted objects of a kind are present.
     pub async fn complete(&self, kind: Kind) {
         loop {
             let changed = self.0.changed.notified();
             let mut changed = std::pin::pin!(changed);
-            // Listens from here on, so that nothing is missed in between.
+            // Registers now, so that no notification is missed in between.
             changed.as_mut().enable();
             if self.state().held(kind).is_none_or(|held| held.complete) {
                 return;
@@ -178,25 +183,25 @@ impl Objects {
         }
     }
 
-    /// The pod of this uid.
+    /// Returns the pod with this uid.
     pub fn pod(&self, uid: &str) -> Option<Arc<RawValue>> {
         self.state().pods.objects.get(uid).map(|(_, object)| Arc::clone(object))
     }
 
-    /// The nodes of these names, as far as they are known, in this order.
+    /// Returns the known nodes of these names, in this order.
     pub fn nodes(&self, names: &[String]) -> Vec<Arc<RawValue>> {
         let state = self.state();
         let known = names.iter().filter_map(|name| state.nodes.objects.get(name));
         known.map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    /// How many objects are kept.
+    /// Returns the number of kept objects.
     pub fn len(&self) -> usize {
         let state = self.state();
         state.pods.objects.len() + state.nodes.objects.len()
     }
 
-    /// Whether none is.
+    /// Whether no object is kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -204,7 +209,7 @@ impl Objects {
 
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
-/// An object as it is kept: what upstream's objects in memory do not have is left out.
+/// A decoded object, without the fields that upstream's in-memory objects lack.
 struct Read {
     key: String,
     has_node: bool,
@@ -222,7 +227,8 @@ impl Read {
         fields.remove("apiVersion");
         let spec = fields.get("spec").and_then(|spec| serde_json::from_str::<Fields<'_>>(spec.get()).ok());
         let has_node = spec.and_then(|spec| text(&spec, "nodeName")).is_some_and(|node| !node.is_empty());
-        // Upstream's informer of pods drops it (`pkg/scheduler/scheduler.go#NewInformerFactory`), that of nodes does not.
+        // Upstream's pod informer drops managedFields (`pkg/scheduler/scheduler.go#NewInformerFactory`), its
+        // node informer does not.
         let trimmed = (kind == Kind::Pod && metadata.remove("managedFields").is_some())
             .then(|| to_raw_value(&metadata))
             .transpose()

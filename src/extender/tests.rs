@@ -1,4 +1,4 @@
-//! Extenders over real connections on the loopback: what they are sent, and what is made of what they say.
+//! Extenders over real loopback connections: requests, and the decoding of responses.
 
 use super::*;
 use crate::config::{Effective, Flags, Settings};
@@ -17,11 +17,11 @@ use supercargo_core::extender::{Answer, FilterAnswer, RoomAnswer};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// What an extender does with a request.
+/// An extender's reaction to a request.
 #[derive(Clone)]
 enum Reply {
     Text(u16, String),
-    /// It takes the request and says nothing.
+    /// It never responds.
     Silence,
     /// It closes the connection.
     Hangs,
@@ -33,14 +33,14 @@ impl Reply {
     }
 }
 
-/// A request as an extender got it.
+/// A request as the extender received it.
 struct Got {
     path: String,
     headers: http::HeaderMap,
     body: Value,
 }
 
-/// An extender on the loopback that says the same to everybody.
+/// An extender on the loopback that gives every request the same response.
 struct Server {
     port: u16,
     got: mpsc::UnboundedReceiver<Got>,
@@ -61,7 +61,7 @@ impl Server {
                 tokio::spawn(async move {
                     let service = service_fn(move |request| answer(request, reply.clone(), tell.clone()));
                     let http = hyper::server::conn::http1::Builder::new();
-                    // A client that does not trust the server ends the connection; the test sees what it says.
+                    // A client that does not trust the server disconnects; the test sees the client's error.
                     let _ = match tls {
                         None => http.serve_connection(TokioIo::new(connection), service).await,
                         Some(tls) => match tokio_rustls::TlsAcceptor::from(tls).accept(connection).await {
@@ -95,7 +95,7 @@ async fn answer(
     }
 }
 
-/// The extenders of a configuration with one, of these fields.
+/// Returns the extenders of a configuration that has one, with these fields.
 fn configured(fields: &str) -> Vec<v1::Extender> {
     let text = format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{{{fields}}}]\n"
@@ -113,7 +113,7 @@ fn pod_ref(pod: &Value) -> PodRef {
     PodRef { namespace: text("namespace"), name: text("name"), uid: text("uid").as_str().into() }
 }
 
-/// Objects as the API server has them: with their kind, and pods with who manages which field.
+/// Stores objects as the API server writes them: with their kind, and pods with managedFields.
 fn kept(pods: &[&Value], nodes: &[&Value]) -> Objects {
     let objects = Objects::default();
     objects.want(Wanted { pods: Pods::All, nodes: true });
@@ -137,7 +137,7 @@ fn names(list: &Value) -> Vec<String> {
     list.as_array().expect("a list").iter().map(|it| it.as_str().expect("a name").to_owned()).collect()
 }
 
-/// What the engine asked for a request that was captured, and the pods and nodes that are in it.
+/// Returns the engine's query for a captured request, and the pods and nodes in it.
 fn question_of(captured: &Value) -> (Question, Vec<Value>, Vec<Value>) {
     let request = &captured["request"];
     let listed = |list: &Value| list.as_array().cloned().unwrap_or_default();
@@ -169,9 +169,9 @@ fn question_of(captured: &Value) -> (Question, Vec<Value>, Vec<Value>) {
     (question, pods, nodes)
 }
 
-/// Every verb, as kube-scheduler v1.36.3 asked a real extender.
+/// Covers every verb, as kube-scheduler v1.36.3 called a real extender.
 #[tokio::test]
-async fn requests_are_those_of_kube_scheduler_field_by_field() {
+async fn requests_equal_kube_schedulers_field_by_field() {
     let text = include_str!("../../tests/fixtures/extender-requests.json");
     let captures: Vec<Value> = serde_json::from_str(text).expect("a list of captures");
     assert_eq!(captures.len(), 7);
@@ -204,7 +204,7 @@ async fn requests_are_those_of_kube_scheduler_field_by_field() {
     }
 }
 
-/// Whether an answer says what was captured.
+/// Whether an answer equals the captured response.
 fn says(answer: &Answer, response: &Value) -> bool {
     match answer {
         Answer::Filtered(it) => {
@@ -247,13 +247,17 @@ async fn told(reply: Reply, question: Question) -> Result<Answer, Failed> {
 }
 
 #[tokio::test]
-async fn what_an_extender_says_is_read_as_go_reads_it() {
+async fn responses_are_decoded_like_in_go() {
     let filtered = |text: &str| told(Reply::Text(200, text.to_owned()), filter());
     let names = |passed: &[&str]| {
         let passed = passed.iter().map(|&name| name.to_owned()).collect();
         Ok(Answer::Filtered(FilterAnswer { passed, ..FilterAnswer::default() }))
     };
-    assert_eq!(filtered(r#"{"nodenames": ["b"], "Beside": 1} and more"#).await, names(&["b"]), "in any case");
+    assert_eq!(
+        filtered(r#"{"nodenames": ["b"], "Beside": 1} and more"#).await,
+        names(&["b"]),
+        "case-insensitive"
+    );
     assert_eq!(filtered(r#"{"NODES": {"items": [{"metadata": {"name": "a"}}]}}"#).await, names(&["a"]));
     assert_eq!(filtered("{}").await, names(&[]), "neither names nor nodes");
     assert_eq!(filtered("null").await, names(&[]));
@@ -274,7 +278,7 @@ async fn what_an_extender_says_is_read_as_go_reads_it() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told_in_upstreams_words() {
+async fn errors_have_upstreams_wording() {
     let failed = |reply| async move { told(reply, filter()).await.expect_err("it fails").into_text() };
     let ends = |text: String, end: &str| assert!(text.ends_with(end), "{text}");
     ends(failed(Reply::Text(500, "{}".to_owned())).await, "/f, code 500");
@@ -284,14 +288,14 @@ async fn what_goes_wrong_is_told_in_upstreams_words() {
     assert_eq!(failed(Reply::Text(200, r#"{"NodeNames": ["#.to_owned())).await, "unexpected EOF");
     ends(failed(Reply::Text(200, "<html>".to_owned())).await, "expected value at line 1 column 1");
     let text = failed(Reply::Text(200, r#"{"NodeNames": 5}"#.to_owned())).await;
-    assert_eq!(text, "the answer's NodeNames is a number, and has to be a list");
+    assert_eq!(text, "the response's NodeNames is a number; expected an array");
     ends(
         failed(Reply::Silence).await,
         "/f\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
     );
     ends(failed(Reply::Hangs).await, "/f\": EOF");
     let huge = format!(r#"{{"NodeNames": ["{}"]}}"#, "a".repeat(5 << 20));
-    ends(failed(Reply::Text(200, huge)).await, "is larger than 4194304 bytes");
+    ends(failed(Reply::Text(200, huge)).await, "exceeds 4194304 bytes");
     let gone =
         TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("it is bound").port();
     let refused = asked(
@@ -304,7 +308,7 @@ async fn what_goes_wrong_is_told_in_upstreams_words() {
     assert_eq!(refused.await, Err(Failed::NotSent(text)));
 }
 
-/// An authority, and what it issues.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -316,14 +320,15 @@ impl Authority {
         Self(issuer.expect("a certificate"))
     }
 
-    /// A certificate for a name, and its key.
+    /// Issues a certificate for a name; returns it with its key.
     fn issue(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
         (params.signed_by(&key, &self.0).expect("a certificate"), key)
     }
 
-    /// A server of this name; with `clients` it takes only those that this authority knows.
+    /// Returns a server configuration for this name; with `clients` it requires client certificates of this
+    /// authority.
     fn server(&self, name: &str, clients: bool) -> Arc<rustls::ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (certificate, key) = self.issue(name);
@@ -345,7 +350,7 @@ impl Authority {
 }
 
 #[tokio::test]
-async fn https_is_what_tls_config_and_enable_https_say() {
+async fn https_follows_tls_config_and_enable_https() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let authority = Authority::new();
     let write = |name: &str, text: String| {
@@ -380,7 +385,7 @@ async fn https_is_what_tls_config_and_enable_https_say() {
 }
 
 #[test]
-fn objects_are_kept_as_written_and_no_more_of_them_than_is_wanted() {
+fn only_wanted_objects_are_kept_as_written() {
     let objects = Objects::default();
     let pod = |uid: &str, node: &str| {
         json!({"kind": "Pod", "apiVersion": "v1", "spec": {"nodeName": node, "unheardOf": 1},
@@ -401,23 +406,23 @@ fn objects_are_kept_as_written_and_no_more_of_them_than_is_wanted() {
         json!({"spec": {"nodeName": "", "unheardOf": 1}, "metadata": {"uid": "a", "name": "a"}})
     );
     objects.note(Kind::Pod, &pod("a", "n"), false);
-    assert!(objects.is_empty(), "it is bound");
+    assert!(objects.is_empty(), "the pod is bound");
     assert_eq!(objects.want(Wanted { pods: Pods::All, nodes: true }), [Kind::Pod, Kind::Node]);
     for uid in ["a", "b"] {
         objects.note(Kind::Pod, &pod(uid, "n"), false);
     }
     objects.note(Kind::Pod, &pod("b", "n"), true);
-    assert_eq!(objects.len(), 1, "one is gone");
+    assert_eq!(objects.len(), 1, "one pod was deleted");
     objects.list_began(Kind::Pod);
     objects.note(Kind::Pod, &pod("c", "n"), false);
     objects.list_ended(Kind::Pod);
-    assert_eq!((objects.len(), objects.pod("a").is_some()), (1, false), "the list does not name it");
+    assert_eq!((objects.len(), objects.pod("a").is_some()), (1, false), "absent from the list");
     assert_eq!(objects.want(Wanted::default()), []);
     assert!(objects.is_empty());
 }
 
 #[tokio::test]
-async fn what_is_not_listed_yet_is_waited_for() {
+async fn query_waits_until_the_objects_are_listed() {
     let objects = Objects::default();
     objects.list_began(Kind::Node);
     objects.want(Wanted { pods: Pods::None, nodes: true });

@@ -1,7 +1,8 @@
-//! What goes over the wire to extenders and back: JSON with Go's spelling of names, which Go itself reads in any case.
+//! The extender API in JSON (upstream: `kube-scheduler/extender/v1/types.go`), with Go's field names, which
+//! Go reads case-insensitively.
 //!
-//! Pods and nodes go as the API server wrote them. Of answers no more is read than the engine needs. Upstream:
-//! `kube-scheduler/extender/v1/types.go`.
+//! Pods and nodes are sent as the API server wrote them. Responses are decoded only as far as the engine
+//! needs.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -9,25 +10,25 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use supercargo_core::extender::{FilterAnswer, RoomAnswer};
 
-/// `ExtenderArgs`, of `filter` and `prioritize`.
+/// `ExtenderArgs`, for `filter` and `prioritize`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Args<'a> {
     pub(super) pod: &'a RawValue,
-    /// Without `nodeCacheCapable`.
+    /// Set without `nodeCacheCapable`.
     pub(super) nodes: Option<NodeList<'a>>,
-    /// With it.
+    /// Set with `nodeCacheCapable`.
     pub(super) node_names: Option<&'a [String]>,
 }
 
-/// A list of nodes, as Go writes one without a version.
+/// A `NodeList` without type information, as Go writes it.
 #[derive(Serialize)]
 pub(super) struct NodeList<'a> {
     pub(super) metadata: Empty,
     pub(super) items: Vec<&'a RawValue>,
 }
 
-/// `{}`.
+/// The empty object `{}`.
 #[derive(Serialize)]
 pub(super) struct Empty {}
 
@@ -36,9 +37,9 @@ pub(super) struct Empty {}
 #[serde(rename_all = "PascalCase")]
 pub(super) struct PreemptionArgs<'a> {
     pub(super) pod: &'a RawValue,
-    /// Without `nodeCacheCapable`.
+    /// Set without `nodeCacheCapable`.
     pub(super) node_name_to_victims: Option<BTreeMap<&'a str, Victims<&'a RawValue>>>,
-    /// With it.
+    /// Set with `nodeCacheCapable`.
     pub(super) node_name_to_meta_victims: Option<BTreeMap<&'a str, Victims<MetaPod<'a>>>>,
 }
 
@@ -69,17 +70,17 @@ pub(super) struct BindingArgs<'a> {
     pub(super) node: &'a str,
 }
 
-/// The first value of an answer, as Go's decoder takes it.
+/// Returns the first JSON value of a response, as Go's decoder does.
 fn first_value(body: &[u8]) -> Result<Value, String> {
     match serde_json::Deserializer::from_slice(body).into_iter::<Value>().next() {
         Some(Ok(value)) => Ok(value),
         Some(Err(error)) if error.is_eof() => Err("unexpected EOF".to_owned()),
-        Some(Err(error)) => Err(format!("the answer is not JSON: {error}")),
+        Some(Err(error)) => Err(format!("the response is not JSON: {error}")),
         None => Err("EOF".to_owned()),
     }
 }
 
-/// Of an object that must be one or null, its fields.
+/// Returns the fields of an object; null counts as an empty one.
 fn object(value: Value, what: &str) -> Result<Map<String, Value>, String> {
     match value {
         Value::Object(fields) => Ok(fields),
@@ -92,7 +93,7 @@ fn list(value: Value, what: &str) -> Result<Vec<Value>, String> {
     match value {
         Value::Array(items) => Ok(items),
         Value::Null => Ok(Vec::new()),
-        other => Err(wrong(what, "a list", &other)),
+        other => Err(wrong(what, "an array", &other)),
     }
 }
 
@@ -100,30 +101,30 @@ fn text(value: Value, what: &str) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
         Value::Null => Ok(String::new()),
-        other => Err(wrong(what, "a text", &other)),
+        other => Err(wrong(what, "a string", &other)),
     }
 }
 
 fn number(value: &Value, what: &str) -> Result<i64, String> {
     match value {
         Value::Null => Ok(0),
-        other => other.as_i64().ok_or_else(|| wrong(what, "a whole number", other)),
+        other => other.as_i64().ok_or_else(|| wrong(what, "an integer", other)),
     }
 }
 
 fn wrong(what: &str, wanted: &str, found: &Value) -> String {
     let found = match found {
         Value::Null => "null",
-        Value::Bool(_) => "a bool",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     };
-    format!("the answer's {what} is {found}, and has to be {wanted}")
+    format!("the response's {what} is {found}; expected {wanted}")
 }
 
-/// Takes a field, in whatever case its name is written; null where there is none.
+/// Removes and returns a field, matching its name case-insensitively; null if missing.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Value {
     let exact = fields.remove(name);
     let key = || fields.keys().find(|key| key.eq_ignore_ascii_case(name)).cloned();
@@ -133,14 +134,14 @@ fn take(fields: &mut Map<String, Value>, name: &str) -> Value {
     }
 }
 
-/// `Error`, where it is not empty.
+/// Returns the `Error` field as an error unless it is empty.
 fn told_error(fields: &mut Map<String, Value>) -> Result<(), String> {
     let error = text(take(fields, "Error"), "Error")?;
     if error.is_empty() { Ok(()) } else { Err(error) }
 }
 
-/// Reads an `ExtenderFilterResult`. One that caches nodes may answer with names or with nodes; of the others names are not
-/// read. Neither is "no node passes".
+/// Decodes an `ExtenderFilterResult`. An extender with `nodeCacheCapable` may return names or nodes; names of
+/// others are ignored. Without either, no node passes.
 pub(super) fn filter_result(body: &[u8], caches_nodes: bool) -> Result<FilterAnswer, String> {
     let mut fields = object(first_value(body)?, "filter result")?;
     told_error(&mut fields)?;
@@ -173,7 +174,7 @@ fn node_name(node: Value) -> Result<String, String> {
     text(take(&mut metadata, "name"), "Nodes")
 }
 
-/// Reads a `HostPriorityList`.
+/// Decodes a `HostPriorityList`.
 pub(super) fn priorities(body: &[u8]) -> Result<Vec<(String, i64)>, String> {
     let entry = |entry: Value| {
         let mut entry = object(entry, "list of priorities")?;
@@ -183,7 +184,7 @@ pub(super) fn priorities(body: &[u8]) -> Result<Vec<(String, i64)>, String> {
     list(first_value(body)?, "list of priorities")?.into_iter().map(entry).collect()
 }
 
-/// Reads an `ExtenderPreemptionResult`.
+/// Decodes an `ExtenderPreemptionResult`.
 pub(super) fn preemption_result(body: &[u8]) -> Result<Vec<RoomAnswer>, String> {
     const WHAT: &str = "NodeNameToMetaVictims";
     let mut fields = object(first_value(body)?, "preemption result")?;
@@ -197,7 +198,7 @@ pub(super) fn preemption_result(body: &[u8]) -> Result<Vec<RoomAnswer>, String> 
     object(take(&mut fields, WHAT), WHAT)?.into_iter().map(room).collect()
 }
 
-/// Reads an `ExtenderBindingResult`.
+/// Decodes an `ExtenderBindingResult`.
 pub(super) fn binding_result(body: &[u8]) -> Result<(), String> {
     told_error(&mut object(first_value(body)?, "binding result")?)
 }

@@ -193,7 +193,7 @@ async fn an_extender_that_hangs_or_is_away_fails_its_pods_until_it_is_well() -> 
             (1, format!("failed f with extender at URL {url}f, code 503")),
             (2, "out of slots, 100% of them".to_owned()),
             (3, format!("extender {url:?} claims a filtered node \"nowhere\" which is not found in the input node list")),
-            (4, "the answer's filter result is a list, and has to be an object".to_owned()),
+            (4, "the response's filter result is an array; expected an object".to_owned()),
         ] {
             well.store(step, Ordering::SeqCst);
             world.waiting("p", &text).await?;

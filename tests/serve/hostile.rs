@@ -1,7 +1,7 @@
-//! Clients that mean harm, all at once and without credentials, from the address that the probes come from: probes are answered all the
-//! same, and the log stays short.
+//! Anonymous hostile clients, all at once and from the probes' address: probes must still be answered, and
+//! the log must stay short.
 //!
-//! The server has a thread of its own, whose log lines are counted; the clients have another.
+//! The server runs on a thread of its own, whose log lines are counted; the clients run on another.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,16 +23,16 @@ use tokio::time::timeout;
 
 use crate::server::{HANG, Running, connect, frame, trusting};
 
-/// Probes of each path.
+/// Number of probes of each path.
 const PROBES: usize = 100;
 
-/// Connections that each kind of attack holds open: together more than the server keeps of either group.
+/// Connections each kind of attack holds open. Together they exceed the server's limit for either group.
 const HELD: usize = 70;
 
-/// How long an attacker waits for a server that does not take its bytes.
+/// How long an attacker waits for a server that does not read.
 const STUCK: Duration = Duration::from_millis(200);
 
-/// Lines of the log, as they were written on one thread.
+/// Log lines written by one thread.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -47,7 +47,7 @@ impl Write for Lines {
     }
 }
 
-/// Runs a future on a thread of its own.
+/// Runs a future on a new thread.
 fn apart<F: Future<Output = ()>>(name: &str, future: impl FnOnce() -> F + Send + 'static) -> JoinHandle<()> {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -56,7 +56,7 @@ fn apart<F: Future<Output = ()>>(name: &str, future: impl FnOnce() -> F + Send +
     std::thread::Builder::new().name(name.to_owned()).spawn(run).unwrap()
 }
 
-/// Starts a server whose log goes to `lines`; its address, and what ends it.
+/// Starts a server that logs to `lines`; returns its address and a function that stops it.
 async fn server(lines: Lines) -> (SocketAddr, impl FnOnce()) {
     let (tell, told) = oneshot::channel();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -84,24 +84,24 @@ async fn server(lines: Lines) -> (SocketAddr, impl FnOnce()) {
     (told.await.unwrap(), end)
 }
 
-/// A client that means harm.
+/// A hostile client.
 #[derive(Clone)]
 struct Attacker {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
-    /// Connections that were made.
+    /// Number of connections made.
     made: Arc<AtomicU64>,
 }
 
 impl Attacker {
-    /// Attacks again and again until it is over. What an attack leaves open stays open, up to [`HELD`] of them.
+    /// Repeats the attack until the test is over. Keeps up to [`HELD`] of the attack's connections open.
     async fn repeat<T, F>(self, attack: impl Fn(SocketAddr) -> F)
     where
         F: Future<Output = io::Result<T>>,
     {
         let mut held = VecDeque::new();
         while !self.is_over.load(Ordering::Relaxed) {
-            // A server that closes a connection is what the attacker provokes.
+            // Connections closed by the server are expected.
             if let Ok(left) = attack(self.address).await {
                 held.push_back(left);
             }
@@ -114,7 +114,7 @@ impl Attacker {
     }
 }
 
-/// The first bytes of a TLS client.
+/// Returns the first bytes of a TLS client.
 fn client_hello() -> Vec<u8> {
     let name = ServerName::try_from("localhost").unwrap();
     let mut client = ClientConnection::new(trusting(&[b"http/1.1"]), name).unwrap();
@@ -130,7 +130,7 @@ async fn half_open(address: SocketAddr, bytes: &[u8]) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends garbage, and waits for the server to close the connection.
+/// Sends garbage and waits for the server to close the connection.
 async fn garbage(address: SocketAddr) -> io::Result<()> {
     let mut stream = half_open(address, b"\x16\x03\x01\xff\xff this is no handshake at all").await?;
     stream.shutdown().await?;
@@ -141,7 +141,7 @@ async fn garbage(address: SocketAddr) -> io::Result<()> {
 
 type Tls = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// Sends text after a handshake, and reads a little of what comes back.
+/// Sends text after a handshake and reads some of the response.
 async fn say(address: SocketAddr, text: &str) -> io::Result<Tls> {
     let mut stream = connect(address, trusting(&[b"http/1.1"])).await?;
     stream.write_all(text.as_bytes()).await?;
@@ -150,7 +150,7 @@ async fn say(address: SocketAddr, text: &str) -> io::Result<Tls> {
     Ok(stream)
 }
 
-/// Sends HTTP/2 frames after a handshake, for as long as the server takes them.
+/// Sends HTTP/2 frames after a handshake, as long as the server reads them.
 async fn frames(address: SocketAddr, frames: &[u8]) -> io::Result<Tls> {
     let mut stream = connect(address, trusting(&[b"h2"])).await?;
     let start = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[])].concat();
@@ -159,7 +159,7 @@ async fn frames(address: SocketAddr, frames: &[u8]) -> io::Result<Tls> {
     Ok(stream)
 }
 
-/// The fields of `GET /livez`.
+/// HPACK fields of `GET /livez`.
 const GET: [u8; 12] = *b"\x82\x87\x04\x06/livez\x01\x00";
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
@@ -167,7 +167,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// 500 requests, each cancelled as it is sent.
+/// 500 requests, each cancelled immediately.
 fn rapid_resets() -> Vec<u8> {
     let request = |at: u32| {
         let stream = 2 * at + 1;
@@ -177,15 +177,15 @@ fn rapid_resets() -> Vec<u8> {
     (0..500).flat_map(request).collect()
 }
 
-/// 500 requests at once.
+/// 500 concurrent requests.
 fn many_streams() -> Vec<u8> {
     (0..500).flat_map(|at| frame(HEADERS, END_STREAM | END_HEADERS, 2 * at + 1, &GET)).collect()
 }
 
-/// Fields that go on and on.
+/// An endless header block.
 fn endless_fields() -> Vec<u8> {
     let mut frames = frame(HEADERS, END_STREAM, 1, &GET);
-    // A literal field of 100 bytes, not indexed.
+    // A literal field of 100 bytes, without indexing.
     let field = [&[0x00, 1, b'a', 100][..], &[b'a'; 100]].concat();
     for _ in 0..200 {
         frames.extend(frame(CONTINUATION, 0, 1, &field.repeat(40)));
@@ -193,7 +193,7 @@ fn endless_fields() -> Vec<u8> {
     frames
 }
 
-/// Everything an anonymous client can do, at once.
+/// Runs every attack an anonymous client can make, concurrently.
 async fn attack(attacker: Attacker) {
     let hello = client_hello();
     let (part, whole) = (hello[..hello.len() / 2].to_vec(), hello);
@@ -203,7 +203,7 @@ async fn attack(attacker: Attacker) {
     let (live, huge) = (get("/livez", ""), get("/livez", &format!("A: {}\r\n", "a".repeat(200_000))));
     let guess = |at: u64| get("/metrics", &format!("Authorization: Bearer guess-{at}\r\n"));
     let made = attacker.made.clone();
-    // Connections that are closed at once come in greater numbers than any other.
+    // Connections that are closed at once outnumber all others.
     let churn = async || {
         one().repeat(async |address| TcpStream::connect(address).await.map(drop)).await;
     };
@@ -226,7 +226,7 @@ async fn attack(attacker: Attacker) {
     );
 }
 
-/// What the kubelet does: a connection of its own, a request, the answer.
+/// Probes like the kubelet: a new connection, one request, its response.
 async fn probe(address: SocketAddr, path: &str) -> io::Result<String> {
     let mut stream = connect(address, trusting(&[b"http/1.1"])).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -237,8 +237,8 @@ async fn probe(address: SocketAddr, path: &str) -> io::Result<String> {
 }
 
 #[tokio::test]
-async fn hostile_clients_starve_no_probe_and_fill_no_log() {
-    // Both ends of all connections are in this process.
+async fn hostile_clients_neither_starve_probes_nor_flood_the_log() {
+    // Both ends of every connection are in this process.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let lines = Lines::default();
@@ -247,7 +247,7 @@ async fn hostile_clients_starve_no_probe_and_fill_no_log() {
     let attacker = Attacker { address, is_over: is_over.clone(), made: made.clone() };
     let attackers = apart("attackers", || attack(attacker));
     timeout(HANG, async {
-        // All groups are full before the first probe.
+        // Fill both groups before the first probe.
         while made.load(Ordering::Relaxed) < 10 * Limits::default().connections as u64 {
             tokio::task::yield_now().await;
         }
@@ -271,7 +271,7 @@ async fn hostile_clients_starve_no_probe_and_fill_no_log() {
     let some: Vec<&String> = unanswered.iter().take(5).collect();
     let made = made.load(Ordering::Relaxed);
     assert_eq!(count, 0, "of {} probes beside {made} connections: {some:#?}", 2 * PROBES);
-    // Each line that a client can cause comes once a minute.
+    // A log line that clients can cause is written at most once a minute.
     assert!(ours.len() <= 10, "{} lines, beside {made} connections:\n{}", ours.len(), ours.join("\n"));
     println!("{made} connections, {} lines", ours.len());
 }

@@ -1,4 +1,4 @@
-//! Who a caller is: a bearer token says so, and nothing else.
+//! Only a bearer token identifies a caller.
 
 use super::{Answer, Running};
 use rustls::SignatureScheme;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::AsyncWriteExt as _;
 
-/// A client that would show a certificate, and notes whether it was asked for one.
+/// A client that would present a certificate, and records whether it was asked for one.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(AtomicBool);
 
@@ -33,5 +33,5 @@ async fn client_certificates_and_front_proxy_headers_identify_nobody() {
     stream.write_all(request.as_bytes()).await.unwrap();
     let answer = Answer::read(&mut stream).await;
     assert!(answer.code == 403 && answer.body.contains("system:anonymous"), "{}", answer.body);
-    assert!(!asked.0.load(Ordering::Relaxed), "the server asks for no certificate");
+    assert!(!asked.0.load(Ordering::Relaxed), "the server must not ask for a certificate");
 }

@@ -1,6 +1,6 @@
-//! The HTTPS server as its clients see it, over real sockets, without an API server behind it.
+//! The HTTPS server over real sockets, with a fake reviewer instead of an API server.
 //!
-//! What the API server is asked, and in which words, is tested where it is asked (`src/serve/review.rs`).
+//! `src/serve/review.rs` tests the review requests themselves.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test panic as its body may")]
 
@@ -26,7 +26,7 @@ fn text(code: u16, body: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn health_is_open_to_all() {
+async fn health_endpoints_are_open_to_all() {
     let server = Running::usual().await;
     for path in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(server.get(path, "").await, text(200, "ok"));
@@ -48,7 +48,7 @@ async fn health_is_open_to_all() {
 }
 
 #[tokio::test]
-async fn before_the_caches_are_synced_it_is_alive_and_not_ready() {
+async fn unsynced_server_is_live_but_not_ready() {
     let ready = Err("waiting for handlers to sync: Pod".to_owned());
     let server = Running::start(Setup { ready, ..Setup::default() }).await;
     assert_eq!(server.get("/livez", "").await, text(200, "ok"));
@@ -65,7 +65,7 @@ async fn before_the_caches_are_synced_it_is_alive_and_not_ready() {
 }
 
 #[tokio::test]
-async fn metrics_are_for_those_whom_the_api_server_lets() {
+async fn metrics_require_api_server_authorization() {
     let server = Running::usual().await;
     let allowed = server.ask("GET", "/metrics", "good").await;
     assert_eq!(allowed.code, 200);
@@ -87,7 +87,7 @@ async fn metrics_are_for_those_whom_the_api_server_lets() {
 }
 
 #[tokio::test]
-async fn two_scrapes_in_a_row_cost_one_review_of_each_kind() {
+async fn consecutive_scrapes_share_one_review_of_each_kind() {
     let server = Running::usual().await;
     for _ in 0..2 {
         assert_eq!(server.get("/metrics", "good").await.0, 200);
@@ -96,7 +96,7 @@ async fn two_scrapes_in_a_row_cost_one_review_of_each_kind() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_found_missing_only_by_those_who_may_look() {
+async fn unknown_path_is_404_only_for_authorized_clients() {
     let server = Running::usual().await;
     for path in ["/", "/version", "/api", "/metrics/resources", "/healthz/nope", "/metrics/"] {
         assert_eq!(server.get(path, "good").await, text(404, "404 page not found\n"), "{path}");
@@ -105,7 +105,7 @@ async fn what_is_not_served_is_found_missing_only_by_those_who_may_look() {
 }
 
 #[tokio::test]
-async fn only_get_and_head_are_methods() {
+async fn methods_other_than_get_and_head_are_405() {
     let server = Running::usual().await;
     for method in ["POST", "DELETE", "PUT", "OPTIONS"] {
         let answer = server.ask(method, "/metrics", "good").await;
@@ -120,7 +120,7 @@ async fn only_get_and_head_are_methods() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_with_those_who_ask_for_it() {
+async fn http2_is_negotiated_by_alpn() {
     const DATA: u8 = 0;
     const HEADERS: u8 = 1;
     const SETTINGS: u8 = 4;
@@ -162,7 +162,7 @@ async fn shown(server: &Running) -> CertificateDer<'static> {
 }
 
 #[tokio::test]
-async fn a_certificate_that_changes_is_shown_to_the_next_client() {
+async fn changed_certificate_is_presented_to_the_next_client() {
     let folder = tempfile::tempdir().unwrap();
     let first = write_pair(folder.path());
     let certificate =
@@ -179,11 +179,11 @@ async fn a_certificate_that_changes_is_shown_to_the_next_client() {
     })
     .await;
     open.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-    assert_eq!(Answer::read(&mut open).await.body, "ok", "an open connection goes on");
+    assert_eq!(Answer::read(&mut open).await.body, "ok", "an open connection stays usable");
 }
 
 #[tokio::test]
-async fn a_certificate_that_turns_bad_is_counted_and_the_last_good_one_is_shown_on() {
+async fn invalid_certificate_is_counted_and_the_previous_one_kept() {
     let folder = tempfile::tempdir().unwrap();
     let good = write_pair(folder.path());
     let (file, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
@@ -216,13 +216,13 @@ async fn a_certificate_that_turns_bad_is_counted_and_the_last_good_one_is_shown_
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_finish_its_request_is_cut_off() {
+async fn unfinished_request_is_cut_off() {
     let limits = Limits { request_head: SHORT, ..Limits::default() };
     let server = Running::start(Setup { limits, ..Setup::default() }).await;
     let mut slow = server.connect().await;
     slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: loc").await.unwrap();
     let mut rest = Vec::new();
-    // How the end shows depends on what was under way; that it comes is what counts.
+    // The kind of disconnect depends on timing; only the disconnect matters.
     let _ = soon("the end of a slow connection", slow.read_to_end(&mut rest)).await;
     assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
 
@@ -231,7 +231,7 @@ async fn a_client_that_does_not_finish_its_request_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_finish_its_handshake_is_cut_off() {
+async fn unfinished_handshake_is_cut_off() {
     let limits = Limits { handshake: SHORT, ..Limits::default() };
     let server = Running::start(Setup { limits, ..Setup::default() }).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
@@ -244,7 +244,7 @@ async fn a_client_that_does_not_finish_its_handshake_is_cut_off() {
     assert!(!String::from_utf8_lossy(&rest).contains("200"), "there is no plain HTTP");
 }
 
-/// The limit of a request's head, in bytes.
+/// Maximum size of a request head, in bytes.
 const HEAD_BYTES: usize = 64 * 1024;
 
 #[tokio::test]
@@ -257,7 +257,7 @@ async fn request_head_above_64_kib_is_refused_with_431() {
     };
     assert_eq!(server.send(&head(HEAD_BYTES - 1024)).await.code, 200);
     assert_eq!(server.send(&head(HEAD_BYTES + 1)).await.code, 431);
-    // Many fields that are small each come to the same.
+    // Many small fields count the same.
     let fields: String = (0..64).map(|at| format!("A{at}: {}\r\n", "a".repeat(1024))).collect();
     let request = format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
     assert_eq!(server.send(&request).await.code, 431);
@@ -265,7 +265,7 @@ async fn request_head_above_64_kib_is_refused_with_431() {
 }
 
 #[tokio::test]
-async fn http_1_1_request_names_one_host() {
+async fn http_1_1_request_needs_exactly_one_valid_host() {
     let server = Running::usual().await;
     for (request, wanted) in [
         ("GET /healthz HTTP/1.1\r\n", "400 Bad Request: missing required Host header"),
@@ -298,7 +298,7 @@ async fn unspecified_address_answers_clients_of_both_families() {
 }
 
 #[tokio::test]
-async fn connections_held_open_keep_nobody_out() {
+async fn idle_connections_do_not_block_new_clients() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Running::start(Setup { limits, ..Setup::default() }).await;
     let mut held = Vec::new();
@@ -311,13 +311,13 @@ async fn connections_held_open_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn an_aged_connection_is_ended_between_requests() {
+async fn connection_at_its_age_limit_is_closed_between_requests() {
     let limits = Limits { age: SHORT, ..Limits::default() };
     let server = Running::start(Setup { limits, ..Setup::default() }).await;
     soon("an answer", async {
         loop {
             let mut stream = server.connect().await;
-            // On a slow machine the connection ages before it is used; then the next one is tried.
+            // On a slow machine the connection may age before its request; then the next one is tried.
             let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
             let mut text = String::new();
             // Without "Connection: close" only the server's age limit ends this.
@@ -329,7 +329,7 @@ async fn an_aged_connection_is_ended_between_requests() {
     .await;
 }
 
-/// An exposition that waits for `release` on every scrape, and tells by `entered` that it does.
+/// Returns an exposition whose scrapes signal `entered` and wait for `release`.
 fn held() -> (Exposition, Arc<Notify>, Arc<Notify>) {
     let (entered, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (tell, wait) = (entered.clone(), release.clone());
@@ -347,7 +347,7 @@ fn held() -> (Exposition, Arc<Notify>, Arc<Notify>) {
 }
 
 #[tokio::test]
-async fn a_running_request_ends_before_the_server_does() {
+async fn shutdown_waits_for_a_running_request() {
     let (exposition, entered, release) = held();
     let limits = Limits { drain: HANG, ..Limits::default() };
     let mut server = Running::start(Setup { exposition, limits, ..Setup::default() }).await;
@@ -357,7 +357,7 @@ async fn a_running_request_ends_before_the_server_does() {
         .await
         .unwrap();
     soon("the scrape", entered.notified()).await;
-    // A connection that never asked for anything is nothing to wait for.
+    // An unused connection does not delay shutdown.
     let _idle = server.connect().await;
 
     server.stop();
@@ -376,7 +376,7 @@ async fn a_running_request_ends_before_the_server_does() {
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_end_is_cut_off() {
+async fn request_beyond_the_drain_time_is_aborted() {
     let (exposition, entered, _release) = held();
     let limits = Limits { drain: SHORT, ..Limits::default() };
     let mut server = Running::start(Setup { exposition, limits, ..Setup::default() }).await;
@@ -394,7 +394,7 @@ async fn a_request_that_does_not_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_told_with_the_flags_to_change() {
+async fn port_in_use_error_names_the_flags() {
     let server = Running::usual().await;
     let exposition = Exposition::new(Arc::new(Metrics::new()));
     let routes = Routes::new(Arc::new(Checks::new()), exposition, Gate::new(Fake::default()));

@@ -1,4 +1,4 @@
-//! A server of a test, and a client of it.
+//! A server under test and its client.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -26,17 +26,18 @@ use tokio_rustls::client::TlsStream;
 
 use crate::identity::Asked;
 
-/// Ends a test that hangs; nothing is measured against it.
+/// Fails a test that hangs; not a measured limit.
 pub(crate) const HANG: Duration = Duration::from_secs(30);
 
-/// A limit so short that it passes while a test waits for it.
+/// A limit short enough to expire during a test.
 pub(crate) const SHORT: Duration = Duration::from_millis(50);
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(HANG, future).await.unwrap_or_else(|_| panic!("{what} took too long"))
 }
 
-/// The token `good` is prometheus, who may get /metrics and more; `plain` is somebody who may nothing.
+/// Reviewer that knows the tokens `good` (prometheus, allowed everything) and `plain` (a user without
+/// permissions).
 #[derive(Clone, Default)]
 pub(crate) struct Fake {
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
@@ -74,7 +75,7 @@ impl Reviewer for Fake {
     }
 }
 
-/// How a test's server differs from the usual one.
+/// Options of a server under test.
 pub(crate) struct Setup {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Certificate,
@@ -116,7 +117,7 @@ impl Running {
         let usual = ServeOptions::new(address, certificate, &metrics);
         let options = ServeOptions { certificate_poll, limits, ..usual };
         let server = Server::bind(options, routes).await.unwrap();
-        // Of an unspecified address the test asks the one of IPv4.
+        // For an unspecified address, tests connect by IPv4.
         let port = server.local_addr().unwrap().port();
         let address = if address.ip().is_unspecified() {
             ([127, 0, 0, 1], port).into()
@@ -148,7 +149,7 @@ impl Running {
         soon("the handshake", connect(self.address, trusting_with(alpn, certificates))).await.unwrap()
     }
 
-    /// The whole answer to one request on a connection of its own.
+    /// Returns the response to one request on a connection of its own.
     pub(crate) async fn ask(&self, method: &str, path: &str, token: &str) -> Answer {
         let authorization =
             if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
@@ -158,7 +159,7 @@ impl Running {
         .await
     }
 
-    /// The whole answer to this text on a connection of its own.
+    /// Returns the response to a raw request on a connection of its own.
     pub(crate) async fn send(&self, request: &str) -> Answer {
         let mut stream = self.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -195,12 +196,12 @@ impl Answer {
     }
 }
 
-/// A client that trusts everybody and speaks these protocols.
+/// Returns a client configuration that trusts any server and offers these protocols.
 pub(crate) fn trusting(alpn: &[&[u8]]) -> Arc<ClientConfig> {
     trusting_with(alpn, Arc::new(Asked::default()))
 }
 
-/// The same with certificates that it would show.
+/// Like [`trusting`], with client certificates.
 fn trusting_with(alpn: &[&[u8]], certificates: Arc<Asked>) -> Arc<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider.clone())
@@ -213,7 +214,7 @@ fn trusting_with(alpn: &[&[u8]], certificates: Arc<Asked>) -> Arc<ClientConfig> 
     Arc::new(config)
 }
 
-/// A connection after its handshake.
+/// Connects and completes the TLS handshake.
 pub(crate) async fn connect(
     address: SocketAddr,
     config: Arc<ClientConfig>,
@@ -222,7 +223,7 @@ pub(crate) async fn connect(
     TlsConnector::from(config).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
 
-/// An HTTP/2 frame: length, type, flags, stream, payload.
+/// Encodes an HTTP/2 frame: length, type, flags, stream, payload.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
@@ -231,7 +232,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     frame
 }
 
-/// Lets every certificate pass; what matters here is which one it is.
+/// Accepts every certificate; the tests check which one is presented.
 #[derive(Debug)]
 pub(crate) struct AnyCertificate(Arc<CryptoProvider>);
 
