@@ -91,7 +91,7 @@ fn placed_count_is_compared() {
 fn pods_are_expected_to_be_placed_or_pending() {
     let all = json!({ "namespace": "default" });
     assert_eq!(failures(&web(), &json!({ "scheduled": true })), NONE);
-    let because = "InsufficientCpu (wants 9 cpu; none of these has so much even when empty, the largest 4)";
+    let because = "InsufficientCpu (requests 9 cpu; even when empty, the largest of these nodes has only 4)";
     let one = format!(
         "expected all 4 pods to have a node, 1 has none: default/large; the first of them: {because}"
     );

@@ -1,45 +1,45 @@
-//! What is told of a pod: for programs as it stands here (docs/explain.md), for people by whoever renders it.
+//! The explanation of a pod, in its serialized form (docs/explain.md). Callers format it for people.
 
 use super::reason::ReasonCode;
 use serde::Serialize;
 
-/// `apiVersion` of the answer.
+/// `apiVersion` of the explanation.
 pub const API_VERSION: &str = "supercargo.dev/v1alpha1";
-/// `kind` of the answer.
+/// `kind` of the explanation.
 pub const KIND: &str = "PodExplanation";
 
-/// How things stand for a pod.
+/// The state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// A node can take it as things are.
+    /// At least one node is feasible now.
     FitsNow,
-    /// It fits once less important pods are gone, and may send them away.
+    /// The pod fits after preempting pods with lower priority, and may preempt them.
     WaitsForPreemption,
-    /// Nothing can take it as things are; other pods, or something beside the nodes, are in the way.
+    /// No node is feasible now, because of other pods or of objects other than nodes.
     Blocked,
-    /// No node would take it even if the cluster were empty.
+    /// No node would be feasible even in an empty cluster.
     NeverFits,
-    /// It has scheduling gates.
+    /// The pod has scheduling gates.
     Gated,
-    /// Another scheduler's.
+    /// Another scheduler is responsible.
     NotOurs,
-    /// It has a node.
+    /// The pod has a node.
     Bound,
-    /// It ran and has ended.
+    /// The pod ran and has finished.
     Ended,
-    /// It is being deleted.
+    /// The pod is being deleted.
     Deleting,
 }
 
 impl Verdict {
-    /// Whether nothing is in the way of the pod.
+    /// Returns whether the pod can run, runs or ran.
     pub fn is_well(self) -> bool {
         matches!(self, Self::FitsNow | Self::Bound | Self::Ended)
     }
 }
 
-/// An explanation.
+/// The explanation of a pod.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -49,185 +49,185 @@ pub struct Explanation {
     pub kind: &'static str,
     /// `namespace/name`.
     pub pod: String,
-    /// How things stand.
+    /// The pod's state.
     pub verdict: Verdict,
-    /// The same in a sentence or two.
+    /// The state in one or two sentences.
     pub summary: String,
-    /// The node it is on; null where it has none.
+    /// The pod's node; null if none.
     pub node: Option<String>,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many of them can take it now. Of a bound pod: with itself taken away.
+    /// Number of nodes that are feasible now; for a bound pod, as if it had no node.
     pub fits_on: usize,
-    /// What is said of the pod before any node is looked at.
+    /// Rejections before node evaluation.
     pub before_nodes: Vec<Said>,
-    /// What is said of nodes, grouped; most nodes first.
+    /// Reasons of nodes, grouped; those of most nodes first.
     pub reasons: Vec<Group>,
-    /// Nodes with a single check in the way, at most [`super::NEAR_MISSES_MAX`].
+    /// Nodes with a single obstacle, at most [`super::NEAR_MISSES_MAX`].
     pub near_misses: Vec<NearMiss>,
-    /// How many such nodes there are.
+    /// Number of all nodes with a single obstacle.
     pub near_miss_count: usize,
-    /// What in the pod's spec means nothing that exists, and what it may have meant.
+    /// Parts of the pod's spec that match nothing in the cluster, with suggestions.
     pub hints: Vec<Hint>,
-    /// What would help, the smallest first: each was tried by deciding again.
+    /// Verified fixes, smallest first: with each, a new decision places the pod.
     pub changes: Vec<Change>,
-    /// What the FailedScheduling event says; null where there is none.
+    /// The message of the FailedScheduling event; null if none.
     pub event: Option<String>,
-    /// Whom it would send away; null where nobody.
+    /// The pods it would preempt; null if none.
     pub preemption: Option<Preemption>,
-    /// What is said of each node, by name. Only with the whole report.
+    /// Results for each node, by name; only in the full report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_node: Option<Vec<ByNode>>,
-    /// The score table; null where it was not asked for or nothing can take the pod.
+    /// The score table; null if not requested or no node is feasible.
     pub scores: Option<Scores>,
 }
 
-/// Something said before any node is looked at.
+/// A rejection before node evaluation.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Said {
-    /// What sort of reason.
+    /// The reason code.
     pub code: ReasonCode,
-    /// Whose.
+    /// The plugin that rejects.
     pub plugin: &'static str,
-    /// In upstream's words.
+    /// The plugin's message, as in upstream.
     pub text: String,
 }
 
-/// One reason and the nodes that share it.
+/// A reason with the nodes it applies to.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
-    /// What sort of reason.
+    /// The reason code.
     pub code: ReasonCode,
-    /// Whose.
+    /// The plugin that rejects.
     pub plugin: &'static str,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// On how many of them it is the only check that fails.
+    /// Number of nodes on which it is the only failing check.
     pub alone_on: usize,
-    /// What it is, with the numbers behind it.
+    /// The reason in words, with numbers.
     pub text: String,
-    /// Some of the nodes, by name.
+    /// Names of some of the nodes.
     pub examples: Vec<String>,
-    /// Whether sending less important pods away may help.
+    /// Whether preempting pods with lower priority may help.
     pub preemption_may_help: bool,
 }
 
-/// A node with a single check in the way.
+/// A node with a single obstacle.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NearMiss {
-    /// The node.
+    /// The node's name.
     pub node: String,
-    /// The reasons of that check.
+    /// The reason codes of that obstacle.
     pub codes: Vec<ReasonCode>,
-    /// What it is, with the numbers behind it.
+    /// The reason in words, with numbers.
     pub text: String,
 }
 
-/// Something in the pod's spec that means nothing there is.
+/// A part of the pod's spec that matches nothing in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hint {
     /// `LabelKeyUnknown`, `LabelValueUnknown`, `PodSelectorMatchesNothing`, `TopologyKeyUnknown`, `TolerationUnused`.
     pub code: &'static str,
-    /// In which field.
+    /// The field.
     pub field: String,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
-    /// What exists and may have been meant.
+    /// An existing name that was probably meant.
     pub did_you_mean: Option<String>,
 }
 
-/// A change that was tried and helps.
+/// A verified fix.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// What sort of change: one code for each thing to do.
+    /// The codes of its parts, see [`super::CHANGE_CODES`].
     pub codes: Vec<&'static str>,
     /// What to do.
     pub text: String,
-    /// A command that does it, where one does.
+    /// A command or manifest fragment for it, if any.
     pub how: Option<String>,
-    /// How many nodes can take the pod then; 0 where the pod is no longer needed.
+    /// Number of feasible nodes with the change; 0 if the pod is no longer needed.
     pub fits_on: usize,
-    /// Some of them, by name.
+    /// Names of some of the nodes.
     pub examples: Vec<String>,
 }
 
-/// Whom a pod would send away.
+/// The pods a pod would preempt.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preemption {
-    /// From which node.
+    /// The node they run on.
     pub node: String,
-    /// `namespace/name`, sorted.
+    /// `namespace/name` of the victims, sorted.
     pub victims: Vec<String>,
 }
 
-/// What is said of one node.
+/// The results for one node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ByNode {
-    /// The node.
+    /// The node's name.
     pub node: String,
-    /// What is in the way; nothing where it can take the pod.
+    /// The reasons against it; empty if it is feasible.
     pub reasons: Vec<OfNode>,
 }
 
-/// One reason against a node.
+/// A reason against one node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfNode {
-    /// What sort of reason.
+    /// The reason code.
     pub code: ReasonCode,
-    /// Whose.
+    /// The plugin that rejects.
     pub plugin: &'static str,
-    /// What it is, with the numbers behind it.
+    /// The reason in words, with numbers.
     pub text: String,
-    /// Whether it is so only because of pods nominated to the node.
+    /// Whether only pods nominated to the node cause it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub because_nominated: bool,
 }
 
-/// Scores of the nodes that can take the pod.
+/// The scores of the feasible nodes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scores {
-    /// The nodes, best first; at most [`super::SCORES_MAX`].
+    /// The nodes, highest total first; at most [`super::SCORES_MAX`].
     pub nodes: Vec<NodeScores>,
-    /// How many more there are.
+    /// Number of nodes not listed.
     pub left_out: usize,
-    /// The best nodes, all equally good; the pod goes to one of them by lot.
+    /// The nodes with the highest total; one of them is chosen at random.
     pub winners: Vec<String>,
-    /// By how much the best is ahead of the next that is worse; null where there is none.
+    /// Difference between the highest and the next lower total; null if there is none.
     pub margin: Option<i64>,
-    /// What made the difference.
+    /// The plugins that made the difference, in words.
     pub decided_by: String,
 }
 
-/// One node's scores.
+/// The scores of one node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeScores {
-    /// The node.
+    /// The node's name.
     pub node: String,
-    /// The sum of what is weighted.
+    /// The sum of the weighted scores.
     pub total: i64,
-    /// By plugin, in the order they are asked.
+    /// The plugins' scores, in order of evaluation.
     pub plugins: Vec<PluginScore>,
 }
 
-/// One plugin's score of a node.
+/// The score of one plugin for a node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginScore {
-    /// The plugin.
+    /// The plugin's name.
     pub plugin: &'static str,
-    /// What Score said.
+    /// The result of Score.
     pub raw: i64,
-    /// The same on a scale of 0 to 100.
+    /// The normalized score, 0 to 100.
     pub normalized: i64,
     /// The plugin's weight.
     pub weight: i64,

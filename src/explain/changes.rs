@@ -1,6 +1,7 @@
-//! What would help: guesses made from the reasons of a few typical nodes, each of them tried by deciding again.
+//! Finds fixes for a pending pod: candidates derived from the reasons of typical nodes, each verified by a new
+//! decision.
 //!
-//! What was not tried, or did not help, is not told.
+//! Only candidates that place the pod are reported.
 
 use super::answer::Change;
 use super::edit::Edit;
@@ -17,39 +18,40 @@ use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::{ControllerKind, PodInfo};
 use supercargo_core::selector::{Operator, Requirement, Selector};
 
-/// Sorts of nodes that are looked at for a way, those with the fewest obstacles first.
+/// Maximum number of node groups considered, those with the fewest obstacles first.
 const SORTS_MAX: usize = 12;
-/// Decisions that are made anew for one explanation: a fraction of a second each in a cluster of 5,000 nodes.
+/// Maximum number of decisions per explanation. In a cluster of 5,000 nodes each takes a fraction of a second.
 const TRIALS_MAX: usize = 40;
-/// Changes that are told.
+/// Maximum number of reported changes.
 const CHANGES_MAX: usize = 8;
-/// Changes of one sort that are told.
+/// Maximum number of reported changes with the same codes.
 const ALIKE_MAX: usize = 2;
-/// Waiting pods of one owner that are decided about one after the other.
+/// Maximum number of pending pods of one owner that are scheduled to count surplus replicas.
 const SIBLINGS_MAX: usize = 200;
-/// The smallest share of what it asks for that a pod could do with, as a guess.
+/// The divisor of the smallest request suggested: at least 1/4 of the original request.
 const LEAST_SHARE: i64 = 4;
-/// Names of nodes shown with a change.
+/// Maximum number of node names per change.
 const EXAMPLES_MAX: usize = 3;
-/// The name of a node that is thought into the cluster.
+/// The name of a hypothetical node.
 const NEW_NODE: &str = "supercargo-new-node";
 
-/// A node that cannot take the pod.
+/// An infeasible node.
 pub(super) struct Case {
     pub(super) node: NodeIdx,
     pub(super) name: String,
-    /// How many checks fail.
+    /// Number of plugins that reject the node.
     pub(super) checks: usize,
     pub(super) found: Vec<Found>,
 }
 
 impl Case {
-    /// Whether one thing alone keeps the pod out: one check that fails in one respect. Of node affinity's terms one is enough.
+    /// Returns whether a single obstacle rejects the pod: one check for one reason. Of several node affinity terms,
+    /// only the closest counts.
     pub(super) fn is_single(&self) -> bool {
         self.checks == 1 && needed(&self.found).len() == 1
     }
 
-    /// How far it is from having enough, in shares of what is asked for; smaller is nearer.
+    /// Returns how much the node lacks, in thousandths of the request for resources; smaller is closer.
     fn lack(&self) -> i128 {
         let lack = |found: &Found| match found.fact {
             Some(Fact::Short { wanted, taken, allocatable, .. }) => {
@@ -63,7 +65,7 @@ impl Case {
     }
 }
 
-/// The changes that help, the smallest first.
+/// Returns the verified changes, smallest first.
 pub(super) fn find(
     place: &mut Place<'_>,
     pod: &PodInfo,
@@ -94,7 +96,7 @@ pub(super) fn find(
     changes
 }
 
-/// What was tried already, and what helped.
+/// The combinations tried so far, and those that helped.
 #[derive(Default)]
 struct Tried {
     trials: usize,
@@ -112,7 +114,8 @@ impl Tried {
         edits.iter().map(Edit::code).collect()
     }
 
-    /// Whether it is something new: neither tried, nor more than what is enough, nor one of many alike.
+    /// Returns whether a combination is new: not tried, not a superset of a working one, and not one of too many
+    /// alike.
     fn is_worth_it(&mut self, edits: &[Edit]) -> bool {
         let key = Self::key(edits);
         let told = self.alike.get(&Self::codes(edits)).copied().unwrap_or(0);
@@ -153,10 +156,10 @@ fn text_of(place: &Place<'_>, edits: &[Edit]) -> String {
     each.collect::<Vec<_>>().join(", and ")
 }
 
-/// One node for each set of reasons, the nearest to taking the pod; those with the fewest obstacles first.
+/// Returns one node per set of reasons, the closest to being feasible; those with the fewest obstacles first.
 fn typical(cases: &[Case]) -> Vec<&Case> {
     let mut sorts: BTreeMap<Vec<(ReasonCode, &str, bool)>, &Case> = BTreeMap::new();
-    // A full node and one that never had enough need different changes.
+    // A full node and a node that is too small need different changes.
     let is_full = |found: &Found| match found.fact {
         Some(Fact::Short { wanted, allocatable, .. }) => wanted <= allocatable,
         _ => false,
@@ -176,7 +179,7 @@ fn typical(cases: &[Case]) -> Vec<&Case> {
     typical
 }
 
-/// What might make this node, or another like it, take the pod.
+/// Returns combinations of changes that may make this node, or another one like it, feasible.
 fn guess(place: &Place<'_>, pod: &PodInfo, case: &Case, known: (&Vocabulary, &Vocabulary)) -> Vec<Vec<Edit>> {
     let needs: Vec<Vec<Edit>> =
         needed(&case.found).into_iter().map(|found| cures(place, case.node, found, known)).collect();
@@ -190,7 +193,7 @@ fn guess(place: &Place<'_>, pod: &PodInfo, case: &Case, known: (&Vocabulary, &Vo
         }
         _ => {}
     }
-    // An empty node of the same sort has the same labels, taints and size.
+    // An empty node of the same type has the same labels, taints and size.
     let is_of_pods = |found: &Found| match &found.fact {
         Some(Fact::Short { wanted, allocatable, .. }) => wanted <= allocatable,
         Some(Fact::Port(_) | Fact::Skew { .. } | Fact::Foes { .. } | Fact::FoeOf { .. }) => true,
@@ -207,7 +210,8 @@ fn guess(place: &Place<'_>, pod: &PodInfo, case: &Case, known: (&Vocabulary, &Vo
     guesses
 }
 
-/// Of several node affinity terms one is enough: the one with the least unmet.
+/// Returns the obstacles to remove. Node affinity terms are alternatives, so only the one with the fewest obstacles
+/// counts.
 fn needed(found: &[Found]) -> Vec<&Found> {
     let mut by_term: BTreeMap<(bool, usize), usize> = BTreeMap::new();
     for each in found {
@@ -228,7 +232,7 @@ fn needed(found: &[Found]) -> Vec<&Found> {
     found.iter().filter(is_needed).collect()
 }
 
-/// What could do away with one reason, changes of the pod first.
+/// Returns changes that may remove one obstacle, changes of the pod first.
 fn cures(
     place: &Place<'_>,
     node: NodeIdx,
@@ -249,7 +253,7 @@ fn cures(
             let grow = can_grow(tables, of).then_some(Edit::Grow { node, of, by });
             ask.into_iter().chain(grow).collect()
         }
-        // These tell of a node's state; who cures the state has the taint taken away.
+        // These taints show a node's state; the node controller removes them when the state is fixed.
         Fact::Taint(taint) if tables.text(taint.key).starts_with("node.kubernetes.io/") => Vec::new(),
         Fact::Taint(taint) => vec![Edit::Tolerate(taint), Edit::Untaint { node, taint }],
         Fact::Selector { key, wanted, .. } => {
@@ -284,7 +288,7 @@ fn cures(
     }
 }
 
-/// Whether somebody can give a node more of it. Devices are built in: a node has them or has not.
+/// Returns whether a node's amount of the resource can be increased. Devices are built in.
 fn can_grow(tables: &Tables, of: Measure) -> bool {
     match of {
         Measure::Pods | Measure::Cpu | Measure::Memory | Measure::EphemeralStorage => true,
@@ -292,7 +296,7 @@ fn can_grow(tables: &Tables, of: Measure) -> bool {
     }
 }
 
-/// What helps where claims are the obstacle: the claim that was meant, and volumes that nobody makes by itself.
+/// Returns fixes for claims: the claim that was probably meant, and volumes that no provisioner creates.
 pub(super) fn of_claims(place: &mut Place<'_>, pod: &PodInfo) -> Vec<Change> {
     let snapshot = place.snapshot();
     let misspelt = volumes::misspelt(pod, snapshot).map(|(from, to)| vec![Edit::ClaimInstead { from, to }]);
@@ -314,7 +318,7 @@ fn requirements(selector: &Selector) -> impl Iterator<Item = &Requirement> {
     list.iter()
 }
 
-/// The label that a node needs for a requirement.
+/// Returns the label that makes a node match a requirement.
 fn label_for(node: NodeIdx, of: &Requirement) -> Option<Edit> {
     match &of.operator {
         Operator::In(values) => values.first().map(|&value| Edit::Label { node, key: of.key, value }),
@@ -322,7 +326,7 @@ fn label_for(node: NodeIdx, of: &Requirement) -> Option<Edit> {
     }
 }
 
-/// The smallest pod of the node that would leave enough.
+/// Returns the removal of the smallest pod on the node that frees enough.
 fn one_less(place: &Place<'_>, pod: &PodInfo, case: &Case) -> Option<Edit> {
     let mut missing = Vec::new();
     for found in &case.found {
@@ -342,7 +346,7 @@ fn one_less(place: &Place<'_>, pod: &PodInfo, case: &Case) -> Option<Edit> {
     };
     let snapshot = place.snapshot();
     let enough = snapshot.pods_on(case.node).filter(|other| {
-        // A more important pod is not given up for a less important one.
+        // Do not remove a pod of higher priority.
         other.priority <= pod.priority && missing.iter().all(|&(of, by)| has(other, of) >= by)
     });
     let smallest = enough.min_by_key(|other| {
@@ -353,7 +357,7 @@ fn one_less(place: &Place<'_>, pod: &PodInfo, case: &Case) -> Option<Edit> {
     Some(Edit::Remove { pods, from: case.node, by_preemption: false })
 }
 
-/// Whether the pod is one too many of its owner's: with so many replicas fewer all the others have a place.
+/// Returns the scale-down after which all remaining replicas of the pod's owner fit, if the pod is a surplus replica.
 pub(super) fn fewer_replicas(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> Option<Change> {
     let owner = pod.owner?;
     let is_sibling = |other: &&Arc<PodInfo>| {
@@ -377,7 +381,7 @@ pub(super) fn fewer_replicas(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> Optio
     Some(Change {
         codes: vec!["FewerReplicas"],
         text: format!(
-            "ask for {} fewer of {name}: {stay} have or find a place, {left_over} {}",
+            "scale {name} down by {}: {stay} run or fit, {left_over} {}",
             count(left_over as i64, "replica"),
             if left_over == 1 { "does not" } else { "do not" }
         ),
@@ -387,7 +391,7 @@ pub(super) fn fewer_replicas(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> Optio
     })
 }
 
-/// What a person scales: of a ReplicaSet that a Deployment has made, the Deployment.
+/// Returns what a person scales: the Deployment instead of its ReplicaSet.
 fn scaled(place: &Place<'_>, pod: &PodInfo, kind: ControllerKind, name: &str) -> (&'static str, String) {
     let tables = &*place.tables;
     let hash = tables.find("pod-template-hash").and_then(|key| tables.labels(pod.labels).get(key));

@@ -1,7 +1,8 @@
-//! Claims of pods that are thought of: each replica of a StatefulSet has claims of its own, and so has each pod with generic ephemeral volumes. A
-//! claim that a pod template names is shared by all pods of it.
+//! Claims of hypothetical pods. Each replica of a StatefulSet and each pod with generic ephemeral volumes has its own
+//! claims; a claim that a pod template names is shared by all its pods.
 //!
-//! Upstream: `pkg/controller/statefulset/stateful_set_utils.go#getPersistentVolumeClaims`, `pkg/controller/volume/ephemeral`.
+//! Upstream: `pkg/controller/statefulset/stateful_set_utils.go#getPersistentVolumeClaims`,
+//! `pkg/controller/volume/ephemeral`.
 
 use std::sync::Arc;
 use supercargo_core::cache::Cache;
@@ -9,23 +10,24 @@ use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, PodInfo};
 use supercargo_core::volume::{ClaimInfo, PodVolume, StorageKey, StorageObject, VolumeSource};
 
-/// The label with a replica's ordinal, and the one with its name.
+/// The labels with a replica's ordinal and its name.
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 
-/// Whether the pod is a replica of a StatefulSet, so that its name ends in its ordinal.
+/// Returns whether the pod is a replica of a StatefulSet, whose name ends in its ordinal.
 pub(crate) fn is_replica(pod: &PodInfo) -> bool {
     pod.owner.is_some_and(|owner| owner.kind == ControllerKind::StatefulSet)
 }
 
-/// The ordinal of a replica of a StatefulSet, and its name without it.
+/// Splits the name of a replica of a StatefulSet into the set's name and the ordinal.
 pub(crate) fn ordinal(name: &str) -> Option<(&str, usize)> {
     let (set, ordinal) = name.rsplit_once('-')?;
     Some((set, ordinal.parse().ok()?))
 }
 
-/// `copy`, which has the name and uid of a pod to come, with the claims it would have in place of those of `like`; and the claims that were made for
-/// that in the cache. A replica's claim that exists already is used.
+/// Replaces the claims of `copy`, a pod to come with its own name and uid, by its own instead of those of `like`.
+///
+/// Returns the pod and the claims created in the cache for it. Existing claims of a replica are reused.
 pub(crate) fn with_own_claims(
     tables: &mut Tables,
     cache: &mut Cache,
@@ -55,7 +57,8 @@ pub(crate) fn with_own_claims(
     (copy, made)
 }
 
-/// The pod as its controller makes it anew: its generic ephemeral volumes are new ones.
+/// Returns the pod as its controller would recreate it, with new generic ephemeral volumes, and the claims created
+/// for them.
 pub(crate) fn with_new_ephemeral_claims(
     tables: &mut Tables,
     cache: &mut Cache,
@@ -65,7 +68,7 @@ pub(crate) fn with_new_ephemeral_claims(
     let mut volumes: Vec<PodVolume> = pod.volumes.to_vec();
     for volume in &mut volumes {
         let VolumeSource::Ephemeral(old) = volume.source else { continue };
-        // No claim of a cluster has such a name.
+        // `~` is not valid in the name of a real claim.
         let new = format!("{}~", tables.text(old));
         let new = tables.symbol(&new);
         volume.source = VolumeSource::Ephemeral(new);
@@ -74,7 +77,7 @@ pub(crate) fn with_new_ephemeral_claims(
     (PodInfo { volumes: volumes.into(), ..pod }, made)
 }
 
-/// Makes a claim like one that exists, unless it is there; its key where it was made.
+/// Creates a claim like an existing one unless it exists; returns its key if created.
 fn claim(
     tables: &Tables,
     cache: &mut Cache,
@@ -103,7 +106,7 @@ fn claim(
     Some(key)
 }
 
-/// A replica of a StatefulSet with the labels that tell which it is.
+/// Sets the labels with ordinal and name of a StatefulSet replica.
 fn labelled(tables: &mut Tables, copy: PodInfo) -> PodInfo {
     let Some((_, ordinal)) = ordinal(&copy.name) else { return copy };
     let own = [(INDEX_LABEL, ordinal.to_string()), (NAME_LABEL, copy.name.to_string())];

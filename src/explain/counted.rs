@@ -1,6 +1,7 @@
-//! Why no node takes a pod, without a word about any node or any other pod: for whoever may read the pod and perhaps nothing else.
+//! Counts the reasons why no node is feasible, without details of nodes or other pods, for users who may read only
+//! the pod.
 //!
-//! Says what the event FailedScheduling says, and besides how many nodes have nothing else against the pod.
+//! The result has the content of the FailedScheduling event, and the number of nodes with no other obstacle.
 
 use super::answer::Said;
 use super::reason::{ReasonCode, of_objection};
@@ -10,23 +11,23 @@ use std::collections::BTreeMap;
 use supercargo_core::explain::Findings;
 use supercargo_core::intern::Tables;
 
-/// A reason, and on how many nodes it stands.
+/// A reason with its number of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counted {
-    /// What sort of reason.
+    /// The reason code.
     pub code: ReasonCode,
-    /// Whose.
+    /// The plugin that rejects.
     pub plugin: &'static str,
-    /// On how many nodes.
+    /// Number of nodes with this reason.
     pub nodes: usize,
-    /// On how many of these nothing else stands.
+    /// Number of nodes with only this reason.
     pub alone_on: usize,
-    /// In upstream's words.
+    /// The plugin's message, as in upstream.
     pub text: String,
 }
 
-/// What is said of nodes, as far as they were looked at.
+/// Collects the reasons of the nodes evaluated so far.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     before: Vec<Said>,
@@ -34,7 +35,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Enters what is said of some nodes more. What is said before any is the same each time.
+    /// Adds the results of further nodes. Rejections before node evaluation are the same each time and replaced.
     pub fn enter(&mut self, findings: &Findings, tables: &Tables) {
         let before = findings.before.iter().flat_map(|said| of_objection(said, tables));
         self.before =
@@ -49,7 +50,7 @@ impl Tally {
         }
     }
 
-    /// What is said before any node is looked at, and the reasons by how many nodes have them, those of most first.
+    /// Returns the rejections before node evaluation, and the reasons of nodes, those of most nodes first.
     pub fn counted(self) -> (Vec<Said>, Vec<Counted>) {
         let each = self.by_reason.into_iter();
         let each = each.map(|((code, plugin, text), (nodes, alone_on))| Counted {

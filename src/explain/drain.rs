@@ -1,8 +1,9 @@
-//! What would become of nodes' pods if the nodes were drained: cordoned, and all their pods decided about anew.
+//! Simulates a drain of nodes: cordons them and schedules all their pods elsewhere, highest priority first.
 //!
-//! All of them go at once, the most important first. Whether a drain would evict them is judged apart from whether they have a place: by
-//! the rules of `kubectl drain` and of the eviction API (upstream `k8s.io/kubectl/pkg/drain/filters.go`,
-//! `pkg/registry/core/pod/storage/eviction.go`), as far as budgets and pods say now. A budget counts over all nodes that are drained.
+//! Whether `kubectl drain` would evict the pods is judged separately from whether they fit elsewhere. It follows the
+//! rules of `kubectl drain` and of the eviction API (upstream `k8s.io/kubectl/pkg/drain/filters.go`,
+//! `pkg/registry/core/pod/storage/eviction.go`), with the current state of budgets and pods. A budget counts over all
+//! drained nodes.
 
 use super::answer::{API_VERSION, Group};
 use super::claims::with_new_ephemeral_claims;
@@ -17,12 +18,12 @@ use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
 
-/// `kind` of the answer.
+/// `kind` of the report.
 const KIND: &str = "DrainCheck";
-/// Pods without a place whose reasons are told; of one workload they are the same.
+/// Maximum number of pods without a place whose reasons are reported; pods of one workload have the same reasons.
 const EXPLAINED_MAX: usize = 50;
 
-/// What a drain would come to.
+/// The result of a simulated drain.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainCheck {
@@ -30,87 +31,87 @@ pub struct DrainCheck {
     pub api_version: &'static str,
     /// `DrainCheck`.
     pub kind: &'static str,
-    /// The node; of several their names, separated by commas.
+    /// The names of the nodes, separated by commas.
     pub node: String,
-    /// The nodes.
+    /// The names of the nodes.
     pub nodes: Vec<String>,
-    /// The pods that would go, in the order they are decided about.
+    /// The pods to evict, in scheduling order.
     pub pods: Vec<Moved>,
-    /// How many of them would have no place.
+    /// Number of these pods that fit nowhere.
     pub without_place: usize,
-    /// Whether a drain would evict them all, wherever they go then.
+    /// Whether a drain would evict all pods, regardless of where they fit.
     pub will_drain: bool,
-    /// What keeps a drain from evicting pods.
+    /// What prevents the eviction of pods.
     pub obstacles: Vec<Obstacle>,
-    /// Pods that a drain leaves where they are, and why.
+    /// Pods that a drain leaves on the nodes, with the reason.
     pub stay: BTreeMap<String, &'static str>,
-    /// Budgets that allow fewer of their pods to go at once than are here.
+    /// Budgets that allow fewer evictions than they protect pods on the nodes.
     pub budgets: Vec<Budget>,
 }
 
-/// A pod that would go.
+/// A pod to evict.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Moved {
     /// `namespace/name`.
     pub pod: String,
-    /// The node it is on.
+    /// The current node.
     pub from: String,
-    /// Where it would go; null where it would have no place.
+    /// The new node; null if the pod fits nowhere.
     pub to: Option<String>,
-    /// Whether nobody would make it anew.
+    /// Whether no controller would recreate the pod.
     pub is_unmanaged: bool,
-    /// Why it would have no place.
+    /// Why the pod fits nowhere.
     pub reasons: Vec<Group>,
 }
 
-/// Something that keeps a drain from evicting pods.
+/// Something that prevents the eviction of pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Obstacle {
-    /// What it is.
+    /// The code of the obstacle.
     pub code: ObstacleCode,
     /// The pods, `namespace/name`.
     pub pods: Vec<String>,
-    /// What is in the way, for people.
+    /// The obstacle in words.
     pub text: String,
-    /// The flag of `kubectl drain` that takes it out of the way.
+    /// The flag of `kubectl drain` that overrides it.
     pub accepted_by: Option<&'static str>,
 }
 
-/// The sorts of obstacles.
+/// The codes of obstacles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum ObstacleCode {
-    /// No controller would make the pod anew.
+    /// No controller would recreate the pod.
     Unmanaged,
-    /// The pod has data in an emptyDir, which go with it.
+    /// The pod has an emptyDir volume, whose data would be lost.
     EmptyDir,
     /// A disruption budget allows no eviction now.
     DisruptionBudget,
-    /// Several disruption budgets protect the pod: the API server refuses to evict it.
+    /// Several disruption budgets protect the pod; the API server then rejects its eviction.
     SeveralBudgets,
 }
 
-/// What whoever drains accepts: flags of `kubectl drain`.
+/// The flags of `kubectl drain` in effect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Accepted {
-    /// `--force`: pods without a controller go for good.
+    /// `--force`: also evict pods without a controller.
     pub force: bool,
-    /// `--delete-emptydir-data`.
+    /// `--delete-emptydir-data`: also evict pods with emptyDir volumes.
     pub empty_dir_data: bool,
-    /// `--disable-eviction`: pods are deleted, whatever budgets say.
+    /// `--disable-eviction`: delete pods and ignore disruption budgets.
     pub no_eviction: bool,
 }
 
-/// A budget that would make a drain wait.
+/// A budget that would delay a drain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Budget {
     /// `namespace/name`.
     pub budget: String,
-    /// How many of its pods may go now.
+    /// Number of evictions it allows now.
     pub allowed: i32,
-    /// How many of them are on the nodes.
+    /// Number of pods on the nodes that it protects.
     pub pods: usize,
 }
 
@@ -119,11 +120,11 @@ pub struct Budget {
 pub struct Leaving {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    /// Why a drain leaves it where it is.
+    /// Why a drain leaves the pod there; `None` if it evicts the pod.
     pub stays: Option<&'static str>,
-    /// Whether no controller makes it anew.
+    /// Whether no controller would recreate the pod.
     pub is_unmanaged: bool,
-    /// Whether it has an emptyDir volume.
+    /// Whether the pod has an emptyDir volume.
     pub has_empty_dir: bool,
 }
 
@@ -131,7 +132,7 @@ fn key(place: &Place<'_>, pod: &PodInfo) -> String {
     place.snapshot().pod_key(pod)
 }
 
-/// Drains the nodes of these names, which exist, hypothetically.
+/// Simulates a drain of these nodes, which must exist. The cache is the same afterwards.
 pub fn drain_check(
     place: &mut Place<'_>,
     nodes: &[String],
@@ -163,7 +164,7 @@ pub fn drain_check(
     answer
 }
 
-/// Takes the pods off their nodes, decides about each anew, and puts all back.
+/// Removes the pods from their nodes, schedules each again, and restores everything.
 fn move_away(place: &mut Place<'_>, going: &[&Leaving], answer: &mut DrainCheck) {
     let gone: Vec<_> = going.iter().filter_map(|of| place.cache.remove_pod(&of.pod.uid)).collect();
     let mut shapes = Shapes::default();
@@ -198,7 +199,7 @@ fn move_away(place: &mut Place<'_>, going: &[&Leaving], answer: &mut DrainCheck)
     }
 }
 
-/// Closes the node as `kubectl cordon` and its controller do; what it was.
+/// Cordons the node like `kubectl cordon` and the node lifecycle controller; returns its previous state.
 fn close(place: &mut Place<'_>, name: &str) -> Option<Arc<NodeInfo>> {
     let node = place.tables.find(name).and_then(|name| place.snapshot().find_node(name))?;
     let before = NodeInfo::clone(place.snapshot().node_info(node));
@@ -208,11 +209,11 @@ fn close(place: &mut Place<'_>, name: &str) -> Option<Arc<NodeInfo>> {
     Some(Arc::new(before))
 }
 
-/// The budgets of the pods that go, each with how many evictions it allows and which pods it protects, as numbers of the list.
+/// The budgets of the evicted pods, each with its allowed evictions and the indices of the pods it protects.
 struct Protected(BTreeMap<String, (i32, Vec<usize>)>);
 
 impl Protected {
-    /// An empty selector protects all pods of its namespace here, unlike in preemption.
+    /// Collects the budgets. An empty selector protects all pods of its namespace here, unlike in preemption.
     fn of(place: &Place<'_>, going: &[&Leaving]) -> Self {
         let (tables, lookups) = (&*place.tables, place.cache.lookups());
         let mut namespaces: Vec<Symbol> = going.iter().map(|of| of.pod.namespace).collect();
@@ -223,7 +224,7 @@ impl Protected {
             let names = lookups.disruption_budget_keys().filter(|&(of, _)| of == namespace);
             for ((_, name), budget) in names.zip(lookups.disruption_budgets(namespace)) {
                 let is_protected = |of: &&Leaving| {
-                    // A pod that is being deleted is evicted already.
+                    // A pod that is being deleted needs no eviction.
                     !of.pod.deleting
                         && of.pod.namespace == namespace
                         && budget.selector.matches(tables, tables.labels(of.pod.labels))
@@ -236,7 +237,7 @@ impl Protected {
         Self(all)
     }
 
-    /// Those that protect more of the pods than may go now.
+    /// Returns the budgets that protect more of the pods than they allow to evict.
     fn too_few(&self) -> Vec<Budget> {
         let all = self.0.iter().map(|(budget, (allowed, pods))| Budget {
             budget: budget.clone(),
@@ -247,7 +248,7 @@ impl Protected {
     }
 }
 
-/// What keeps a drain from evicting the pods.
+/// Returns what prevents the eviction of the pods.
 fn obstacles(
     place: &Place<'_>,
     going: &[&Leaving],
@@ -266,7 +267,7 @@ fn obstacles(
     };
     if !accepted.force {
         let pods = named(&|of| of.is_unmanaged && !of.pod.deleting);
-        let text = "no controller would make it anew: it would be gone for good".to_owned();
+        let text = "no controller would recreate it: it would be lost".to_owned();
         add(ObstacleCode::Unmanaged, pods, text, Some("--force"));
     }
     if !accepted.empty_dir_data {

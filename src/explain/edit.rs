@@ -1,4 +1,4 @@
-//! One thing somebody could change: what it does to the pod or the node, and how it is put.
+//! A single change that a person can make: how it applies to the pod or node, and how it is described.
 
 use super::volumes::size;
 use super::words::{self, pair, requirement, resource};
@@ -13,57 +13,57 @@ use supercargo_core::resources::Resources;
 use supercargo_core::selector::{Requirement, Selector};
 use supercargo_core::volume::{ClaimInfo, VolumeSource};
 
-/// A change to the pod, to a node, or to which pods and nodes there are.
+/// A change to the pod, to a node, or to the set of pods and nodes.
 #[derive(Clone, Debug)]
 pub(super) enum Edit {
-    /// The pod tolerates the taint.
+    /// Add a toleration for the taint to the pod.
     Tolerate(Taint),
-    /// Another label in `spec.nodeSelector`.
+    /// Replace a label in `spec.nodeSelector`.
     SelectInstead { from: (Symbol, Symbol), to: (Symbol, Symbol) },
-    /// A label of `spec.nodeSelector` less.
+    /// Remove a label from `spec.nodeSelector`.
     SelectLess { from: (Symbol, Symbol) },
-    /// Another requirement in a term of the required node affinity.
+    /// Replace a requirement in a term of the required node affinity.
     TermInstead { term: usize, from: Requirement, to: Requirement },
-    /// A requirement of a term of the required node affinity less.
+    /// Remove a requirement from a term of the required node affinity.
     TermLess { term: usize, from: Requirement },
-    /// Another label in the selectors of required pod affinity.
+    /// Replace a requirement in the selectors of required pod affinity.
     PeerInstead { from: Requirement, to: Requirement },
-    /// Another topology key in spread constraints and required pod affinity.
+    /// Replace a topology key in spread constraints and required pod affinity.
     KeyInstead { from: Symbol, to: Symbol },
-    /// The pod asks for less.
+    /// Lower the pod's request.
     Ask { of: Measure, to: i64 },
-    /// The spread constraints of this key only prefer.
+    /// Make the spread constraints of this key soft (`ScheduleAnyway`).
     SpreadSoftly { key: Symbol },
-    /// The spread constraints of this key allow more.
+    /// Raise `maxSkew` of the spread constraints of this key.
     MaxSkew { key: Symbol, to: i32 },
-    /// The spread constraints of this key leave nodes out that the pod does not tolerate.
+    /// Exclude nodes with untolerated taints from the spread constraints of this key.
     HonorTaints { key: Symbol },
-    /// The required anti-affinity of this key only prefers.
+    /// Make the required anti-affinity of this key preferred.
     AvoidSoftly { key: Symbol, selector: Selector },
-    /// The required affinity of this key only prefers.
+    /// Make the required affinity of this key preferred.
     JoinSoftly { key: Symbol, selector: Selector },
-    /// The node has the label.
+    /// Set a label on the node.
     Label { node: NodeIdx, key: Symbol, value: Symbol },
-    /// The node has the taint no more.
+    /// Remove a taint from the node.
     Untaint { node: NodeIdx, taint: Taint },
-    /// The node is open again.
+    /// Uncordon the node.
     Uncordon { node: NodeIdx },
-    /// The node is closed. Offered to nobody.
+    /// Cordon the node. Used for drain checks, never suggested.
     Cordon { node: NodeIdx },
-    /// The node has more.
+    /// Increase a resource of the node.
     Grow { node: NodeIdx, of: Measure, by: i64 },
-    /// One more node like that one.
+    /// Add a node like this one.
     NodeLike { like: NodeIdx, name: String },
-    /// Another claim in the pod's volumes.
+    /// Replace a claim in the pod's volumes.
     ClaimInstead { from: Symbol, to: Symbol },
-    /// A PersistentVolume that will do for the claim.
+    /// Create a PersistentVolume that matches the claim.
     CreateVolume { claim: Arc<ClaimInfo> },
-    /// These pods go from a node; by preemption, or because somebody takes them away.
+    /// Remove pods from a node, by preemption or by hand.
     Remove { pods: Vec<Arc<PodInfo>>, from: NodeIdx, by_preemption: bool },
 }
 
 impl Edit {
-    /// The node it changes.
+    /// Returns the node it changes, if it changes one.
     pub(super) fn node(&self) -> Option<NodeIdx> {
         match self {
             Self::Label { node, .. }
@@ -75,10 +75,10 @@ impl Edit {
         }
     }
 
-    /// How much is asked of whoever makes it: the order among changes of as many parts.
+    /// Returns the effort of the change, lower first, for ordering combinations of equal length.
     pub(super) fn rank(&self, tables: &Tables) -> u32 {
         match self {
-            // Those nodes are kept free for a reason.
+            // Control plane nodes are kept free on purpose.
             Self::Tolerate(taint) | Self::Untaint { taint, .. }
                 if tables.text(taint.key) == super::CONTROL_PLANE_TAINT =>
             {
@@ -102,7 +102,7 @@ impl Edit {
         }
     }
 
-    /// The stable name of this sort of change.
+    /// Returns the stable code of the change.
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Tolerate(_) => "AddToleration",
@@ -129,7 +129,7 @@ impl Edit {
         }
     }
 
-    /// Makes the change to the pod, where it is one.
+    /// Applies the change to the pod, if it is a change of the pod.
     pub(super) fn on_pod(&self, pod: &mut PodInfo) {
         match self {
             Self::Tolerate(taint) => tolerate(pod, taint),
@@ -193,7 +193,7 @@ impl Edit {
         }
     }
 
-    /// Makes the change to the node, where it is one.
+    /// Applies the change to the node, if it is a change of a node.
     pub(super) fn on_node(&self, node: &mut NodeInfo, tables: &mut Tables) {
         match self {
             Self::Label { key, value, .. } => {
@@ -208,7 +208,7 @@ impl Edit {
             }
             Self::Uncordon { .. } => {
                 node.unschedulable = false;
-                // The node lifecycle controller takes its taint off again.
+                // The node lifecycle controller also removes the taint.
                 let is_left = |taint: &&Taint| taint.key != known::UNSCHEDULABLE;
                 let left = tables.taints(node.taints).iter().filter(is_left).copied().collect();
                 node.taints = tables.taint_set(left);
@@ -230,8 +230,8 @@ impl Edit {
         }
     }
 
-    /// What to do, in words.
-    // long because: one arm for each sort of change, in the order they are listed
+    /// Returns the description of the change.
+    // long because: one arm per change, in the order of the variants
     pub(super) fn text(
         &self,
         tables: &Tables,
@@ -239,68 +239,63 @@ impl Edit {
         key: impl Fn(&PodInfo) -> String,
     ) -> String {
         match self {
-            Self::Tolerate(taint) => format!("let the pod tolerate {}", words::taint(tables, taint)),
+            Self::Tolerate(taint) => format!("add a toleration for {}", words::taint(tables, taint)),
             Self::SelectInstead { from, to } => {
                 format!(
-                    "write {} in nodeSelector instead of {}",
+                    "use {} in nodeSelector instead of {}",
                     pair(tables, to.0, to.1),
                     pair(tables, from.0, from.1)
                 )
             }
-            Self::SelectLess { from } => format!("take {} out of nodeSelector", pair(tables, from.0, from.1)),
+            Self::SelectLess { from } => format!("remove {} from nodeSelector", pair(tables, from.0, from.1)),
             Self::TermInstead { from, to, .. } => {
                 format!(
-                    "require {} of the node instead of {}",
+                    "require {} instead of {} in the node affinity",
                     requirement(tables, to),
                     requirement(tables, from)
                 )
             }
             Self::TermLess { from, .. } => {
-                format!("take {} out of the required node affinity", requirement(tables, from))
+                format!("remove {} from the node affinity", requirement(tables, from))
             }
             Self::PeerInstead { from, to } => format!(
-                "look for pods with {} instead of {} in the pod affinity",
+                "select pods with {} instead of {} in the pod affinity",
                 requirement(tables, to),
                 requirement(tables, from)
             ),
             Self::KeyInstead { from, to } => {
-                format!("write topologyKey {} instead of {}", tables.text(*to), tables.text(*from))
+                format!("use topologyKey {} instead of {}", tables.text(*to), tables.text(*from))
             }
             Self::Ask { of, to } => {
-                format!("let the pod ask for {} {} in all", words::exact(*of, *to), resource(tables, *of))
+                format!("lower the total request to {} {}", words::exact(*of, *to), resource(tables, *of))
             }
             Self::SpreadSoftly { key } => {
-                format!(
-                    "spread over {} with whenUnsatisfiable: ScheduleAnyway, as well as possible",
-                    tables.text(*key)
-                )
+                format!("use whenUnsatisfiable: ScheduleAnyway for the spread over {}", tables.text(*key))
             }
-            Self::MaxSkew { key, to } => format!("allow maxSkew: {to} over {}", tables.text(*key)),
+            Self::MaxSkew { key, to } => format!("raise maxSkew to {to} over {}", tables.text(*key)),
             Self::HonorTaints { key } => {
                 let key = tables.text(*key);
-                format!(
-                    "do not count nodes whose taints the pod does not tolerate when it is spread over {key}"
-                )
+                format!("do not count nodes with untolerated taints in the spread over {key}")
             }
             Self::AvoidSoftly { key, .. } => {
                 format!(
-                    "prefer the anti-affinity over {} instead of requiring it, in all replicas",
+                    "make the anti-affinity over {} preferred instead of required, in all replicas",
                     tables.text(*key)
                 )
             }
             Self::JoinSoftly { key, .. } => {
-                format!("prefer the pod affinity over {} instead of requiring it", tables.text(*key))
+                format!("make the pod affinity over {} preferred, not required", tables.text(*key))
             }
             Self::Label { node, key, value } => {
-                format!("label {} with {}", name(*node), pair(tables, *key, *value))
+                format!("label node {} with {}", name(*node), pair(tables, *key, *value))
             }
             Self::Untaint { node, taint } => {
-                format!("take the taint {} off {}", words::taint(tables, taint), name(*node))
+                format!("remove the taint {} from {}", words::taint(tables, taint), name(*node))
             }
-            Self::Uncordon { node } => format!("open {} to new pods again", name(*node)),
-            Self::Cordon { node } => format!("close {} to new pods", name(*node)),
+            Self::Uncordon { node } => format!("uncordon {}", name(*node)),
+            Self::Cordon { node } => format!("cordon {}", name(*node)),
             Self::Grow { node, of, by } => {
-                format!("{} more {} on {}", words::exact(*of, *by), resource(tables, *of), name(*node))
+                format!("add {} {} to {}", words::exact(*of, *by), resource(tables, *of), name(*node))
             }
             Self::NodeLike { like, .. } => format!("add a node like {}", name(*like)),
             Self::ClaimInstead { from, to } => {
@@ -309,21 +304,21 @@ impl Edit {
             Self::CreateVolume { claim } => {
                 let request = claim.request.map_or_else(String::new, |it| format!(" of {}", size(it)));
                 let name = tables.text(claim.name);
-                format!("create a PersistentVolume{request} for the claim {name}, which the nodes can reach")
+                format!("create a PersistentVolume{request} for the claim {name}, reachable from the nodes")
             }
             Self::Remove { pods, from, by_preemption } => {
                 let names: Vec<String> = pods.iter().map(|pod| key(pod)).collect();
                 let names = words::some(&names, 3);
                 if *by_preemption {
-                    format!("preemption: {names} go from {}, since they are less important", name(*from))
+                    format!("preempt {names} on {}, which have lower priority", name(*from))
                 } else {
-                    format!("take {names} off {} (one replica fewer of what it belongs to)", name(*from))
+                    format!("remove {names} from {} (scale its owner down by 1)", name(*from))
                 }
             }
         }
     }
 
-    /// What to write or run for it.
+    /// Returns a command or manifest fragment that makes the change, if any.
     pub(super) fn how(&self, tables: &Tables, name: impl Fn(NodeIdx) -> String) -> Option<String> {
         Some(match self {
             Self::Tolerate(taint) => {
@@ -386,7 +381,8 @@ fn tolerate(pod: &mut PodInfo, taint: &Taint) {
     pod.tolerations = pod.tolerations.iter().copied().chain([new]).collect();
 }
 
-/// Changes the requirements on labels of one term. A term that is left with none would match nothing: then all terms go.
+/// Changes the label requirements of one term. A term without requirements would match nothing, so then all terms are
+/// removed.
 fn in_term(pod: &mut PodInfo, term: usize, change: impl FnOnce(&[Requirement]) -> Box<[Requirement]>) {
     let Some(terms) = &mut pod.node_affinity.terms else { return };
     let Some(demands) = terms.get_mut(term).and_then(|term| term.demands.as_mut()) else { return };
@@ -396,7 +392,7 @@ fn in_term(pod: &mut PodInfo, term: usize, change: impl FnOnce(&[Requirement]) -
     }
 }
 
-/// The terms of required affinity, or of anti-affinity; none where they cannot be read.
+/// Returns the terms of required affinity or anti-affinity; empty if they are invalid.
 fn required_terms(pod: &mut PodInfo, affinity: bool) -> &mut [PodAffinityTerm] {
     let list = pod.pod_affinity.as_mut();
     let list =
@@ -412,7 +408,7 @@ fn replace(selector: &mut Selector, from: &Requirement, to: &Requirement) {
     }
 }
 
-/// Makes a preference of weight 1 of each required term of this key and selector.
+/// Turns the required terms with this key and selector into preferred ones with weight 1.
 fn soften(pod: &mut PodInfo, affinity: bool, key: Symbol, selector: &Selector) {
     let Some(all) = &mut pod.pod_affinity else { return };
     let (required, preferred) = if affinity {

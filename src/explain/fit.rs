@@ -1,4 +1,4 @@
-//! How many more pods like one there is room for, and what there is too little of for one more.
+//! Counts how many copies of a pod fit in the cluster, and which reasons limit their number.
 
 use super::answer::{API_VERSION, Group};
 use super::claims::{is_replica, ordinal, with_own_claims};
@@ -15,7 +15,7 @@ use supercargo_core::volume::StorageKey;
 /// `kind` of the answer.
 const KIND: &str = "FitCheck";
 
-/// How many more fit.
+/// The result of a capacity check.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FitCheck {
@@ -23,30 +23,32 @@ pub struct FitCheck {
     pub api_version: &'static str,
     /// `FitCheck`.
     pub kind: &'static str,
-    /// `namespace/name` of the pod that is copied.
+    /// `namespace/name` of the copied pod.
     pub pod: String,
-    /// How many fit, one after the other.
+    /// Number of copies that fit.
     pub fits: usize,
-    /// Whether nobody looked for more.
+    /// Whether the limit was reached, so that more may fit.
     pub at_limit: bool,
-    /// How many would go where, most first.
+    /// Number of copies per node, highest number first.
     pub nodes: Vec<OnNode>,
-    /// What keeps one more out; nothing where nobody looked.
+    /// Why no further copy fits; empty at the limit.
     pub limited_by: Vec<Group>,
 }
 
-/// Copies on a node.
+/// The copies on one node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OnNode {
-    /// The node.
+    /// The node's name.
     pub node: String,
-    /// How many.
+    /// Number of copies.
     pub pods: usize,
 }
 
-/// Places copies of a pod until one more does not fit, or there are `limit`. Each copy of a StatefulSet's replica has claims of its own, as the replica
-/// has whose ordinal is so far from `first`; each pod with generic ephemeral volumes has claims of its own as well.
+/// Places copies of a pod until one does not fit or `limit` is reached. The cache is the same afterwards.
+///
+/// Copies of a StatefulSet replica get the ordinals from `first` and their own claims. Pods with generic ephemeral
+/// volumes get their own claims, too.
 pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> FitCheck {
     let mut shapes = Shapes::default();
     let (mut placed, mut claims) = (Vec::new(), Vec::new());
@@ -77,7 +79,7 @@ pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> 
     FitCheck { api_version: API_VERSION, kind: KIND, pod, fits: placed.len(), at_limit, nodes, limited_by }
 }
 
-/// The copy of this number; the claims that were made for it join `made`.
+/// Returns copy `number` of the pod; adds the claims created for it to `made`.
 fn copy(
     place: &mut Place<'_>,
     pod: &PodInfo,

@@ -1,7 +1,7 @@
-//! Why a pod is where it is, or nowhere: every filter on every node, grouped and put into words, and what would help, tried out.
+//! Explains why a pod is on its node or pending: every filter on every node, grouped and worded, with verified fixes.
 //!
-//! Works on a cluster in the engine's form, wherever that came from; it asks no API server and changes nothing: what it tries it
-//! takes back. How the answer looks on a screen is the business of whoever asked.
+//! Works on a cluster in the engine's cache, from any source. It calls no API server, and reverts the changes it
+//! tries out. Callers format the answer.
 
 mod answer;
 mod changes;
@@ -47,20 +47,21 @@ use supercargo_core::pod::PodInfo;
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
 
-/// Nodes with a single obstacle that are told by name.
+/// Maximum number of nodes with a single obstacle that are listed.
 pub const NEAR_MISSES_MAX: usize = 10;
-/// Names of nodes told with a reason.
+/// Maximum number of node names per reason.
 const EXAMPLES_MAX: usize = 5;
-/// The taint that keeps nodes for the control plane.
+/// The taint of control plane nodes.
 const CONTROL_PLANE_TAINT: &str = "node-role.kubernetes.io/control-plane";
-/// The same question has the same answer.
+/// A fixed seed, so that the same question has the same answer.
 const SEED: Seed = Seed(0);
 const ATTEMPT: u32 = 1;
-/// Preemption takes a pod without a start time to start now; the answer is not to depend on the clock.
+/// The time of decisions. Preemption assumes that a pod without a start time starts now; the answer must not depend
+/// on the clock.
 const NOW: Time = Time::from_nanos(u64::MAX);
 const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// The codes of [`Change`]s, in the order of the documentation.
+/// The codes of [`Change`]s, in the order of the documentation (docs/explain.md).
 pub const CHANGE_CODES: [&str; 21] = [
     "CorrectClaim",
     "CorrectNodeLabel",
@@ -85,30 +86,30 @@ pub const CHANGE_CODES: [&str; 21] = [
     "HonorTaints",
 ];
 
-/// What is asked.
+/// What to explain about a pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Question {
-    /// Whether the pod has ended.
+    /// Whether the pod has finished.
     pub has_ended: bool,
-    /// Whether a profile of this configuration is named by the pod's `schedulerName`.
+    /// Whether this configuration has a profile with the pod's `schedulerName`.
     pub is_ours: bool,
-    /// Whether the score table is wanted.
+    /// Whether to include the score table.
     pub scores: bool,
-    /// Whether what is said of each node is wanted.
+    /// Whether to include the results for each node.
     pub by_node: bool,
 }
 
-/// Explains a pod.
+/// Explains a pod. The cache is the same afterwards.
 pub fn explain(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question) -> Explanation {
     let mut answer = blank(place, pod);
     if question.has_ended {
         answer.verdict = Verdict::Ended;
-        answer.summary = "it has ended; what it used is free again".to_owned();
+        answer.summary = "the pod has finished; its resources are free".to_owned();
     } else if answer.node.is_some() {
         bound(place, pod, question, &mut answer);
     } else if pod.deleting {
         answer.verdict = Verdict::Deleting;
-        answer.summary = "it is being deleted before it had a node; nothing is decided about it".to_owned();
+        answer.summary = "the pod is being deleted and was never scheduled".to_owned();
     } else {
         pending(place, pod, question, &mut answer);
     }
@@ -139,13 +140,14 @@ fn blank(place: &Place<'_>, pod: &PodInfo) -> Explanation {
     }
 }
 
-/// A pod with a node: what the others have against it, and the scores if they are wanted, with the pod taken off its node.
+/// Explains a pod with a node: why the other nodes are infeasible and, if requested, the scores, both as if the pod
+/// had no node.
 fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: &mut Explanation) {
     answer.verdict = Verdict::Bound;
     let node = answer.node.clone().unwrap_or_default();
     let is_known = pod.node_name.is_some_and(|node| place.snapshot().find_node(node).is_some());
-    let unknown = if is_known { "" } else { ", which is not among the nodes that were given" };
-    answer.summary = format!("it is on {node}{unknown}");
+    let unknown = if is_known { "" } else { ", which is not a known node" };
+    answer.summary = format!("the pod is on {node}{unknown}");
     let free = PodInfo { node_name: None, nominated_node: None, ..PodInfo::clone(pod) };
     place.without(&pod.uid, |place| {
         let findings = place.framework.explain(&free, place.snapshot());
@@ -163,7 +165,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
     let pods = Vocabulary::of_pods(place.snapshot(), place.pending);
     answer.hints = near::hints(pod, place.snapshot(), &nodes, &pods);
     if place.snapshot().nodes().is_empty() {
-        answer.summary = "there are no nodes".to_owned();
+        answer.summary = "the cluster has no nodes".to_owned();
         answer.event = Some(NO_NODES.to_owned());
     } else {
         let findings = place.framework.explain(pod, place.snapshot());
@@ -187,7 +189,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
     } else if !question.is_ours {
         let name = place.tables.text(pod.scheduler_name);
         answer.summary = format!(
-            "its schedulerName is {name}, so it is up to the scheduler of that name. To the one asked: {}",
+            "its schedulerName is {name}, so another scheduler is responsible. With this configuration: {}",
             answer.summary
         );
         answer.verdict = Verdict::NotOurs;
@@ -197,8 +199,8 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
 fn fits_now(answer: &Explanation) -> String {
     let (fits, nodes) = (answer.fits_on, words::count(answer.nodes as i64, "node"));
     format!(
-        "{fits} of {nodes} can take it as things are. If it still waits, the scheduler has not come to it yet, or no scheduler \
-         of its name runs"
+        "the pod fits on {fits} of {nodes} now. If it stays pending, the scheduler has not processed it yet, or no \
+         scheduler with its schedulerName is running"
     )
 }
 
@@ -206,7 +208,7 @@ fn gated(place: &Place<'_>, pod: &PodInfo, answer: &mut Explanation) {
     let gates: Vec<&str> = pod.gates.iter().map(|&gate| place.tables.text(gate)).collect();
     let (noun, verb) = if gates.len() == 1 { ("gate", "is") } else { ("gates", "are") };
     answer.summary = format!(
-        "nothing is decided about it before its scheduling {noun} {verb} taken away: {}. Without {}: {}",
+        "it is not scheduled until its scheduling {noun} {verb} removed: {}. Without {}: {}",
         gates.join(", "),
         if gates.len() == 1 { "it" } else { "them" },
         answer.summary
@@ -214,7 +216,8 @@ fn gated(place: &Place<'_>, pod: &PodInfo, answer: &mut Explanation) {
     answer.verdict = Verdict::Gated;
 }
 
-/// What nothing can take: the verdict, the event's text, and whom the pod could send away.
+/// Fills in verdict, summary and event for a pod that fits on no node; returns the preemption that would help, if
+/// any.
 fn why_not(
     place: &mut Place<'_>,
     pod: &Arc<PodInfo>,
@@ -227,17 +230,17 @@ fn why_not(
         let node = place.tables.text(node);
         answer.verdict = Verdict::WaitsForPreemption;
         answer.summary =
-            format!("room is being made for it on {node}: it goes there once other pods are gone");
+            format!("it is nominated to {node} and waits until the preempted pods there terminate");
     } else if let Some(told) = &answer.preemption {
         answer.verdict = Verdict::WaitsForPreemption;
-        let (pods, node) = (words::count(told.victims.len() as i64, "less important pod"), &told.node);
+        let (pods, node) = (words::count(told.victims.len() as i64, "lower-priority pod"), &told.node);
         let are = if told.victims.len() == 1 { "is" } else { "are" };
         answer.summary = format!(
-            "it fits on {node} once {pods} there {are} gone; the scheduler sends them away, which takes as long as they need to stop"
+            "it fits on {node} once {pods} there {are} gone; the scheduler preempts them, which takes their termination time"
         );
     } else if never_fits(place, pod, findings) {
         answer.verdict = Verdict::NeverFits;
-        answer.summary = "no node would take it, even if the cluster were empty".to_owned();
+        answer.summary = "unschedulable on every node, even in an empty cluster".to_owned();
     } else {
         answer.verdict = Verdict::Blocked;
         let nodes = words::count(answer.nodes as i64, "node");
@@ -246,19 +249,20 @@ fn why_not(
         let without_volume = answer.reasons.iter().find(|group| group.code == ReasonCode::VolumeUnavailable);
         answer.summary = match (answer.before_nodes.first(), without_volume) {
             (Some(said), _) => {
-                format!("something beside the nodes is missing, so no node is looked at: {}", said.text)
+                format!("rejected before node evaluation: {}", said.text)
             }
             (None, Some(group)) if findings.nodes.iter().all(is_without_volume) => {
                 format!("none of {nodes} has a volume for it: {}", group.text)
             }
-            _ => format!("none of {nodes} can take it as things are, but an empty one could"),
+            _ => format!("none of {nodes} is feasible now, but one would be if it were empty"),
         };
     }
     preemption
 }
 
-/// Whether every node has something against the pod that is not about other pods. What the pod itself wants near it, and claims that
-/// may yet be bound or given a volume, are no such thing.
+/// Returns whether every node has an obstacle that does not depend on other pods.
+///
+/// Not counted are the pod's own required pod affinity, and claims that may still be bound or get a volume.
 fn never_fits(place: &mut Place<'_>, pod: &PodInfo, findings: &Findings) -> bool {
     if findings.before.iter().any(|said| said.plugin != "NodeAffinity") {
         return false;
@@ -267,7 +271,7 @@ fn never_fits(place: &mut Place<'_>, pod: &PodInfo, findings: &Findings) -> bool
         let stays = |no: &Objection| no.plugin != "InterPodAffinity" && !volumes::may_come(&no.reasons);
         findings.nodes.iter().all(|node| node.objections.iter().any(stays))
     };
-    // What fails with pods about is the most that fails without them.
+    // An empty cluster has no more obstacles than the current one, so the cheap check comes first.
     of_node(findings) && place.when_empty(|place| of_node(&place.framework.explain(pod, place.snapshot())))
 }
 
@@ -297,12 +301,12 @@ fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explan
     Some(Edit::Remove { pods, from: best.node, by_preemption: true })
 }
 
-/// Why a pod waits: codes, and what is behind each with its numbers.
+/// Returns why a pod is pending: reason codes with their texts.
 pub(crate) fn why(place: &Place<'_>, pod: &PodInfo) -> Vec<(ReasonCode, String)> {
     short_reasons(place, pod).into_iter().map(|group| (group.code, group.text)).collect()
 }
 
-/// Why nothing can take a pod, grouped: what is said before any node, or of the nodes.
+/// Returns the grouped reasons of a pod that fits nowhere: those before node evaluation, else those of the nodes.
 fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
     let findings = place.framework.explain(pod, place.snapshot());
     let nodes = findings.nodes.len();
@@ -327,7 +331,7 @@ fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
     groups(place, &cases)
 }
 
-/// What is said before any node is looked at. Several plugins look a claim up: what one of them has said of it is said once.
+/// Returns the rejections before node evaluation. Several plugins look up claims; only the first finding is kept.
 fn before_nodes(place: &Place<'_>, pod: &PodInfo, findings: &Findings) -> Vec<Found> {
     let mut before: Vec<Found> =
         findings.before.iter().flat_map(|said| of_objection(said, place.tables)).collect();
@@ -341,7 +345,7 @@ fn before_nodes(place: &Place<'_>, pod: &PodInfo, findings: &Findings) -> Vec<Fo
     before
 }
 
-/// Fills in what is said of nodes; those that cannot take the pod.
+/// Fills in the reasons of nodes; returns the infeasible nodes.
 fn tell(
     place: &Place<'_>,
     pod: &PodInfo,
@@ -354,7 +358,7 @@ fn tell(
         before.map(|found| Said { code: found.code, plugin: found.plugin, text: found.words }).collect();
     let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of)).collect();
     if answer.before_nodes.iter().any(|said| said.code == ReasonCode::ClaimNotReady) {
-        // A claim that is missing everywhere is no fault of any node.
+        // A claim that is missing everywhere is not an obstacle of a node.
         for case in &mut cases {
             case.found.retain(|found| found.code != ReasonCode::ClaimNotReady);
             case.checks = obstacles(&case.found);
@@ -378,21 +382,21 @@ fn case(place: &Place<'_>, pod: &PodInfo, of: &NodeFindings) -> Case {
     Case { node: of.node, name: place.name(of.node), checks: obstacles(&found), found }
 }
 
-/// How many plugins have something against it.
+/// Returns the number of plugins that reject the node.
 fn obstacles(found: &[Found]) -> usize {
     found.iter().map(|found| found.plugin).collect::<BTreeSet<_>>().len()
 }
 
-/// What a node has against a pod, each thing once.
+/// Returns the distinct reasons of a node.
 fn found_on(of: &NodeFindings, tables: &Tables) -> Vec<Found> {
     let mut found: Vec<Found> = of.objections.iter().flat_map(|no| of_objection(no, tables)).collect();
-    // The cordon and its taint are one thing to whoever has to do something about it.
+    // The cordon and its taint are one obstacle with one fix.
     if found.iter().any(|found| found.code == ReasonCode::NodeCordoned) {
         found.retain(
             |found| !matches!(found.fact, Some(Fact::Taint(taint)) if taint.key == known::UNSCHEDULABLE),
         );
     }
-    // Two pods that keep each other out are one obstacle, seen from either side.
+    // Mutual anti-affinity of two pods is one obstacle.
     let avoided: Vec<Symbol> = found
         .iter()
         .filter_map(|found| match found.fact {
@@ -420,7 +424,7 @@ fn near_miss(place: &Place<'_>, case: &Case) -> NearMiss {
     NearMiss { node: case.name.clone(), codes, text: texts.join("; ") }
 }
 
-/// The reasons, those of most nodes first.
+/// Groups the reasons, those of most nodes first.
 fn groups(place: &Place<'_>, cases: &[Case]) -> Vec<Group> {
     let mut by_reason: BTreeMap<(ReasonCode, &str), Vec<(&Case, &Found)>> = BTreeMap::new();
     for case in cases {

@@ -1,4 +1,4 @@
-//! Labels that exist, and which of them somebody meant who wrote another.
+//! Finds label names in a pod's spec that do not exist in the cluster, and suggests existing ones.
 
 use super::answer::Hint;
 use super::words::{requirement, some};
@@ -10,34 +10,34 @@ use supercargo_core::intern::{Labels, Symbol, Tables};
 use supercargo_core::pod::{PodAffinityTerm, PodInfo, WhenUnsatisfiable};
 use supercargo_core::selector::{Operator, Requirement, Selector};
 
-/// Values that so many different labels have say nothing of which one was meant.
+/// Values shared by too many labels to suggest a key.
 const COMMON: [&str; 3] = ["", "true", "false"];
-/// Labels that are told where none was meant for certain.
+/// Maximum number of existing values that a hint lists.
 const SHOWN: usize = 5;
 
-/// Labels by key, with all their values.
+/// The label keys of nodes or pods, with all their values.
 #[derive(Default)]
 pub(super) struct Vocabulary {
     values: BTreeMap<Symbol, BTreeSet<Symbol>>,
 }
 
-/// What is unknown of a label, and what was probably meant.
+/// The unknown part of a label, with the closest known label.
 pub(super) enum Unknown {
     /// No object has the key.
     Key(Option<(Symbol, Option<Symbol>)>),
-    /// Objects have the key, none of them with this value.
+    /// Objects have the key, but none has this value.
     Value(Option<Symbol>),
 }
 
 impl Vocabulary {
-    /// The labels of nodes.
+    /// Collects the labels of all nodes.
     pub(super) fn of_nodes(snapshot: Snapshot<'_>) -> Self {
         let mut all = Self::default();
         snapshot.nodes().iter().for_each(|node| all.add(snapshot.node_labels(node)));
         all
     }
 
-    /// The labels of pods, of those on nodes and those that wait.
+    /// Collects the labels of all pods, on nodes and pending.
     pub(super) fn of_pods(snapshot: Snapshot<'_>, pending: &[Arc<PodInfo>]) -> Self {
         let mut all = Self::default();
         let waiting = pending.iter().map(|pod| pod.labels);
@@ -52,7 +52,7 @@ impl Vocabulary {
         }
     }
 
-    /// What is unknown of a label: `None` where it exists.
+    /// Returns the unknown part of a label, or `None` if the label exists.
     pub(super) fn unknown(&self, tables: &Tables, key: Symbol, value: Option<Symbol>) -> Option<Unknown> {
         let near = |word: Symbol, among: &mut dyn Iterator<Item = Symbol>| {
             let texts: Vec<&str> = among.map(|symbol| tables.text(symbol)).collect();
@@ -73,7 +73,7 @@ impl Vocabulary {
         Some(Unknown::Value(near(value, &mut values.iter().copied())))
     }
 
-    /// The only key that has this value.
+    /// Returns the key that has this value, if exactly one does.
     fn by_value(&self, tables: &Tables, value: Symbol) -> Option<(Symbol, Option<Symbol>)> {
         if COMMON.contains(&tables.text(value)) {
             return None;
@@ -83,7 +83,7 @@ impl Vocabulary {
         keys.next().is_none().then_some((key, Some(value)))
     }
 
-    /// What a label was probably to be: key and value; `None` where it exists, or nothing is near.
+    /// Returns the closest known label, or `None` if the label exists or nothing is close.
     pub(super) fn meant(&self, tables: &Tables, key: Symbol, value: Symbol) -> Option<(Symbol, Symbol)> {
         match self.unknown(tables, key, Some(value))? {
             Unknown::Key(Some((key, Some(value)))) => Some((key, value)),
@@ -92,7 +92,7 @@ impl Vocabulary {
         }
     }
 
-    /// What a requirement was probably to be.
+    /// Returns the requirement that was probably meant, or `None`.
     pub(super) fn meant_by(&self, tables: &Tables, of: &Requirement) -> Option<Requirement> {
         match &of.operator {
             Operator::In(values) => {
@@ -111,7 +111,7 @@ impl Vocabulary {
         }
     }
 
-    /// The key that was probably meant; `None` where the key exists, or none is near.
+    /// Returns the closest known key, or `None` if the key exists or none is close.
     pub(super) fn key_meant(&self, tables: &Tables, key: Symbol) -> Option<Symbol> {
         match self.unknown(tables, key, None)? {
             Unknown::Key(Some((key, _))) => Some(key),
@@ -119,7 +119,7 @@ impl Vocabulary {
         }
     }
 
-    /// Whether anybody has the key.
+    /// Returns whether any object has the key.
     pub(super) fn has_key(&self, key: Symbol) -> bool {
         self.values.contains_key(&key)
     }
@@ -136,7 +136,7 @@ fn sorted(mut texts: Vec<String>) -> Vec<String> {
     texts
 }
 
-/// Everything in the pod's spec that names labels nobody has.
+/// Returns hints for all parts of the pod's spec that name unknown labels.
 pub(super) fn hints(
     pod: &PodInfo,
     snapshot: Snapshot<'_>,
@@ -178,7 +178,7 @@ fn of_selector(field: &str, selector: &Selector, tables: &Tables, pods: &Vocabul
     list.iter().filter_map(|of| of_requirement(field, "pod", of, tables, pods)).collect()
 }
 
-/// What of a requirement on labels nobody has.
+/// Returns a hint if a label requirement names an unknown key or value.
 pub(super) fn of_requirement(
     field: &str,
     whose: &str,
@@ -198,7 +198,7 @@ pub(super) fn of_requirement(
     } else if !values.is_empty() && !values.iter().any(is_there) {
         let asked = requirement(tables, of);
         let there = known.values_of(tables, of.key);
-        ("LabelValueUnknown", format!("no {whose} has {asked}; the values there are: {there}"))
+        ("LabelValueUnknown", format!("no {whose} has {asked}; existing values: {there}"))
     } else {
         return None;
     };
@@ -207,7 +207,7 @@ pub(super) fn of_requirement(
     Some(Hint { code, field: field.to_owned(), text, did_you_mean: meant })
 }
 
-/// That no node has a topology key.
+/// Returns a hint if no node has the topology key.
 pub(super) fn of_key(field: &str, key: Symbol, tables: &Tables, nodes: &Vocabulary) -> Option<Hint> {
     if nodes.has_key(key) {
         return None;
@@ -215,12 +215,12 @@ pub(super) fn of_key(field: &str, key: Symbol, tables: &Tables, nodes: &Vocabula
     Some(Hint {
         code: "TopologyKeyUnknown",
         field: field.to_owned(),
-        text: format!("no node has a label {}, which is its topologyKey", tables.text(key)),
+        text: format!("no node has a label {}, which is the topologyKey", tables.text(key)),
         did_you_mean: nodes.key_meant(tables, key).map(|key| tables.text(key).to_owned()),
     })
 }
 
-/// A toleration that tolerates nothing there is, and is nearly one of a taint that keeps the pod out.
+/// Returns hints for tolerations that match no taint but are close to an untolerated one.
 pub(super) fn of_tolerations(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<Hint> {
     let tables = snapshot.tables();
     let sets: BTreeSet<_> = snapshot.nodes().iter().map(|node| snapshot.node_info(node).taints).collect();
@@ -243,7 +243,7 @@ pub(super) fn of_tolerations(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<Hint>
                 code: "TolerationUnused",
                 field: "spec.tolerations".to_owned(),
                 text: format!(
-                    "no node has a taint that the toleration of {}{written} tolerates",
+                    "no node has a taint that the toleration {}{written} matches",
                     tables.text(key)
                 ),
                 did_you_mean: Some(super::words::taint(tables, taint)),

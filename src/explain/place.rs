@@ -1,4 +1,4 @@
-//! Where things are tried: the engine's cache as it is, a change made, the decision made anew, the change taken back.
+//! A cluster in which hypothetical changes are tried: apply them, schedule again, revert them.
 
 use super::edit::Edit;
 use std::sync::Arc;
@@ -14,41 +14,41 @@ use supercargo_core::volume::{
     ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey, StorageKind, StorageObject,
 };
 
-/// How the name begins of a volume that is tried out.
+/// Name prefix of hypothetical volumes.
 const NEW_VOLUME: &str = "supercargo-new-volume";
 
-/// A cluster in the engine's own form, and the plugins of the profile that is asked.
+/// A cluster in the engine's cache, with the profile to evaluate.
 pub struct Place<'a> {
-    /// The texts.
+    /// The intern tables.
     pub tables: &'a mut Tables,
-    /// The cluster. It is left as it was found.
+    /// The cluster. Its content is the same after each call.
     pub cache: &'a mut Cache,
     /// The profile.
     pub framework: &'a Framework,
-    /// The pods without a node, of this cluster.
+    /// The pending pods of this cluster.
     pub pending: &'a [Arc<PodInfo>],
 }
 
 impl Place<'_> {
-    /// The cluster as it is.
+    /// Returns a snapshot of the cluster.
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         self.cache.snapshot(self.tables)
     }
 
-    /// A node's name.
+    /// Returns a node's name.
     pub(super) fn name(&self, node: NodeIdx) -> String {
         let snapshot = self.snapshot();
         snapshot.text(snapshot.node_info(node).name).to_owned()
     }
 
-    /// The names of a set of nodes, sorted.
+    /// Returns the names of a set of nodes, sorted.
     pub(super) fn names(&self, nodes: &NodeSet) -> Vec<String> {
         let mut names: Vec<String> = nodes.iter().map(|node| self.name(node)).collect();
         names.sort_unstable();
         names
     }
 
-    /// Decides about a pod as things are.
+    /// Decides about a pod in the current cluster; its own nomination is ignored.
     pub(super) fn decide(&mut self, pod: &PodInfo) -> Result<Decision, CycleError> {
         self.cache.refresh();
         let options = Options { always_score: false, ignore_own_nomination: true, walk: None };
@@ -62,8 +62,8 @@ impl Place<'_> {
         }
     }
 
-    /// Decides with these changes made, and takes them back: the names of the nodes that could take the pod, sorted; none where
-    /// nothing could.
+    /// Applies these changes, decides about the pod, and reverts them. Returns the sorted names of the feasible
+    /// nodes; empty if there is none.
     pub(super) fn try_out(&mut self, pod: &PodInfo, edits: &[Edit]) -> Vec<String> {
         let mut changed = pod.clone();
         let mut undo = Undo::default();
@@ -78,7 +78,7 @@ impl Place<'_> {
 
     fn make(&mut self, pod: &PodInfo, edit: &Edit, undo: &mut Undo) {
         match edit {
-            // Anti-affinity keeps both apart: a workload is softened with all its pods, or not at all.
+            // Anti-affinity works in both directions, so it is relaxed for all pods of the owner.
             Edit::AvoidSoftly { .. } => {
                 for (sibling, node) in self.placed_siblings(pod) {
                     let mut changed = PodInfo::clone(&sibling);
@@ -113,7 +113,7 @@ impl Place<'_> {
         }
     }
 
-    /// The pods on nodes that have the pod's owner.
+    /// Returns the pods on nodes with the same owner as the pod, each with its node's name.
     pub(super) fn placed_siblings(&self, pod: &PodInfo) -> Vec<(Arc<PodInfo>, Symbol)> {
         let is_sibling = |other: &&PodInfo| {
             pod.owner.is_some() && other.namespace == pod.namespace && other.owner == pod.owner
@@ -127,7 +127,7 @@ impl Place<'_> {
         snapshot.nodes().iter().flat_map(of).collect()
     }
 
-    /// A node of another name, which its label tells as well.
+    /// Returns a copy of a node with another name and hostname label.
     fn named(&mut self, like: NodeInfo, name: &str) -> NodeInfo {
         let hostname = self.tables.symbol("kubernetes.io/hostname");
         let name = self.tables.symbol(name);
@@ -137,7 +137,7 @@ impl Place<'_> {
         NodeInfo { name, labels, ..like }
     }
 
-    /// A volume that will do for a claim, wherever its pod goes.
+    /// Returns a volume that matches the claim and is reachable from every node.
     fn volume_for(&mut self, claim: &ClaimInfo) -> PersistentVolumeInfo {
         let name = format!("{NEW_VOLUME}-{}", self.tables.text(claim.name));
         let labels = match &claim.selector {
@@ -187,7 +187,7 @@ impl Place<'_> {
         }
     }
 
-    /// Takes all pods off all nodes, does something, and puts them back.
+    /// Removes all pods from their nodes, calls `ask`, and restores the pods.
     pub(super) fn when_empty<R>(&mut self, ask: impl FnOnce(&mut Self) -> R) -> R {
         let uids: Vec<String> = self.cache.placed_uids().map(|uid| uid.to_string()).collect();
         let pods = uids.iter().filter_map(|uid| self.cache.remove_pod(uid)).collect();
@@ -198,7 +198,7 @@ impl Place<'_> {
         answer
     }
 
-    /// Takes one pod off its node, does something, and puts it back.
+    /// Removes one pod from its node, calls `ask`, and restores the pod.
     pub(super) fn without<R>(&mut self, uid: &str, ask: impl FnOnce(&mut Self) -> R) -> R {
         let pods = self.cache.remove_pod(uid).into_iter().collect();
         self.cache.refresh();
@@ -207,8 +207,8 @@ impl Place<'_> {
         answer
     }
 
-    /// Decides about a pod and counts it on its node, with the volumes it needs there; `None` where no node can take it. Taking the
-    /// pod off its node gives the volumes back.
+    /// Decides about a pod and assumes it on its node with its volumes; `None` if no node is feasible. Removing the
+    /// pod from the cache also releases the volumes.
     pub(super) fn settle(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
         let (node, reservations) = self.choose(shapes, pod)?;
         let name = self.snapshot().node_info(node).name;
@@ -217,7 +217,7 @@ impl Place<'_> {
         Some(node)
     }
 
-    /// The node a pod would go to, and what it needs there beside its place; from a cached decision where there is one.
+    /// Returns the chosen node and the volumes to reserve there, from a cached decision if possible.
     fn choose(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<(NodeIdx, Vec<Reservation>)> {
         self.cache.refresh();
         let snapshot = self.cache.snapshot(self.tables);
@@ -233,8 +233,8 @@ impl Place<'_> {
         Some((node, reservations))
     }
 
-    /// Decides about pods one after the other, each winner counting for the next; which of them found no place. All are taken
-    /// back.
+    /// Schedules pods one after another, each counting for the next, and reverts them all. Returns the pods that fit
+    /// nowhere.
     pub(super) fn place_all(&mut self, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
         let mut shapes = Shapes::default();
         let (mut placed, mut left_over) = (Vec::new(), Vec::new());
@@ -251,7 +251,7 @@ impl Place<'_> {
     }
 }
 
-/// What has to be put back.
+/// What to restore after a trial.
 #[derive(Default)]
 struct Undo {
     new_volumes: Vec<Symbol>,

@@ -1,6 +1,6 @@
-//! The codes of reasons: what a program may rely on, and a person can look up in docs/explain.md.
+//! Reason codes. Programs may rely on them; docs/explain.md explains each.
 //!
-//! Codes are added, and never change their meaning.
+//! New codes may be added; existing codes keep their meaning.
 
 use super::words;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use supercargo_core::explain::Objection;
 use supercargo_core::framework::{Fact, Measure};
 use supercargo_core::intern::Tables;
 
-/// Why a node, or the whole cluster, cannot take a pod.
+/// Why a node, or the whole cluster, is infeasible for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum ReasonCode {
     /// The node is cordoned.
@@ -17,17 +17,17 @@ pub enum ReasonCode {
     NodeNameMismatch,
     /// The node has a taint that the pod does not tolerate.
     UntoleratedTaint,
-    /// `spec.nodeSelector` asks for a label the node has not.
+    /// `spec.nodeSelector` requires a label that the node lacks.
     NodeSelectorMismatch,
-    /// No term of the required node affinity is fulfilled.
+    /// The node matches no term of the required node affinity.
     NodeAffinityMismatch,
-    /// The terms of the required node affinity name nodes and rule each other out.
+    /// The terms of the required node affinity name nodes and contradict each other.
     NodeAffinityConflict,
-    /// The profile's `addedAffinity` is not fulfilled.
+    /// The node does not match the profile's `addedAffinity`.
     AddedAffinityMismatch,
-    /// A host port is in use.
+    /// A requested host port is in use.
     HostPortTaken,
-    /// The node has as many pods as it may have.
+    /// The node runs its maximum number of pods.
     TooManyPods,
     /// Too little cpu is free.
     InsufficientCpu,
@@ -37,37 +37,37 @@ pub enum ReasonCode {
     InsufficientEphemeralStorage,
     /// Too little of another resource is free.
     InsufficientResource,
-    /// No pod that required pod affinity asks for is near.
+    /// No pod that the required pod affinity selects runs in the domain.
     PodAffinityUnmet,
-    /// A pod that the required anti-affinity names is near.
+    /// A pod that the required anti-affinity selects runs in the domain.
     PodAntiAffinity,
-    /// A pod that is there refuses this one by its required anti-affinity.
+    /// The required anti-affinity of an existing pod excludes this pod.
     ExistingPodAntiAffinity,
-    /// `maxSkew` would be broken.
+    /// The pod would exceed `maxSkew`.
     SpreadSkew,
-    /// The node lacks the label that a spread constraint goes by.
+    /// The node lacks the topology key of a spread constraint.
     SpreadLabelMissing,
-    /// A volume cannot be reached from the node.
+    /// A volume is not reachable from the node.
     VolumeNodeMismatch,
-    /// No volume for a claim is to be had on the node.
+    /// No volume for a claim is available on the node.
     VolumeUnavailable,
-    /// A disk or claim is in use by another pod.
+    /// Another pod uses the disk or claim exclusively.
     VolumeInUse,
-    /// The node has as many volumes attached as it may have.
+    /// The node has its maximum number of volumes attached.
     VolumeLimit,
-    /// A claim is not there, or not ready.
+    /// A claim does not exist or is not ready.
     ClaimNotReady,
-    /// The pod asks for devices, which this version does not place.
+    /// The pod requests devices, which this version does not place.
     DevicesUnsupported,
-    /// The node does not declare a feature that the pod's spec presumes.
+    /// The node does not declare a feature that the pod's spec requires.
     NodeFeatureMissing,
-    /// A plugin named the nodes it would have, and this is none of them.
+    /// A PreFilter plugin selected other nodes.
     OutsideSelection,
-    /// Affinity or spreading of the pod cannot be read.
+    /// The pod's affinity or spread constraints are invalid.
     SpecUnreadable,
-    /// A plugin failed: the whole decision ends there.
+    /// A plugin failed, which ends the whole decision.
     PluginFailed,
-    /// A plugin of another name says no.
+    /// A plugin without its own code rejects the pod.
     Other,
 }
 
@@ -106,22 +106,22 @@ impl ReasonCode {
     ];
 }
 
-/// One reason against one node.
+/// A reason against one node.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) code: ReasonCode,
     pub(super) plugin: &'static str,
-    /// What tells reasons of one code apart in a summary: the resource, the taint, the label's key.
+    /// Distinguishes reasons with the same code in a summary: the resource, the taint, the label.
     pub(super) about: String,
-    /// What is behind it, where the plugin tells.
+    /// The facts behind it, if the plugin reports any.
     pub(super) fact: Option<Fact>,
-    /// The plugin's own words.
+    /// The plugin's message.
     pub(super) words: String,
     pub(super) preemption_may_help: bool,
     pub(super) because_nominated: bool,
 }
 
-/// The reasons of an objection: one for each fact that was told, else one of the plugin's words.
+/// Returns the reasons of an objection: one per fact, else one with the plugin's message.
 pub(super) fn of_objection(objection: &Objection, tables: &Tables) -> Vec<Found> {
     let words = objection.reasons.join(", ");
     let found = |code, about: String, fact: Option<Fact>| Found {
@@ -144,7 +144,7 @@ pub(super) fn of_objection(objection: &Objection, tables: &Tables) -> Vec<Found>
     each.collect()
 }
 
-/// Whether different texts of the plugin are different reasons.
+/// Returns whether different messages of the plugin are different reasons.
 fn is_only_words(plugin: &str) -> bool {
     plugin.starts_with("Volume") || plugin.starts_with("NodeVolume") || plugin == "DynamicResources"
 }
@@ -187,7 +187,7 @@ fn code_of_fact(plugin: &str, fact: &Fact) -> ReasonCode {
     }
 }
 
-/// Plugins that tell no facts are told apart by themselves, and those about volumes by upstream's texts.
+/// Returns the code for a plugin without facts, by its name and, for volumes, by its message.
 fn code_of_words(objection: &Objection, words: &str) -> ReasonCode {
     if objection.code.is_none() {
         return ReasonCode::PluginFailed;

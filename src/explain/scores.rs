@@ -1,4 +1,4 @@
-//! The score table: every node that can take the pod, plugin by plugin, and what made the difference.
+//! The score table: the scores of all feasible nodes by plugin, and which plugins made the difference.
 
 use super::answer::{NodeScores, PluginScore, Scores};
 use super::place::Place;
@@ -7,13 +7,14 @@ use std::cmp::Reverse;
 use supercargo_core::cycle::Decision;
 use supercargo_core::pod::PodInfo;
 
-/// Nodes that are told with all their scores, the pod's own beside them. Enough to see how close it was; 5,000 nodes by a dozen
-/// plugins are not read by anybody.
+/// Maximum number of nodes in the table, plus the pod's own node. Enough to see how close the decision was; a table
+/// of 5,000 nodes and a dozen plugins is unreadable.
 pub const SCORES_MAX: usize = 20;
-/// Plugins named as what made the difference.
+/// Maximum number of plugins named as the difference.
 const DECIDED_BY_MAX: usize = 3;
 
-/// The table for a pod that counts nowhere; `its_node` is where it ran. `None` where nothing can take it.
+/// Returns the table for a pod without a node in the cache, or `None` if no node is feasible. `its_node` is the node
+/// it ran on.
 pub(super) fn table(place: &mut Place<'_>, pod: &PodInfo, its_node: Option<&str>) -> Option<Scores> {
     let Ok(Decision::Feasible(decided)) = place.decide(pod) else { return None };
     let feasible = decided.filtered.feasible().clone();
@@ -54,30 +55,33 @@ fn decided_by(nodes: &[NodeScores], winners: &[String], its_node: Option<&str>) 
     let lot = match winners.len() {
         1 => String::new(),
         several => {
-            format!("{} are equally good, and one of them is drawn by lot; ", count(several as i64, "node"))
+            format!(
+                "{} have the highest score, and one of them is chosen at random; ",
+                count(several as i64, "node")
+            )
         }
     };
     let why = match nodes.get(winners.len()) {
-        None if nodes.len() == 1 => "no other node can take the pod".to_owned(),
-        None => "no node is worse".to_owned(),
+        None if nodes.len() == 1 => "no other node is feasible".to_owned(),
+        None => "no node scores lower".to_owned(),
         Some(next) => format!("{} over {}: {}", best.node, next.node, differences(best, next)),
     };
     let own = its_node.filter(|name| !winners.iter().any(|winner| winner == name));
     let own = own.map(|name| match nodes.iter().find(|node| node.node == name) {
         Some(here) => format!(
-            ". Decided now, the pod would not go to {name} but to {}, which has {} more; what the cluster was when it was \
-             placed is not known",
+            ". Scheduled now, the pod would not go to {name} but to {}, whose score is {} higher; the cluster may have \
+             changed since the pod was placed",
             some(winners, DECIDED_BY_MAX),
             best.total - here.total
         ),
         None => format!(
-            ". Decided now, {name} could not take the pod at all: it, or the cluster, has changed since it was placed"
+            ". Scheduled now, {name} would not be feasible: the pod or the cluster has changed since the pod was placed"
         ),
     });
     format!("{lot}{why}{}", own.unwrap_or_default())
 }
 
-/// What speaks for one node against another, the weightiest first, and what against it.
+/// Lists the plugins that favor `a` or `b`, with the difference of their weighted scores, largest first.
 fn differences(a: &NodeScores, b: &NodeScores) -> String {
     let pairs = a.plugins.iter().zip(&b.plugins);
     let mut by_plugin: Vec<(i64, &str)> =

@@ -1,4 +1,4 @@
-//! Reasons in plain words with the numbers behind them: of one node, and of a group of nodes that share one.
+//! Formats reasons with their numbers: for one node, and for a group of nodes with the same reason.
 
 use super::reason::Found;
 use super::words::{amount, count, pair, requirement, resource, selector, some, taint};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use supercargo_core::framework::{Fact, Measure};
 use supercargo_core::intern::{Symbol, Tables};
 
-/// A reason against one node.
+/// Formats a reason against one node.
 pub(super) fn of_node(found: &Found, tables: &Tables) -> String {
     let text = match &found.fact {
         None => return words_of(found),
@@ -18,17 +18,17 @@ pub(super) fn of_node(found: &Found, tables: &Tables) -> String {
         }
         Some(Fact::Selector { key, wanted, found }) => {
             let asked = pair(tables, *key, *wanted);
-            format!("nodeSelector asks for {asked}, the node has {}", has(tables, *key, *found))
+            format!("nodeSelector requires {asked}, the node has {}", has(tables, *key, *found))
         }
         Some(Fact::Term { added, unmet, found, .. }) => {
             let asked = requirement(tables, unmet);
-            format!("{} asks for {asked}, the node has {}", whose(*added), has(tables, unmet.key, *found))
+            format!("{} requires {asked}, the node has {}", whose(*added), has(tables, unmet.key, *found))
         }
         Some(Fact::Port(port)) => {
             format!("host port {}/{} is in use", port.port, tables.text(port.protocol))
         }
         Some(skew @ Fact::Skew { .. }) => of_skew(skew, tables),
-        Some(Fact::NoKey(key)) => format!("has no label {}, by which the pod is placed", tables.text(*key)),
+        Some(Fact::NoKey(key)) => format!("has no label {}, a topologyKey of the pod", tables.text(*key)),
         Some(Fact::NoPeer { key, domain, selector: means }) => {
             let (whom, place) = (selector(tables, means), pair(tables, *key, *domain));
             format!("no pod with {whom} runs in {place}, and the pod's affinity requires one")
@@ -44,16 +44,13 @@ pub(super) fn of_node(found: &Found, tables: &Tables) -> String {
         Some(Fact::FoeOf { key, domain, pods }) => {
             let place = pair(tables, *key, *domain);
             let runs = if *pods == 1 { "runs" } else { "run" };
-            format!(
-                "{} that will not have this one near by anti-affinity {runs} in {place}",
-                count(*pods, "pod")
-            )
+            format!("{} whose anti-affinity excludes this pod {runs} in {place}", count(*pods, "pod"))
         }
     };
-    if found.because_nominated { format!("{text}, counting pods that are about to go there") } else { text }
+    if found.because_nominated { format!("{text}, counting pods nominated to the node") } else { text }
 }
 
-/// A reason that a group of nodes, by name, share.
+/// Formats a reason that a group of nodes share; the nodes are given by name.
 pub(super) fn of_group(of: &[(&str, &Found)], tables: &Tables) -> String {
     let Some((_, first)) = of.first() else { return String::new() };
     match &first.fact {
@@ -62,11 +59,11 @@ pub(super) fn of_group(of: &[(&str, &Found)], tables: &Tables) -> String {
         Some(Fact::Taint(it)) => format!("the taint {} is not tolerated", taint(tables, it)),
         Some(Fact::Selector { key, wanted, .. }) => {
             let asked = pair(tables, *key, *wanted);
-            format!("nodeSelector asks for {asked}; {}", there(of, tables, *key))
+            format!("nodeSelector requires {asked}; {}", there(of, tables, *key))
         }
         Some(Fact::Term { added, unmet, .. }) => {
             format!(
-                "{} asks for {}; {}",
+                "{} requires {}; {}",
                 whose(*added),
                 requirement(tables, unmet),
                 there(of, tables, unmet.key)
@@ -76,7 +73,7 @@ pub(super) fn of_group(of: &[(&str, &Found)], tables: &Tables) -> String {
             format!("host port {}/{} is in use", port.port, tables.text(port.protocol))
         }
         Some(Fact::Skew { .. }) => of_skews(of, tables),
-        Some(Fact::NoKey(key)) => format!("no label {}, by which the pod is placed", tables.text(*key)),
+        Some(Fact::NoKey(key)) => format!("no label {}, a topologyKey of the pod", tables.text(*key)),
         Some(Fact::NoPeer { key, selector: means, .. }) => {
             let (whom, key) = (selector(tables, means), tables.text(*key));
             format!("the pod's affinity requires a pod with {whom} in the same {key}; there is none")
@@ -89,20 +86,20 @@ pub(super) fn of_group(of: &[(&str, &Found)], tables: &Tables) -> String {
         }
         Some(Fact::FoeOf { key, .. }) => {
             let key = tables.text(*key);
-            format!("a pod in the same {key} will not have this one near, by its own anti-affinity")
+            format!("the anti-affinity of a pod in the same {key} excludes this pod")
         }
     }
 }
 
 fn whose(added: bool) -> &'static str {
-    if added { "the scheduler's addedAffinity" } else { "the pod's required node affinity" }
+    if added { "the scheduler's addedAffinity" } else { "the pod's node affinity" }
 }
 
-/// Upstream's words, without its count of nodes, which is told beside them.
+/// Returns the plugin's message without the prefix `node(s)`.
 fn words_of(found: &Found) -> String {
     let words = found.words.strip_prefix("node(s) ").unwrap_or(&found.words);
     match found.plugin {
-        "NodeUnschedulable" => "closed to new pods (cordoned)".to_owned(),
+        "NodeUnschedulable" => "cordoned (spec.unschedulable)".to_owned(),
         _ => words.to_owned(),
     }
 }
@@ -118,11 +115,11 @@ fn short(tables: &Tables, of: Measure, wanted: i64, free: i64, allocatable: i64)
     let name = resource(tables, of);
     if of == Measure::Pods {
         let taken = allocatable.saturating_sub(free);
-        return format!("has {taken} pods, and room for {allocatable}");
+        return format!("runs {taken} of at most {allocatable} pods");
     }
     let [wanted_text, free, all] = [wanted, free.max(0), allocatable].map(|value| amount(of, value));
-    let even = if wanted > allocatable { ": too small even when empty" } else { "" };
-    format!("wants {wanted_text} {name}, free {free} of {all}{even}")
+    let even = if wanted > allocatable { "; too small even if empty" } else { "" };
+    format!("requests {wanted_text} {name}, {free} of {all} free{even}")
 }
 
 fn of_shortages(of: &[(&str, &Found)], tables: &Tables) -> String {
@@ -132,31 +129,31 @@ fn of_shortages(of: &[(&str, &Found)], tables: &Tables) -> String {
         }
         _ => None,
     });
-    // Of equal ones the largest, and of these the first by name.
+    // The most free resources; then the largest node; then the first by name.
     let best = each.clone().max_by(|a, b| (a.0, a.1, b.4).cmp(&(b.0, b.1, a.4)));
     let Some((free, allocatable, wanted, measure, node)) = best else { return String::new() };
     let largest = each.map(|(_, allocatable, ..)| allocatable).max().unwrap_or_default();
     let name = resource(tables, measure);
     if measure == Measure::Pods {
-        return format!("full: the number of pods is limited, to {allocatable} on {node}");
+        return format!("the maximum number of pods is reached, {allocatable} on {node}");
     }
     let text = |value: i64| amount(measure, value);
     if wanted > largest {
         return format!(
-            "wants {} {name}; none of these has so much even when empty, the largest {}",
+            "requests {} {name}; even when empty, the largest of these nodes has only {}",
             text(wanted),
             text(largest)
         );
     }
     format!(
-        "wants {} {name}; most free: {} of {}, on {node}",
+        "requests {} {name}; most free: {} of {}, on {node}",
         text(wanted),
         text(free.max(0)),
         text(allocatable)
     )
 }
 
-/// What a group of nodes has of a label.
+/// Formats which values of a label a group of nodes have.
 fn there(of: &[(&str, &Found)], tables: &Tables, key: Symbol) -> String {
     let mut by_value: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for (_, found) in of {
@@ -185,7 +182,7 @@ fn of_skew(skew: &Fact, tables: &Tables) -> String {
     let (place, whom) = (pair(tables, *key, *domain), selector(tables, counts));
     let then = here + itself;
     format!(
-        "{place} would have {} with {whom} and the emptiest domain has {lowest}: {} apart, maxSkew allows {max_skew}",
+        "{place} would have {} with {whom} and the emptiest domain has {lowest}: skew {} exceeds maxSkew {max_skew}",
         count(then, "pod"),
         then - lowest
     )

@@ -1,4 +1,4 @@
-//! What is tried is taken back: the cluster that is lent is the same afterwards, and so is the answer.
+//! Tests that trials are reverted: afterwards the cluster and the answers are the same.
 
 use super::{Place, Question, drain_check, explain, fit};
 use crate::api::{Node, Pod};
@@ -25,8 +25,10 @@ impl World {
             "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } }, "spec": spec,
             "status": { "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "10" } },
         });
-        let node: Node = serde_json::from_value(value).expect("a node");
-        let Ok(Event::NodeApplied(node)) = node.applied(&mut self.tables) else { panic!("it is a node") };
+        let node: Node = serde_json::from_value(value).expect("the node is valid");
+        let Ok(Event::NodeApplied(node)) = node.applied(&mut self.tables) else {
+            panic!("the event is about a node")
+        };
         self.cache.apply_node(&Arc::new(*node));
     }
 
@@ -36,10 +38,10 @@ impl World {
                 "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true }] },
             "spec": { "priority": priority, "containers": [{ "name": "c", "resources": { "requests": { "cpu": "3" } } }] },
         });
-        let fields = value["spec"].as_object_mut().expect("an object");
+        let fields = value["spec"].as_object_mut().expect("the spec is an object");
         fields.extend(spec.as_object().cloned().unwrap_or_default());
-        let pod: Pod = serde_json::from_value(value).expect("a pod");
-        let pod = Arc::new(convert::pod(&mut self.tables, &pod).expect("it is well formed"));
+        let pod: Pod = serde_json::from_value(value).expect("the pod is valid");
+        let pod = Arc::new(convert::pod(&mut self.tables, &pod).expect("the pod converts"));
         match pod.node_name {
             Some(node) => self.cache.place(&pod, node, PodState::Added),
             None => self.pending.push(Arc::clone(&pod)),
@@ -47,7 +49,7 @@ impl World {
         pod
     }
 
-    /// Everything a decision could see, as text.
+    /// Returns everything that a decision reads, as text.
     fn seen(&self) -> Vec<String> {
         let snapshot = self.cache.snapshot(&self.tables);
         let each = snapshot.nodes().iter().map(|node| {
@@ -79,7 +81,7 @@ fn on(node: &str, spec: &Value) -> Value {
     spec
 }
 
-/// A cluster in which every sort of change is tried.
+/// Returns a cluster in which every type of change is tried.
 fn world() -> (World, Arc<PodInfo>, Arc<PodInfo>) {
     let mut world = World::default();
     world.node("a", &json!({}));
@@ -94,13 +96,13 @@ fn world() -> (World, Arc<PodInfo>, Arc<PodInfo>) {
 }
 
 #[test]
-fn what_is_tried_is_taken_back() {
+fn trials_leave_the_cluster_unchanged() {
     let (mut world, asked, placed) = world();
     let before = world.seen();
     let question = Question { is_ours: true, scores: true, by_node: true, has_ended: false };
     let told = |world: &mut World, pod: &Arc<PodInfo>| {
         let told = world.asked(|place| explain(place, pod, question));
-        serde_json::to_string(&told).expect("it can be written")
+        serde_json::to_string(&told).expect("the explanation serializes")
     };
     let (waits, runs) = (told(&mut world, &asked), told(&mut world, &placed));
     assert!(
@@ -118,7 +120,7 @@ fn what_is_tried_is_taken_back() {
 }
 
 #[test]
-fn every_change_that_is_told_was_tried() {
+fn reported_changes_are_verified() {
     let (mut world, asked, _) = world();
     let told = world.asked(|place| explain(place, &asked, Question { is_ours: true, ..Question::default() }));
     assert!(!told.changes.is_empty());

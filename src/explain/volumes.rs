@@ -1,6 +1,6 @@
-//! What stands behind a reason about volumes: which claim, of which class and size, reachable from where, and what is to be done.
+//! Adds details to reasons about volumes: claim, class, size and topology, and what to do.
 //!
-//! The filters say so in upstream's words, which name neither claim nor class. Changes nothing.
+//! The filters report upstream's messages, which name neither claim nor class.
 
 use super::reason::{Found, ReasonCode};
 use super::words::{count, exact, requirement, some};
@@ -13,12 +13,12 @@ use supercargo_core::volume::{
     BindingMode, ClaimInfo, PersistentVolumeInfo, PodVolume, StorageKind, StorageSize, VolumeNodeAffinity,
 };
 
-/// Upstream's words for a node whose storage has no room for a volume that is to be made.
+/// Part of upstream's message for a node without storage capacity for a new volume.
 const NO_ROOM: &str = "did not have enough free storage";
-/// Names of volumes, zones or drivers that are named.
+/// Maximum number of volumes, zones or drivers that a text names.
 const NAMED: usize = 3;
 
-/// Adds to the words of a reason about volumes what is behind them.
+/// Appends the details to the message of a reason about volumes.
 pub(super) fn describe(found: &mut Found, pod: &PodInfo, snapshot: Snapshot<'_>) {
     let claims = || pod.volumes.iter().filter_map(PodVolume::claim).map(|(name, _)| name);
     let of = |name| snapshot.volumes().claim(pod.namespace, name).map(AsRef::as_ref);
@@ -46,13 +46,14 @@ pub(super) fn describe(found: &mut Found, pod: &PodInfo, snapshot: Snapshot<'_>)
     }
 }
 
-/// Whether a node is refused only because no volume can be had there: one that is made or freed changes that.
+/// Returns whether a node is rejected only because no volume is available there, which a new or released volume
+/// changes.
 pub(super) fn may_come(reasons: &[supercargo_core::framework::Reason]) -> bool {
     let words = ["didn't find available persistent volumes", NO_ROOM];
     !reasons.is_empty() && reasons.iter().all(|reason| words.iter().any(|words| reason.contains(words)))
 }
 
-/// The pod's claims that have to be given a volume that nobody makes: what a person can create.
+/// Returns the pod's unbound claims that no provisioner serves: a person must create their volumes.
 pub(super) fn to_create(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<ClaimInfo> {
     let claims = pod.volumes.iter().filter_map(PodVolume::claim);
     let claims = claims.filter_map(|(name, _)| snapshot.volumes().claim(pod.namespace, name));
@@ -60,7 +61,7 @@ pub(super) fn to_create(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<ClaimInfo>
     waits.filter(|claim| !is_provisioned(claim, snapshot)).map(|claim| ClaimInfo::clone(claim)).collect()
 }
 
-/// A missing claim of the pod, and the claim of its namespace that was probably meant.
+/// Returns a missing claim of the pod and the closest existing claim of its namespace.
 pub(super) fn misspelt(pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<(Symbol, Symbol)> {
     let named = pod.volumes.iter().filter_map(PodVolume::named_claim);
     let mut missing = named.filter(|&name| snapshot.volumes().claim(pod.namespace, name).is_none());
@@ -108,19 +109,19 @@ fn not_ready(
         }
         Some(class) if class.binding_mode == Some(BindingMode::Immediate) => {
             let who = if makes_none(class.provisioner) {
-                "somebody has to create a PersistentVolume for it".to_owned()
+                "an administrator must create a PersistentVolume for it".to_owned()
             } else {
-                format!("{} has to make its volume first", snapshot.text(class.provisioner))
+                format!("{} must provision its volume first", snapshot.text(class.provisioner))
             };
             let claim = snapshot.text(claim.name);
-            format!("its class binds at once (volumeBindingMode: Immediate), so {who}: kubectl describe pvc {claim} -n {namespace}")
+            format!("its class binds immediately (volumeBindingMode: Immediate), so {who}: kubectl describe pvc {claim} -n {namespace}")
         }
         Some(_) => return None,
     };
     Some(format!("{whole} has no volume: {why}"))
 }
 
-/// From where the volume of a bound claim can be reached.
+/// Describes from where the volume of a bound claim is reachable.
 fn reach(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> Option<String> {
     let volume = snapshot.volumes().volume(claim.volume?)?;
     let by_driver = volume.in_tree.as_ref().and_then(|it| it.migrated.as_ref().ok()?.node_affinity.as_ref());
@@ -137,7 +138,10 @@ fn reach(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> Option<String> {
         return None;
     }
     let (whole, name) = (whole(claim, snapshot), snapshot.text(volume.name));
-    Some(format!("{whole} is bound to the volume {name}, which only nodes with {} reach", places.join(", ")))
+    Some(format!(
+        "{whole} is bound to the volume {name}, which is reachable only from nodes with {}",
+        places.join(", ")
+    ))
 }
 
 fn terms(of: &VolumeNodeAffinity, snapshot: Snapshot<'_>) -> String {
@@ -148,7 +152,7 @@ fn terms(of: &VolumeNodeAffinity, snapshot: Snapshot<'_>) -> String {
     each.collect::<Vec<_>>().join(", or ")
 }
 
-/// Why a claim that waits for the pod's node can get no volume there.
+/// Describes why no volume is available on the node for a claim that binds with its pod.
 fn unavailable(claim: &ClaimInfo, is_room: bool, snapshot: Snapshot<'_>) -> Option<String> {
     if let Some(volume) = claim.bound_volume() {
         let is_gone = snapshot.volumes().volume(volume).is_none();
@@ -158,19 +162,22 @@ fn unavailable(claim: &ClaimInfo, is_room: bool, snapshot: Snapshot<'_>) -> Opti
     let (whole, class) = (whole(claim, snapshot), snapshot.volumes().class(claim.class)?);
     let name = snapshot.text(class.name);
     if let Some(node) = claim.selected_node {
-        return Some(format!("the volume of {whole} is being made for the node {}", snapshot.text(node)));
+        return Some(format!(
+            "the volume of {whole} is being provisioned for the node {}",
+            snapshot.text(node)
+        ));
     }
     let offered = offered(claim, snapshot);
     if makes_none(class.provisioner) {
-        return Some(format!("{whole} finds none, and its class makes none (no provisioner): {offered}"));
+        return Some(format!("no volume matches {whole}, and its class has no provisioner: {offered}"));
     }
     let driver = snapshot.text(class.provisioner);
     if is_room {
         let most = snapshot.volumes().capacities_of(class.name).filter_map(|it| it.limit).max();
-        let most = most
-            .map(|most| format!("; the most room it reports anywhere is {}", exact(Measure::Memory, most)));
+        let most =
+            most.map(|most| format!("; the largest capacity it reports is {}", exact(Measure::Memory, most)));
         let most = most.unwrap_or_default();
-        return Some(format!("{driver} has no room for {whole} here (CSIStorageCapacity){most}"));
+        return Some(format!("{driver} reports no capacity for {whole} here (CSIStorageCapacity){most}"));
     }
     let allowed = class.allowed_topologies.iter().flatten().map(|term| {
         let all: Vec<String> = term.iter().map(|it| requirement(snapshot.tables(), it)).collect();
@@ -182,11 +189,11 @@ fn unavailable(claim: &ClaimInfo, is_room: bool, snapshot: Snapshot<'_>) -> Opti
     }
     let allowed = allowed.join(", or ");
     Some(format!(
-        "{whole}: the class {name} makes volumes only for nodes with {allowed} (allowedTopologies); {offered}"
+        "{whole}: the class {name} provisions volumes only for nodes with {allowed} (allowedTopologies); {offered}"
     ))
 }
 
-/// What volumes of the claim's class there are.
+/// Describes the existing volumes of the claim's class.
 fn offered(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> String {
     let class = snapshot.text(claim.class);
     let keys = snapshot.volumes().keys(StorageKind::PersistentVolume);
@@ -205,7 +212,7 @@ fn offered(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> String {
             _ => format!("all {total} of the class {class} are"),
         };
         return format!(
-            "{all} in use, reserved or released (a released one keeps its claimRef until somebody takes it away)"
+            "{all} in use, reserved or released (a released volume stays reserved until its claimRef is removed)"
         );
     }
     let wanted = claim.request.unwrap_or_default();
@@ -223,7 +230,7 @@ fn offered(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> String {
     let names = some(&names, NAMED);
     let fits = if large.len() == 1 { "is" } else { "are" };
     format!(
-        "{names} {fits} free and large enough, but not reachable from here, or of other access modes, volume mode or labels"
+        "{names} {fits} free and large enough, but not reachable from here, or with other access modes, volume mode or labels"
     )
 }
 
@@ -231,7 +238,7 @@ fn are(number: usize) -> String {
     format!("{number} {}", if number == 1 { "is" } else { "are" })
 }
 
-/// The drivers of the pod's volumes, as far as they limit how many a node takes.
+/// Describes the drivers of the pod's volumes whose number per node is limited.
 fn drivers(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<String> {
     let of_claim = |claim: &ClaimInfo| {
         let volume = claim.volume.and_then(|name| snapshot.volumes().volume(name));
@@ -244,7 +251,7 @@ fn drivers(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<String> {
         .filter_map(|claim| {
             let driver = snapshot.text(of_claim(claim)?);
             Some(format!(
-                "{} is a volume of {driver}, whose limit on a node its CSINode tells",
+                "{} is a volume of {driver}, whose limit per node is in the CSINode",
                 whole(claim, snapshot)
             ))
         })
@@ -265,7 +272,7 @@ fn is_exclusive(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> bool {
     claim.access_modes.iter().any(|&mode| snapshot.text(mode) == "ReadWriteOncePod")
 }
 
-/// A claim with all that decides which volume will do.
+/// Formats a claim with the fields that decide which volumes match.
 fn whole(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> String {
     let mut of: Vec<String> = claim.request.map(size).into_iter().collect();
     let class = snapshot.text(claim.class);
@@ -274,7 +281,7 @@ fn whole(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> String {
     format!("the claim {} ({})", snapshot.text(claim.name), of.join(", "))
 }
 
-/// A size as manifests have it.
+/// Formats a size as in manifests.
 pub(super) fn size(of: StorageSize) -> String {
     exact(Measure::Memory, of.bytes())
 }

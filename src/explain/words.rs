@@ -1,4 +1,4 @@
-//! Amounts, selectors and names as a person reads them. Decides nothing.
+//! Formats amounts, selectors and names as kubectl writes them.
 
 use supercargo_core::framework::Measure;
 use supercargo_core::intern::{Symbol, Tables};
@@ -8,7 +8,7 @@ use supercargo_core::selector::{Operator, Requirement, Selector};
 /// Units of memory, largest first.
 const UNITS: [(&str, i64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
 
-/// An amount, cut to one decimal where no unit holds it exactly.
+/// Formats an amount, truncated to one decimal if no unit represents it exactly.
 pub(crate) fn amount(of: Measure, value: i64) -> String {
     match of {
         Measure::Cpu => cpu(value),
@@ -17,7 +17,7 @@ pub(crate) fn amount(of: Measure, value: i64) -> String {
     }
 }
 
-/// An amount as a manifest takes it, exactly.
+/// Formats an amount exactly, as in a manifest.
 pub(crate) fn exact(of: Measure, value: i64) -> String {
     match of {
         Measure::Memory | Measure::EphemeralStorage => {
@@ -42,7 +42,7 @@ fn bytes(value: i64) -> String {
     if tenths == 0 { format!("{whole}{name}") } else { format!("{whole}.{tenths}{name}") }
 }
 
-/// What is counted, by the name it has in `resources.requests`.
+/// Returns the name of a resource as in `resources.requests`; `pods` for the number of pods.
 pub(crate) fn resource(tables: &Tables, of: Measure) -> &str {
     match of {
         Measure::Pods => "pods",
@@ -53,14 +53,14 @@ pub(crate) fn resource(tables: &Tables, of: Measure) -> &str {
     }
 }
 
-/// A taint as kubectl writes it.
+/// Formats a taint as `key=value:effect`.
 pub(crate) fn taint(tables: &Tables, taint: &Taint) -> String {
     let (key, value) = (tables.text(taint.key), tables.text(taint.value));
     let value = if value.is_empty() { String::new() } else { format!("={value}") };
     format!("{key}{value}:{}", effect(tables, taint))
 }
 
-/// A taint's effect.
+/// Returns a taint's effect.
 pub(crate) fn effect<'t>(tables: &'t Tables, taint: &Taint) -> &'t str {
     match taint.effect {
         TaintEffect::NoSchedule => "NoSchedule",
@@ -70,12 +70,12 @@ pub(crate) fn effect<'t>(tables: &'t Tables, taint: &Taint) -> &'t str {
     }
 }
 
-/// `key=value`.
+/// Formats `key=value`.
 pub(crate) fn pair(tables: &Tables, key: Symbol, value: Symbol) -> String {
     format!("{}={}", tables.text(key), tables.text(value))
 }
 
-/// A requirement as kubectl's selectors are written.
+/// Formats a requirement as in kubectl's label selectors.
 pub(crate) fn requirement(tables: &Tables, of: &Requirement) -> String {
     let key = tables.text(of.key);
     let list = |values: &[Symbol]| {
@@ -94,7 +94,7 @@ pub(crate) fn requirement(tables: &Tables, of: &Requirement) -> String {
     }
 }
 
-/// A selector; `any label` for the empty one.
+/// Formats a selector; an empty one is `any labels`.
 pub(crate) fn selector(tables: &Tables, of: &Selector) -> String {
     match of {
         Selector::Nothing => "no label at all (the selector is missing)".to_owned(),
@@ -106,13 +106,13 @@ pub(crate) fn selector(tables: &Tables, of: &Selector) -> String {
     }
 }
 
-/// `1 node`, `2 nodes`.
+/// Formats a number with its noun: `1 node`, `2 nodes`.
 pub(crate) fn count(number: impl Into<i128>, one: &str) -> String {
     let number = number.into();
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
-/// Some names, and how many more there are.
+/// Lists the first names and how many follow: `a, b and 3 more`.
 pub(crate) fn some(names: &[String], at_most: usize) -> String {
     let shown = names.iter().take(at_most).cloned().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(at_most) {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_read_as_people_write_them() {
+    fn amounts_format_in_kubernetes_notation() {
         let cpu = |milli| amount(Measure::Cpu, milli);
         assert_eq!([cpu(500), cpu(4_000), cpu(0), cpu(-50)], ["500m", "4", "0", "-50m"]);
         let memory = |bytes| amount(Measure::Memory, bytes);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_with_how_many_are_left_out() {
+    fn long_lists_end_with_the_number_of_omitted_names() {
         let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
         assert_eq!(some(&names, 2), "a, b and 1 more");
         assert_eq!(some(&names, 3), "a, b, c");

@@ -41,7 +41,7 @@ async fn what_explain_says_of_a_running_cluster_is_what_its_scheduler_says_and_d
         let event = answer["event"].as_str().context("a text")?;
         ensure!(event.contains("1 Insufficient cpu"), "{event}");
         assert_eq!(answer["nearMisses"][0]["node"], json!(name), "{answer:#}");
-        assert_eq!(answer["nearMisses"][0]["text"], "wants 2 cpu, free 1 of 1: too small even when empty");
+        assert_eq!(answer["nearMisses"][0]["text"], "requests 2 cpu, 1 of 1 free; too small even if empty");
         let grows = answer["changes"].as_array().context("a list")?;
         let grows =
             grows.iter().find(|change| change["codes"] == json!(["GrowNode"])).context("it may grow")?;

@@ -41,7 +41,7 @@ fn a_dump_with_half_the_objects_missing_is_explained_as_far_as_it_goes() {
     let (answer, code) = cluster.answer("elsewhere", &[]);
     assert_eq!(
         (&answer["summary"], code),
-        (&json!("it is on unknown-node, which is not among the nodes that were given"), Some(0))
+        (&json!("the pod is on unknown-node, which is not a known node"), Some(0))
     );
 }
 

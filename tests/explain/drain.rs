@@ -47,7 +47,7 @@ fn drained_pods_are_placed_by_priority_or_reported() {
     assert_eq!((&answer["withoutPlace"], code), (&json!(1), Some(3)));
     let reasons = &answer["pods"][1]["reasons"];
     assert_eq!(reasons[0]["code"], "NodeCordoned", "{answer:#}");
-    assert_eq!(reasons[1]["text"], "wants 3 cpu; most free: 2 of 4, on b");
+    assert_eq!(reasons[1]["text"], "requests 3 cpu; most free: 2 of 4, on b");
 }
 
 #[test]

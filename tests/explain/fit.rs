@@ -29,7 +29,7 @@ fn fit_counts_pods_until_a_resource_runs_out() {
     let (answer, code) = answer(&objects, &pod("p", "1500m", &json!({})), &[]);
     assert_eq!((&answer["fits"], code), (&json!(2), Some(0)));
     assert_eq!(answer["nodes"], json!([{ "node": "b", "pods": 2 }]));
-    assert_eq!(answer["limitedBy"][0]["text"], "wants 1500m cpu; most free: 1 of 4, on a");
+    assert_eq!(answer["limitedBy"][0]["text"], "requests 1500m cpu; most free: 1 of 4, on a");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn fit_of_no_pod_prints_reasons_and_exits_with_3() {
     assert_eq!(
         ran.stdout,
         "default/p: 0 fit\n\nWhy no more fit\n  NODES  ONLY REASON  REASON           DETAILS\n      1            1  \
-         InsufficientCpu  wants 9 cpu; none of these has so much even when empty, the largest 4\n"
+         InsufficientCpu  requests 9 cpu; even when empty, the largest of these nodes has only 4\n"
     );
 }
 

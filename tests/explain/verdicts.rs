@@ -25,8 +25,8 @@ fn a_pod_that_only_lacks_what_others_have_is_blocked_with_the_numbers() {
     let other = pod("other", "3500m", &json!({ "nodeName": "a" }));
     let answer = is(&[plain_node("a"), other, pod("p", "1", &json!({}))], "blocked", 3);
     assert_eq!(reasons(&answer), [("InsufficientCpu".to_owned(), 1)]);
-    assert_eq!(answer["reasons"][0]["text"], "wants 1 cpu; most free: 500m of 4, on a");
-    assert_eq!(answer["nearMisses"][0]["text"], "wants 1 cpu, free 500m of 4");
+    assert_eq!(answer["reasons"][0]["text"], "requests 1 cpu; most free: 500m of 4, on a");
+    assert_eq!(answer["nearMisses"][0]["text"], "requests 1 cpu, 500m of 4 free");
     assert!(
         answer["event"].as_str().expect("a text").starts_with("0/1 nodes are available: 1 Insufficient cpu.")
     );
@@ -38,7 +38,7 @@ fn a_pod_that_is_larger_than_every_node_never_fits() {
     let answer = is(&[plain_node("a"), plain_node("b"), other, pod("p", "5", &json!({}))], "neverFits", 3);
     assert_eq!(
         answer["reasons"][0]["text"],
-        "wants 5 cpu; none of these has so much even when empty, the largest 4"
+        "requests 5 cpu; even when empty, the largest of these nodes has only 4"
     );
 }
 
@@ -70,7 +70,7 @@ fn a_pod_that_is_nominated_waits_for_room() {
     let mut asked = pod("p", "1", &json!({ "priority": 9 }));
     asked["status"] = json!({ "nominatedNodeName": "a" });
     let answer = is(&[plain_node("a"), leaving("other"), asked], "waitsForPreemption", 3);
-    assert_eq!(answer["summary"], "room is being made for it on a: it goes there once other pods are gone");
+    assert_eq!(answer["summary"], "it is nominated to a and waits until the preempted pods there terminate");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_pod_of_another_scheduler_is_left_to_it() {
 fn a_pod_with_a_node_one_that_ended_and_one_that_goes_are_told_apart() {
     let placed = pod("p", "1", &json!({ "nodeName": "a" }));
     let answer = is(&[plain_node("a"), placed.clone()], "bound", 0);
-    assert_eq!((&answer["node"], &answer["summary"]), (&json!("a"), &json!("it is on a")));
+    assert_eq!((&answer["node"], &answer["summary"]), (&json!("a"), &json!("the pod is on a")));
     let mut ended = placed;
     ended["status"] = json!({ "phase": "Succeeded" });
     is(&[plain_node("a"), ended], "ended", 0);
@@ -143,5 +143,5 @@ fn a_claim_that_is_not_there_is_said_before_any_node() {
 #[test]
 fn without_nodes_nothing_is_said_of_them() {
     let answer = is(&[pod("p", "1", &json!({}))], "blocked", 3);
-    assert_eq!((&answer["summary"], &answer["reasons"]), (&json!("there are no nodes"), &json!([])));
+    assert_eq!((&answer["summary"], &answer["reasons"]), (&json!("the cluster has no nodes"), &json!([])));
 }

@@ -128,7 +128,7 @@ fn a_class_that_serves_other_zones_tells_which() {
     let said = text(&answer, "/reasons/0/text");
     assert!(
         said.contains(
-            "the class zonal makes volumes only for nodes with topology.kubernetes.io/zone in (b,c)"
+            "the class zonal provisions volumes only for nodes with topology.kubernetes.io/zone in (b,c)"
         ),
         "{said}"
     );
@@ -150,7 +150,9 @@ fn a_bound_volume_out_of_reach_is_told_with_where_it_can_be_reached() {
     assert_eq!(reasons(&answer), [("VolumeNodeMismatch".to_owned(), 30)]);
     let said = text(&answer, "/reasons/0/text");
     assert!(
-        said.contains("is bound to the volume pv, which only nodes with kubernetes.io/hostname=gone reach"),
+        said.contains(
+            "is bound to the volume pv, which is reachable only from nodes with kubernetes.io/hostname=gone"
+        ),
         "{said}"
     );
 }
@@ -166,7 +168,9 @@ fn an_unbound_claim_of_a_class_that_is_not_there_says_so() {
     let answer = explained(&[at_once, claim("data", "fast", &json!({})), with_claim("data")]);
     let said = text(&answer, "/beforeNodes/0/text");
     assert!(
-        said.contains("disk.example.com has to make its volume first: kubectl describe pvc data -n default"),
+        said.contains(
+            "disk.example.com must provision its volume first: kubectl describe pvc data -n default"
+        ),
         "{said}"
     );
 }

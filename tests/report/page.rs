@@ -83,7 +83,7 @@ fn page_shows_its_main_facts_without_scripts() {
     for text in [
         "Placed 6 of 6 pods",
         "Did you mean <code>disk=ssd</code>?",
-        "wants 64 cpu",
+        "requests 64 cpu",
         "data/trainer-0",
         "eu-north-1a",
         "<code>NodeSelectorMismatch</code>",
@@ -120,5 +120,5 @@ fn empty_cluster_has_a_page() {
             && page.contains("No pod has a spread constraint of its own.")
     );
     let page = Folder::of(&[pod("p", "1", &json!({}))]).page(&[]);
-    assert!(page.contains("there are no nodes"));
+    assert!(page.contains("the cluster has no nodes"));
 }

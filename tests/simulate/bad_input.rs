@@ -90,7 +90,7 @@ fn an_object_of_the_cluster_is_judged_before_anything_is_decided() {
 #[test]
 fn classes_that_no_file_holds_are_told_with_the_pod_that_names_them() {
     let text = of_pods(&format!("{POD}spec:\n  priorityClassName: gold\n"));
-    assert!(text.starts_with("pods:6:22: no PriorityClass \"gold\" is in any file; "), "{text}");
+    assert!(text.starts_with("pods:6:22: PriorityClass \"gold\" is in no file; "), "{text}");
     let files = Files::with(NODE, &format!("{POD}spec:\n  priorityClassName: gold\n"));
     // As written the node has no allocatable, so nothing fits; but nobody asks for a class.
     assert_eq!(files.simulate(&["--as-written"]).code, Some(3));

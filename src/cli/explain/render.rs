@@ -142,7 +142,7 @@ fn tell_scores(screen: &mut Screen, scores: &Scores, wide: bool) {
     screen.heading("Scores");
     let margin = match scores.margin {
         Some(margin) => format!("{margin} ahead of the next node"),
-        None => "none is behind".to_owned(),
+        None => "no node scores lower".to_owned(),
     };
     screen.line(&format!("  best: {} ({margin})", scores.winners.join(", ")));
     screen.line(&format!("  decided by: {}", scores.decided_by));

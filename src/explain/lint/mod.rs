@@ -1,6 +1,7 @@
-//! What in a cluster's pods and workloads means nothing that is there, or can never be met, found without deciding about any of them.
+//! Finds parts of pods and workloads that match nothing in the cluster or can never be satisfied, without scheduling.
 //!
-//! Judges what was written, not how full the nodes are: a finding is as true in an hour. Each rule errs on the side of silence.
+//! Only what is written is checked, not how full the nodes are, so findings stay valid over time. In doubt a rule
+//! reports nothing.
 
 mod nodes;
 mod pods;
@@ -25,12 +26,12 @@ use supercargo_core::resources::Resources;
 use supercargo_core::selector::{RequiredNodeAffinity, Requirement, Selector};
 use supercargo_core::shared::Shared;
 
-/// `kind` of the answer.
+/// `kind` of the report.
 const KIND: &str = "LintReport";
-/// Taints with keys like this come and go with a node's state.
+/// Key prefix of taints that come and go with a node's state.
 const PASSING_TAINTS: &str = "node.kubernetes.io/";
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LintReport {
@@ -38,33 +39,33 @@ pub struct LintReport {
     pub api_version: &'static str,
     /// `LintReport`.
     pub kind: &'static str,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many workloads, and pods that belong to none of them, were judged.
+    /// Number of workloads, and of pods without a workload, that were checked.
     pub judged: usize,
-    /// The findings: the gravest first, then by object.
+    /// The findings, most severe first, then by object.
     pub findings: Vec<Finding>,
 }
 
-/// One thing that is wrong.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// How grave it is.
+    /// The severity.
     pub severity: Severity,
     /// The object's namespace.
     pub namespace: String,
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Its name.
+    /// The object's name.
     pub name: String,
-    /// Which rule found it.
+    /// The rule.
     pub rule: Rule,
-    /// In which field.
+    /// The field.
     pub field: String,
-    /// What is wrong, and what comes of it.
+    /// The problem and its consequence.
     pub message: String,
-    /// What exists and may have been meant.
+    /// An existing name that was probably meant.
     pub did_you_mean: Option<String>,
 }
 
@@ -75,7 +76,7 @@ impl Finding {
     }
 }
 
-/// A workload, or pods that are alike and belong to none.
+/// A workload, or a group of equal pods without one.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// `Deployment`, `Pod`, ...
@@ -84,24 +85,24 @@ pub struct Subject {
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// One of its pods, or what its template makes.
+    /// One of its pods, or a pod from its template.
     pub pod: Arc<PodInfo>,
-    /// How many are to run at once; `None` where nobody says, or each node is to have one.
+    /// Number of replicas; `None` if unspecified or one per node.
     pub replicas: Option<usize>,
-    /// How many more a rollout makes before it takes one away; 0 where it takes away first.
+    /// Number of surplus pods during a rollout; 0 if it removes old pods first.
     pub surge: usize,
-    /// Where in the object a pod's fields stand: `spec.template.`, or nothing in a pod.
+    /// Path prefix of the pod in the object: `spec.template.`, or empty for a pod.
     pub prefix: &'static str,
-    /// Whether one is to find a place yet. What runs already only could not be made anew.
+    /// Whether pods must still be scheduled. If all run already, errors are reported as warnings.
     pub is_to_come: bool,
-    /// A PriorityClass that it names and nobody has.
+    /// A PriorityClass that the subject names and that does not exist.
     pub missing_class: Option<String>,
-    /// The name of each claim template of a StatefulSet, and of its class; empty where it names none.
+    /// Name and StorageClass of each claim template of a StatefulSet; the class is empty if not set.
     pub claim_templates: Vec<(String, String)>,
 }
 
-/// Looks for what is wrong with `subjects`, and with what else the cluster holds; `pending` are its pods without a node, and
-/// `schedulers` names of schedulers that are known to run.
+/// Checks `subjects`, and the disruption budgets of the cluster. `pending` are the cluster's pending pods, and
+/// `schedulers` the names of known schedulers.
 pub fn lint(
     snapshot: Snapshot<'_>,
     pending: &[Arc<PodInfo>],
@@ -131,29 +132,31 @@ pub fn lint(
     }
 }
 
-/// A class that is missing keeps pods from being made at all.
+/// Checks the PriorityClass. If it does not exist, the API server rejects the pods.
 fn class(told: &mut Told<'_, '_>) {
     if let Some(name) = &told.subject.missing_class {
-        let message = format!("there is no PriorityClass {name}: the API server refuses pods that name it");
+        let message =
+            format!("PriorityClass {name} does not exist: the API server rejects pods that name it");
         told.add(Rule::PriorityClassMissing, "spec.priorityClassName", message, None);
     }
 }
 
-/// Who runs is not known from outside; a name that is nearly one of those who place pods is told.
+/// Checks the scheduler name. Running schedulers are unknown, so only names close to a known one are reported.
 fn scheduler(told: &mut Told<'_, '_>, known: &[String]) {
     let name = told.house.snapshot.text(told.subject.pod.scheduler_name);
     if name.is_empty() || known.iter().any(|other| other == name) {
         return;
     }
     if let Some(meant) = crate::config::nearest(name, known.iter().map(String::as_str)) {
-        let message =
-            format!("no pod on a node names the scheduler {name}: nobody may be there to place these");
+        let message = format!(
+            "no scheduled pod uses the scheduler {name}: it may not exist, and these pods stay pending"
+        );
         let meant = Some(meant.to_owned());
         told.add(Rule::SchedulerNameMisspelt, "spec.schedulerName", message, meant);
     }
 }
 
-/// Where findings about a subject go.
+/// Collects the findings about one subject.
 struct Told<'h, 's> {
     house: &'h House<'s>,
     subject: &'h Subject,
@@ -166,7 +169,7 @@ impl<'s> Told<'_, 's> {
         self.add_as(rule, rule.severity(), field, message, did_you_mean);
     }
 
-    /// The same, graver or less grave than the rule usually is.
+    /// Adds a finding with another severity than the rule's default.
     fn add_as(
         &mut self,
         rule: Rule,
@@ -210,12 +213,12 @@ impl<'s> Told<'_, 's> {
     }
 }
 
-/// What is there: nodes, pods, and their labels.
+/// The content of the cluster: nodes, pods and their labels, with cached answers.
 struct House<'s> {
     snapshot: Snapshot<'s>,
     nodes: Vocabulary,
     pods: Vocabulary,
-    /// Labels of all pods there are and are to be, by namespace.
+    /// Labels of all existing and future pods, by namespace.
     labels: BTreeMap<Symbol, BTreeSet<LabelSetId>>,
     /// All taints of all nodes.
     taints: Vec<Taint>,
@@ -226,9 +229,9 @@ struct House<'s> {
     hints: Known<(bool, Requirement), Option<Hint>>,
 }
 
-/// Answers that were worked out already.
+/// A cache of answers.
 type Known<K, V> = RefCell<HashMap<K, V>>;
-/// What a pod asks of nodes that does not change: labels, and what it tolerates.
+/// The constant requirements of a pod on nodes: required affinity and tolerations.
 type Demands = (Shared<RequiredNodeAffinity>, Box<[Toleration]>);
 
 impl<'s> House<'s> {
@@ -256,12 +259,12 @@ impl<'s> House<'s> {
         }
     }
 
-    /// What of a requirement on labels no node has.
+    /// Returns a hint if a requirement matches the labels of no node.
     fn node_hint(&self, of: &Requirement) -> Option<Hint> {
         self.hint(true, of)
     }
 
-    /// What of a requirement on labels no pod has.
+    /// Returns a hint if a requirement matches the labels of no pod.
     fn pod_hint(&self, of: &Requirement) -> Option<Hint> {
         self.hint(false, of)
     }
@@ -277,7 +280,7 @@ impl<'s> House<'s> {
         hint
     }
 
-    /// The nodes that a selector allows.
+    /// Returns the nodes that match a required node affinity.
     fn allowed(&self, by: &RequiredNodeAffinity) -> Rc<[NodeIdx]> {
         if let Some(known) = self.allowed.borrow().get(by) {
             return Rc::clone(known);
@@ -290,7 +293,7 @@ impl<'s> House<'s> {
         nodes
     }
 
-    /// The first taint of a node that stays, keeps new pods away, and is not tolerated.
+    /// Returns the first permanent taint of a node that rejects new pods and is not tolerated.
     fn repelled(&self, node: NodeIdx, pod: &PodInfo) -> Option<&'s Taint> {
         let tables = self.snapshot.tables();
         let taints = tables.taints(self.snapshot.node_info(node).taints);
@@ -301,7 +304,7 @@ impl<'s> House<'s> {
         })
     }
 
-    /// The nodes a pod may be on, as far as selectors and taints that stay go.
+    /// Returns the nodes that selectors and permanent taints allow for a pod.
     fn open_to(&self, pod: &PodInfo) -> Rc<[NodeIdx]> {
         let key = (pod.node_affinity.clone(), pod.tolerations.clone());
         if let Some(known) = self.open.borrow().get(&key) {
@@ -314,7 +317,7 @@ impl<'s> House<'s> {
         open
     }
 
-    /// The same, of those that are large enough for one.
+    /// Returns the nodes of [`Self::open_to`] that are large enough for one pod.
     fn homes_of(&self, pod: &PodInfo) -> Rc<[NodeIdx]> {
         let demands = (pod.node_affinity.clone(), pod.tolerations.clone());
         let key = (demands, pod.resources.request.clone());
@@ -328,7 +331,7 @@ impl<'s> House<'s> {
         homes
     }
 
-    /// Whether a term means pods of this namespace and labels.
+    /// Returns whether a term selects pods with this namespace and labels.
     fn means(&self, term: &PodAffinityTerm, namespace: Symbol, labels: LabelSetId) -> bool {
         self.covers(term, namespace)
             && term.selector.matches(self.snapshot.tables(), self.snapshot.labels(labels))
@@ -345,7 +348,7 @@ impl<'s> House<'s> {
         term.namespaces.contains(&namespace) || by_labels()
     }
 
-    /// Whether a term of a pod means any pod there is or is to be, itself among them.
+    /// Returns whether a term of a pod selects any existing or future pod, including the pod itself.
     fn has_any(&self, term: &PodAffinityTerm, pod: &PodInfo) -> bool {
         if self.means(term, pod.namespace, pod.labels) {
             return true;
@@ -363,14 +366,14 @@ impl<'s> House<'s> {
         any
     }
 
-    /// Whether a selector means any pod of a namespace.
+    /// Returns whether a selector selects any pod of a namespace.
     fn has_any_in(&self, namespace: Symbol, selector: &Selector) -> bool {
         let sets = self.labels.get(&namespace).into_iter().flatten();
         let tables = self.snapshot.tables();
         sets.into_iter().any(|&set| selector.matches(tables, self.snapshot.labels(set)))
     }
 
-    /// Disruption budgets that protect nobody.
+    /// Adds findings for disruption budgets that select no pod.
     fn budgets(&self, findings: &mut Vec<Finding>) {
         let (tables, lookups) = (self.snapshot.tables(), self.snapshot.lookups());
         let namespaces: BTreeSet<Symbol> = lookups.disruption_budget_keys().map(|(of, _)| of).collect();
@@ -388,7 +391,7 @@ impl<'s> House<'s> {
                     name: tables.text(name).to_owned(),
                     rule: Rule::BudgetSelectsNoPod,
                     field: "spec.selector".to_owned(),
-                    message: format!("no pod of the namespace has {selector}: the budget protects nobody"),
+                    message: format!("no pod in the namespace has {selector}: the budget protects no pod"),
                     did_you_mean: pods::meant(self, &budget.selector),
                 });
             }

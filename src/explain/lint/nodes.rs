@@ -1,4 +1,4 @@
-//! What pods ask of nodes: labels, taints, room.
+//! Rules about requirements on nodes: labels, taints, resources.
 
 use super::super::near::of_tolerations;
 use super::super::words::{amount, count, pair, requirement, resource, taint};
@@ -17,7 +17,7 @@ const SELECTOR: &str = "spec.nodeSelector";
 const TERMS: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
 const REQUESTS: &str = "spec.containers[].resources.requests";
-const COMES_OF_IT: &str = "so no node will do";
+const COMES_OF_IT: &str = "so no node is feasible";
 
 pub(super) fn judge(told: &mut Told<'_, '_>) {
     if told.snapshot().nodes().is_empty() {
@@ -38,7 +38,7 @@ pub(super) fn judge(told: &mut Told<'_, '_>) {
     }
 }
 
-/// Which part of what is required no node has.
+/// Reports which part of the required node affinity no node matches.
 fn required(told: &mut Told<'_, '_>) {
     let of = &told.subject.pod.node_affinity;
     let by_pairs = RequiredNodeAffinity { node_selector: of.node_selector.clone(), terms: None };
@@ -55,7 +55,7 @@ fn required(told: &mut Told<'_, '_>) {
         }
     } else {
         let message = format!(
-            "{} the nodeSelector allows and {} the required node affinity allows are different ones, {COMES_OF_IT}",
+            "the {} allowed by nodeSelector and the {} allowed by node affinity do not overlap, {COMES_OF_IT}",
             count(pairs as i64, "node"),
             count(terms as i64, "node"),
         );
@@ -67,23 +67,18 @@ fn term_of(told: &mut Told<'_, '_>, rule: Rule, at: usize, term: &NodeSelectorTe
     let field = format!("{TERMS}.nodeSelectorTerms[{at}]");
     match &term.demands {
         None => {
-            told.add(
-                rule,
-                &field,
-                "the term is empty or cannot be read, and matches no node".to_owned(),
-                None,
-            );
+            told.add(rule, &field, "the term is empty or invalid, and matches no node".to_owned(), None);
         }
         Some(demands) if demands.names.is_empty() => unmatched(told, rule, &field, &demands.labels),
         Some(demands) => {
             let names: Vec<&str> = demands.names.iter().map(|&(name, _)| told.tables().text(name)).collect();
-            let message = format!("matchFields asks for the node {}, which is not there", names.join(", "));
+            let message = format!("matchFields requires the node {}, which does not exist", names.join(", "));
             told.add(rule, &field, message, None);
         }
     }
 }
 
-/// Requirements that no node fulfils together: those that nobody has for themselves, or how many have each.
+/// Reports requirements that no node matches together: unknown labels, else how many nodes match each.
 fn unmatched(told: &mut Told<'_, '_>, rule: Rule, field: &str, wanted: &[Requirement]) {
     let tables = told.tables();
     let consequence =
@@ -96,7 +91,7 @@ fn unmatched(told: &mut Told<'_, '_>, rule: Rule, field: &str, wanted: &[Require
             format!("{} {}", count(nodes as i64, "node"), has(nodes, &requirement(tables, of)))
         });
         let each = each.collect::<Vec<_>>().join(", ");
-        told.add(rule, field, format!("no node has all of it ({each}){consequence}"), None);
+        told.add(rule, field, format!("no node has all of these labels ({each}){consequence}"), None);
     }
     for hint in hints {
         told.add(rule, field, format!("{}{consequence}", hint.text), hint.did_you_mean);
@@ -107,7 +102,7 @@ fn has(nodes: usize, what: &str) -> String {
     format!("{} {what}", if nodes == 1 { "has" } else { "have" })
 }
 
-/// Of several terms one that no node fulfils: the others make up for it.
+/// Reports terms that no node matches if other terms match some.
 fn terms(told: &mut Told<'_, '_>) {
     let Some(all) = &told.subject.pod.node_affinity.terms else { return };
     for (at, term) in all.iter().enumerate().filter(|_| all.len() > 1) {
@@ -131,7 +126,7 @@ fn preferences(told: &mut Told<'_, '_>) {
     }
 }
 
-/// Every node that the selectors allow has a taint that stays.
+/// Reports that every node allowed by the selectors has a permanent, untolerated taint.
 fn taints(told: &mut Told<'_, '_>) {
     let (pod, tables) = (&told.subject.pod, told.tables());
     let allowed = told.house.allowed(&pod.node_affinity);
@@ -165,12 +160,12 @@ fn tolerations(told: &mut Told<'_, '_>) {
         let written = if value.is_empty() { text.to_owned() } else { format!("{text}={value}") };
         let near = taints.iter().filter(|of| of.key == key || nearest(text, [tables.text(of.key)]).is_some());
         let meant = near.map(|of| taint(tables, of)).min();
-        let message = format!("no node has a taint that the toleration of {written} tolerates");
+        let message = format!("no node has a taint that the toleration {written} matches");
         told.add(Rule::TolerationMatchesNoTaint, &format!("spec.tolerations[{at}]"), message, meant);
     }
 }
 
-/// What is asked for, resource by resource.
+/// Returns the requested resources.
 fn wanted(of: &Resources) -> Vec<(Measure, i64)> {
     let mut all = vec![
         (Measure::Cpu, of.cpu_milli),
@@ -193,13 +188,13 @@ fn has_of(snapshot: Snapshot<'_>, node: NodeIdx, of: Measure) -> i64 {
     }
 }
 
-/// Whether an empty node has what the pod asks for.
+/// Returns whether the node, if empty, has the resources that the pod requests.
 pub(super) fn is_large_enough(snapshot: Snapshot<'_>, node: NodeIdx, pod: &PodInfo) -> bool {
     let wanted = wanted(&pod.resources.request);
     wanted.into_iter().all(|(of, wanted)| has_of(snapshot, node, of) >= wanted)
 }
 
-/// Requests that no node it may be on has, even empty.
+/// Reports requests that no allowed node satisfies even if empty.
 fn requests(told: &mut Told<'_, '_>) {
     let (pod, snapshot, tables) = (&told.subject.pod, told.snapshot(), told.tables());
     let open = told.house.open_to(pod);
@@ -209,7 +204,7 @@ fn requests(told: &mut Told<'_, '_>) {
     let of_nodes = if open.len() == snapshot.nodes().len() {
         "the largest node".to_owned()
     } else {
-        format!("the largest of the {} it may be on", count(open.len() as i64, "node"))
+        format!("the largest of the {} it may run on", count(open.len() as i64, "node"))
     };
     let mut any = false;
     for (of, wanted) in wanted(&pod.resources.request) {
@@ -221,7 +216,7 @@ fn requests(told: &mut Told<'_, '_>) {
         let name = resource(tables, of);
         let (message, meant) = match of {
             Measure::Scalar(symbol) if largest == 0 => {
-                let message = format!("no node it may be on has any {name}, {COMES_OF_IT}");
+                let message = format!("no node it may run on has any {name}, {COMES_OF_IT}");
                 match snapshot.nodes().iter().filter(|&node| has_of(snapshot, node, of) > 0).count() {
                     0 => (message, meant_resource(told, symbol)),
                     nodes => {
@@ -235,7 +230,7 @@ fn requests(told: &mut Told<'_, '_>) {
             }
             _ => {
                 let (wanted, largest) = (amount(of, wanted), amount(of, largest));
-                (format!("it asks for {wanted} {name}, and {of_nodes} has {largest}"), None)
+                (format!("it requests {wanted} {name}, and {of_nodes} has {largest}"), None)
             }
         };
         told.add(Rule::RequestTooLarge, REQUESTS, message, meant);
@@ -245,7 +240,7 @@ fn requests(told: &mut Told<'_, '_>) {
         let each =
             each.into_iter().map(|(of, value)| format!("{} {}", amount(of, value), resource(tables, of)));
         let each = each.collect::<Vec<_>>().join(", ");
-        let message = format!("no single node it may be on has all of {each}, even when empty");
+        let message = format!("no single node it may run on has all of {each}, even when empty");
         told.add(Rule::RequestTooLarge, REQUESTS, message, None);
     }
 }
@@ -258,7 +253,7 @@ fn meant_resource(told: &Told<'_, '_>, name: Symbol) -> Option<String> {
     nearest(tables.text(name), names).map(str::to_owned)
 }
 
-/// A topology key's value, for people.
+/// Formats a topology domain as `key=value`.
 pub(super) fn domain(told: &Told<'_, '_>, key: Symbol, value: Symbol) -> String {
     pair(told.tables(), key, value)
 }

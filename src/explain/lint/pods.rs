@@ -1,4 +1,4 @@
-//! What pods ask of other pods: affinity and anti-affinity, and how many fit apart.
+//! Rules about requirements on other pods: affinity, anti-affinity, and how many replicas can be kept apart.
 
 use super::super::near::of_key;
 use super::super::words::{count, selector as in_words};
@@ -31,29 +31,30 @@ pub(super) fn judge(told: &mut Told<'_, '_>) {
 }
 
 fn affinity(told: &mut Told<'_, '_>, field: &str, term: &PodAffinityTerm) {
-    topology_key(told, Severity::Error, field, term.topology_key, "so no node will do");
+    topology_key(told, Severity::Error, field, term.topology_key, "so no node is feasible");
     if !told.house.has_any(term, &told.subject.pod) {
         let (what, meant) = nobody(told, &term.selector);
-        let message = format!("it must be near a pod of which there is none: {what}");
+        let message = format!("its required affinity matches no pod: {what}");
         told.add(Rule::AffinityMatchesNoPod, &format!("{field}.labelSelector"), message, meant);
     }
 }
 
 fn anti_affinity(told: &mut Told<'_, '_>, field: &str, term: &PodAffinityTerm) {
-    if !topology_key(told, Severity::Warning, field, term.topology_key, "so it keeps nothing apart") {
+    if !topology_key(told, Severity::Warning, field, term.topology_key, "so it has no effect") {
         return;
     }
     let pod = &told.subject.pod;
     if !told.house.has_any(term, pod) {
         let (what, meant) = nobody(told, &term.selector);
-        let message = format!("it is to stay away from pods of which there are none: {what}");
+        let message = format!("its required anti-affinity matches no pod: {what}");
         told.add(Rule::AntiAffinityMatchesNoPod, &format!("{field}.labelSelector"), message, meant);
     } else if told.house.means(term, pod.namespace, pod.labels) {
         width(told, field, term);
     }
 }
 
-/// Whether as many as are wanted can stay away from each other. On a node without the key a term forbids nothing.
+/// Reports more replicas than domains for pods that exclude each other. A node without the topology key is never
+/// excluded.
 fn width(told: &mut Told<'_, '_>, field: &str, term: &PodAffinityTerm) {
     let homes = told.house.homes_of(&told.subject.pod);
     let (Some(domains), Some(replicas)) = (domains(told, &homes, term.topology_key), told.subject.replicas)
@@ -68,36 +69,36 @@ fn width(told: &mut Told<'_, '_>, field: &str, term: &PodAffinityTerm) {
     if replicas > domains.len() {
         let over = count((replicas - domains.len()) as i64, "pod");
         let message = format!(
-            "each of {replicas} replicas is to have a {key} of its own, and there {there} they may be in: {over} can never run"
+            "each of {replicas} replicas needs a {key} of its own, and there {there} they may run in: {over} can never run"
         );
         told.add(Rule::AntiAffinityTooWide, field, message, None);
     } else if told.subject.surge > 0 && replicas == domains.len() {
         let message = format!(
-            "{replicas} replicas fill every {key} they may be in, and a rollout makes the new pod before it takes the old one \
-             away: it never ends. Set maxUnavailable to 1 and maxSurge to 0"
+            "{replicas} replicas fill every {key} they may run in, and a rollout creates the new pod before it removes \
+             the old one, so it never completes. Set maxUnavailable to 1 and maxSurge to 0"
         );
         told.add(Rule::AntiAffinityBlocksRollout, field, message, None);
     }
 }
 
-/// The domains that nodes make up; `None` where one of them is in none.
+/// Returns the domains of the nodes; `None` if a node has no domain.
 fn domains(told: &Told<'_, '_>, nodes: &[NodeIdx], key: Symbol) -> Option<BTreeSet<Symbol>> {
     nodes.iter().map(|&node| told.snapshot().node_labels(node).get(key)).collect()
 }
 
 fn preference(told: &mut Told<'_, '_>, field: &str, term: &PodAffinityTerm) {
-    if !topology_key(told, Severity::Info, field, term.topology_key, "so it prefers nothing") {
+    if !topology_key(told, Severity::Info, field, term.topology_key, "so it has no effect") {
         return;
     }
     if !told.house.has_any(term, &told.subject.pod) {
         let (what, meant) = nobody(told, &term.selector);
-        let message = format!("it prefers by pods of which there are none: {what}");
+        let message = format!("its preference matches no pod: {what}");
         let field = format!("{field}.podAffinityTerm.labelSelector");
         told.add(Rule::PreferenceMatchesNothing, &field, message, meant);
     }
 }
 
-/// Tells where no node has a key; whether one has.
+/// Reports a topology key that no node has; returns whether a node has it.
 pub(super) fn topology_key(
     told: &mut Told<'_, '_>,
     severity: Severity,
@@ -115,7 +116,7 @@ pub(super) fn topology_key(
     false
 }
 
-/// What of a selector that means nobody is amiss, and what may have been meant.
+/// Describes a selector that matches no pod, with a suggestion.
 pub(super) fn nobody(told: &Told<'_, '_>, selector: &Selector) -> (String, Option<String>) {
     let meant = meant(told.house, selector);
     let unknown = hints(told.house, selector).into_iter().next();
@@ -125,12 +126,12 @@ pub(super) fn nobody(told: &Told<'_, '_>, selector: &Selector) -> (String, Optio
 
 fn no_pod_has(told: &Told<'_, '_>, selector: &Selector) -> String {
     match selector {
-        Selector::Nothing => "there is no labelSelector, which means no pod at all".to_owned(),
-        Selector::All(_) => format!("no pod it looks at has {}", in_words(told.tables(), selector)),
+        Selector::Nothing => "the labelSelector is missing, so it matches no pod".to_owned(),
+        Selector::All(_) => format!("no pod in its namespaces has {}", in_words(told.tables(), selector)),
     }
 }
 
-/// What may have been meant by a selector that means nobody.
+/// Returns what a selector that matches no pod was probably meant to be.
 pub(super) fn meant(house: &House<'_>, selector: &Selector) -> Option<String> {
     hints(house, selector).into_iter().find_map(|hint| hint.did_you_mean)
 }

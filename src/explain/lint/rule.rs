@@ -1,16 +1,16 @@
-//! The rules by name, and how grave what they find is. The names are in scripts: they are added to, not changed (docs/lint.md).
+//! The rules and their severities (docs/lint.md). Scripts use the names: rules may be added but not renamed.
 
 use serde::Serialize;
 
-/// How grave a finding is; the gravest is the least.
+/// The severity of a finding; the most severe sorts first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
-    /// A pod can never be scheduled as things are written.
+    /// A pod can never be scheduled as written.
     Error,
-    /// Something is written that does not do what it says, or will be in the way.
+    /// A setting does not do what it says, or will cause a problem.
     Warning,
-    /// Something is written that does nothing here.
+    /// A setting has no effect in this cluster.
     Info,
 }
 
@@ -63,7 +63,7 @@ impl Rule {
         Self::TolerationMatchesNoTaint,
     ];
 
-    /// How grave what it finds usually is.
+    /// Returns the default severity of the rule's findings.
     pub fn severity(self) -> Severity {
         match self {
             Self::NodeSelectorMatchesNothing

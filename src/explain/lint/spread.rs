@@ -1,4 +1,4 @@
-//! Topology spread: what a constraint counts, and whether as many pods as are wanted can ever keep to it.
+//! Rules about topology spread constraints: which pods they count, and whether all replicas can satisfy them.
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/podtopologyspread/filtering.go`.
 
@@ -17,8 +17,8 @@ pub(super) fn judge(told: &mut Told<'_, '_>) {
     for (at, of) in pod.spread.iter().enumerate() {
         let field = format!("spec.topologySpreadConstraints[{at}]");
         let (severity, consequence) = match of.when_unsatisfiable {
-            WhenUnsatisfiable::DoNotSchedule => (Severity::Error, "so no node will do"),
-            WhenUnsatisfiable::ScheduleAnyway => (Severity::Info, "so it spreads nothing"),
+            WhenUnsatisfiable::DoNotSchedule => (Severity::Error, "so no node is feasible"),
+            WhenUnsatisfiable::ScheduleAnyway => (Severity::Info, "so it has no effect"),
             WhenUnsatisfiable::Unknown => continue,
         };
         let is_known = topology_key(told, severity, &field, of.topology_key, consequence);
@@ -32,7 +32,7 @@ pub(super) fn judge(told: &mut Told<'_, '_>) {
     }
 }
 
-/// Whether a constraint counts the pods it is written in; tells where it does not.
+/// Returns whether a constraint counts the pods it belongs to; reports it if not.
 fn counts_its_own(told: &mut Told<'_, '_>, field: &str, selector: &Selector) -> bool {
     let (pod, tables) = (&told.subject.pod, told.tables());
     if selector.matches(tables, told.snapshot().labels(pod.labels)) {
@@ -41,13 +41,13 @@ fn counts_its_own(told: &mut Told<'_, '_>, field: &str, selector: &Selector) -> 
     let field = format!("{field}.labelSelector");
     if told.house.has_any_in(pod.namespace, selector) {
         let message = format!(
-            "it counts pods with {}, and its own have not all of it: its own are not spread among themselves",
+            "it counts pods with {}, which its own pods do not match: they are not spread among themselves",
             in_words(tables, selector)
         );
         told.add(Rule::SpreadIgnoresOwnPods, &field, message, None);
     } else {
         let (what, meant) = nobody(told, selector);
-        let message = format!("it counts no pod, so it spreads nothing: {what}");
+        let message = format!("it matches no pod, so it has no effect: {what}");
         told.add(Rule::SpreadMatchesNoPod, &field, message, meant);
     }
     false
@@ -55,20 +55,21 @@ fn counts_its_own(told: &mut Told<'_, '_>, field: &str, selector: &Selector) -> 
 
 /// The domains of a constraint.
 struct Domains {
-    /// Those where a pod may go.
+    /// Domains where a pod may run.
     open: BTreeSet<Symbol>,
-    /// Those that count for the skew and where none may go, with how many pods are there all the same.
+    /// Domains that count for the skew but where no pod may run, with the number of matching pods there.
     closed: BTreeMap<Symbol, i64>,
 }
 
 impl Domains {
-    /// The least that is in a domain where none may go: all others may have only so much more.
+    /// Returns the lowest number of pods in a closed domain, which limits all others.
     fn lowest(&self) -> Option<i64> {
         self.closed.values().copied().min()
     }
 }
 
-/// More replicas than the domains may ever hold: where a domain that counts stays as it is, the others may grow only so far.
+/// Reports more replicas than the constraint allows: a closed domain never grows, so the others may exceed it only by
+/// maxSkew.
 fn limit(told: &mut Told<'_, '_>, field: &str, of: &SpreadConstraint, selector: &Selector) {
     let Some(replicas) = told.subject.replicas else { return };
     let domains = domains(told, of, selector);
@@ -89,7 +90,7 @@ fn limit(told: &mut Told<'_, '_>, field: &str, of: &SpreadConstraint, selector: 
     let why = if too_few {
         let there = are(all);
         format!(
-            "minDomains asks for {wanted} values of {key} and there {there}, so none may have more than {each}"
+            "minDomains requires {wanted} values of {key} and there {there}, so none may have more than {each}"
         )
     } else {
         let names: Vec<String> =
@@ -97,7 +98,7 @@ fn limit(told: &mut Told<'_, '_>, field: &str, of: &SpreadConstraint, selector: 
         let there = if lowest == 0 { "empty".to_owned() } else { format!("at {}", count(lowest, "pod")) };
         let (verb, it_stays) = if names.len() == 1 { ("counts", "it stays") } else { ("count", "they stay") };
         format!(
-            "{} {verb}, and none of these pods can go there: {it_stays} {there}, and no other domain may have more than {each}",
+            "{} {verb}, but these pods cannot run there: {it_stays} {there}, and no other domain may have more than {each}",
             some(&sorted(names), 3)
         )
     };
@@ -115,7 +116,8 @@ fn sorted(mut texts: Vec<String>) -> Vec<String> {
     texts
 }
 
-/// Which nodes count is what upstream asks: all keys of hard constraints, and, if they are honoured, selectors and taints.
+/// Returns the domains, with the same eligibility as upstream: a node needs the keys of all hard constraints, and, if
+/// honored, must match selectors and taints.
 fn domains(told: &Told<'_, '_>, of: &SpreadConstraint, selector: &Selector) -> Domains {
     let (pod, snapshot, tables) = (&told.subject.pod, told.snapshot(), told.tables());
     let is_hard = |each: &&SpreadConstraint| each.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;

@@ -1,11 +1,12 @@
-//! What pods ask of storage: claims that nobody has made, and classes that nobody has.
+//! Rules about storage: claims and StorageClasses that do not exist.
 
 use super::{Rule, Told};
 use crate::config::nearest;
 use supercargo_core::intern::Symbol;
 use supercargo_core::volume::{StorageKey, StorageKind};
 
-/// Without nodes these are manifests and no cluster: what they do not hold may be there.
+/// Checks claims and classes. Without nodes the input is manifests only, and missing objects may exist in the
+/// cluster.
 pub(super) fn judge(told: &mut Told<'_, '_>) {
     if told.snapshot().nodes().is_empty() {
         return;
@@ -30,15 +31,16 @@ pub(super) fn judge(told: &mut Told<'_, '_>) {
     }
 }
 
-/// A claim that a pod names; `is_own` where a controller makes it for the pod.
+/// Checks a claim of a pod; `is_own` if a controller creates it for the pod.
 fn claim(told: &mut Told<'_, '_>, volume: &str, name: Symbol, is_own: bool) {
     let (namespace, text) = (told.subject.pod.namespace, told.tables().text(name));
     let field = format!("spec.volumes[{volume}]");
     match told.snapshot().volumes().claim(namespace, name) {
         None if is_own => {}
         None => {
-            let message =
-                format!("there is no PersistentVolumeClaim {text} in its namespace, so no node will do");
+            let message = format!(
+                "PersistentVolumeClaim {text} does not exist in its namespace, so no node is feasible"
+            );
             let meant = nearest(text, names(told, StorageKind::PersistentVolumeClaim, Some(namespace)));
             let meant = meant.map(str::to_owned);
             told.add(Rule::ClaimMissing, &format!("{field}.persistentVolumeClaim.claimName"), message, meant);
@@ -55,7 +57,7 @@ fn claim(told: &mut Told<'_, '_>, volume: &str, name: Symbol, is_own: bool) {
     }
 }
 
-/// Whether there is the class, or a volume that names it and is nobody's.
+/// Returns whether the class exists, or a free volume of that class.
 fn is_served(told: &Told<'_, '_>, class: Symbol) -> bool {
     let volumes = told.snapshot().volumes();
     let is_free = |key: &StorageKey| {
@@ -69,9 +71,9 @@ fn class_message(told: &Told<'_, '_>, class: &str, consequence: &str) -> String 
     let noun = if any.is_empty() {
         format!("no StorageClass {class}")
     } else {
-        format!("no StorageClass{any}, and {class} is named")
+        format!("no StorageClass{any} ({class} is named)")
     };
-    format!("there is {noun}, nor a free volume of that class: {consequence}, and no node will do")
+    format!("there is {noun} and no free volume of that class: {consequence}, and no node is feasible")
 }
 
 fn names<'s>(told: &Told<'_, 's>, kind: StorageKind, namespace: Option<Symbol>) -> Vec<&'s str> {

@@ -154,9 +154,7 @@ fn count(object: &Value, field: &str) -> Result<Option<usize>, Wrong> {
     let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
     let number = number.and_then(|number| usize::try_from(number).ok());
     let path = format!("spec.{field}");
-    number.map(Some).ok_or_else(|| {
-        Wrong::new(&path, format!("expected {path} to be a non-negative integer, found {value}"))
-    })
+    number.map(Some).ok_or_else(|| Wrong::new(&path, format!("expected {path} to be a count, found {value}")))
 }
 
 /// Returns the number of pods in this field of the spec; more than [`PODS_MAX`] is an error.
