@@ -205,7 +205,7 @@ fn invalid_extender_address_exits_with_2() {
         ),
         (
             "urlPrefix: https://x, enableHTTPS: true, tlsConfig: {certData: bm90aGluZw==}",
-            "couldn't build extenders: a certificate needs a key and a key a certificate",
+            "couldn't build extenders: client certificate and key must be set together",
         ),
     ] {
         let text = format!(
