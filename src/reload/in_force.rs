@@ -1,29 +1,27 @@
-//! The configuration in force, for whoever shows it: what the process was started with, and of later files what was taken over.
-//!
-//! Secrets are left out. Nothing is decided by it.
+//! The effective configuration for display: the values at startup, updated by reloads. Secrets are redacted.
 
 use crate::config::Effective;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What stands in place of a secret. It can be read as base64, as upstream's clients read some of them.
+/// Replaces secrets. It is valid base64, because upstream's clients decode some of these fields.
 const REDACTED: &str = "REDACTED";
 
-/// The fields that are taken over from a file that changes; the others are those of the start.
+/// Fields that a reload applies; all others keep their values from startup.
 const TAKEN_OVER: [&str; 5] =
     ["profiles", "extenders", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds"];
 
-/// Shared by who changes it and who shows it.
+/// The effective configuration, shared between the reloader and its readers.
 #[derive(Clone, Debug)]
 pub struct InForce(Arc<Mutex<Value>>);
 
 impl InForce {
-    /// This was started with.
+    /// Creates it from the configuration at startup.
     pub fn new(started: &Effective) -> Self {
         Self(Arc::new(Mutex::new(shown(started))))
     }
 
-    /// This was taken over, as far as it can be.
+    /// Applies the reloadable fields of a new configuration.
     pub(super) fn changed(&self, effective: &Effective) {
         let mut next = shown(effective);
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,13 +33,13 @@ impl InForce {
         }
     }
 
-    /// As JSON, without secrets.
+    /// Returns the configuration as JSON, without secrets.
     pub fn json(&self) -> Value {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// What decisions are made by of a configuration, as JSON, without secrets.
+/// Returns the fields that affect decisions as JSON, without secrets.
 pub(crate) fn decisive(effective: &Effective) -> Value {
     let mut json = shown(effective);
     if let Value::Object(fields) = &mut json {
@@ -54,7 +52,7 @@ pub(crate) fn decisive(effective: &Effective) -> Value {
     json
 }
 
-/// A configuration as JSON, without secrets.
+/// Returns a configuration as JSON, without secrets.
 fn shown(effective: &Effective) -> Value {
     let mut json = effective.to_json();
     for extender in json.get_mut("extenders").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -68,7 +66,7 @@ fn shown(effective: &Effective) -> Value {
     json
 }
 
-/// A URL without the user and the password that may stand in it.
+/// Returns a URL with its user and password redacted.
 pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let host_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -90,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_has_no_secrets() {
+    fn displayed_configuration_has_no_secrets() {
         let file = effective(
             "extenders:\n- urlPrefix: https://user:pass@extender.example/base\n  filterVerb: filter\n  weight: 1\n  enableHTTPS: true\n  \
              tlsConfig: {certData: Y2VydA==, keyData: c2VjcmV0}\n",
@@ -104,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_loses_its_password_and_nothing_else() {
+    fn url_loses_only_its_credentials() {
         assert_eq!(without_password("https://a.example:1/x@y"), "https://a.example:1/x@y");
         assert_eq!(without_password("https://u@a.example"), "https://REDACTED@a.example");
         assert_eq!(without_password("https://u:p@q@a.example/?x"), "https://REDACTED@a.example/?x");
@@ -112,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_later_file_that_is_in_force_which_needs_no_restart() {
+    fn reload_applies_only_fields_that_need_no_restart() {
         let in_force = InForce::new(&effective("podMaxBackoffSeconds: 20\n"));
         in_force.changed(&effective(
             "podMaxBackoffSeconds: 30\nparallelism: 3\nprofiles:\n- schedulerName: other\n",
@@ -120,7 +118,7 @@ mod tests {
         let json = in_force.json();
         assert_eq!(json["podMaxBackoffSeconds"], 30);
         assert_eq!(json["profiles"][0]["schedulerName"], "other");
-        assert_eq!(json["parallelism"], 16, "a restart is needed for that");
+        assert_eq!(json["parallelism"], 16, "parallelism needs a restart");
         assert_eq!(json["kind"], "KubeSchedulerConfiguration");
     }
 }

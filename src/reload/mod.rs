@@ -1,7 +1,7 @@
-//! The configuration file while the process runs: what of a change can be taken over is, between two decisions.
+//! Reloads the configuration file at runtime: reloadable changes are applied between two decisions.
 //!
-//! A file that is not valid changes nothing: the last good one stays, and log and metrics say so. What a running process
-//! cannot take over is told, and waits for a restart. Upstream reads its file once.
+//! An invalid file is rejected and the previous configuration stays active; log and metrics report it. Changes that
+//! need a restart are logged. Upstream reads its file only at startup.
 
 mod in_force;
 mod shadow;
@@ -26,35 +26,35 @@ use supercargo_core::event::Kind;
 use supercargo_core::extender::Extender;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
-/// Follows the configuration file.
+/// Follows the configuration file and applies its changes.
 pub struct Reload {
     path: PathBuf,
     flags: Flags,
-    /// What the process was started with.
+    /// The configuration at startup.
     started: Effective,
-    /// What is in force of what can be taken over.
+    /// The active configuration; only its reloadable fields matter.
     in_force: Effective,
     inbox: Inbox<Scheduler>,
-    /// Who is asked for lists anew: of pods and of nodes.
+    /// Triggers a relist of pods and of nodes.
     relist: (Relist, Relist),
     extenders: Extenders,
     metrics: Arc<Metrics>,
     shown: InForce,
-    /// The file could not be used when it was read last.
+    /// Whether the file was invalid when it was last read.
     is_rejected: bool,
 }
 
-/// What became of a change.
+/// The result of a reload.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It is in force.
+    /// The change is active.
     Applied(Vec<Difference>),
-    /// It comes to the same.
+    /// No reloadable field changed.
     Same,
 }
 
 impl Reload {
-    /// Follows `path`, of which `started` was read with `flags`.
+    /// Follows `path`, from which `started` was read with `flags`.
     pub fn new(
         path: PathBuf,
         flags: Flags,
@@ -68,7 +68,7 @@ impl Reload {
         Self { path, flags, started, in_force, inbox, relist, extenders, metrics, shown, is_rejected: false }
     }
 
-    /// Whoever shows the configuration in force is told of changes.
+    /// Sets where to publish the active configuration.
     #[must_use]
     pub fn shown_in(mut self, shown: InForce) -> Self {
         self.shown = shown;
@@ -85,7 +85,10 @@ impl Reload {
         }
     }
 
-    /// The file has another text than before.
+    /// Handles a new text of the file.
+    ///
+    /// # Errors
+    /// Fails if the engine has ended.
     async fn changed(&mut self, text: std::io::Result<String>) -> Result<(), Ended> {
         let read = text.map_err(|source| ConfigError::Read { path: self.path.clone(), source });
         let read = read.and_then(|text| Effective::parse(&self.path, &text, &self.flags));
@@ -98,7 +101,7 @@ impl Reload {
         let (settings, effective) = match read {
             Ok(read) => read,
             Err(error) => {
-                tracing::error!(%error, "the configuration file changed and cannot be taken; the last good one stays in force");
+                tracing::error!(%error, "the configuration file is invalid; the previous configuration stays active");
                 self.metrics.config_reloaded(ReloadResult::Invalid);
                 self.is_rejected = true;
                 return Ok(());
@@ -108,14 +111,14 @@ impl Reload {
         let restart = self.needs_restart(&effective);
         let outcome = self.apply(settings, effective).await?;
         if is_repaired {
-            tracing::info!(path = %self.path.display(), "the configuration file is valid again and in use");
+            tracing::info!(path = %self.path.display(), "the configuration file is valid again");
         }
         match outcome {
             Outcome::Same if restart.is_empty() => self.metrics.config_read_again(),
             Outcome::Same => self.metrics.config_reloaded(ReloadResult::NeedsRestart),
             Outcome::Applied(changed) => {
                 let changed: Vec<&str> = changed.iter().map(|change| change.field.as_str()).collect();
-                tracing::info!(?changed, "the configuration file changed, and is in force from now on");
+                tracing::info!(?changed, "applied the changed configuration file");
                 let result =
                     if restart.is_empty() { ReloadResult::Applied } else { ReloadResult::NeedsRestart };
                 self.metrics.config_reloaded(result);
@@ -124,18 +127,18 @@ impl Reload {
         Ok(())
     }
 
-    /// The fields that a restart would change.
+    /// Returns the changed fields that need a restart, and logs them.
     fn needs_restart(&self, effective: &Effective) -> Vec<String> {
         let differences = self.started.differences(effective);
         let restart = differences.into_iter().filter(Difference::needs_restart);
         let fields: Vec<String> = restart.map(|difference| difference.field).collect();
         if !fields.is_empty() {
-            tracing::warn!(?fields, "the configuration file changed in fields that need a restart");
+            tracing::warn!(?fields, "changed fields of the configuration file need a restart");
         }
         fields
     }
 
-    /// Hands the engine what it can take over.
+    /// Applies the reloadable changes to the engine.
     async fn apply(
         &mut self,
         (settings, extenders): (Settings, Prepared),
@@ -146,7 +149,7 @@ impl Reload {
         if changed.is_empty() {
             return Ok(Outcome::Same);
         }
-        // Those that are the same as before are as good as new ones.
+        // Unchanged extenders are created anew, too; the old clients are dropped below.
         let relist = self.extenders.add(&extenders);
         let text = || journal::configured(&decisive(&effective));
         let change = move |engine: &mut Scheduler, now| {
@@ -158,7 +161,7 @@ impl Reload {
         self.extenders.keep_only(&extenders);
         self.shown.changed(&effective);
         self.in_force = effective;
-        // After the engine has the new profile: their pods come by this list.
+        // After the engine has the new profile, the relist delivers the pods of that profile.
         if any_is_new || relist.contains(&Kind::Pod) {
             self.relist.0.request();
         }
@@ -169,7 +172,7 @@ impl Reload {
     }
 }
 
-/// What the engine takes over of a configuration, with the extenders it knows from then on.
+/// Returns the engine's part of a configuration, with the extenders it uses from then on.
 pub(crate) fn reconfiguration(
     settings: &Settings,
     extenders: Vec<Extender>,

@@ -1,4 +1,4 @@
-//! The configuration file of a shadow while it runs: the profile that it judges by, and nothing else of it.
+//! Reloads the configuration file of a shadow at runtime. Only the profile it compares with can change.
 
 use super::InForce;
 use super::source::follow;
@@ -12,21 +12,21 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// The profile to judge the scheduler of this name by, of a file.
+/// Returns the profile with this name, to compare the scheduler with.
 ///
 /// # Errors
-/// In words, where the file has none.
+/// A message if the configuration has no profile with this name.
 pub fn profile_of<'s>(settings: &'s Settings, name: &str) -> Result<&'s ProfileSettings, String> {
     settings.profiles.iter().find(|profile| profile.name == name).ok_or_else(|| {
         let names: Vec<&str> = settings.profiles.iter().map(|it| it.name.as_str()).collect();
         format!(
-            "--shadow-of {name}: the configuration has no profile of that name; it has {}",
+            "--shadow-of {name}: the configuration has no profile with this name; its profiles are {}",
             names.join(", ")
         )
     })
 }
 
-/// Follows the configuration file for a shadow.
+/// Follows the configuration file of a shadow.
 pub struct ShadowReload {
     path: PathBuf,
     flags: Flags,
@@ -36,13 +36,13 @@ pub struct ShadowReload {
     inbox: Inbox<Judging>,
     metrics: Arc<Metrics>,
     shown: InForce,
-    /// The file could not be used when it was read last.
+    /// Whether the file was invalid when it was last read.
     is_rejected: bool,
 }
 
 impl ShadowReload {
-    /// Follows `path`, of which `started` was read with `flags`, for a shadow that judges by this profile of it, the one of the scheduler that it
-    /// watches over. Whoever shows what is in force is told.
+    /// Follows `path`, from which `started` was read with `flags`. `judged_by` is the profile of the scheduler that
+    /// the shadow compares with, and `shown` is where the active configuration is published.
     pub fn new(
         path: PathBuf,
         (flags, started): (Flags, Effective),
@@ -55,7 +55,7 @@ impl ShadowReload {
         Self { path, flags, started, in_force, judged_by, inbox, metrics, shown, is_rejected: false }
     }
 
-    /// Runs until the thread that judges ends.
+    /// Runs until the comparing thread ends.
     pub async fn run(mut self) {
         let mut texts = pin!(follow(self.path.clone()));
         while let Some(text) = texts.next().await {
@@ -65,14 +65,17 @@ impl ShadowReload {
         }
     }
 
-    /// The file has another text than before.
+    /// Handles a new text of the file.
+    ///
+    /// # Errors
+    /// Fails if the comparing thread has ended.
     pub(super) async fn changed(&mut self, text: io::Result<String>) -> Result<(), Ended> {
         let (profile, effective) = match self.read(text) {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!(
                     error,
-                    "the configuration file changed and cannot be taken; the shadow judges by the last good one"
+                    "the configuration file is invalid; the shadow keeps the previous profile"
                 );
                 self.metrics.config_reloaded(ReloadResult::Invalid);
                 self.is_rejected = true;
@@ -80,12 +83,12 @@ impl ShadowReload {
             }
         };
         if std::mem::take(&mut self.is_rejected) {
-            tracing::info!(path = %self.path.display(), "the configuration file is valid again and in use");
+            tracing::info!(path = %self.path.display(), "the configuration file is valid again");
         }
         let restart = self.started.differences(&effective).into_iter().filter(Difference::needs_restart);
         let restart: Vec<String> = restart.map(|difference| difference.field).collect();
         if !restart.is_empty() {
-            tracing::warn!(fields = ?restart, "the configuration file changed in fields that need a restart");
+            tracing::warn!(fields = ?restart, "changed fields of the configuration file need a restart");
         }
         let mut changed = self.in_force.differences(&effective);
         changed.retain(|difference| !difference.needs_restart());
@@ -98,13 +101,10 @@ impl ShadowReload {
             let judge = move |judging: &mut Judging, now| {
                 judging.judge_by(now, |tables| profile.framework(tables));
             };
-            // Nobody records a shadow.
+            // Shadow mode has no recorder.
             self.inbox.change(judge, Box::default).await?;
             let changed: Vec<&str> = changed.iter().map(|change| change.field.as_str()).collect();
-            tracing::info!(
-                ?changed,
-                "the configuration file changed: the shadow judges by it from now on, and its report begins anew"
-            );
+            tracing::info!(?changed, "applied the changed profile; the shadow report starts again");
         }
         self.shown.changed(&effective);
         self.in_force = effective;
@@ -149,9 +149,10 @@ mod tests {
         fn new(rest: &str) -> Self {
             let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
             let path = Path::new("f.yaml");
-            let started = Effective::parse(path, &format!("{HEAD}{rest}"), &flags).expect("it is valid");
-            let settings = Settings::of(&started).expect("it can be taken");
-            let profile = profile_of(&settings, "them").expect("it is there").clone();
+            let started =
+                Effective::parse(path, &format!("{HEAD}{rest}"), &flags).expect("the configuration is valid");
+            let settings = Settings::of(&started).expect("the settings are valid");
+            let profile = profile_of(&settings, "them").expect("the profile exists").clone();
             let (book, metrics) = (Arc::new(Book::new("them")), Arc::new(Metrics::new()));
             let mut tables = Tables::new();
             let framework = profile.framework(&mut tables);
@@ -160,7 +161,7 @@ mod tests {
             let (inbox, mut items) = without_driver(8);
             tokio::spawn(async move {
                 while let Some(item) = items.recv().await {
-                    let Item::Change(change, _) = item else { panic!("nothing else is sent here") };
+                    let Item::Change(change, _) = item else { panic!("only changes are sent here") };
                     change(&mut judging, Time::from_secs(5));
                 }
             });
@@ -171,18 +172,20 @@ mod tests {
             Self { reload, book, metrics, shown }
         }
 
-        /// What was counted of reloads, and what the report knows, of one more judgement.
+        /// Adds one result, changes the file, and returns the reload counters and the report's number of equal
+        /// decisions.
         async fn after(&mut self, rest: &str) -> ([u64; 3], u64) {
             self.book.judged(&judgement(), Time::from_secs(2));
             let text = Ok(format!("{HEAD}{rest}"));
-            self.reload.changed(text).await.expect("it lives");
+            self.reload.changed(text).await.expect("the engine is running");
             let shown = Exposition::new(Arc::clone(&self.metrics)).render().await;
             let reloads = |result: &str| {
                 let series = format!("supercargo_config_reloads_total{{result=\"{result}\"}} ");
                 let value = shown.lines().find_map(|line| line.strip_prefix(&series));
-                value.and_then(|value| value.parse().ok()).expect("it is counted")
+                value.and_then(|value| value.parse().ok()).expect("the counter exists")
             };
-            let report: ShadowReport = serde_json::from_str(&self.book.to_json()).expect("it is a report");
+            let report: ShadowReport =
+                serde_json::from_str(&self.book.to_json()).expect("the JSON is a report");
             (["applied", "needs_restart", "invalid"].map(reloads), report.decisions["same"])
         }
     }
@@ -194,19 +197,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_profile_is_judged_by_at_once_and_begins_the_report_anew() {
+    async fn changed_profile_applies_at_once_and_restarts_the_report() {
         let mut file = Followed::new("profiles: [{schedulerName: them}]\n");
         let packing = "profiles:\n- schedulerName: them\n  pluginConfig:\n  - name: NodeResourcesFit\n    args: {scoringStrategy: \
                        {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}\n";
         assert_eq!(file.after(packing).await, ([1, 0, 0], 0));
-        assert!(file.shown.json().to_string().contains("MostAllocated"), "it is shown");
-        assert_eq!(file.after(packing).await, ([1, 0, 0], 1), "it comes to the same");
+        assert!(file.shown.json().to_string().contains("MostAllocated"), "the new profile is shown");
+        assert_eq!(file.after(packing).await, ([1, 0, 0], 1), "nothing changed");
         assert_eq!(file.after(&format!("{packing}- schedulerName: other\n")).await, ([2, 0, 0], 2));
         assert_eq!(file.after(&format!("{packing}parallelism: 3\n")).await, ([2, 1, 0], 3));
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_valid_or_lacks_the_profile_changes_nothing() {
+    async fn invalid_file_or_missing_profile_changes_nothing() {
         let mut file = Followed::new("profiles: [{schedulerName: them}]\n");
         assert_eq!(file.after("profiles: [{schedulerName: others}]\n").await, ([0, 0, 1], 1));
         assert_eq!(file.after("profiles: {}\n").await, ([0, 0, 2], 2));

@@ -1,7 +1,9 @@
-//! A file that may change, be replaced, or be a name for another: a mounted ConfigMap is a link to a folder that is swapped.
+//! Follows a file that may be written, replaced, or be a symbolic link. A mounted ConfigMap is a link that is
+//! swapped.
 //!
-//! Looks at what the name leads to, and reads it only when that is another file, or was written. A file that is written in place is read once it
-//! has stopped changing, so that no half of it is applied; a ConfigMap's swap is complete when it is seen. Says nothing of what the text means.
+//! Polls the metadata of the link's target, and reads the file only if the target or its metadata changed. A file
+//! written in place is read only after its metadata stayed the same for one interval, so that no half-written file is
+//! applied. The swap of a ConfigMap is atomic and read at once. This module does not interpret the text.
 
 use futures::{Stream, stream};
 use std::io;
@@ -10,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// How often the file is looked at. A kubelet takes up to a minute to bring a ConfigMap's change to its mount. A file that is written in place has
-/// to look the same twice, so this is also how long a writer may pause without its half-written file being read.
+/// Interval between polls. A kubelet takes up to a minute to update a mounted ConfigMap, so faster polls gain little.
+/// A writer that pauses for longer than this may have its half-written file read.
 const POLL: Duration = Duration::from_secs(3);
 
-/// What tells one state of a file from another without reading it.
+/// The metadata that identifies a state of the file.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     leads_to: PathBuf,
     device: u64,
     inode: u64,
-    /// Seconds and nanoseconds.
+    /// Modification time: seconds and nanoseconds.
     written: (i64, i64),
     size: u64,
 }
@@ -39,26 +41,27 @@ impl Stamp {
     }
 }
 
-/// A file, and what it held when it was looked at last.
+/// A followed file and its state at the last poll.
 #[derive(Debug)]
 struct Source {
     path: PathBuf,
-    /// Of the file when its text was read last.
+    /// The metadata when the text was last read.
     stamp: Option<Stamp>,
-    /// Of a file that was seen to change and is read when it looks the same at the next look.
+    /// New metadata; the file is read if it is the same at the next poll.
     changing: Option<Stamp>,
     text: Option<String>,
-    /// The last look could not read it.
+    /// Whether the last poll failed.
     is_unread: bool,
 }
 
 impl Source {
-    /// A file that was not looked at yet: the first look finds it changed.
+    /// Creates the state before the first poll, which finds the file changed.
     fn new(path: PathBuf) -> Self {
         Self { path, stamp: None, changing: None, text: None, is_unread: false }
     }
 
-    /// The text, if it is another one than at the last look, or could not be read then. That it cannot be read is told once.
+    /// Polls the file. Returns its text if that changed or the file became readable again, and an error only once in
+    /// a row.
     fn look(&mut self) -> Option<io::Result<String>> {
         match self.read() {
             Ok(text) => {
@@ -90,7 +93,7 @@ impl Source {
         let text = std::fs::read_to_string(&stamp.leads_to)?;
         let after = Stamp::of(&self.path)?;
         if after != stamp {
-            // Written, or swapped again, while it was read.
+            // The file was written or swapped while it was read.
             self.changing = Some(after);
             return Ok(None);
         }
@@ -103,14 +106,14 @@ impl Source {
     }
 }
 
-/// What [`Source::look`] tells of a file for as long as it is followed, beginning with the text that is there.
+/// Returns a stream of the texts and errors of [`Source::look`], starting with the current text.
 pub(super) fn follow(path: PathBuf) -> impl Stream<Item = io::Result<String>> + Send {
     let mut looks = tokio::time::interval(POLL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     stream::unfold((Source::new(path), looks), |(mut source, mut looks)| async move {
         loop {
             looks.tick().await;
-            // Where the file is mounted from is not known: a look may take its time.
+            // The file system may be remote and slow.
             let looked = tokio::task::spawn_blocking(move || {
                 let looked = source.look();
                 (source, looked)
@@ -133,32 +136,32 @@ mod tests {
     use std::pin::pin;
 
     fn told(source: &mut Source) -> Option<String> {
-        source.look().map(|text| text.expect("it can be read"))
+        source.look().map(|text| text.expect("the file is readable"))
     }
 
-    /// What the first looks find: a file that was never looked at may be half written.
+    /// Polls a new source twice: the first poll might see a half-written file.
     fn first(source: &mut Source) -> Option<String> {
-        assert_eq!(told(source), None, "it has to look the same twice");
+        assert_eq!(told(source), None, "the metadata must be equal twice");
         told(source)
     }
 
-    /// A ConfigMap as the kubelet mounts it: the file is a link through `..data`, which is swapped for another folder.
+    /// A ConfigMap as the kubelet mounts it: the file is a link through `..data`, which is swapped atomically.
     struct Mount(tempfile::TempDir);
 
     impl Mount {
         fn new(text: &str) -> Self {
-            let mount = Self(tempfile::tempdir().expect("a scratch folder"));
+            let mount = Self(tempfile::tempdir().expect("the temporary directory is created"));
             mount.swap("first", text);
-            symlink("..data/config.yaml", mount.0.path().join("config.yaml")).expect("a link");
+            symlink("..data/config.yaml", mount.0.path().join("config.yaml")).expect("the link is created");
             mount
         }
 
         fn swap(&self, version: &str, text: &str) {
             let folder = self.0.path();
-            fs::create_dir(folder.join(version)).expect("a folder");
-            fs::write(folder.join(version).join("config.yaml"), text).expect("a file");
-            symlink(version, folder.join("..data_tmp")).expect("a link");
-            fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("it is swapped at once");
+            fs::create_dir(folder.join(version)).expect("the directory is created");
+            fs::write(folder.join(version).join("config.yaml"), text).expect("the file is written");
+            symlink(version, folder.join("..data_tmp")).expect("the link is created");
+            fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("the link is swapped");
         }
 
         fn source(&self) -> Source {
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_map_that_is_swapped_is_seen_once() {
+    fn swapped_config_map_is_reported_once() {
         let mount = Mount::new("one");
         let mut source = mount.source();
         assert_eq!(first(&mut source).as_deref(), Some("one"));
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_that_brings_the_same_text_is_no_change() {
+    fn swap_to_equal_text_is_not_reported() {
         let mount = Mount::new("one");
         let mut source = mount.source();
         assert_eq!(first(&mut source).as_deref(), Some("one"));
@@ -187,40 +190,41 @@ mod tests {
     }
 
     #[test]
-    fn a_file_written_in_place_is_read_once_it_looks_the_same_twice() {
-        let folder = tempfile::tempdir().expect("a scratch folder");
+    fn file_written_in_place_is_read_when_stable_for_two_polls() {
+        let folder = tempfile::tempdir().expect("the temporary directory is created");
         let path = folder.path().join("config.yaml");
         let whole = "profiles: [{schedulerName: a}]\npodMaxBackoffSeconds: 30\n";
-        fs::write(&path, "one").expect("a file");
+        fs::write(&path, "one").expect("the file is written");
         let mut source = Source::new(path.clone());
         assert_eq!(first(&mut source).as_deref(), Some("one"));
-        // Each prefix is seen by one look: emptied, then written piece by piece. Some of them are valid configurations.
+        // Each poll sees one prefix: first empty, then one byte longer each time. Some prefixes are valid
+        // configurations.
         for end in 0..=whole.len() {
-            fs::write(&path, &whole[..end]).expect("a file");
-            assert_eq!(told(&mut source), None, "{end} bytes of it are there");
+            fs::write(&path, &whole[..end]).expect("the file is written");
+            assert_eq!(told(&mut source), None, "{end} bytes are written");
         }
         assert_eq!(told(&mut source).as_deref(), Some(whole));
         assert_eq!(told(&mut source), None);
     }
 
     #[test]
-    fn a_file_replaced_by_a_rename_is_read_once_it_looks_the_same_twice() {
-        let folder = tempfile::tempdir().expect("a scratch folder");
+    fn renamed_file_is_read_when_stable_for_two_polls() {
+        let folder = tempfile::tempdir().expect("the temporary directory is created");
         let (path, other) = (folder.path().join("config.yaml"), folder.path().join("other"));
-        fs::write(&path, "one").expect("a file");
+        fs::write(&path, "one").expect("the file is written");
         let mut source = Source::new(path.clone());
         assert_eq!(first(&mut source).as_deref(), Some("one"));
-        fs::write(&other, "two").expect("a file");
-        fs::rename(&other, &path).expect("it is replaced");
+        fs::write(&other, "two").expect("the file is written");
+        fs::rename(&other, &path).expect("the file is replaced");
         assert_eq!((told(&mut source), told(&mut source).as_deref()), (None, Some("two")));
     }
 
     #[test]
-    fn a_file_that_is_gone_is_told_once_and_seen_again_when_it_is_back() {
+    fn missing_file_is_reported_once_and_again_when_it_returns() {
         let mount = Mount::new("one");
         let mut source = mount.source();
         assert_eq!(first(&mut source).as_deref(), Some("one"));
-        fs::remove_file(mount.0.path().join("..data")).expect("it was there");
+        fs::remove_file(mount.0.path().join("..data")).expect("the link is removed");
         assert!(source.look().is_some_and(|look| look.is_err()));
         assert!(source.look().is_none());
         mount.swap("second", "one");
@@ -231,12 +235,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_is_followed_through_what_cannot_be_read() {
+    async fn stream_continues_after_a_read_error() {
         let mount = Mount::new("one");
         let mut texts = pin!(follow(mount.0.path().join("config.yaml")));
-        let mut next = async || texts.next().await.expect("it is followed on").ok();
+        let mut next = async || texts.next().await.expect("the stream continues").ok();
         assert_eq!(next().await.as_deref(), Some("one"));
-        fs::remove_file(mount.0.path().join("..data")).expect("it was there");
+        fs::remove_file(mount.0.path().join("..data")).expect("the link is removed");
         assert_eq!(next().await, None);
         mount.swap("second", "two");
         assert_eq!(next().await.as_deref(), Some("two"));

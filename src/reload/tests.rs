@@ -1,4 +1,4 @@
-//! What becomes of a file that changes, with an engine that knows no cluster.
+//! Tests of reloads, with an engine without a cluster.
 
 use super::*;
 use crate::driver::{Item, without_driver};
@@ -19,20 +19,20 @@ fn text(rest: &str) -> std::io::Result<String> {
     Ok(format!("{HEAD}{rest}"))
 }
 
-/// A file that is followed, and the engine it is followed for.
+/// A followed file with its engine.
 struct Followed {
     reload: Reload,
     metrics: Arc<Metrics>,
     extenders: Extenders,
-    /// Ends with the engine when the last sender is gone.
+    /// The engine; it ends when the last sender is dropped.
     engine: JoinHandle<Scheduler>,
 }
 
 impl Followed {
     fn new(rest: &str) -> Self {
         let path = Path::new("f.yaml");
-        let text = text(rest).expect("it was made here");
-        let started = Effective::parse(path, &text, &Flags::default()).expect("it is valid");
+        let text = text(rest).expect("the text is valid");
+        let started = Effective::parse(path, &text, &Flags::default()).expect("the configuration is valid");
         let (inbox, mut items) = without_driver(8);
         let config = Config { seed: Seed(1), profiles: Vec::new(), queue: QueueConfig::default() };
         let engine = tokio::spawn(async move {
@@ -40,7 +40,7 @@ impl Followed {
             while let Some(item) = items.recv().await {
                 match item {
                     Item::Change(change, _) => change(&mut engine, Time::default()),
-                    _ => panic!("nothing else is sent here"),
+                    _ => panic!("only changes are sent here"),
                 }
             }
             engine
@@ -54,10 +54,11 @@ impl Followed {
     }
 
     async fn changes_to(&mut self, rest: &str) {
-        self.reload.changed(text(rest)).await.expect("the engine lives");
+        self.reload.changed(text(rest)).await.expect("the engine is running");
     }
 
-    /// Applied, needing a restart, invalid; whether the last one was good; whether a restart is needed.
+    /// Returns the counters of applied, restart-needing and invalid reloads, and the gauges for success and restart
+    /// needed.
     async fn counted(&self) -> [u64; 5] {
         let shown = Exposition::new(Arc::clone(&self.metrics)).render().await;
         let value = |series: &str| {
@@ -75,18 +76,18 @@ impl Followed {
         ]
     }
 
-    /// The engine's profiles in the end, and whether a list of pods was asked for.
+    /// Returns the engine's profiles at the end, and whether a relist of pods was requested.
     async fn end(self) -> (Vec<String>, bool) {
         let relist = self.reload.relist.0.clone();
         drop(self.reload);
-        let engine = self.engine.await.expect("the engine lives");
+        let engine = self.engine.await.expect("the engine is running");
         let is_asked = tokio::time::timeout(Duration::ZERO, relist.requested()).await.is_ok();
         (engine.profile_names().map(str::to_owned).collect(), is_asked)
     }
 }
 
 #[tokio::test]
-async fn a_new_profile_is_in_force_at_once_and_its_pods_are_asked_for() {
+async fn new_profile_applies_at_once_and_relists_pods() {
     let mut file = Followed::new("profiles: [{schedulerName: a}]\n");
     assert_eq!(file.counted().await, [0, 0, 0, 1, 0]);
     file.changes_to("profiles: [{schedulerName: a}, {schedulerName: b}]\npodMaxBackoffSeconds: 30\n").await;
@@ -95,22 +96,22 @@ async fn a_new_profile_is_in_force_at_once_and_its_pods_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_valid_changes_nothing_until_it_is_mended() {
+async fn invalid_file_changes_nothing_until_it_is_fixed() {
     let mut file = Followed::new("");
     file.changes_to("profiles: [{schedulerNam: b}]\n").await;
     assert_eq!(file.counted().await, [0, 0, 1, 0, 0]);
     file.changes_to("enableProfiling: true\n").await;
-    assert_eq!(file.counted().await, [0, 0, 2, 0, 0], "what is not honoured is not taken either");
+    assert_eq!(file.counted().await, [0, 0, 2, 0, 0], "unsupported settings are rejected, too");
     let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
-    file.reload.changed(Err(gone)).await.expect("the engine lives");
+    file.reload.changed(Err(gone)).await.expect("the engine is running");
     assert_eq!(file.counted().await, [0, 0, 3, 0, 0]);
     file.changes_to("# mended\n").await;
     assert_eq!(file.counted().await, [0, 0, 3, 1, 0]);
-    assert_eq!(file.end().await, (Vec::new(), false), "the engine was never asked");
+    assert_eq!(file.end().await, (Vec::new(), false), "the engine was not changed");
 }
 
 #[tokio::test]
-async fn a_repaired_file_is_logged_once_even_where_nothing_changed() {
+async fn repaired_file_is_logged_once_even_without_changes() {
     let page = Page::default();
     let log = tracing_subscriber::fmt().with_writer(page.clone()).with_ansi(false).finish();
     let _guard = tracing::subscriber::set_default(log);
@@ -124,20 +125,20 @@ async fn a_repaired_file_is_logged_once_even_where_nothing_changed() {
     assert_eq!(page.count("is valid again"), 1);
 }
 
-/// What a test logs.
+/// The captured log of a test.
 #[derive(Clone, Default)]
 struct Page(Arc<std::sync::Mutex<Vec<u8>>>);
 
 impl Page {
     fn count(&self, words: &str) -> usize {
-        let page = self.0.lock().expect("nobody panicked").clone();
-        String::from_utf8(page).expect("a log is text").matches(words).count()
+        let page = self.0.lock().expect("the lock is not poisoned").clone();
+        String::from_utf8(page).expect("the log is UTF-8").matches(words).count()
     }
 }
 
 impl std::io::Write for Page {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        self.0.lock().expect("the lock is not poisoned").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -155,14 +156,14 @@ impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Page {
 }
 
 #[tokio::test]
-async fn extenders_are_taken_over_and_one_that_cannot_be_reached_as_written_is_not() {
+async fn extenders_are_applied_and_invalid_urls_are_rejected() {
     let mut file = Followed::new("");
     file.changes_to("extenders: [{urlPrefix: 'http://127.0.0.1:1/a', filterVerb: f}]\n").await;
     assert_eq!(file.counted().await, [1, 0, 0, 1, 0]);
     file.changes_to("extenders: [{urlPrefix: nowhere, filterVerb: f}]\n").await;
     assert_eq!(file.counted().await, [1, 0, 1, 0, 0]);
     let (objects, client) = (file.extenders.objects().clone(), file.extenders.client(ExtenderId(0)));
-    assert!(client.is_some(), "the last good one stays");
+    assert!(client.is_some(), "the previous client stays");
     assert!(objects.wants(Kind::Pod) && objects.wants(Kind::Node));
     file.changes_to("# none\n").await;
     assert_eq!(file.counted().await, [2, 0, 1, 1, 0]);
@@ -170,19 +171,19 @@ async fn extenders_are_taken_over_and_one_that_cannot_be_reached_as_written_is_n
 }
 
 #[tokio::test]
-async fn what_needs_a_restart_is_told_and_what_does_not_is_taken_over_all_the_same() {
+async fn restart_is_reported_while_reloadable_fields_apply() {
     let mut file = Followed::new("profiles: [{schedulerName: a}]\n");
     file.changes_to("parallelism: 4\nprofiles: [{schedulerName: a}]\n").await;
     assert_eq!(file.counted().await, [0, 1, 0, 1, 1]);
     file.changes_to("parallelism: 4\nprofiles: [{schedulerName: a, percentageOfNodesToScore: 5}]\n").await;
     assert_eq!(file.counted().await, [0, 2, 0, 1, 1]);
     file.changes_to("profiles: [{schedulerName: a, percentageOfNodesToScore: 5}]\n").await;
-    assert_eq!(file.counted().await, [0, 2, 0, 1, 0], "it is as it was at the start");
+    assert_eq!(file.counted().await, [0, 2, 0, 1, 0], "the file equals the one at startup");
     assert_eq!(file.end().await.0, ["a"]);
 }
 
 #[tokio::test]
-async fn without_an_engine_the_file_is_followed_no_longer() {
+async fn reload_ends_with_the_engine() {
     let mut file = Followed::new("");
     file.engine.abort();
     assert!((&mut file.engine).await.is_err_and(|error| error.is_cancelled()));

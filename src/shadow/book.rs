@@ -1,4 +1,4 @@
-//! The book of a shadow: how many decisions came to what, and the latest disagreements, within bounds of number and bytes.
+//! The results of shadow mode: counts per result, and the latest disagreements, bounded in number and bytes.
 
 use super::report::{API_VERSION, Disagreement, KIND, ShadowReport};
 use jiff::Timestamp;
@@ -8,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use supercargo_core::shadow::{Agreement, Judgement, Unjudged};
 use supercargo_core::time::Time;
 
-/// Disagreements kept at most.
+/// Maximum number of stored disagreements.
 const ENTRIES_MAX: usize = 1_000;
-/// Bytes of JSON kept at most.
+/// Maximum size of the stored disagreements, in bytes of JSON (4 MiB).
 const BYTES_MAX: usize = 4 << 20;
 
-/// Keeps the account of one shadow. Disagreements are kept as the text they are shown as.
+/// Stores the results of one shadow. Disagreements are stored as the JSON that the report shows.
 pub struct Book {
     shadow_of: String,
     kept: Mutex<Kept>,
@@ -38,7 +38,7 @@ impl Kept {
 }
 
 impl Book {
-    /// An empty book about the scheduler of this name, from now on.
+    /// Creates an empty book about the scheduler with this name, starting now.
     pub fn new(shadow_of: &str) -> Self {
         Self::bounded(shadow_of, ENTRIES_MAX, BYTES_MAX)
     }
@@ -48,12 +48,12 @@ impl Book {
         Self { shadow_of: shadow_of.to_owned(), kept, entries_max, bytes_max }
     }
 
-    /// Forgets what was entered: from now on it is about other rules.
+    /// Clears all results, because later ones use another profile.
     pub fn begin_anew(&self) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Kept::begun();
     }
 
-    /// Enters a judgement that is told of `now`.
+    /// Adds the result of a comparison, reported at `now`.
     pub fn judged(&self, judgement: &Judgement, now: Time) {
         let ago = now.since(judgement.at);
         let now = Timestamp::now();
@@ -73,13 +73,13 @@ impl Book {
         }
     }
 
-    /// Enters a decision that is not judged.
+    /// Adds a decision that was not compared.
     pub fn unjudged(&self, why: Unjudged) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         *kept.unjudged.entry(why).or_default() += 1;
     }
 
-    /// All of it, as JSON that [`ShadowReport`] reads.
+    /// Returns the report as JSON that [`ShadowReport`] deserializes.
     pub fn to_json(&self) -> String {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |count: Option<&u64>| count.copied().unwrap_or_default();
@@ -96,9 +96,9 @@ impl Book {
             dropped: kept.dropped,
             disagreements: Vec::new(),
         };
-        let mut json = serde_json::to_value(&head).expect("texts and numbers are JSON");
+        let mut json = serde_json::to_value(&head).expect("the report serializes");
         let entries: Vec<&RawValue> = kept.entries.iter().map(|entry| &**entry).collect();
-        json["disagreements"] = serde_json::to_value(entries).expect("what was JSON is JSON");
+        json["disagreements"] = serde_json::to_value(entries).expect("stored JSON is valid");
         json.to_string()
     }
 }

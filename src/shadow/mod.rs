@@ -1,6 +1,7 @@
-//! Shadow mode in the shell: the engine that judges, on the driver's thread, and the book of what it said. Sends nothing.
+//! Shadow mode: adapts the comparing engine to the driver, and stores its results. It writes nothing to the API
+//! server.
 //!
-//! There is no dispatcher here, no lease and no client: what the thread is given to carry effects out with has no way to.
+//! There is no dispatcher, no lease and no client in this mode, so the driver could not carry out an effect.
 
 mod book;
 mod report;
@@ -21,28 +22,30 @@ use supercargo_core::scheduler::Step;
 use supercargo_core::shadow::{self, Shadow};
 use supercargo_core::time::Time;
 
-/// Where a shadow shows its report.
+/// The HTTP path of the shadow report.
 pub const PAGE: &str = "/debug/shadow";
 
-/// Judgements entered between two looks at what has come. One that has to try other orders takes some dozen decisions.
+/// Number of results per step before the driver handles new events. A result that needs other orders takes about two
+/// dozen decisions.
 const AT_ONCE: usize = 16;
 
-/// Shadow mode's engine, as the driver sees it.
+/// The engine of shadow mode, as the driver uses it.
 pub struct Judging {
     shadow: Shadow,
     book: Arc<Book>,
     metrics: Arc<Metrics>,
-    /// Since when it judges by what it judges by now.
+    /// When the current profile came into use.
     since: Time,
 }
 
 impl Judging {
-    /// What `shadow` says goes into the book and the metrics.
+    /// Wraps `shadow`; its results go to the book and the metrics.
     pub fn new(shadow: Shadow, book: Arc<Book>, metrics: Arc<Metrics>) -> Self {
         Self { shadow, book, metrics, since: Time::default() }
     }
 
-    /// From now on judges by another framework, made with its tables, and begins the book anew: of decisions that arrived before, the metrics alone are told.
+    /// Compares with another profile from now on, and clears the book. Decisions that arrived earlier count in the
+    /// metrics only.
     pub fn judge_by(&mut self, now: Time, framework: impl FnOnce(&mut Tables) -> Framework) {
         let framework = framework(self.shadow.tables());
         self.shadow.judge_by(framework);
@@ -50,7 +53,7 @@ impl Judging {
         self.book.begin_anew();
     }
 
-    /// What it holds, by name.
+    /// Returns the sizes of the engine's collections by name.
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         self.shadow.held()
     }
@@ -80,7 +83,7 @@ impl Engine for Judging {
                 }
                 shadow::Step::Unjudged(pod, why) => {
                     let pod = format!("{}/{}", pod.namespace, pod.name);
-                    tracing::debug!(%pod, why = why.as_str(), "not judged");
+                    tracing::debug!(%pod, why = why.as_str(), "decision not compared");
                     self.metrics.shadow_unjudged(why);
                     self.book.unjudged(why);
                 }
@@ -88,7 +91,7 @@ impl Engine for Judging {
                 shadow::Step::Idle { wake_at } => return Step::Idle { wake_at },
             }
         }
-        // The next ones, once what has come meanwhile is taken in.
+        // Continue after the driver has handled new events.
         Step::Idle { wake_at: Some(now) }
     }
 
@@ -101,7 +104,7 @@ impl Engine for Judging {
     }
 }
 
-/// Takes effects nowhere: a shadow has none.
+/// An outbox for an engine without effects.
 pub struct Nowhere;
 
 impl Outbox for Nowhere {
@@ -110,11 +113,11 @@ impl Outbox for Nowhere {
     }
 
     fn submit(&mut self, effect: Effect) {
-        unreachable!("a shadow has no effects, and this is one: {effect:?}");
+        unreachable!("a shadow produced an effect: {effect:?}");
     }
 }
 
-/// Tells of what a person must know of.
+/// Logs notices and ignores all other observations.
 pub struct Listening(NoProbe);
 
 impl Default for Listening {

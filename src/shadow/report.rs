@@ -1,4 +1,4 @@
-//! What `/debug/shadow` shows and `supercargo shadow report` reads: a versioned kind, written and read by these types alone.
+//! The `ShadowReport`: `/debug/shadow` serves it and `supercargo shadow report` reads it.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,30 +9,30 @@ pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
 /// `kind` of the report.
 pub(super) const KIND: &str = "ShadowReport";
 
-/// How far the two schedulers agree, and where they did not.
+/// How far the two schedulers agree, with the latest disagreements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShadowReport {
-    /// Always the same of this version.
+    /// [`API_VERSION`] if written by this version.
     pub api_version: String,
-    /// Always the same.
+    /// [`KIND`].
     pub kind: String,
-    /// `schedulerName` of the pods whose decisions are judged.
+    /// The `schedulerName` whose decisions are compared.
     pub shadow_of: String,
-    /// When the shadow was started, or when it began to judge by another configuration, RFC 3339.
+    /// Start of the shadow or of its current configuration, RFC 3339.
     pub since: String,
-    /// How many decisions came to what, by the words of `supercargo_shadow_decisions_total`.
+    /// Number of decisions per result, with the labels of `supercargo_shadow_decisions_total`.
     pub decisions: BTreeMap<String, u64>,
-    /// How many were not judged, by the words of `supercargo_shadow_unjudged_total`.
+    /// Number of decisions not compared per reason, with the labels of `supercargo_shadow_unjudged_total`.
     pub unjudged: BTreeMap<String, u64>,
-    /// Disagreements that are no longer kept, since later ones took their room.
+    /// Number of disagreements dropped to make room for later ones.
     pub dropped: u64,
-    /// The latest disagreements, the oldest first; those that raced are among them.
+    /// The latest disagreements, oldest first, including raced ones.
     pub disagreements: Vec<Disagreement>,
 }
 
 impl ShadowReport {
-    /// Whether this is what it says it is, of this version.
+    /// Returns whether kind and version are those of this program.
     pub fn is_of_this_version(&self) -> bool {
         self.api_version == API_VERSION && self.kind == KIND
     }
@@ -49,25 +49,25 @@ pub struct PodName {
     pub uid: String,
 }
 
-/// One decision on which the two differ.
+/// A decision on which the two schedulers differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Disagreement {
-    /// When their decision arrived, RFC 3339.
+    /// When the other scheduler's decision arrived, RFC 3339.
     pub time: String,
     /// The pod.
     pub pod: PodName,
-    /// What it came to.
+    /// The result, with the labels of `supercargo_shadow_decisions_total`.
     pub agreement: String,
-    /// Our best total less their node's; absent where one has none, and where they raced.
+    /// The best total minus the total of the other scheduler's node; absent if either has none, or if they raced.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub regret: Option<i64>,
-    /// How many nodes could take the pod, as seen here.
+    /// Number of feasible nodes.
     pub feasible_nodes: usize,
-    /// The node chosen here.
+    /// The node that supercargo chooses.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ours: Option<Node>,
-    /// What was chosen there.
+    /// The other scheduler's choice.
     pub theirs: Side,
 }
 
@@ -75,44 +75,44 @@ pub struct Disagreement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", untagged)]
 pub enum Side {
-    /// A node that can take the pod.
+    /// A feasible node.
     Scored(Node),
-    /// A node that cannot.
+    /// An infeasible node.
     #[serde(rename_all = "camelCase")]
     Rejected {
-        /// Its name.
+        /// The node's name.
         node: String,
-        /// The first plugin that rejects it.
+        /// The first plugin that rejects the node.
         rejected_by: Option<String>,
-        /// Why.
+        /// The plugin's reason.
         reason: String,
     },
-    /// None.
+    /// No node.
     None {
-        /// In the words of the pod's condition.
+        /// The message of the pod's condition.
         message: String,
     },
 }
 
-/// A node that can take the pod, with its scores.
+/// A feasible node with its scores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name.
+    /// The node's name.
     pub node: String,
-    /// The sum of `weighted`.
+    /// The sum of the weighted scores.
     pub total: i64,
-    /// By plugin, in the order in which they score.
+    /// The plugins' scores, in order of evaluation.
     pub plugins: Vec<Cell>,
 }
 
-/// What a plugin gives a node.
+/// The score of one plugin for a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The plugin.
+    /// The plugin's name.
     pub plugin: String,
-    /// Before normalization.
+    /// The raw score.
     pub raw: i64,
-    /// 0 to 100.
+    /// The normalized score, 0 to 100.
     pub normalized: i64,
     /// The plugin's weight.
     pub weight: i64,
@@ -121,7 +121,7 @@ pub struct Cell {
 }
 
 impl Disagreement {
-    /// Of a judgement that has something to compare.
+    /// Creates the entry of a result; `None` if there is nothing to compare.
     pub(super) fn of(judgement: &Judgement, time: String) -> Option<Self> {
         let Comparison { ours, theirs, feasible } = judgement.comparison.as_ref()?;
         let pod = &judgement.pod;

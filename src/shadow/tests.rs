@@ -1,4 +1,4 @@
-//! The book keeps within its bounds, and its page is what the command reads.
+//! Tests that the book stays within its bounds and that its JSON is a valid report.
 
 use super::*;
 use supercargo_core::effect::PodRef;
@@ -17,11 +17,11 @@ fn judgement(name: &str, agreement: Agreement) -> Judgement {
 }
 
 fn shown(book: &Book) -> ShadowReport {
-    serde_json::from_str(&book.to_json()).expect("the page is a report")
+    serde_json::from_str(&book.to_json()).expect("the JSON is a report")
 }
 
 #[test]
-fn the_book_counts_everything_and_keeps_the_latest_disagreements() {
+fn book_counts_all_results_and_keeps_latest_disagreements() {
     let book = Book::bounded("default-scheduler", 2, 1 << 20);
     book.judged(&judgement("agreed", Agreement::Same), Time::from_secs(2));
     for name in ["first", "second", "third"] {
@@ -32,7 +32,7 @@ fn the_book_counts_everything_and_keeps_the_latest_disagreements() {
     assert!(report.is_of_this_version());
     assert_eq!(report.decisions["same"], 1);
     assert_eq!(report.decisions["we_fit_they_not"], 3);
-    assert_eq!(report.decisions["raced"], 0, "every word is there");
+    assert_eq!(report.decisions["raced"], 0, "every label is present");
     assert_eq!(report.unjudged["unordered"], 1);
     assert_eq!(report.dropped, 1);
     let names: Vec<&str> = report.disagreements.iter().map(|it| &*it.pod.name).collect();
@@ -40,10 +40,10 @@ fn the_book_counts_everything_and_keeps_the_latest_disagreements() {
 }
 
 #[test]
-fn the_book_has_a_bound_of_bytes() {
+fn book_drops_disagreements_over_its_byte_limit() {
     let one = Book::new("them");
     one.judged(&judgement("a", Agreement::Raced), Time::from_secs(2));
-    let room = serde_json::to_string(&shown(&one).disagreements[0]).expect("it is JSON").len() + 20;
+    let room = serde_json::to_string(&shown(&one).disagreements[0]).expect("the entry serializes").len() + 20;
     let book = Book::bounded("them", 100, 2 * room);
     for name in ["a", "b", "c", "d"] {
         book.judged(&judgement(name, Agreement::Raced), Time::from_secs(2));
@@ -52,10 +52,10 @@ fn the_book_has_a_bound_of_bytes() {
     assert_eq!((report.disagreements.len(), report.dropped), (2, 2));
     book.judged(&judgement(&"e".repeat(3 * room), Agreement::Raced), Time::from_secs(2));
     let report = shown(&book);
-    assert_eq!((report.disagreements.len(), report.dropped), (0, 5), "what alone is too much is not kept");
+    assert_eq!((report.disagreements.len(), report.dropped), (0, 5), "an entry over the limit is not stored");
 }
 
 #[test]
-fn a_shadow_grants_no_credits() {
+fn shadow_grants_no_credits() {
     assert!(Nowhere.credits().is_empty());
 }

@@ -1,4 +1,4 @@
-//! `supercargo shadow`: what a running shadow has to say. Asks that process alone, and no API server.
+//! `supercargo shadow`: prints the report of a running shadow. It contacts only that process, not the API server.
 
 mod table;
 
@@ -16,49 +16,49 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// No report is as large as this: a shadow keeps four megabytes of disagreements.
+/// Maximum size of a report (16 MiB). A shadow stores at most 4 MiB of disagreements.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What is asked of a shadow.
+/// Flags of `supercargo shadow`.
 #[derive(Clone, Debug, Args)]
 pub struct ShadowArgs {
-    /// The question.
+    /// The subcommand.
     #[command(subcommand)]
     pub question: Question,
 }
 
-/// Questions to a shadow.
+/// The subcommands of `supercargo shadow`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Question {
-    /// Tell how far the two schedulers agree, and list the latest disagreements with the scores of both nodes.
+    /// Print how far the two schedulers agree, and the latest disagreements with the scores of both nodes.
     ///
-    /// Whoever asks needs a token of one who may get the path /debug/shadow (`kubectl create token`).
+    /// Needs a token whose user may get the path /debug/shadow (create one with `kubectl create token`).
     ///
-    /// Exit code: 0 told, 1 the shadow did not answer, 2 the flags or the file are wrong.
+    /// Exit code: 0 success, 1 no answer from the shadow, 2 invalid flags or file.
     Report(ReportArgs),
 }
 
-/// Where a report comes from, and how it is told.
+/// Flags of `supercargo shadow report`: the source and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
-    /// Where the port is.
+    /// How to reach the shadow.
     #[command(flatten)]
     pub port: PortArgs,
 
-    /// How long the shadow may take for its answer; 0 leaves it half a minute.
+    /// Timeout for the shadow's answer; 0 means 30 seconds.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = request_timeout)]
     pub request_timeout: Duration,
 
-    /// File with what /debug/shadow has answered; `-` is standard input.
+    /// File with the answer of /debug/shadow; `-` reads standard input.
     #[arg(short, long, value_name = "FILE", required_unless_present = "server")]
     pub file: Option<PathBuf>,
 
-    /// Form of the report.
+    /// Output format.
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
-/// Why there is no report.
+/// The error and the exit code when there is no report.
 struct Failed {
     cause: anyhow::Error,
     code: u8,
@@ -80,16 +80,20 @@ fn told(args: &ReportArgs) -> Result<String, Failed> {
     let (text, code) = match (&args.port.server, &args.file) {
         (Some(server), _) => (fetched(server, args), 1),
         (None, Some(file)) => (read(file), 2),
-        (None, None) => (Err(anyhow!("there is nothing to read")), 2),
+        (None, None) => (Err(anyhow!("nothing to read; set --server or --file")), 2),
     };
     let report = text.and_then(|text| parsed(&text)).map_err(|cause| Failed { cause, code })?;
     Ok(in_form(args.output, &report, |_| table::render(&report)))
 }
 
 fn parsed(text: &str) -> Result<ShadowReport> {
-    let report: ShadowReport = serde_json::from_str(text).context("this is no ShadowReport")?;
+    let report: ShadowReport = serde_json::from_str(text).context("this is not a ShadowReport")?;
     if !report.is_of_this_version() {
-        bail!("this is a {} of {}, which this version does not read", report.kind, report.api_version);
+        bail!(
+            "this is a {} of {}, which this version of supercargo does not support",
+            report.kind,
+            report.api_version
+        );
     }
     Ok(report)
 }
@@ -104,7 +108,7 @@ fn read(file: &Path) -> Result<String> {
     let read = decompressed(reader).and_then(|reader| reader.take(BYTES_MAX + 1).read_to_string(&mut text));
     read.with_context(|| format!("cannot read {}", file.display()))?;
     if text.len() as u64 > BYTES_MAX {
-        bail!("{} is larger than any report", file.display());
+        bail!("{} is larger than a report can be (16 MiB)", file.display());
     }
     Ok(text)
 }
@@ -114,16 +118,16 @@ fn fetched(server: &http::Uri, args: &ReportArgs) -> Result<String> {
         get(server, &args.port, args.request_timeout, PAGE).map_err(|error| anyhow!(error.into_text()))?;
     let why = match page.status {
         200 => return Ok(page.body),
-        401 => "401: it does not know whose token this is".to_owned(),
+        401 => "401: the shadow does not recognize the token".to_owned(),
         403 => {
             format!(
-                "403: whose token this is may not get {PAGE}; a ClusterRole with that nonResourceURL lets them"
+                "403: the token's user may not get {PAGE}; allow it in a ClusterRole with this nonResourceURL"
             )
         }
-        404 => "404: it is no shadow, or enableProfiling is false".to_owned(),
+        404 => "404: the server is not a shadow, or enableProfiling is false".to_owned(),
         code => format!("{code}: {}", page.message()),
     };
-    Err(anyhow!("cannot ask {server}: {why}"))
+    Err(anyhow!("cannot get the report from {server}: {why}"))
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! The report of a shadow as text: what agreed, and node by node and plugin by plugin what did not.
+//! Formats a shadow report as text: counts, and the scores by node and plugin of each disagreement.
 
 use crate::cli::screen::plain;
 use crate::shadow::{Disagreement, Node, ShadowReport, Side};
 use std::fmt::Write as _;
 
-/// The whole report.
+/// Formats the report.
 pub(super) fn render(report: &ShadowReport) -> String {
     let mut out = String::new();
     let all: u64 = report.decisions.values().sum();
     let unjudged: u64 = report.unjudged.values().sum();
     let _ = writeln!(
         out,
-        "shadow of {} since {}: {all} decisions judged, {unjudged} not",
+        "shadow of {} since {}: {all} decisions compared, {unjudged} not compared",
         plain(&report.shadow_of),
         plain(&report.since)
     );
@@ -21,16 +21,16 @@ pub(super) fn render(report: &ShadowReport) -> String {
         let _ = writeln!(out, "{:<16}  {count:>9}  {share:>5.1}%", plain(agreement));
     }
     for (why, count) in report.unjudged.iter().filter(|(_, count)| **count > 0) {
-        let _ = writeln!(out, "not judged, {}: {count}", plain(why));
+        let _ = writeln!(out, "not compared, {}: {count}", plain(why));
     }
     if report.dropped > 0 {
-        let _ = writeln!(out, "\n{} earlier disagreements are no longer kept", report.dropped);
+        let _ = writeln!(out, "\n{} earlier disagreements were dropped", report.dropped);
     }
     report.disagreements.iter().for_each(|it| disagreement(&mut out, it));
     out
 }
 
-/// Those that occur most often first.
+/// Returns the results by number of decisions, highest first.
 fn by_count(report: &ShadowReport) -> Vec<(&str, &u64)> {
     let mut rows: Vec<_> = report.decisions.iter().map(|(word, count)| (word.as_str(), count)).collect();
     rows.sort_by_key(|(word, count)| (std::cmp::Reverse(**count), *word));
@@ -41,7 +41,7 @@ fn disagreement(out: &mut String, it: &Disagreement) {
     let regret = it.regret.map(|regret| format!(", regret {regret}")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "\n{}  {}/{}  {}{regret}, {} nodes fit",
+        "\n{}  {}/{}  {}{regret}, {} feasible nodes",
         plain(&it.time),
         plain(&it.pod.namespace),
         plain(&it.pod.name),

@@ -1,4 +1,4 @@
-//! The report as it is shown, and what is refused.
+//! Tests of the text output and of rejected input.
 
 use super::*;
 use crate::shadow::{Cell, Disagreement, Node, PodName, Side};
@@ -63,17 +63,17 @@ fn report() -> ShadowReport {
 }
 
 const TABLE: &str = "\
-shadow of default-scheduler since 2026-01-01T00:00:00Z: 8 decisions judged, 2 not
+shadow of default-scheduler since 2026-01-01T00:00:00Z: 8 decisions compared, 2 not compared
 
 AGREEMENT         DECISIONS   SHARE
 same                      6   75.0%
 different                 1   12.5%
 they_fit_we_not           1   12.5%
-not judged, unordered: 2
+not compared, unordered: 2
 
-3 earlier disagreements are no longer kept
+3 earlier disagreements were dropped
 
-2026-01-01T00:00:07Z  shop/web-1  different, regret 50, 2 nodes fit
+2026-01-01T00:00:07Z  shop/web-1  different, regret 50, 2 feasible nodes
   WHOSE   NODE    PLUGIN                      RAW  NORMALIZED  WEIGHT  WEIGHTED
   ours    node-a  PodTopologySpread             1         100       2       200
   ours    node-a  NodeResourcesFit             75          75       1        75
@@ -82,34 +82,38 @@ not judged, unordered: 2
   theirs  node-b  NodeResourcesFit            125         125       1       125
   theirs  node-b  TOTAL                                                     225
 
-2026-01-01T00:00:08Z  shop/web\\u{1b}[2J  they_fit_we_not, 0 nodes fit
+2026-01-01T00:00:08Z  shop/web\\u{1b}[2J  they_fit_we_not, 0 feasible nodes
   theirs node-c: Insufficient cpu (NodeResourcesFit)
   ours   none
 ";
 
 #[test]
-fn a_report_is_shown_with_both_score_tables_and_no_control_characters() {
+fn report_shows_both_score_tables_without_control_characters() {
     assert_eq!(table::render(&report()), TABLE);
 }
 
 #[test]
-fn a_report_is_the_same_after_it_was_written_and_read() {
-    let text = serde_json::to_string(&report()).expect("it is JSON");
-    assert_eq!(parsed(&text).expect("it is a report"), report());
+fn report_survives_a_json_round_trip() {
+    let text = serde_json::to_string(&report()).expect("the report serializes");
+    assert_eq!(parsed(&text).expect("the JSON is a report"), report());
 }
 
 #[test]
-fn what_is_no_report_of_this_version_is_refused() {
-    let error = parsed("{}").expect_err("nothing is in it").to_string();
-    assert_eq!(error, "this is no ShadowReport");
+fn other_kinds_and_versions_are_rejected() {
+    let error = parsed("{}").expect_err("the object is empty").to_string();
+    assert_eq!(error, "this is not a ShadowReport");
     let text =
         serde_json::to_string(&ShadowReport { api_version: "supercargo.dev/v9".to_owned(), ..report() });
-    let error = parsed(&text.expect("it is JSON")).expect_err("it is of another version").to_string();
-    assert_eq!(error, "this is a ShadowReport of supercargo.dev/v9, which this version does not read");
+    let error =
+        parsed(&text.expect("the report serializes")).expect_err("the version is not supported").to_string();
+    assert_eq!(
+        error,
+        "this is a ShadowReport of supercargo.dev/v9, which this version of supercargo does not support"
+    );
 }
 
 #[test]
-fn a_report_has_one_source() {
+fn report_requires_exactly_one_source() {
     let read = |line: &[&str]| {
         let line = ["supercargo", "shadow", "report"].iter().chain(line);
         crate::args::Args::try_parse_from(line).map(drop).map_err(|error| error.exit_code())
@@ -122,14 +126,14 @@ fn a_report_has_one_source() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named() {
+fn missing_file_is_named_in_the_error() {
     let args = ReportArgs {
         request_timeout: std::time::Duration::from_secs(10),
         port: PortArgs::default(),
         file: Some(PathBuf::from("no-such-report.json")),
         output: Output::Table,
     };
-    let Err(Failed { cause, code }) = told(&args) else { panic!("there is no such file") };
+    let Err(Failed { cause, code }) = told(&args) else { panic!("the file does not exist") };
     assert_eq!(code, 2);
     assert!(cause.to_string().contains("no-such-report.json"), "{cause:#}");
 }
