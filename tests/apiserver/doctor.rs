@@ -68,7 +68,7 @@ async fn doctor_reports_what_an_installation_has_and_lacks() -> Result<()> {
         let (code, report) = doctor(world, &admin, "no-such-lease").await?;
         assert_eq!((code, check(&report, "Holder")?.0), (Some(3), "ok"));
         let (status, text) = check(&report, "Leader")?;
-        ensure!(status == "problem" && text.contains("nobody has led yet"), "{text}");
+        ensure!(status == "problem" && text.contains("there was no leader yet"), "{text}");
 
         let binding = format!("{lease}-supercargo-act");
         admin.kubectl(&["delete", "clusterrolebinding", &binding]).await?;
@@ -76,10 +76,10 @@ async fn doctor_reports_what_an_installation_has_and_lacks() -> Result<()> {
             let (code, report) = doctor(world, &admin, &lease).await?;
             let (status, text) = check(&report, "Rights")?;
             ensure!(status == "problem" && code == Some(3), "{status}: {text}");
-            for lost in ["no pod is bound (without create pods/binding)", "preemption makes no room"] {
+            for lost in ["no pod is bound (without create pods/binding)", "preemption cannot evict pods"] {
                 ensure!(text.contains(lost), "{lost}: {text}");
             }
-            ensure!(!text.contains("decides nothing"), "it has all it reads by: {text}");
+            ensure!(!text.contains("schedules nothing"), "it has all it reads by: {text}");
             Ok(())
         })
         .await
@@ -144,7 +144,7 @@ async fn doctor_reports_quota_and_priority_class_problems() -> Result<()> {
         admin.apply(&quota(&json!({"limits.cpu": "1"})).to_string()).await?;
         let (_, report) = doctor(world, &admin, &world.name).await?;
         let (status, text) = check(&report, "ResourceQuota")?;
-        ensure!(status == "problem" && text.contains("critical wants limits.cpu"), "{text}");
+        ensure!(status == "problem" && text.contains("critical requires limits.cpu"), "{text}");
         Ok(())
     })
     .await
@@ -177,9 +177,8 @@ async fn doctor_without_permissions_lists_the_missing_ones() -> Result<()> {
         assert_eq!(check(&report, "Credentials")?.0, "ok");
         let rights = report["checks"].as_array().and_then(|all| all.iter().find(|it| it["id"] == "Rights"));
         ensure!(
-            rights
-                .is_some_and(|it| it["toDo"]
-                    == "ask somebody who may create subjectaccessreviews.authorization.k8s.io"),
+            rights.is_some_and(|it| it["toDo"]
+                == "ask a user with the permission to create subjectaccessreviews.authorization.k8s.io"),
             "{report}"
         );
         Ok(())

@@ -64,8 +64,8 @@ fn an_api_server_whose_certificate_has_ended_is_told_of_by_the_doctor() {
     assert_eq!(
         problems,
         [
-            "the API server's certificate has ended: it was good until 2021-01-01T00:00:00Z",
-            "the authority that the kubeconfig trusts has ended: it was good until 2021-01-01T00:00:00Z"
+            "the API server's certificate has expired: it was valid until 2021-01-01T00:00:00Z",
+            "the certificate authority of the kubeconfig has expired: it was good until 2021-01-01T00:00:00Z"
         ]
     );
 }

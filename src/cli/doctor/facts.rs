@@ -1,4 +1,4 @@
-//! What is asked of the cluster, before anybody judges it. What may not be asked is kept as why.
+//! Facts that the checks evaluate, read from the cluster. A fact that could not be read is kept as its error.
 
 use super::DoctorArgs;
 use super::house::{self, House};
@@ -12,83 +12,88 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The namespace and name of kube-scheduler's lease.
+/// Namespace and name of kube-scheduler's Lease.
 pub(super) const KUBE_SCHEDULER: (&str, &str) = ("kube-system", "kube-scheduler");
-/// Objects on a page of a list.
+/// Page size of lists.
 const PAGE: usize = 500;
-/// Pages that are read at most: beyond ten thousand pods nothing new is learned.
+/// Maximum number of pages read. More than ten thousand pending pods would not change a verdict.
 const PAGES_MAX: usize = 20;
-/// How long a lease is good for that does not say so.
+/// Duration of a Lease without `leaseDurationSeconds`, in seconds: kube-scheduler's default.
 const LEASE_SECONDS: i64 = 15;
 
-/// An answer, or why there is none.
+/// A fact, or why it could not be read.
 pub(super) type Known<T> = Result<T, String>;
 
-/// What was learned.
+/// All facts.
 pub(super) struct Facts {
     /// `gitVersion` of the API server.
     pub(super) version: Known<String>,
     /// Whether the ServiceAccount exists.
     pub(super) account: Known<bool>,
-    /// The rights, and whether it has them.
+    /// Permissions of the manifests, and whether the ServiceAccount has them.
     pub(super) rights: Known<Vec<(Right, bool)>>,
-    /// Its lease; `None` where there is none.
+    /// Lease of supercargo; `None` if it does not exist.
     pub(super) lease: Known<Option<Lease>>,
-    /// kube-scheduler's.
+    /// Lease of kube-scheduler; `None` if it does not exist.
     pub(super) kube_scheduler: Known<Option<Lease>>,
-    /// The configurations of supercargo there are.
+    /// Configurations of supercargo found in the cluster.
     pub(super) configured: Known<Vec<Configured>>,
     /// Pods without a node.
     pub(super) pending: Known<Pending>,
-    /// What the leader's cache has other than the API server, by what; `None` where nobody compared.
+    /// Differences between the leader's cache and the API server, by labels of the metric; `None` before the
+    /// first comparison.
     pub(super) drift: Known<Option<BTreeMap<String, u64>>>,
-    /// Between the kubeconfig and the API server.
+    /// Certificates of the API server and the kubeconfig.
     pub(super) certificates: Certificates,
-    /// Theirs and ours.
+    /// Clocks of the API server and of this machine.
     pub(super) clocks: Clocks,
-    /// What the installation consists of.
+    /// Leader, Deployments, priority classes and quotas of the installation.
     pub(super) house: House,
 }
 
 /// Pods without a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pending {
-    /// How many there are by `schedulerName`.
+    /// Number of pods by `schedulerName`.
     pub(super) by_name: BTreeMap<String, usize>,
-    /// Whether there are more, which were not looked at.
+    /// Whether there are more pods than were read.
     pub(super) is_cut: bool,
 }
 
-/// A lease.
+/// State of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
-    /// Who holds it; empty where nobody does.
+    /// Identity of the holder; empty if nobody holds it.
     pub(super) holder: String,
-    /// Seconds since it was renewed.
+    /// Seconds since the last renewal.
     pub(super) age: i64,
-    /// Seconds for which it is good.
+    /// Lease duration in seconds.
     pub(super) good_for: i64,
 }
 
 impl Lease {
-    /// Whether somebody holds it now.
+    /// Returns whether the lease is held now.
     pub(super) fn is_held(&self) -> bool {
         !self.holder.is_empty() && self.age <= self.good_for
     }
 }
 
-/// What a supercargo is configured to do.
+/// Configuration of a supercargo instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Configured {
-    /// `namespace/name` of the ConfigMap.
+    /// Namespace and name of its ConfigMap, joined by a slash.
     pub(super) by: String,
-    /// The `schedulerName`s it serves.
+    /// `schedulerName`s it serves.
     pub(super) serves: BTreeSet<String>,
-    /// Namespace and name of its lease; `None` without leader election.
+    /// Namespace and name of its Lease; `None` without leader election.
     pub(super) lease: Option<(String, String)>,
 }
 
-/// Asks for all of it. Only a cluster that does not answer at all is an error, and not even that where the certificate that it shows says why.
+/// Reads all facts.
+///
+/// # Errors
+/// Fails if the cluster does not answer. An invalid certificate of the API server is not an error here: it is
+/// reported by its check.
 pub(super) fn gather(args: &DoctorArgs) -> Result<Facts, LiveError> {
     with_api(&args.live, async |api| match ask(api, args).await {
         Err(LiveError::Cluster(why)) if is_not_good(&api.certificates) => {
@@ -98,14 +103,14 @@ pub(super) fn gather(args: &DoctorArgs) -> Result<Facts, LiveError> {
     })
 }
 
-/// Whether the API server's certificate is none that a client would take.
+/// Returns whether the API server's certificate is expired or not valid yet.
 fn is_not_good(certificates: &Certificates) -> bool {
     let now = Timestamp::now();
     certificates.serving.as_ref().is_ok_and(|it| it.is_some_and(|it| it.until <= now || it.from > now))
 }
 
 impl Facts {
-    /// Why facts are not known, of all that are not.
+    /// Returns the errors of all facts that could not be read.
     pub(super) fn unknown(&self) -> Vec<&str> {
         let all: [Option<&String>; 7] = [
             self.version.as_ref().err(),
@@ -119,7 +124,7 @@ impl Facts {
         all.into_iter().flatten().map(String::as_str).collect()
     }
 
-    /// The API server is there, and nothing can be asked of it.
+    /// Returns facts for an API server that answers no request.
     pub(super) fn unanswered(why: String, certificates: Certificates) -> Self {
         let clocks = Clocks { here: Timestamp::now(), there: Err(why.clone()) };
         Self {
@@ -163,7 +168,7 @@ async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
     let is_held = lease.as_ref().is_ok_and(|lease| lease.as_ref().is_some_and(Lease::is_held));
     let drift = match host.as_ref().ok().and_then(Option::as_ref).filter(|_| is_held) {
         Some(host) => drift(api, args, host).await?,
-        None => Err("nobody leads who could be asked".to_owned()),
+        None => Err("no leader to ask".to_owned()),
     };
     Ok(Facts {
         version,
@@ -196,7 +201,7 @@ async fn has_rights(api: &Api, args: &DoctorArgs) -> Result<Known<Vec<(Right, bo
     Ok(Ok(rights))
 }
 
-/// A lease, as old as it is at this time.
+/// Reads a Lease; its age is relative to `now`.
 async fn lease(
     api: &Api,
     (namespace, name): (&str, &str),
@@ -209,7 +214,7 @@ async fn lease(
     }
     Ok(answer.object().map(|lease| {
         let renewed = text(&lease, "/spec/renewTime").parse::<Timestamp>();
-        // One that was never renewed is as old as can be.
+        // A Lease that was never renewed counts as expired.
         let age = renewed.map_or(i64::MAX, |renewed| now.duration_since(renewed).as_secs().max(0));
         let good_for = lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or(LEASE_SECONDS);
         Some(Lease { holder: text(&lease, "/spec/holderIdentity").to_owned(), age, good_for })
@@ -224,7 +229,7 @@ async fn configured(api: &Api) -> Result<Known<Vec<Configured>>, LiveError> {
     }))
 }
 
-/// What a ConfigMap says, if there is a configuration in it. A shadow serves nobody.
+/// Reads the configuration in a ConfigMap, if any. Shadow instances serve no pods and are skipped.
 pub(super) fn configuration(map: &Value) -> Option<Configured> {
     let (namespace, name) = (text(map, "/metadata/namespace"), text(map, "/metadata/name"));
     let written = map["data"]["config.yaml"].as_str().filter(|_| !name.contains("shadow"))?;
@@ -278,7 +283,7 @@ async fn drift(
     Ok(answer.object().map(|metrics| series(metrics.as_str().unwrap_or_default())))
 }
 
-/// The series of the drift in a scrape.
+/// Returns the drift series of a metrics scrape; `None` if there are none.
 pub(super) fn series(scrape: &str) -> Option<BTreeMap<String, u64>> {
     let series = scrape.lines().filter_map(|line| {
         let (labels, value) = line.strip_prefix("supercargo_cache_drift{")?.split_once("} ")?;

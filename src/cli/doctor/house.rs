@@ -1,5 +1,5 @@
-//! What the installation itself consists of: who holds its Lease, its Deployments, the priority class they name, and what the quotas of their
-//! namespace leave them. Asked and judged here.
+//! Checks of the installation: lease holder, Deployments, their PriorityClass, and the quotas of the
+//! namespace. Reads facts and evaluates them.
 
 use super::facts::{Known, text};
 use super::judge::{check, some, unknown, well};
@@ -9,37 +9,38 @@ use crate::cli::live::ask::Api;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What its manifests name.
+/// PriorityClass that the shipped manifests use.
 const SHIPPED_CLASS: &str = "system-cluster-critical";
 
-/// Who holds the Lease, or did.
+/// Holder of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// Nobody, or somebody without a name.
+    /// No holder, or one without a name.
     Nobody,
-    /// A pod of this name that runs.
+    /// A running pod of this name.
     Runs(String),
-    /// A pod of this name that has ended, or is about to: in which phase.
+    /// A pod that has ended or is being deleted: its name and phase.
     Ends(String, String),
-    /// A node of this name: its pod is on the node's network, and called as that.
+    /// A node of this name: the leader's pod uses the host network.
     OnHost(String),
-    /// Nothing in the cluster has this name.
+    /// Neither a pod nor a node has this name.
     Unknown(String),
 }
 
-/// What is known of it.
+/// Facts about the installation.
 #[derive(Clone, Debug)]
 pub(super) struct House {
     pub(super) holder: Known<Holder>,
-    /// The Deployments with its label.
+    /// Deployments with supercargo's label.
     pub(super) deployments: Known<Vec<Value>>,
-    /// Of the priority classes that they name, those that are not there; of none, the one that is shipped.
+    /// Missing priority classes, of those the Deployments use. Without Deployments, the shipped one is
+    /// checked.
     pub(super) missing_classes: Known<Vec<String>>,
-    /// The ResourceQuotas of the namespace.
+    /// ResourceQuotas of the namespace.
     pub(super) quotas: Known<Vec<Value>>,
 }
 
-/// Asks for all of it. `host` is the name of who holds the Lease, if anybody does.
+/// Reads the facts. `host` is the name of the lease holder, if there is one.
 pub(super) async fn gather(
     api: &Api,
     args: &DoctorArgs,
@@ -79,13 +80,13 @@ async fn list(api: &Api, path: &str) -> Result<Known<Vec<Value>>, LiveError> {
     }))
 }
 
-/// The priority classes that Deployments name; what is shipped names one.
+/// Returns the priority classes of Deployments, or the shipped one without Deployments.
 pub(super) fn classes(deployments: &[Value]) -> BTreeSet<String> {
     if deployments.is_empty() {
         return [SHIPPED_CLASS.to_owned()].into();
     }
     let named = deployments.iter().map(|it| text(it, "/spec/template/spec/priorityClassName"));
-    // What is written there is an object's name, which the API server has checked.
+    // The API server has validated these names, so they are safe in a path.
     named.filter(|class| !class.is_empty()).map(str::to_owned).collect()
 }
 
@@ -110,7 +111,7 @@ async fn holder(api: &Api, namespace: &str, host: &str) -> Result<Known<Holder>,
     }))
 }
 
-/// The checks of it.
+/// Returns the checks of the installation.
 pub(super) fn checks(house: &House, args: &DoctorArgs) -> [Check; 4] {
     [holds(&house.holder, args), replicas(&house.deployments), classes_are_there(house), quotas(house, args)]
 }
@@ -119,30 +120,30 @@ fn holds(holder: &Known<Holder>, args: &DoctorArgs) -> Check {
     let (id, namespace) = ("Holder", &args.lease_namespace);
     match holder {
         Err(why) => unknown(id, why, "get leases.coordination.k8s.io, pods in its namespace, and nodes"),
-        Ok(Holder::Nobody) => well(id, "nobody is named by the lease"),
-        Ok(Holder::Runs(pod)) => well(id, format!("the pod {namespace}/{pod}, which holds the lease, runs")),
+        Ok(Holder::Nobody) => well(id, "the lease has no holder"),
+        Ok(Holder::Runs(pod)) => well(id, format!("the lease holder, pod {namespace}/{pod}, is running")),
         Ok(Holder::OnHost(node)) => {
-            well(id, format!("who holds the lease is called as the node {node}, on whose network it is"))
+            well(id, format!("the lease holder matches the node {node} (hostNetwork)"))
         }
         Ok(Holder::Ends(pod, phase)) => check(
             id,
             Status::Warning,
-            format!("the pod {namespace}/{pod}, which is named by the lease, is {phase}"),
-            "wait until the lease has run out, and ask again: another should hold it then",
+            format!("the lease holder, pod {namespace}/{pod}, is {phase}"),
+            "run doctor again after the lease has expired: another replica should hold it then",
         ),
         Ok(Holder::Unknown(name)) => check(
             id,
             Status::Warning,
             format!(
-                "the lease names {name}, and there is neither a pod {namespace}/{name} nor a node of that name"
+                "the lease holder is {name}, but there is neither a pod {namespace}/{name} nor a node of that name"
             ),
-            "see whether it runs outside the cluster. If it is gone, another holds the lease when it has run out; name the namespace of its pods with \
+            "check whether it runs outside the cluster. If it is gone, another replica takes the lease once it expires. Name the pods' namespace with \
              --lease-namespace",
         ),
     }
 }
 
-/// What a Deployment lacks of its pods: whether any could not be made, with why, or how many are not available.
+/// Checks the Deployments: a problem if pods cannot be created, a warning if some are not available.
 fn replicas(deployments: &Known<Vec<Value>>) -> Check {
     let id = "Replicas";
     let deployments = match deployments {
@@ -165,26 +166,26 @@ fn replicas(deployments: &Known<Vec<Value>>) -> Check {
         }
     }
     if !refused.is_empty() {
-        let text = format!("pods of it cannot be made: {}", some(&refused));
+        let text = format!("pods cannot be created: {}", some(&refused));
         return check(
             id,
             Status::Problem,
             text,
-            "the message says what refuses them: a quota, a policy, a missing account or class",
+            "remove the cause in the message: a quota, a policy, a missing account or class",
         );
     }
     if !short.is_empty() {
-        let text = format!("available are {}", some(&short));
+        let text = format!("available: {}", some(&short));
         return check(
             id,
             Status::Warning,
             text,
-            "see why the others are not: kubectl describe, kubectl logs --previous",
+            "find out why the others are not: kubectl describe, kubectl logs --previous",
         );
     }
     match deployments.len() {
-        0 => well(id, "there is no Deployment with the label app.kubernetes.io/name=supercargo"),
-        _ => well(id, format!("all {all} pods of it are available")),
+        0 => well(id, "no Deployment has the label app.kubernetes.io/name=supercargo"),
+        _ => well(id, format!("all {all} pods are available")),
     }
 }
 
@@ -196,7 +197,7 @@ fn classes_are_there(house: &House) -> Check {
             let named = classes(house.deployments.as_deref().unwrap_or_default());
             let named: Vec<String> = named.into_iter().collect();
             let text = if named.is_empty() {
-                "its pods name none".to_owned()
+                "the pods use no PriorityClass".to_owned()
             } else {
                 format!("{} exists", some(&named))
             };
@@ -205,8 +206,8 @@ fn classes_are_there(house: &House) -> Check {
         Ok(missing) => check(
             id,
             Status::Problem,
-            format!("its pods name a PriorityClass that is not there: {}", some(missing)),
-            "make it, or have the manifests name another: a pod that names a missing one is refused",
+            format!("the pods use a PriorityClass that does not exist: {}", some(missing)),
+            "create it, or change it in the manifests: pods with a missing PriorityClass are rejected",
         ),
     }
 }
@@ -223,31 +224,31 @@ fn quotas(house: &House, args: &DoctorArgs) -> Check {
         let spec = &deployment["spec"]["template"]["spec"];
         for quota in quotas.iter().filter(|quota| super::quota::is_about(quota, spec)) {
             let name = text(quota, "/metadata/name");
-            refused.extend(super::quota::unsaid(quota, spec).map(|it| format!("{name} wants {it}")));
+            refused.extend(super::quota::unsaid(quota, spec).map(|it| format!("{name} requires {it}")));
             full.extend(super::quota::exhausted(quota, spec).map(|it| format!("{name}: {it}")));
         }
     }
     if !refused.is_empty() {
         let text = format!(
-            "a quota of {namespace} refuses its pods, which do not say what they use: {}",
+            "a quota in {namespace} rejects the pods, which lack requests or limits: {}",
             some(&refused)
         );
         return check(
             id,
             Status::Problem,
             text,
-            "write these requests or limits into the Deployment, or give the namespace a LimitRange with defaults",
+            "set these requests or limits in the Deployment, or add a LimitRange with defaults to the namespace",
         );
     }
     if !full.is_empty() {
-        let text = format!("a quota of {namespace} has no room for one more pod of it: {}", some(&full));
+        let text = format!("a quota in {namespace} does not admit one more pod: {}", some(&full));
         return check(
             id,
             Status::Warning,
             text,
-            "raise the quota, or scope it so that it is not about its priority class: a pod that goes may not be replaced, and a rolling update not \
-             begin",
+            "raise the quota, or exclude the pods' PriorityClass from its scope: otherwise deleted pods may not be replaced, and a rolling update cannot \
+             start",
         );
     }
-    well(id, format!("no quota of {namespace} keeps a pod of it out"))
+    well(id, format!("all quotas in {namespace} admit one more pod"))
 }

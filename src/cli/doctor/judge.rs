@@ -1,16 +1,16 @@
-//! What the facts come to: each check with its verdict and what to do. Asks nobody.
+//! Evaluates the facts: each check with its status and a recommended action. Contacts no server.
 
 use super::facts::{Configured, Facts, KUBE_SCHEDULER, Known, Lease};
 use super::{Check, DoctorArgs, Status, house, trust};
 use crate::config::{DEFAULT_NAME, OWN_NAME};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The version of Kubernetes whose scheduler's decisions these are.
+/// Minor version of Kubernetes whose kube-scheduler decisions are reproduced.
 const MINOR: u32 = 36;
-/// Things that are named one by one.
+/// Maximum number of items named in a text.
 const NAMED: usize = 5;
 
-/// All checks, in the order of the documentation.
+/// Returns all checks, in the order of docs/doctor.md.
 pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
     let mut checks = vec![
         credentials(facts),
@@ -28,7 +28,7 @@ pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
     checks
 }
 
-/// The ids of checks, in the order of the documentation.
+/// Ids of all checks, in the order of docs/doctor.md.
 pub const CHECK_IDS: [&str; 17] = [
     "Credentials",
     "ApiServerVersion",
@@ -63,17 +63,18 @@ pub(super) fn well(id: &'static str, text: impl Into<String>) -> Check {
     check(id, Status::Ok, text, "")
 }
 
-/// It could not be looked at.
+/// Returns a check that could not run. After a 403, the action names the missing permission.
 pub(super) fn unknown(id: &'static str, why: &str, right: &str) -> Check {
     let to_do = if why.starts_with("403") && !right.is_empty() {
-        format!("ask somebody who may {right}")
+        format!("ask a user with the permission to {right}")
     } else {
         String::new()
     };
-    check(id, Status::Unknown, format!("cannot be looked at: {why}"), to_do)
+    check(id, Status::Unknown, format!("cannot be checked: {why}"), to_do)
 }
 
-/// Whether the API server takes the credentials of whoever asks. One that does not answers everything with 401.
+/// Checks whether the API server accepts the kubeconfig's credentials. If not, it answers every request with
+/// 401.
 fn credentials(facts: &Facts) -> Check {
     let id = "Credentials";
     let accepted = "the API server accepts the credentials of the kubeconfig";
@@ -102,9 +103,14 @@ fn version(version: &Known<String>) -> Check {
         Some(MINOR) => well(id, format!("{version}; decisions are those of kube-scheduler v1.{MINOR}")),
         _ => {
             let text = format!(
-                "{version}; decisions are those of kube-scheduler v1.{MINOR}, and nothing else has been tried"
+                "{version}; decisions are those of kube-scheduler v1.{MINOR}, other versions are untested"
             );
-            check(id, Status::Warning, text, "expect decisions where that version differs from this one")
+            check(
+                id,
+                Status::Warning,
+                text,
+                "expect different decisions where kube-scheduler changed between these versions",
+            )
         }
     }
 }
@@ -116,8 +122,8 @@ fn account(account: &Known<bool>, args: &DoctorArgs) -> Check {
         Ok(false) => check(
             id,
             Status::Problem,
-            format!("there is no ServiceAccount {name}"),
-            "install it (manifests/base), or name its ServiceAccount with --service-account",
+            format!("ServiceAccount {name} not found"),
+            "install supercargo (manifests/base), or name its ServiceAccount with --service-account",
         ),
         Err(why) => unknown(id, why, "get serviceaccounts"),
     }
@@ -133,7 +139,7 @@ fn rights(facts: &Facts, args: &DoctorArgs) -> Check {
     if missing.is_empty() {
         return well(
             id,
-            format!("{} has all {} rights of the manifests", args.service_account, rights.len()),
+            format!("{} has all {} permissions of the manifests", args.service_account, rights.len()),
         );
     }
     let mut by_loss: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -142,7 +148,7 @@ fn rights(facts: &Facts, args: &DoctorArgs) -> Check {
     }
     let each = by_loss.into_iter().map(|(loss, rights)| format!("{loss} (without {})", some(&rights)));
     let text = format!(
-        "{} lacks {} of {} rights: {}",
+        "{} lacks {} of {} permissions: {}",
         args.service_account,
         missing.len(),
         rights.len(),
@@ -153,20 +159,20 @@ fn rights(facts: &Facts, args: &DoctorArgs) -> Check {
 
 fn leader(lease: &Known<Option<Lease>>, args: &DoctorArgs) -> Check {
     let (id, name) = ("Leader", format!("{}/{}", args.lease_namespace, args.lease));
-    let nobody = "see that its pods run, and why they do not lead: kubectl logs; or name its lease with --lease and --lease-namespace";
+    let nobody = "check that the pods run, and their logs for why none leads; or name the Lease with --lease and --lease-namespace";
     match lease {
         Err(why) => unknown(id, why, "get leases.coordination.k8s.io"),
         Ok(None) => {
-            check(id, Status::Problem, format!("there is no lease {name}: nobody has led yet"), nobody)
+            check(id, Status::Problem, format!("lease {name} not found: there was no leader yet"), nobody)
         }
         Ok(Some(lease)) if lease.holder.is_empty() => {
-            check(id, Status::Problem, format!("nobody holds the lease {name}"), nobody)
+            check(id, Status::Problem, format!("lease {name} has no holder"), nobody)
         }
         Ok(Some(lease)) if !lease.is_held() => {
             let (holder, age, good_for) = (&lease.holder, lease.age, lease.good_for);
             let age = if age == i64::MAX { "ever".to_owned() } else { format!("for {age} s") };
             let text =
-                format!("{holder} has not renewed the lease {name} {age}; it is good for {good_for} s");
+                format!("{holder} has not renewed the lease {name} {age}; it expires after {good_for} s");
             check(id, Status::Problem, text, nobody)
         }
         Ok(Some(lease)) => well(id, format!("{} holds {name}, renewed {} s ago", lease.holder, lease.age)),
@@ -189,20 +195,20 @@ fn default_scheduler(facts: &Facts) -> Check {
     let is_held = theirs.as_ref().is_some_and(Lease::is_held);
     match (beside.is_empty(), is_held) {
         (true, _) => {
-            well(id, "nobody but the holder of the lease kube-system/kube-scheduler serves default-scheduler")
+            well(id, "only the holder of the lease kube-system/kube-scheduler serves default-scheduler")
         }
         (false, false) => well(
             id,
-            format!("{} serves default-scheduler, and nobody holds kube-scheduler's lease", some(&beside)),
+            format!("{} serves default-scheduler, and kube-scheduler's lease is not held", some(&beside)),
         ),
         (false, true) => check(
             id,
             Status::Problem,
             format!(
-                "two schedulers serve default-scheduler: {}, and who holds the lease kube-system/kube-scheduler",
+                "two schedulers serve default-scheduler: {}, and the holder of the lease kube-system/kube-scheduler",
                 some(&beside)
             ),
-            "give the profile another schedulerName, or its leaderElection the resourceName kube-scheduler",
+            "change the profile's schedulerName, or set leaderElection.resourceName to kube-scheduler",
         ),
     }
 }
@@ -217,7 +223,7 @@ fn served_once(configured: &Known<Vec<Configured>>) -> Check {
     for it in configured {
         it.serves.iter().for_each(|name| by_name.entry(name).or_default().push(it));
     }
-    // Those that contend for one lease are replicas of one another.
+    // Instances that share a lease are replicas; only one of them is active.
     let apart = |them: &Vec<&Configured>| {
         them.len() > 1
             && (them.iter().any(|it| it.lease.is_none())
@@ -234,7 +240,7 @@ fn served_once(configured: &Known<Vec<Configured>>) -> Check {
         return well(id, "no schedulerName is served under two leases");
     }
     let text = format!("served under two leases: {}", some(&twice));
-    check(id, Status::Problem, text, "give each its own schedulerName, or all of them one lease")
+    check(id, Status::Problem, text, "give each its own schedulerName, or all of them the same lease")
 }
 
 fn unserved(facts: &Facts) -> Check {
@@ -256,21 +262,16 @@ fn unserved(facts: &Facts) -> Check {
     let each: Vec<String> = others.clone().map(|(name, pods)| format!("{pods} for {name}")).collect();
     if each.is_empty() {
         let pods: usize = pending.by_name.values().sum();
-        let text = format!("{pods} pods have no node yet, each of a schedulerName that is served");
+        let text = format!("{pods} pending pods, each with a schedulerName that is served");
         if pending.is_cut {
-            return check(
-                id,
-                Status::Unknown,
-                format!("{text}; there are more, which were not looked at"),
-                "",
-            );
+            return check(id, Status::Unknown, format!("{text}; further pods were not checked"), "");
         }
         return well(id, text);
     }
     let names: Vec<String> = served.iter().map(|&name| name.to_owned()).collect();
-    let text = format!("pods wait for schedulers that are not known to run: {}", some(&each));
+    let text = format!("pending pods of schedulers that are not known to run: {}", some(&each));
     let to_do = format!(
-        "known are {}; see the spec.schedulerName of these pods, or that their scheduler runs",
+        "known schedulers: {}; check the spec.schedulerName of these pods, or that their scheduler runs",
         some(&names)
     );
     check(id, Status::Warning, text, to_do)
@@ -283,8 +284,8 @@ fn drift(facts: &Facts) -> Check {
         Ok(None) => check(
             id,
             Status::Warning,
-            "nobody has had the cache compared yet",
-            "send the leader SIGUSR2, and ask again after some seconds",
+            "the cache was not compared with the API server yet",
+            "send SIGUSR2 to the leader, and run doctor again after some seconds",
         ),
         Ok(Some(series)) => {
             let found: Vec<String> = series
@@ -293,15 +294,15 @@ fn drift(facts: &Facts) -> Check {
                 .map(|(labels, count)| format!("{count} {labels}"))
                 .collect();
             if found.is_empty() {
-                return well(id, "when it was last compared, the cache was what the API server has");
+                return well(id, "at the last comparison, the cache equaled the API server's state");
             }
-            let text = format!("the cache is not what the API server has: {}", some(&found));
+            let text = format!("the cache differs from the API server's state: {}", some(&found));
             check(id, Status::Problem, text, "see docs/runbooks/SupercargoCacheDrift.md")
         }
     }
 }
 
-/// The first few of a list.
+/// Joins the first few items of a list, with the number of others.
 pub(super) fn some(all: &[String]) -> String {
     let named = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     if all.len() > NAMED { format!("{named} and {} more", all.len() - NAMED) } else { named }

@@ -1,7 +1,7 @@
-//! `supercargo doctor`: whether an installation has what it needs and stands alone: rights, leader, versions,
-//! certificates, clocks, quotas, other schedulers, drift of the cache.
+//! `supercargo doctor`: checks an installation: permissions, leader election, versions, certificates, clocks,
+//! quotas, other schedulers and cache drift.
 //!
-//! Asks the API server, and the leader through it; has reviews made, and changes nothing.
+//! Asks the API server, and the leader through it. Creates access reviews and changes nothing.
 
 mod facts;
 mod house;
@@ -22,45 +22,45 @@ use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Exit code when there is a problem.
+/// Exit code if a check found a problem.
 const NOT_WELL: u8 = 3;
-/// Exit code when there is none, as far as checks could be made, and some could not.
+/// Exit code if no check found a problem, but some could not run.
 const NOT_KNOWN: u8 = 4;
 
-/// Which installation, and how it is told.
+/// Arguments of `supercargo doctor`.
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArgs {
-    /// How the cluster is reached.
+    /// Connection to the cluster.
     #[command(flatten)]
     pub live: LiveArgs,
 
-    /// The ServiceAccount it runs as, with its namespace.
+    /// ServiceAccount of the installation, as namespace:name.
     #[arg(long, value_name = "NAMESPACE:NAME", default_value = "kube-system:supercargo", value_parser = account)]
     pub service_account: String,
 
-    /// The name of its Lease.
+    /// Name of the installation's Lease.
     #[arg(long, value_name = "NAME", default_value = "supercargo")]
     pub lease: String,
 
-    /// The namespace of the Lease, and of its pods.
+    /// Namespace of the Lease and of the pods.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     pub lease_namespace: String,
 
-    /// The leader's pod, where it is not called as who holds the Lease.
+    /// Name of the leader's pod, if it differs from the lease holder's.
     #[arg(long, value_name = "NAME")]
     pub pod: Option<String>,
 
-    /// The port in that pod.
+    /// HTTPS port of that pod.
     #[arg(long, value_name = "PORT", default_value_t = 10259)]
     pub port: u16,
 
-    /// Form of the answer.
+    /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
 impl DoctorArgs {
-    /// Namespace and name of the ServiceAccount.
+    /// Returns namespace and name of the ServiceAccount.
     fn account(&self) -> (&str, &str) {
         self.service_account.split_once(':').expect("it is read as one with a colon")
     }
@@ -71,56 +71,56 @@ fn account(text: &str) -> Result<String, String> {
         |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
     match text.split_once(':') {
         Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(text.to_owned()),
-        _ => Err("write for example kube-system:supercargo".to_owned()),
+        _ => Err("expected namespace:name, for example kube-system:supercargo".to_owned()),
     }
 }
 
-/// How a check went.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Status {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// It could not be looked at.
+    /// The check could not run.
     Unknown,
-    /// It may be meant, or not matter.
+    /// Possibly intended or harmless.
     Warning,
-    /// Something does not work, or will not.
+    /// Something does not work, or will fail.
     Problem,
 }
 
-/// A check.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// Which; of [`CHECK_IDS`].
+    /// Id of the check, one of [`CHECK_IDS`].
     pub id: &'static str,
-    /// How it went.
+    /// Result.
     pub status: Status,
-    /// What was found.
+    /// Finding, as text.
     pub text: String,
-    /// What to do about it.
+    /// Recommended action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_do: Option<String>,
 }
 
-/// All checks.
+/// Results of all checks, as a versioned kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DoctorReport {
-    /// Always the same of this version.
+    /// API version of this report.
     pub api_version: &'static str,
-    /// Always the same.
+    /// Kind of this report.
     pub kind: &'static str,
-    /// The version of this program.
+    /// Version of this program.
     pub version: &'static str,
-    /// How many are problems.
+    /// Number of problems.
     pub problems: usize,
-    /// How many are warnings.
+    /// Number of warnings.
     pub warnings: usize,
-    /// How many could not be looked at.
+    /// Number of checks that could not run.
     pub unknown: usize,
-    /// One by one.
+    /// Results in the order of docs/doctor.md.
     pub checks: Vec<Check>,
 }
 
@@ -138,7 +138,7 @@ impl DoctorReport {
         }
     }
 
-    /// The exit code. A check that could not be made is not passed.
+    /// Returns the exit code. A check that could not run does not count as passed.
     fn code(&self) -> u8 {
         match (self.problems, self.unknown) {
             (0, 0) => 0,
@@ -148,7 +148,7 @@ impl DoctorReport {
     }
 }
 
-/// Runs the command on the process's own streams.
+/// Runs the command: prints the report and returns the exit code.
 pub fn main(args: &DoctorArgs) -> ExitCode {
     match facts::gather(args) {
         Ok(facts) => {
@@ -169,12 +169,12 @@ fn text(of: &DoctorReport, wide: bool) -> String {
     let counts = [
         count(of.problems, "problem", "problems"),
         count(of.warnings, "warning", "warnings"),
-        count(of.unknown, "check that could not be made", "checks that could not be made"),
+        count(of.unknown, "check could not run", "checks could not run"),
     ];
     let counts: Vec<String> = counts.into_iter().flatten().collect();
-    let verdict = if counts.is_empty() { "all is well".to_owned() } else { counts.join(", ") };
+    let verdict = if counts.is_empty() { "no problems found".to_owned() } else { counts.join(", ") };
     screen.heading(&format!("supercargo {}: {verdict}", of.version));
-    let mut rows = vec![["STATUS", "CHECK", "WHAT WAS FOUND"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["STATUS", "CHECK", "FINDING"].map(str::to_owned).to_vec()];
     rows.extend(
         of.checks
             .iter()
@@ -185,7 +185,7 @@ fn text(of: &DoctorReport, wide: bool) -> String {
     let to_do: Vec<(&str, &String)> =
         to_do.filter_map(|check| Some((check.id, check.to_do.as_ref()?))).collect();
     if !to_do.is_empty() {
-        screen.heading("What to do");
+        screen.heading("Recommended actions");
         let rows: Vec<Vec<String>> =
             to_do.iter().map(|(id, text)| vec![(*id).to_owned(), (*text).clone()]).collect();
         screen.table(&[], &rows);

@@ -1,13 +1,13 @@
-//! What a ResourceQuota means for one more pod of a spec. Reads; judges nothing.
+//! Evaluates whether a ResourceQuota admits one more pod of a spec.
 //!
-//! Upstream: `pkg/quota/v1/evaluator/core/pods.go`. Of resources cpu, memory and the number of pods are counted.
+//! Upstream: `pkg/quota/v1/evaluator/core/pods.go`. Covers cpu, memory and the number of pods.
 
 use super::facts::text;
 use crate::convert::quantity::Quantity;
 use serde_json::Value;
 use std::cmp::Ordering;
 
-/// Whether a quota counts pods of this spec.
+/// Returns whether a quota's scopes include pods of this spec.
 pub(super) fn is_about(quota: &Value, spec: &Value) -> bool {
     let scopes = quota["spec"]["scopes"].as_array().into_iter().flatten();
     let of_selector = quota["spec"]["scopeSelector"]["matchExpressions"].as_array().into_iter().flatten();
@@ -39,7 +39,7 @@ fn meets(scope: &str, operator: &str, values: &[&str], spec: &Value) -> bool {
                 _ => !class.is_empty(),
             }
         }
-        // Pods of it name no namespaces of others in their affinity; of other scopes nothing is known.
+        // CrossNamespacePodAffinity never applies to supercargo's pods; unknown scopes are assumed not to.
         _ => false,
     }
 }
@@ -48,7 +48,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     spec["containers"].as_array().into_iter().flatten()
 }
 
-/// Where a container says how much it has of a resource of a quota: of `requests` or `limits`, under which name.
+/// Returns the field (`requests` or `limits`) and the name under which a container sets a quota's resource.
 fn said(resource: &str) -> Option<(&'static str, &'static str)> {
     match resource {
         "cpu" | "requests.cpu" => Some(("requests", "cpu")),
@@ -59,7 +59,7 @@ fn said(resource: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What a container says of a resource. A limit stands for a request that is not written, as the API server fills it in.
+/// Returns the amount a container sets. As on the API server, a limit is the default of a missing request.
 fn amount<'v>(container: &'v Value, (of, name): (&str, &str)) -> Option<&'v Value> {
     let resources = &container["resources"];
     let told = |of: &str| resources[of].get(name).filter(|amount| !amount.is_null());
@@ -70,14 +70,14 @@ fn hard(quota: &Value) -> impl Iterator<Item = (&String, &Value)> {
     quota["spec"]["hard"].as_object().into_iter().flatten()
 }
 
-/// The resources that a quota counts and a container does not say.
+/// Returns the resources that the quota limits and a container does not set.
 pub(super) fn unsaid<'v>(quota: &'v Value, spec: &'v Value) -> impl Iterator<Item = &'v str> {
     hard(quota).map(|(resource, _)| resource.as_str()).filter(|resource| {
         said(resource).is_some_and(|where_| containers(spec).any(|it| amount(it, where_).is_none()))
     })
 }
 
-/// The resources of which a quota has not enough for one more pod, each in words.
+/// Returns a text for each resource of which the quota has too little left for one more pod.
 pub(super) fn exhausted<'v>(quota: &'v Value, spec: &'v Value) -> impl Iterator<Item = String> + 'v {
     hard(quota).filter_map(|(resource, hard)| {
         let more = match (resource.as_str(), said(resource)) {

@@ -1,8 +1,8 @@
-//! The rights that the manifests grant, read from the manifests themselves, and what does not work without each.
+//! Permissions that the manifests grant, parsed from the manifests, and the effect of each missing one.
 
 use serde_json::{Value, json};
 
-/// The roles of `manifests/base` that the ServiceAccount has.
+/// Roles in `manifests/base` that are bound to the ServiceAccount.
 const ROLES: [&str; 4] = [
     include_str!("../../../manifests/base/cluster-role-read.yaml"),
     include_str!("../../../manifests/base/cluster-role-act.yaml"),
@@ -10,18 +10,18 @@ const ROLES: [&str; 4] = [
     include_str!("../../../manifests/base/role-lead.yaml"),
 ];
 
-/// One verb on one resource.
+/// A permission: one verb on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Right {
     pub(super) group: String,
-    /// With the subresource after a slash.
+    /// Resource, with a subresource after a slash.
     pub(super) resource: String,
     pub(super) verb: String,
-    /// The lease it is about, where it is about that one alone.
+    /// Whether it is limited to the installation's Lease.
     pub(super) is_of_lease: bool,
 }
 
-/// All of them.
+/// Returns all permissions of the manifests.
 pub(super) fn all() -> Vec<Right> {
     let documents = ROLES.iter().flat_map(|text| {
         let documents: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
@@ -54,31 +54,32 @@ fn of_rule(rule: &Value) -> Vec<Right> {
 }
 
 impl Right {
-    /// As `kubectl auth can-i` writes it.
+    /// Formats the permission as `kubectl auth can-i` takes it.
     pub(super) fn text(&self) -> String {
         let group = if self.group.is_empty() { String::new() } else { format!(".{}", self.group) };
         format!("{} {}{group}", self.verb, self.resource)
     }
 
-    /// What does not work without it.
+    /// Returns what does not work without this permission.
     pub(super) fn without(&self) -> &'static str {
         match (self.resource.as_str(), self.verb.as_str()) {
             ("pods/binding", _) => "no pod is bound",
-            ("leases", _) => "it cannot lead, and decides nothing",
-            (_, "watch" | "list") => "it never has the whole cluster, and decides nothing",
-            ("pods", "get") => "a binding whose answer was lost is not settled before its time is up",
-            ("pods", "delete") => "preemption makes no room",
-            ("pods/status", _) => "pods are not told why they wait, and nominated nowhere",
+            ("leases", _) => "it cannot become leader, and schedules nothing",
+            (_, "watch" | "list") => "its cache never becomes complete, and it schedules nothing",
+            ("pods", "get") => "a binding with a lost answer is only resolved after its timeout",
+            ("pods", "delete") => "preemption cannot evict pods",
+            ("pods/status", _) => "pending pods get no condition and no nominated node",
             ("persistentvolumes" | "persistentvolumeclaims", _) => {
-                "pods whose volumes wait for a node stay pending"
+                "pods with volumes that wait for a node stay pending"
             }
-            ("events", _) => "there are no events about pods",
-            ("tokenreviews" | "subjectaccessreviews", _) => "nobody is let in to its metrics and pages",
-            _ => "what it is for does not work",
+            ("events", _) => "pods get no events",
+            ("tokenreviews" | "subjectaccessreviews", _) => "its metrics and debug pages reject every caller",
+            _ => "a feature that needs it does not work",
         }
     }
 
-    /// The SubjectAccessReview of whether a ServiceAccount has it; `lease` is namespace and name.
+    /// Returns the SubjectAccessReview that checks this permission for a ServiceAccount; `lease` is namespace
+    /// and name.
     pub(super) fn review(&self, account: (&str, &str), lease: (&str, &str)) -> Value {
         let (namespace, name) = account;
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
@@ -114,11 +115,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifests_rights_are_all_known_by_what_breaks_without_them() {
+    fn every_permission_of_the_manifests_has_an_effect_text() {
         let rights = all();
         assert!(rights.len() > 40, "{}", rights.len());
         let unknown: Vec<_> =
-            rights.iter().filter(|right| right.without().starts_with("what it is for")).collect();
+            rights.iter().filter(|right| right.without().starts_with("a feature that needs it")).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
         let text: Vec<String> = rights.iter().map(Right::text).collect();
         for known in
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_is_about_the_account_and_of_a_lease_about_that_one() {
+    fn review_names_the_account_and_the_lease() {
         let lease = |verb: &str| {
             let right = all().into_iter().find(|right| right.resource == "leases" && right.verb == verb);
             right.expect("it is there").review(("ns", "account"), ("kube-system", "mine"))["spec"].clone()

@@ -1,4 +1,4 @@
-//! What facts come to, and how it is told.
+//! Verdicts and output for given facts.
 
 use super::facts::{Configured, Facts, Lease, Pending, configuration, series};
 use super::house::{Holder, House, classes};
@@ -32,7 +32,7 @@ fn pending(by_name: &[(&str, usize)]) -> Pending {
     Pending { by_name, is_cut: false }
 }
 
-/// An installation with nothing amiss.
+/// Facts of an installation without problems.
 fn healthy() -> Facts {
     Facts {
         version: Ok("v1.36.3".to_owned()),
@@ -66,7 +66,7 @@ fn until(text: &str) -> Result<Option<Validity>, String> {
     Ok(Some(Validity { from: time("2026-01-01T00:00:00Z"), until: time(text) }))
 }
 
-/// As it is shipped, with all its pods.
+/// The shipped Deployment, with all pods available.
 fn deployment() -> Value {
     let written = include_str!("../../../manifests/base/deployment.yaml");
     let mut deployment: Value = serde_saphyr::from_str(written).expect("it is YAML");
@@ -81,23 +81,26 @@ fn found(facts: &Facts) -> Vec<(&'static str, Status)> {
 }
 
 #[test]
-fn where_nothing_is_amiss_all_is_well() {
+fn healthy_installation_has_no_problems() {
     assert_eq!(found(&healthy()), []);
     let report = DoctorReport::of(checks(&healthy(), &args()));
     let text = text(&report, false);
-    assert!(text.starts_with(&format!("supercargo {}: all is well\n", env!("CARGO_PKG_VERSION"))), "{text}");
-    assert!(!text.contains("What to do"), "{text}");
+    assert!(
+        text.starts_with(&format!("supercargo {}: no problems found\n", env!("CARGO_PKG_VERSION"))),
+        "{text}"
+    );
+    assert!(!text.contains("Recommended actions"), "{text}");
 }
 
 #[test]
-fn pods_beyond_those_that_were_looked_at_are_not_said_to_be_served() {
+fn truncated_pod_list_makes_unserved_pods_unknown() {
     let mut facts = healthy();
     facts.pending = Ok(Pending { is_cut: true, ..pending(&[("supercargo", 10_000)]) });
     assert_eq!(found(&facts), [("UnservedPods", Status::Unknown)]);
 }
 
 #[test]
-fn each_thing_that_is_amiss_is_found_by_its_check_alone() {
+fn each_problem_is_found_by_exactly_one_check() {
     use Status::{Problem, Unknown, Warning};
     let with = |change: &dyn Fn(&mut Facts)| {
         let mut facts = healthy();
@@ -128,27 +131,27 @@ fn each_thing_that_is_amiss_is_found_by_its_check_alone() {
     assert_eq!(
         with(&|it| it.kube_scheduler = Ok(None)),
         [("UnservedPods", Warning)],
-        "nobody serves default-scheduler"
+        "no scheduler serves default-scheduler"
     );
     assert_eq!(with(&|it| it.drift = Ok(None)), [("CacheDrift", Warning)]);
     assert_eq!(with(&|it| it.drift = Ok(Some([("x".to_owned(), 2)].into()))), [("CacheDrift", Problem)]);
 }
 
 #[test]
-fn a_missing_right_is_told_with_what_does_not_work_and_what_to_do() {
+fn missing_permission_is_reported_with_effect_and_action() {
     let mut facts = healthy();
     for (right, has) in facts.rights.as_mut().expect("they are known") {
         *has = !["pods/binding", "events"].contains(&right.resource.as_str());
     }
     facts.version = Ok("v1.35.0".to_owned());
-    facts.drift = Err("nobody leads who could be asked".to_owned());
+    facts.drift = Err("no leader to ask".to_owned());
     let report = DoctorReport::of(checks(&facts, &args()));
     let told = text(&report, false);
     for part in [
-        ": 1 problem, 1 warning, 1 check that could not be made\n",
+        ": 1 problem, 1 warning, 1 check could not run\n",
         "problem  Rights ",
         "no pod is bound (without create pods/binding)",
-        "there are no events about pods (without create events.events.k8s.io, patch events.events.k8s.io)",
+        "pods get no events (without create events.events.k8s.io, patch events.events.k8s.io)",
         "Rights            apply the roles and bindings of manifests/base, or of the chart\n",
     ] {
         assert!(told.contains(part), "{part:?} is not in:\n{told}");
@@ -165,7 +168,7 @@ fn a_missing_right_is_told_with_what_does_not_work_and_what_to_do() {
 }
 
 #[test]
-fn rejected_credentials_are_a_problem_with_a_remedy() {
+fn rejected_credentials_are_a_problem_with_an_action() {
     let why = "401: Unauthorized".to_owned();
     let facts = Facts::unanswered(why, healthy().certificates);
     let report = DoctorReport::of(checks(&facts, &args()));
@@ -176,7 +179,7 @@ fn rejected_credentials_are_a_problem_with_a_remedy() {
 }
 
 #[test]
-fn check_that_could_not_be_made_is_no_success() {
+fn check_that_could_not_run_is_not_a_success() {
     let code = |change: &dyn Fn(&mut Facts)| {
         let mut facts = healthy();
         change(&mut facts);
@@ -196,7 +199,7 @@ fn check_that_could_not_be_made_is_no_success() {
 }
 
 #[test]
-fn configurations_are_read_as_the_scheduler_reads_them() {
+fn configurations_get_the_schedulers_defaults() {
     let map = |name: &str, text: &str| json!({ "metadata": { "namespace": "ns", "name": name }, "data": { "config.yaml": text } });
     let it = configuration(&map("supercargo-config", "profiles: []")).expect("it is one");
     assert_eq!(it.serves, ["default-scheduler".to_owned()].into());
@@ -209,7 +212,7 @@ fn configurations_are_read_as_the_scheduler_reads_them() {
 }
 
 #[test]
-fn every_check_is_on_the_page() {
+fn every_check_is_documented() {
     let page = include_str!("../../../docs/doctor.md");
     for id in CHECK_IDS {
         assert!(page.contains(&format!("| `{id}` |")), "{id} is not explained");
@@ -217,7 +220,7 @@ fn every_check_is_on_the_page() {
 }
 
 #[test]
-fn the_drift_is_read_from_a_scrape() {
+fn drift_is_read_from_a_metrics_scrape() {
     let scrape = "# TYPE x gauge\nsupercargo_cache_drift{kind=\"Pod\",which=\"missed\"} 2\nother 1\n";
     assert_eq!(series(scrape), Some([("kind=\"Pod\",which=\"missed\"".to_owned(), 2)].into()));
     assert_eq!(series("other 1\n"), None);
@@ -230,9 +233,9 @@ fn with(change: impl Fn(&mut Facts)) -> Vec<(&'static str, Status)> {
 }
 
 #[test]
-fn a_certificate_that_has_ended_or_will_soon_is_found_and_one_with_a_month_left_is_not() {
+fn certificate_is_reported_within_30_days_of_its_expiry() {
     use Status::{Problem, Unknown, Warning};
-    // It is the first of January to the API server.
+    // The API server's clock shows January 1.
     for (end, expected) in [
         ("2027-01-31T00:00:00Z", None),
         ("2027-01-30T23:59:59Z", Some(Warning)),
@@ -247,23 +250,23 @@ fn a_certificate_that_has_ended_or_will_soon_is_found_and_one_with_a_month_left_
     let tomorrow = Validity { from: time("2027-01-02T00:00:00Z"), until: time("2028-01-01T00:00:00Z") };
     assert_eq!(with(|it| it.certificates.serving = Ok(Some(tomorrow))), [("ApiServerCertificate", Problem)]);
     assert_eq!(with(|it| it.certificates.client = Ok(None)), []);
-    let unread = || Err("it is no X.509 certificate".to_owned());
+    let unread = || Err("not an X.509 certificate".to_owned());
     assert_eq!(with(|it| it.certificates.client = unread()), [("ClientCertificate", Unknown)]);
 }
 
 #[test]
-fn an_api_server_that_nobody_can_trust_any_more_is_told_of_by_its_certificate() {
+fn expired_certificate_of_unreachable_api_server_is_reported() {
     let certificates = Certificates { serving: until("2026-12-31T00:00:00Z"), ..healthy().certificates };
     let mut facts = Facts::unanswered("it does not answer".to_owned(), certificates);
     facts.clocks.here = time("2027-01-01T00:00:00Z");
     let found = found(&facts);
     let problems: Vec<_> = found.iter().filter(|(_, status)| *status == Status::Problem).collect();
     assert_eq!(problems, [&("ApiServerCertificate", Status::Problem)]);
-    assert_eq!(found.len(), CHECK_IDS.len() - 2, "the other two certificates are good: {found:?}");
+    assert_eq!(found.len(), CHECK_IDS.len() - 2, "the other two certificates are valid: {found:?}");
 }
 
 #[test]
-fn clocks_that_disagree_are_found_and_what_an_answer_takes_is_not() {
+fn clock_skew_above_five_seconds_is_a_warning() {
     let at = |here: &str| {
         let clocks = Clocks::read(time(here), Some("Fri, 01 Jan 2027 00:00:10 GMT"));
         assert_eq!(clocks.there, Ok(time("2027-01-01T00:00:10Z")));
@@ -280,7 +283,7 @@ fn clocks_that_disagree_are_found_and_what_an_answer_takes_is_not() {
 }
 
 #[test]
-fn a_lease_in_the_name_of_somebody_who_is_gone_is_found() {
+fn missing_lease_holder_is_a_warning() {
     let name = || "supercargo-7d4f".to_owned();
     let warned = [("Holder", Status::Warning)];
     assert_eq!(with(|it| it.house.holder = Ok(Holder::Unknown(name()))), warned);
@@ -291,7 +294,7 @@ fn a_lease_in_the_name_of_somebody_who_is_gone_is_found() {
 }
 
 #[test]
-fn pods_that_cannot_be_made_or_are_not_available_are_found() {
+fn failed_and_unavailable_replicas_are_reported() {
     let status = |status: Value| {
         with(move |it| it.house.deployments.as_mut().expect("they are known")[0]["status"] = status.clone())
     };
@@ -305,7 +308,7 @@ fn pods_that_cannot_be_made_or_are_not_available_are_found() {
 }
 
 #[test]
-fn a_priority_class_that_its_pods_name_and_that_is_not_there_is_found() {
+fn missing_priority_class_is_a_problem() {
     assert_eq!(classes(&[]), ["system-cluster-critical".to_owned()].into());
     let mut other = deployment();
     other["spec"]["template"]["spec"]["priorityClassName"] = json!("gold");
@@ -319,7 +322,7 @@ fn a_priority_class_that_its_pods_name_and_that_is_not_there_is_found() {
     );
 }
 
-/// A quota of these scopes.
+/// A ResourceQuota with these scopes.
 fn quota(scopes: &Value, hard: &Value, used: &Value) -> Value {
     json!({
         "metadata": {"name": "critical", "namespace": "kube-system"},
@@ -332,7 +335,7 @@ fn of_class(operator: &str, classes: &[&str]) -> Value {
 }
 
 #[test]
-fn a_quota_that_leaves_no_room_for_one_more_pod_of_it_is_found_and_one_of_other_pods_is_not() {
+fn exhausted_quota_in_scope_is_a_warning() {
     let warned = [("ResourceQuota", Status::Warning)];
     let full = |scopes: Value| quota(&scopes, &json!({"pods": "2"}), &json!({"pods": "2"}));
     let with_quota = |quota: Value| with(move |it| it.house.quotas = Ok(vec![quota.clone()]));
@@ -355,7 +358,7 @@ fn a_quota_that_leaves_no_room_for_one_more_pod_of_it_is_found_and_one_of_other_
     let any = of_class("Exists", &[]);
     let of = |hard: Value, used: Value| with_quota(quota(&any, &hard, &used));
     assert_eq!(of(json!({"pods": "3"}), json!({"pods": "2"})), []);
-    // A pod of it asks for 200m and 256Mi, and is limited to 1Gi of memory.
+    // The shipped pod requests 200m cpu and 256Mi memory, with a limit of 1Gi memory.
     assert_eq!(of(json!({"requests.cpu": "600m"}), json!({"requests.cpu": "400m"})), []);
     assert_eq!(of(json!({"cpu": "599m"}), json!({"cpu": "400m"})), warned);
     assert_eq!(of(json!({"limits.memory": "3Gi"}), json!({"limits.memory": "2Gi"})), []);
@@ -364,7 +367,7 @@ fn a_quota_that_leaves_no_room_for_one_more_pod_of_it_is_found_and_one_of_other_
 }
 
 #[test]
-fn a_quota_that_wants_a_limit_which_is_not_written_is_found() {
+fn quota_that_requires_an_unset_limit_is_a_problem() {
     let with_hard =
         |hard: Value| with(move |it| it.house.quotas = Ok(vec![quota(&json!([]), &hard, &json!({}))]));
     assert_eq!(with_hard(json!({"limits.cpu": "10"})), [("ResourceQuota", Status::Problem)]);

@@ -1,43 +1,45 @@
-//! Certificates and clocks: what the API server shows, what the kubeconfig has, and whether both sides agree what time it is. Judges; asks nobody.
+//! Checks of certificates and clocks: validity of the API server's and the kubeconfig's certificates, and
+//! clock skew. Contacts no server.
 
 use super::judge::{check, unknown, well};
 use super::{Check, Status};
 use crate::cli::live::certificates::{Certificates, Found, Validity};
 use jiff::{SignedDuration, Timestamp};
 
-/// A certificate that ends sooner than this wants to be renewed.
+/// Remaining validity below which a certificate should be renewed.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Clocks that are further apart than this disagree. The API server tells whole seconds, and an answer takes its time.
+/// Maximum difference of clocks. Covers the API server's precision of one second and the duration of a
+/// request.
 const APART: SignedDuration = SignedDuration::from_secs(5);
 
-/// What time it is.
+/// Clocks of both sides.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
-    /// To this machine, when the answer came.
+    /// Time of this machine when the answer arrived.
     pub(super) here: Timestamp,
-    /// To the API server, or why that is not known.
+    /// Time of the API server, or why it is unknown.
     pub(super) there: Result<Timestamp, String>,
 }
 
 impl Clocks {
-    /// As an answer tells that came just now; `date` is as HTTP has it.
+    /// Reads the clocks from an answer that just arrived; `date` is its HTTP Date header.
     pub(super) fn read(here: Timestamp, date: Option<&str>) -> Self {
         let parsed = date.map(|date| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date));
         let there = match parsed {
             Some(Ok(there)) => Ok(there),
-            Some(Err(error)) => Err(format!("it says {:?}: {error}", date.unwrap_or_default())),
-            None => Err("it does not say what time it is".to_owned()),
+            Some(Err(error)) => Err(format!("invalid Date header {:?}: {error}", date.unwrap_or_default())),
+            None => Err("the answer has no Date header".to_owned()),
         };
         Self { here, there }
     }
 
-    /// What time it is in the cluster, as far as that is known.
+    /// Returns the API server's time, or this machine's if it is unknown.
     pub(super) fn now(&self) -> Timestamp {
         *self.there.as_ref().unwrap_or(&self.here)
     }
 }
 
-/// The checks of certificates and clocks.
+/// Returns the checks of certificates and clocks.
 pub(super) fn checks(certificates: &Certificates, clocks: &Clocks) -> [Check; 4] {
     let now = clocks.now();
     [
@@ -45,11 +47,11 @@ pub(super) fn checks(certificates: &Certificates, clocks: &Clocks) -> [Check; 4]
             (
                 "ApiServerCertificate",
                 "the API server's certificate",
-                "the API server is spoken to without TLS",
+                "the connection to the API server uses no TLS",
             ),
             &certificates.serving,
             now,
-            "renew it (kubeadm: kubeadm certs renew apiserver) and restart the API server: without it nobody, supercargo too, reaches the cluster",
+            "renew it (kubeadm: kubeadm certs renew apiserver) and restart the API server: otherwise no client, including supercargo, can connect",
         ),
         certificate(
             (
@@ -59,17 +61,17 @@ pub(super) fn checks(certificates: &Certificates, clocks: &Clocks) -> [Check; 4]
             ),
             &certificates.client,
             now,
-            "have a new one made (kubeadm: kubeadm certs renew admin.conf); of supercargo's own kubeconfig, if it has one, ask with --kubeconfig",
+            "renew it (kubeadm: kubeadm certs renew admin.conf); to check supercargo's own kubeconfig, pass it with --kubeconfig",
         ),
         certificate(
             (
                 "CertificateAuthority",
-                "the authority that the kubeconfig trusts",
-                "the kubeconfig names no authority of its own",
+                "the certificate authority of the kubeconfig",
+                "the kubeconfig has no certificate authority",
             ),
             &certificates.authority,
             now,
-            "give the cluster a new authority and hand it on, while the old one is good still: all that it has signed ends with it",
+            "create a new certificate authority and distribute it while the old one is valid: all certificates it signed expire with it",
         ),
         skew(clocks),
     ]
@@ -88,13 +90,18 @@ fn certificate(
     };
     let left = until.duration_since(now);
     if left <= SignedDuration::ZERO {
-        return check(id, Status::Problem, format!("{what} has ended: it was good until {until}"), to_do);
+        return check(id, Status::Problem, format!("{what} has expired: it was valid until {until}"), to_do);
     }
     if from > now {
-        let clock = "see that the clocks of both sides are right, or wait";
-        return check(id, Status::Problem, format!("{what} is not good yet: it is from {from} on"), clock);
+        let clock = "check the clocks of both sides, or wait";
+        return check(
+            id,
+            Status::Problem,
+            format!("{what} is not valid yet: it is valid from {from}"),
+            clock,
+        );
     }
-    let text = format!("{what} is good until {until}, {} from now", days(left));
+    let text = format!("{what} is valid until {until}, {} from now", days(left));
     if left < SOON { check(id, Status::Warning, text, to_do) } else { well(id, text) }
 }
 
@@ -115,13 +122,13 @@ fn skew(clocks: &Clocks) -> Check {
     let apart = clocks.here.duration_since(there);
     let seconds = apart.as_secs().unsigned_abs();
     if apart.abs() <= APART {
-        return well(id, "this machine and the API server agree what time it is");
+        return well(id, "the clocks of this machine and the API server agree");
     }
     let which = if apart.is_positive() { "ahead of" } else { "behind" };
     check(
         id,
         Status::Warning,
         format!("the clock of this machine is {seconds} s {which} the API server's"),
-        "set both by NTP: certificates, tokens and the ages of leases are judged by the clock of whoever looks",
+        "synchronize both with NTP: each side checks certificates, tokens and lease ages by its own clock",
     )
 }
