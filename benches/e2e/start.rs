@@ -174,7 +174,7 @@ fn when(log: &str, what: &str) -> Result<Timestamp> {
 
 fn parts(log: &str, [launched, seen]: [Timestamp; 2], running: &Running) -> Result<Parts> {
     let asks = when(log, " starting ")?;
-    let known = when(log, "the cluster is known")?;
+    let known = when(log, "initial lists of all kinds complete")?;
     let decided = when(log, "Attempting to bind pod to node")?;
     let between = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64();
     Ok(Parts {

@@ -1,7 +1,7 @@
-//! Limits how much of an answer is read, so that a foreign server cannot exhaust the memory.
+//! Limits on response size, so that a misbehaving server cannot exhaust memory.
 //!
-//! Upstream's client limits what it prints of an error, and nothing it reads. Streams (watches, logs) have no limit here; whoever reads
-//! them limits their events.
+//! Upstream's client limits only what it prints of an error. Streams (watches, followed logs) are not limited
+//! here; their readers limit each event.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,38 +11,38 @@ use http::{Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tower::BoxError;
 
-/// How much of the body of an error is read; the rest is dropped. A Status object has a few kilobytes.
+/// How much of an error's body is read, in bytes; the rest is dropped. A Status object takes a few kilobytes.
 const ERROR_MAX: usize = 64 << 10;
-/// How much of any other whole answer is read; more is an error. A page of 50 objects of etcd's largest size (1.5 MiB) takes up to three
-/// times that in JSON: 225 MiB.
+/// Maximum size of any other complete response, in bytes; more is an error. A page of 50 objects of etcd's
+/// maximum size (1.5 MiB) takes up to three times that in JSON: 225 MiB.
 const ANSWER_MAX: usize = 256 << 20;
 
-/// An answer is larger than any API server's is.
+/// Error of a response larger than any the API server sends.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer is larger than {} MiB", .0 >> 20)]
+#[error("the response exceeds {} MiB", .0 >> 20)]
 pub struct TooLarge(
-    /// How much of it was read, in bytes.
+    /// The limit, in bytes.
     pub usize,
 );
 
-/// How much of a body is read.
+/// Limit on the size of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
-    /// All of it.
+    /// No limit.
     None,
-    /// Up to so many bytes; then the body counts as ended.
+    /// Truncate after this many bytes.
     CutOff(usize),
-    /// Up to so many bytes; more is an error.
+    /// Fail after this many bytes.
     Fail(usize),
 }
 
-/// Whether the answer to a request goes on until somebody ends it.
+/// Whether the response to a request is an endless stream.
 pub(super) fn is_stream<B>(request: &Request<B>) -> bool {
     let on = ["watch=true", "watch=1", "follow=true"];
     request.uri().query().is_some_and(|query| query.split('&').any(|part| on.contains(&part)))
 }
 
-/// The body of an answer, with its limit.
+/// A response body with its limit.
 #[derive(Debug)]
 pub struct Limited<B = Incoming> {
     inner: B,
@@ -50,7 +50,7 @@ pub struct Limited<B = Incoming> {
     read: usize,
 }
 
-/// Limits the body of an answer.
+/// Limits the body of a response.
 pub(super) fn limited<B>(answer: Response<B>, is_stream: bool) -> Response<Limited<B>> {
     let limit = match (answer.status().is_success(), is_stream) {
         (false, _) => Limit::CutOff(ERROR_MAX),
@@ -95,7 +95,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Limited<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // What is cut off is not as long as it says.
+        // The inner hint would be wrong for a truncated body.
         if self.limit == Limit::None { self.inner.size_hint() } else { SizeHint::default() }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     use futures::{StreamExt as _, stream};
     use http_body_util::{BodyExt as _, StreamBody};
 
-    /// An answer of mebibytes without an end.
+    /// An endless response in chunks of 1 MiB.
     fn endless(code: u16) -> Response<impl Body<Data = Bytes, Error = BoxError> + Unpin> {
         let chunk = Bytes::from(vec![b'x'; 1 << 20]);
         let body = stream::repeat_with(move || Ok(Frame::data(chunk.clone())));
@@ -114,11 +114,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_endless_error_is_cut_off_and_an_endless_answer_fails() {
+    async fn endless_error_is_truncated_and_endless_response_fails() {
         let error = limited(endless(500), false).into_body().collect().await.unwrap().to_bytes();
         assert_eq!(error.len(), ERROR_MAX);
         let error = limited(endless(403), true).into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(error.len(), ERROR_MAX, "an error is no stream, whatever was asked");
+        assert_eq!(error.len(), ERROR_MAX, "an error response is never a stream");
         let answer = limited(endless(200), false).into_body();
         let (mut frames, mut read) = (answer.into_data_stream(), 0);
         let error = loop {
@@ -127,12 +127,12 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!((read, error.to_string().as_str()), (ANSWER_MAX, "the answer is larger than 256 MiB"));
+        assert_eq!((read, error.to_string().as_str()), (ANSWER_MAX, "the response exceeds 256 MiB"));
         assert!(error.is::<TooLarge>());
     }
 
     #[tokio::test]
-    async fn a_stream_has_no_limit_of_its_own() {
+    async fn stream_has_no_size_limit() {
         let frames = limited(endless(200), true).into_body().into_data_stream();
         let read = frames.take(300).fold(0, |read, data| async move { read + data.unwrap().len() }).await;
         assert!(read > ANSWER_MAX);

@@ -1,8 +1,9 @@
-//! Credentials and authorities that change while the process runs: files that are replaced, plugins that are asked again.
+//! Rotation of client credentials and certificate authorities: files that are replaced, and credential
+//! plugins.
 //!
-//! Upstream: `client-go/transport/cert_rotation.go` and `ca_rotation.go`, `plugin/pkg/client/auth/exec`. A kubeconfig's own text is read once, as
-//! there. Where upstream breaks all connections, ours lets requests that are under way finish: a watch ends within a minute, and the next
-//! request is made with the new credentials.
+//! Upstream: `client-go/transport/cert_rotation.go` and `ca_rotation.go`, `plugin/pkg/client/auth/exec`. As
+//! there, a kubeconfig's own text is read once. Upstream closes all connections on a change. Here, requests
+//! in flight finish (a watch ends within a minute), and the next request uses the new credentials.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
@@ -21,17 +22,19 @@ use tower::{BoxError, Service, ServiceExt as _};
 use super::{CONNECT_TIMEOUT, Carrier, Limited, carrier, inferred, of_kubeconfig};
 use crate::dispatch::pause::Throttle;
 
-/// How often files are looked at. Upstream reads them for each handshake, and otherwise every five minutes.
+/// Interval at which files are checked. Upstream reads them at each handshake, and otherwise every five
+/// minutes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Credentials are not loaded again sooner than this after they were, whatever the server answers: a plugin starts a process.
+/// Minimum interval between two loads of credentials, whatever the server responds, since a plugin starts a
+/// process.
 const LOAD_EVERY: Duration = Duration::from_secs(10);
-/// How often the same trouble is logged.
+/// Log interval of a repeated failure.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// Where the settings of a connection come from.
+/// Source of the connection settings.
 #[derive(Clone)]
 pub struct Source {
-    /// Nothing where what kubectl or a pod would use is to be found.
+    /// The kubeconfig; `None` to use the default kubeconfig or the pod's service account.
     file: Option<Kubeconfig>,
     path: Option<PathBuf>,
     master: Option<Uri>,
@@ -42,31 +45,31 @@ impl Source {
         Self { file, path, master }
     }
 
-    /// The settings as they are now; files are read.
+    /// Returns the current settings; reads files.
     ///
     /// # Errors
-    /// When they are not usable.
+    /// Returns an error when the settings are invalid.
     pub async fn settings(&self) -> Result<kube::Config> {
         let mut config = match (&self.file, &self.path) {
             (Some(file), path) => {
                 let path = path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
                 let settings = of_kubeconfig(file.clone(), &KubeConfigOptions::default()).await;
-                settings.with_context(|| format!("the kubeconfig {path} is not usable"))?
+                settings.with_context(|| format!("cannot use the kubeconfig {path}"))?
             }
-            (None, _) => inferred().await.context(
-                "no --kubeconfig is given, this is no pod of a cluster, and there is no default kubeconfig",
-            )?,
+            (None, _) => inferred()
+                .await
+                .context("found no --kubeconfig, no default kubeconfig, and no service account of a pod")?,
         };
         if let Some(master) = &self.master {
             config.cluster_url = master.clone();
         }
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        // Whether a request may be sent again depends on what it is; a Binding must not be.
+        // The caller decides about retries; a binding must not be repeated.
         config.default_retry = false;
         Ok(config)
     }
 
-    /// A client that follows what changes of these settings. `config` is what they are now.
+    /// Returns a client that follows changes of the credentials. `config` holds the current settings.
     ///
     /// # Errors
     /// As [`super::builder`].
@@ -78,7 +81,7 @@ impl Source {
         Ok(ClientBuilder::new(rotating, config.default_namespace.clone()))
     }
 
-    /// The files that the settings were read from.
+    /// Returns the files the settings were read from.
     pub(super) fn files(&self, config: &kube::Config) -> Vec<PathBuf> {
         let auth = &config.auth_info;
         let mut files: Vec<PathBuf> = [&auth.client_certificate, &auth.client_key, &auth.token_file]
@@ -108,8 +111,8 @@ impl Source {
         }
     }
 
-    /// Loads the credentials if there may be others than the current ones; whether it tried to. What cannot be used, as a certificate
-    /// without its key, changes nothing.
+    /// Reloads the credentials if they may have changed; returns whether it tried. Keeps the previous ones if
+    /// the new ones are unusable, such as a certificate without its key.
     pub(super) async fn reload(
         &self,
         known: &mut Known,
@@ -126,7 +129,7 @@ impl Source {
                 *current.lock().unwrap_or_else(PoisonError::into_inner) = carrier;
                 known.stamp = seen;
                 failures.reset();
-                tracing::info!(was_rejected, "using the client credentials and authorities as they are now");
+                tracing::info!(was_rejected, "reloaded client credentials and certificate authorities");
             }
             Err(error) => {
                 if let Some(withheld) = failures.admit() {
@@ -134,7 +137,7 @@ impl Source {
                     tracing::warn!(
                         error,
                         withheld,
-                        "client credentials changed and are not usable; keeping the old ones"
+                        "failed to reload client credentials; keeping the previous ones"
                     );
                 }
             }
@@ -144,23 +147,23 @@ impl Source {
 
     async fn load(&self, server: &Uri) -> Result<Carrier> {
         let config = self.settings().await?;
-        // A default kubeconfig may name another cluster by now; this process belongs to the one it began with.
+        // A default kubeconfig may have switched clusters; this process stays with its own.
         if config.cluster_url != *server {
-            bail!("they are for another API server, {}", config.cluster_url);
+            bail!("the new settings name another API server, {}", config.cluster_url);
         }
         let has_authorities = config.root_cert.as_ref().is_none_or(|authorities| !authorities.is_empty());
-        ensure!(has_authorities, "the file of authorities holds none");
-        // A plugin is a process that is waited for.
+        ensure!(has_authorities, "the certificate authority file contains no certificate");
+        // A credential plugin blocks until its process ends.
         tokio::task::spawn_blocking(move || carrier(&config, false)).await?
     }
 }
 
-/// What the current credentials were made of.
+/// Origin of the current credentials.
 pub(super) struct Known {
     server: Uri,
     files: Vec<PathBuf>,
     stamp: u64,
-    /// Whether a plugin gives the credentials.
+    /// Whether a plugin supplies the credentials.
     has_plugin: bool,
 }
 
@@ -177,7 +180,8 @@ impl Known {
     }
 }
 
-/// Tells contents of files apart. By content, since a Secret's volume replaces links and keeps times.
+/// Returns a hash of the files' contents. Modification times do not help: a Secret volume swaps symbolic
+/// links.
 fn stamp(files: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
@@ -186,7 +190,7 @@ fn stamp(files: &[PathBuf]) -> u64 {
     hasher.finish()
 }
 
-/// Carries requests with the credentials of the moment, and tells when a server rejects them.
+/// Sends requests with the current credentials, and signals when the server rejects them.
 #[derive(Clone)]
 pub struct Rotating {
     pub(super) current: Arc<Mutex<Carrier>>,

@@ -1,8 +1,8 @@
-//! When a reflector may send its next request: its backoff, and the request budget that all reflectors share.
+//! Pacing of requests: the backoff of each watch, and the request budget that all watches share.
 //!
-//! Upstream: `client-go/tools/cache/reflector.go` and `apimachinery/pkg/util/wait/backoff.go#DelayWithReset`, with its figures.
-//! Stricter in one point: upstream reopens a watch that delivered anything at once, so a server that ends every watch after one
-//! bookmark gets thousands of requests a second from it.
+//! Upstream: `client-go/tools/cache/reflector.go` and `apimachinery/pkg/util/wait/backoff.go#DelayWithReset`,
+//! with the same parameters. One difference: upstream reopens a watch immediately if it delivered anything,
+//! so a server that ends each watch after one bookmark receives thousands of requests per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,34 +11,34 @@ use tokio::time::Instant;
 
 use crate::dispatch::pause::jittered;
 
-/// The first pause, upstream's `defaultBackoffInit`.
+/// The first pause; upstream's `defaultBackoffInit`.
 const FIRST: Duration = Duration::from_millis(800);
-/// The longest pause before jitter, upstream's `defaultBackoffMax`.
+/// The longest pause before jitter; upstream's `defaultBackoffMax`.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
-/// Pauses start over after this long without one, upstream's `defaultBackoffReset`.
+/// The backoff resets after this long without a pause; upstream's `defaultBackoffReset`.
 const RESET_AFTER: Duration = Duration::from_secs(120);
-/// By how much of itself a pause may be longer, upstream's `defaultBackoffJitter`.
+/// Maximum jitter, as a fraction of the pause; upstream's `defaultBackoffJitter`.
 const JITTER: f64 = 1.0;
-/// By how much of itself an obeyed `Retry-After` may be longer, so that clients rejected together do not return together.
+/// Maximum jitter on `Retry-After`, so that clients rejected together do not return together.
 const RETRY_AFTER_JITTER: f64 = 0.1;
-/// The longest `Retry-After` that is obeyed. API Priority and Fairness asks for 32 s at most
-/// (`apiserver/pkg/util/flowcontrol/dropped_requests_tracker.go`); a broken proxy must not stop a watch for hours.
+/// The longest `Retry-After` obeyed. API Priority and Fairness asks for at most 32 s
+/// (`apiserver/pkg/util/flowcontrol/dropped_requests_tracker.go`). A broken proxy must not stop a watch for hours.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// Requests that may be sent at once, kube-scheduler's default `clientConnection.burst`. A start needs two for each kind, and one for
-/// each page where the server does not stream lists.
+/// Requests in a burst; kube-scheduler's default `clientConnection.burst`. Startup needs two per kind, plus
+/// one per page if the server does not stream lists.
 const BURST: u32 = 100;
-/// Requests a second after that, kube-scheduler's default `clientConnection.qps`.
+/// Sustained requests per second; kube-scheduler's default `clientConnection.qps`.
 const PER_SECOND: u32 = 50;
 const SPACING: Duration = Duration::from_millis(1_000 / PER_SECOND as u64);
 
-/// The pauses of one reflector.
+/// Backoff state of one watch.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
-    /// When the last pause ended.
+    /// When the last pause ended, or will end.
     paused: Instant,
-    /// When a failure last forced a list.
+    /// When a failure last forced a relist.
     relisted: Option<Instant>,
 }
 
@@ -47,7 +47,7 @@ impl Backoff {
         Self { next: FIRST, paused: Instant::now(), relisted: None }
     }
 
-    /// How long to wait after a failure. `retry_after` is what the server asked for, if it did.
+    /// Returns the pause after a failure. `retry_after` is the server's `Retry-After`, if any.
     pub(super) fn after_failure(&mut self, retry_after: Option<Duration>) -> Duration {
         if self.paused.elapsed() > RESET_AFTER {
             self.next = FIRST;
@@ -60,29 +60,31 @@ impl Backoff {
         pause
     }
 
-    /// How long to wait after a watch that made progress and ended at once. Repeating this does not lengthen the pause.
+    /// Returns the pause after a watch that made progress but ended immediately. It does not grow with
+    /// repetition.
     pub(super) fn after_short_watch() -> Duration {
         jittered(FIRST, JITTER)
     }
 
-    /// A watch reached a version that was never reached before: pauses start over. Not soon after a relist, or a server that
-    /// rejects each watch after its first event would be asked for a full list every second.
+    /// Resets the backoff, because a watch reached a new resource version. Has no effect soon after a relist:
+    /// a server that rejects each watch after its first event would otherwise be asked for a full list every
+    /// second.
     pub(super) fn progressed(&mut self) {
         if self.relisted.is_none_or(|at| at.elapsed() > RESET_AFTER) {
             self.next = FIRST;
         }
     }
 
-    /// A failure forces a list.
+    /// Records that a failure forces a relist.
     pub(super) fn relists(&mut self) {
         self.relisted = Some(Instant::now());
     }
 }
 
-/// A token bucket over the lists, pages and watches of all kinds.
+/// Token bucket for the lists, pages and watches of all kinds.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// When the next request is due if requests came at [`PER_SECOND`] exactly. It may lie up to [`BURST`] requests in the past.
+    /// When the next request is due at a steady [`PER_SECOND`]. Lies up to [`BURST`] requests in the past.
     due: Mutex<Instant>,
 }
 
@@ -92,11 +94,11 @@ impl Budget {
         Self { due: Mutex::new(now.checked_sub(full).unwrap_or(now)) }
     }
 
-    /// Waits until one more request may be sent. Whoever asked first goes first.
+    /// Waits until the next request may be sent, in order of the calls.
     pub(super) async fn request(&self) {
         let at = {
             let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-            // A bucket holds no more than the burst.
+            // The bucket holds at most the burst.
             let oldest = Instant::now().checked_sub(SPACING * (BURST - 1)).unwrap_or(*due);
             let at = (*due).max(oldest);
             *due = at + SPACING;
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_double_up_to_thirty_seconds_and_start_over_after_two_minutes() {
+    async fn backoff_doubles_to_thirty_seconds_and_resets_after_two_minutes() {
         let mut backoff = Backoff::new();
         for wanted in [800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000] {
             let (pause, wanted) = (backoff.after_failure(None), Duration::from_millis(wanted));
@@ -123,14 +125,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn progress_resets_pauses_but_not_soon_after_a_relist() {
+    async fn progress_resets_the_backoff_except_soon_after_a_relist() {
         let mut backoff = Backoff::new();
         for _ in 0..5 {
             backoff.after_failure(None);
         }
         backoff.relists();
         backoff.progressed();
-        assert!(backoff.after_failure(None) >= LONGEST * 4 / 5, "a relist a moment ago");
+        assert!(backoff.after_failure(None) >= LONGEST * 4 / 5, "relisted recently");
         tokio::time::advance(RESET_AFTER - Duration::from_secs(1)).await;
         backoff.after_failure(None);
         tokio::time::advance(Duration::from_secs(2)).await;
@@ -139,19 +141,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_servers_retry_after_is_obeyed_up_to_five_minutes() {
+    async fn retry_after_is_obeyed_up_to_five_minutes() {
         let mut backoff = Backoff::new();
         let pause = backoff.after_failure(Some(Duration::from_secs(32)));
         assert!(pause >= Duration::from_secs(32) && pause <= Duration::from_millis(35_200), "{pause:?}");
         let pause = backoff.after_failure(Some(Duration::from_secs(u32::MAX.into())));
         assert!(pause >= RETRY_AFTER_MAX && pause <= Duration::from_secs(330), "{pause:?}");
-        assert!(backoff.after_failure(Some(Duration::ZERO)) >= FIRST * 4, "never shorter than our own");
+        assert!(backoff.after_failure(Some(Duration::ZERO)) >= FIRST * 4, "never shorter than the backoff");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_budget_admits_a_burst_and_then_a_steady_rate() {
+    async fn budget_admits_a_burst_and_then_a_steady_rate() {
         let budget = Budget::new();
-        // However long nothing is asked, no more than the burst is saved.
+        // An idle bucket saves no more than the burst.
         tokio::time::advance(Duration::from_secs(60)).await;
         let filled = Instant::now();
         for _ in 0..BURST {

@@ -1,12 +1,11 @@
-//! The first lists of all kinds: how long each took, and when the last of them was whole. It counts and tells; who waits for what is
-//! [`super::Readiness`]'s business.
+//! Logs the progress of the initial lists. [`super::Readiness`] decides what waits for them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use supercargo_core::event::Kind;
 use tokio::time::Instant;
 
-/// The first lists, told of as they end.
+/// Progress of the initial lists.
 #[derive(Debug)]
 pub(super) struct FirstLists {
     began: Instant,
@@ -14,17 +13,18 @@ pub(super) struct FirstLists {
 }
 
 impl FirstLists {
-    /// They begin now.
+    /// Starts the measurement.
     pub(super) fn begin() -> Self {
         Self { began: Instant::now(), awaited: AtomicUsize::new(Kind::ALL.len()) }
     }
 
-    /// The engine has the first list of a kind whole; to be told once for each. Whether it was the last.
+    /// Records that the engine has the complete first list of a kind; call once per kind. Returns whether it
+    /// was the last.
     pub(super) fn ended(&self, kind: Kind) -> bool {
         let (took, awaited) = (self.began.elapsed(), self.awaited.fetch_sub(1, Ordering::Relaxed) - 1);
-        tracing::debug!(kind = kind.as_str(), ?took, awaited, "listed for the first time");
+        tracing::debug!(kind = kind.as_str(), ?took, awaited, "initial list complete");
         if awaited == 0 {
-            tracing::info!(?took, "the cluster is known: all kinds are listed");
+            tracing::info!(?took, "initial lists of all kinds complete");
         }
         awaited == 0
     }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cluster_is_known_with_the_last_kind() {
+    fn last_kind_completes_the_initial_lists() {
         let lists = FirstLists::begin();
         let (last, others) = Kind::ALL.split_last().expect("there are kinds");
         assert!(others.iter().all(|kind| !lists.ended(*kind)));

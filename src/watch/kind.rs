@@ -1,8 +1,11 @@
-//! The watch of one kind: list, follow, and begin again, for ever.
+//! The watch of one kind: list, watch, and restart, forever.
 //!
-//! Not kube-runtime's watcher, which does not fit here: it streams lists from whatever an API server has cached, so a
-//! relist may go back in time; it waits without limit for a request to begin; it comes back without a pause when a server
-//! ends watches at once; and it keeps bookmarks, the only sign of life of a quiet kind, to itself.
+//! kube-runtime's watcher is not used, for four reasons:
+//!
+//! - It streams lists from the API server's cache at any version, so a relist may go back in time.
+//! - It waits for a response without a limit.
+//! - It reconnects without a pause if a server ends watches immediately.
+//! - It hides bookmarks, the only sign of life of a quiet kind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,33 +29,34 @@ use crate::extender::Objects;
 use crate::journal;
 use crate::metrics::WatchMetrics;
 
-/// How long a watch lives before the server is to end it; a dead one is found out [`GRACE`] after that. Resuming costs
-/// the server next to nothing, so this is short: a connection that died silently shows a cluster that is no more.
+/// Requested lifetime of a watch. Resuming is cheap for the server, so it is short: a connection that died
+/// silently shows stale state until the lifetime plus [`GRACE`] has passed.
 const WATCH: Duration = Duration::from_secs(40);
-/// By how much of itself a watch's life may be longer. With [`GRACE`] it is less than the minute within which every watch must make a
-/// new attempt ([`crate::watch::ATTEMPT_WITHIN`]).
+/// Maximum jitter on the lifetime, as a fraction. With [`GRACE`], the sum stays below the time within which
+/// every watch must make a new attempt ([`crate::watch::ATTEMPT_WITHIN`]).
 const LIFE_JITTER: f64 = 0.25;
 const _: () = assert!(
     WATCH.as_secs() as f64 * (1.0 + LIFE_JITTER) + (GRACE.as_secs() as f64)
         < super::ATTEMPT_WITHIN.as_secs() as f64,
-    "a healthy watch is never taken for a stuck one"
+    "a healthy watch must not count as stuck"
 );
-/// How long a watch that begins with a list lives: a large list takes its time.
+/// Lifetime of a watch that starts with a list, since large lists take long.
 const LIST: Duration = Duration::from_secs(600);
-/// How long a list by pages may take in all: a server that names a further page for ever must not be asked for ever.
+/// Time limit of a paged list. Without it, a server that always names a next page would be asked forever.
 const PAGES: Duration = LIST;
-/// How long such a list may be silent.
+/// Maximum time between two events of a streamed list.
 const LIST_SILENCE: Duration = Duration::from_secs(50);
-/// How much longer than it should a watch may live.
+/// How far a watch may exceed its lifetime.
 const GRACE: Duration = Duration::from_secs(5);
-/// A watch that ends sooner and reached no newer version is a failure, as one that brought nothing is to upstream's client. One that
-/// did is not reopened at once.
+/// A watch that ends sooner without a newer version is a failure, as in upstream's client. One with a newer
+/// version is reopened after a pause.
 const SHORT: Duration = Duration::from_secs(1);
-/// Objects on a page of a list, as upstream's client asks for them.
+/// Objects per page of a list, as in upstream's client.
 pub(super) const PAGE: usize = 500;
-/// The same once a page was larger than is read: as many of the largest objects there are always fit ([`crate::client`]).
+/// Objects per page after a page exceeded the size limit; this many objects of maximum size always fit
+/// ([`crate::client`]).
 const PAGE_SMALL: usize = 50;
-/// Everything the watch of one kind works with.
+/// State and dependencies of the watch of one kind.
 pub(super) struct Watch<K> {
     pub(super) client: kube::Client,
     pub(super) inbox: Arc<dyn Intake>,
@@ -63,27 +67,27 @@ pub(super) struct Watch<K> {
     /// Shared by all kinds.
     pub(super) budget: Arc<Budget>,
     pub(super) flaws: Arc<Flaws>,
-    /// What the API server is asked to write objects in.
+    /// Encoding requested from the API server.
     pub(super) encoding: Encoding,
-    /// Whether the next list is to be a stream.
+    /// Whether the next list is streamed.
     pub(super) streams: bool,
-    /// How many objects a page of a list is to have.
+    /// Objects per page.
     pub(super) page: usize,
-    /// Who may ask for a list.
+    /// Relist requests.
     pub(super) relist: Relist,
-    /// Who else sees the objects.
+    /// Observer of the objects.
     pub(super) onlooker: Option<Arc<dyn Onlooker<K>>>,
-    /// Where objects are kept as they were written, as far as extenders are sent them.
+    /// Raw JSON of objects that extenders need.
     pub(super) objects: Objects,
     pub(super) object: std::marker::PhantomData<fn() -> K>,
 }
 
-/// A page of a list in JSON, whose items have not been looked at.
+/// A page of a list in JSON, with items not yet decoded.
 #[derive(Deserialize)]
 struct List<'a> {
     #[serde(default)]
     metadata: ListMeta,
-    // `null` stands for an empty list.
+    // `null` is an empty list.
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
 }
@@ -96,16 +100,16 @@ struct ListMeta {
     more: Option<String>,
 }
 
-/// How an attempt ended that did not fail.
+/// How an attempt ended without a failure.
 enum Ended {
-    /// The next may begin at once.
+    /// Start the next attempt immediately.
     Reopen,
-    /// The server ended the watch. What [`Watch::run`] sees of these made progress, but did not live long.
+    /// The server ended the watch. [`Watch::run`] sees it only for short watches that made progress.
     ByServer,
 }
 
 impl<K: Object> Watch<K> {
-    /// Runs until the driver ends.
+    /// Runs until the scheduling thread ends.
     pub(super) async fn run(mut self) {
         let mut version = None;
         let mut backoff = Backoff::new();
@@ -136,7 +140,7 @@ impl<K: Object> Watch<K> {
         }
     }
 
-    /// Waits after a failure, as the backoff and the server say.
+    /// Waits after a failure, for the backoff or the server's `Retry-After`.
     async fn pause(&self, trouble: &Trouble, backoff: &mut Backoff) {
         self.state.failed(trouble.to_string());
         self.troubles.tell::<K>(trouble);
@@ -145,12 +149,13 @@ impl<K: Object> Watch<K> {
         self.state.pauses(pause);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            // A replica that was just elected cannot wait. Elections are seconds apart, and what the server asks comes first.
+            // A newly elected leader cannot wait. Elections are seconds apart, and a `Retry-After` takes
+            // precedence.
             () = self.state.wanted_anew(), if retry_after.is_none() => {}
         }
     }
 
-    /// Follows from `followed` on. Where it got to is in `version` afterwards, unless somebody asked for a list meanwhile.
+    /// Watches from `followed` on. Stores the version reached in `version`, unless a relist was requested.
     async fn follow_or_relist(
         &self,
         mut followed: String,
@@ -163,24 +168,25 @@ impl<K: Object> Watch<K> {
             () = self.relist.requested() => return Ok(Ended::Reopen),
         };
         let (lived, progressed) = (opened.elapsed(), object::is_newer(&followed, &from));
-        // Longer than the longest pause: pausing longer would make no difference to the server.
+        // A watch that lived longer than the longest pause counts as progress: a pause would not help the
+        // server.
         if progressed || lived >= backoff::LONGEST {
             backoff.progressed();
         }
         *version = Some(followed);
         match ended? {
             Ended::ByServer if lived >= SHORT => Ok(Ended::Reopen),
-            Ended::ByServer if !progressed => Err(Trouble::Ended("the API server ended the watch at once")),
+            Ended::ByServer if !progressed => Err(Trouble::Ended("the server ended the watch immediately")),
             ended => Ok(ended),
         }
     }
 
-    /// The kind's first list, or one anew; the version it is of.
+    /// Lists all objects and returns the list's resource version.
     async fn list(&mut self) -> Result<String, Trouble> {
         if std::mem::replace(&mut self.streams, true) {
             match self.list_stream().await {
                 Err(Trouble::Refused(status)) if matches!(status.code, 400 | 422) => {
-                    tracing::debug!(kind = %K::kind(&()), message = %status.message, "the API server does not stream lists");
+                    tracing::debug!(kind = %K::kind(&()), message = %status.message, "API server does not stream lists");
                 }
                 outcome => return outcome,
             }
@@ -192,13 +198,14 @@ impl<K: Object> Watch<K> {
         listed
     }
 
-    /// Lists by a watch that begins with all objects. Without a version, so that it is of the newest state and never of
-    /// one that is older than what is known already.
+    /// Lists with a watch that starts with all objects. Omits the version, so the list is of the newest state
+    /// and never older than what is known.
     async fn list_stream(&mut self) -> Result<String, Trouble> {
         let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         let mut events = watch(&self.client, &self.watch_uri(LIST, query), self.encoding()).await?;
         self.alive();
-        // What breaks off once may do so again: the next list is by pages, and the one after that by a stream again.
+        // A stream that broke off may break off again, so the next list is paged, and the one after it
+        // streamed.
         self.streams = false;
         self.began().await?;
         while let Some(event) = self.event(&mut events, Instant::now() + LIST_SILENCE).await? {
@@ -213,7 +220,7 @@ impl<K: Object> Watch<K> {
                 }
             }
         }
-        Err(Trouble::Ended("the list broke off before its end"))
+        Err(Trouble::Ended("the list ended before it was complete"))
     }
 
     async fn list_pages(&self) -> Result<String, Trouble> {
@@ -239,16 +246,17 @@ impl<K: Object> Watch<K> {
             more = Some(further).filter(|more| !more.is_empty());
             if more.is_none() {
                 if version.is_empty() {
-                    return Err(Trouble::Garbled("a list without a version".to_owned()));
+                    return Err(Trouble::Garbled("a list without a resourceVersion".to_owned()));
                 }
                 self.ended().await?;
                 return Ok(version);
             }
         }
-        Err(Trouble::Ended("the list by pages had no end"))
+        Err(Trouble::Ended("the paged list did not end in time"))
     }
 
-    /// Hands on the objects of a page, each decoded only when there is room for it; the list's version, and how it goes on.
+    /// Forwards the objects of a page, and decodes each only when the channel has room. Returns the list's
+    /// version and its continue token.
     async fn page_of_json(&self, body: &[u8]) -> Result<(String, String), Trouble> {
         let garbled = |error: serde_json::Error| Trouble::Garbled(error.to_string());
         let List { metadata, items } = serde_json::from_slice(body).map_err(garbled)?;
@@ -258,7 +266,7 @@ impl<K: Object> Watch<K> {
         Ok((metadata.resource_version.unwrap_or_default(), metadata.more.unwrap_or_default()))
     }
 
-    /// The same of protobuf.
+    /// Like [`Self::page_of_json`], for protobuf.
     async fn page_of_protobuf(&self, body: &[u8]) -> Result<(String, String), Trouble> {
         let list = proto::list(body).map_err(|flaw| Trouble::Garbled(flaw.to_string()))?;
         for item in list.items {
@@ -267,7 +275,8 @@ impl<K: Object> Watch<K> {
         Ok((list.version, list.more))
     }
 
-    /// Follows what happens after `version`, and moves it on, until the server ends the watch or somebody wants it anew.
+    /// Watches changes after `version`, and advances it, until the server ends the watch or a reopening is
+    /// requested.
     async fn follow(&self, version: &mut String) -> Result<Ended, Trouble> {
         let life = jittered(WATCH, LIFE_JITTER);
         let opened = Instant::now();
@@ -296,7 +305,7 @@ impl<K: Object> Watch<K> {
         }
     }
 
-    /// The next event of a watch.
+    /// Returns the next event of a watch.
     async fn event(&self, events: &mut Events, limit: Instant) -> Result<Option<Told<K>>, Trouble> {
         let Some(event) = events.next(limit).await? else { return Ok(None) };
         self.metrics.heard();
@@ -308,7 +317,7 @@ impl<K: Object> Watch<K> {
         event.read().map(Some)
     }
 
-    /// The API server has answered.
+    /// Records that the API server has responded.
     fn alive(&self) {
         self.metrics.heard();
         self.state.attempted();
@@ -335,7 +344,7 @@ impl<K: Object> Watch<K> {
         }
     }
 
-    /// Objects that extenders are sent are kept as they were written, which only JSON is.
+    /// Kinds whose raw objects extenders need must come as JSON.
     fn encoding(&self) -> Encoding {
         if self.objects.wants(K::KIND) { Encoding::Json } else { self.encoding }
     }
@@ -351,7 +360,7 @@ impl<K: Object> Watch<K> {
         self.tell(|onlooker| onlooker.list_ended());
         self.objects.list_ended(K::KIND);
         let (state, first) = (Arc::clone(&self.state), Arc::clone(&self.first));
-        // In sync when the engine is told so, not when we have read it.
+        // The kind is synced when the engine processes this event, not when the list has been read.
         let convert = Box::new(move |_: &mut _| {
             if state.synced() {
                 first.ended(K::KIND);
@@ -380,7 +389,8 @@ impl<K: Object> Watch<K> {
     }
 }
 
-/// What of a kind is watched: of pods those that have not ended (`pkg/scheduler/scheduler.go#NewInformerFactory`).
+/// Returns the field selector of a kind: pods that have not ended
+/// (`pkg/scheduler/scheduler.go#NewInformerFactory`).
 fn selector(kind: Kind) -> &'static str {
     if kind == Kind::Pod {
         "&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
@@ -390,10 +400,10 @@ fn selector(kind: Kind) -> &'static str {
 }
 
 fn moved_to<K: Object>(object: &K) -> Result<String, Trouble> {
-    object::version(object).ok_or_else(|| Trouble::Garbled("an object without a version".to_owned()))
+    object::version(object).ok_or_else(|| Trouble::Garbled("an object without a resourceVersion".to_owned()))
 }
 
-/// Percent-encodes what is not surely harmless in a query.
+/// Percent-encodes a query value.
 fn escaped(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

@@ -1,7 +1,7 @@
-//! Requests that read objects: a page of a list, or the events of a watch, each with a limit to how long it is waited.
+//! Requests that read objects, pages of a list or a watch, with time limits.
 //!
-//! Asks for protobuf where that is wanted, and reads what the API server answers by the type it says that is: protobuf comes in frames,
-//! JSON in lines. Knows of an event what sort of change it tells, and of the object in it nothing.
+//! Requests protobuf if wanted, and decodes responses by their content type: protobuf comes in frames, JSON
+//! in lines. This module handles the event envelope; [`super::object`] handles the objects.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,40 +24,42 @@ use super::object::Object;
 use crate::api::{Encoding, proto};
 use crate::client::TooLarge;
 
-/// How long an API server may take to begin an answer. It waits some seconds itself for a consistent state.
+/// Time limit for an API server to start its response. It may itself wait some seconds for a consistent
+/// state.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
-/// How long it may take for a page of a list.
+/// Time limit of one page of a list.
 const PAGE_WITHIN: Duration = Duration::from_secs(50);
 
-/// The largest event of a watch, as upstream's client takes it (`runtime/serializer/streaming`). An object is some megabytes at most.
+/// Maximum size of a watch event in bytes, as in upstream's client (`runtime/serializer/streaming`). Objects
+/// have some megabytes at most.
 const EVENT_MAX: usize = 16 << 20;
 
-/// What marks the bookmark at the end of a list that came as a stream (`meta/v1.InitialEventsAnnotationKey`).
+/// Annotation of the bookmark that ends a streamed list (`meta/v1.InitialEventsAnnotationKey`).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Why a list or watch broke off.
+/// Why a list or watch failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The driver has ended; there is nobody to tell.
+    /// The scheduling thread has ended.
     NobodyListens,
-    /// The API server answered with an error.
+    /// The API server responded with an error.
     Refused(Box<Status>),
-    /// No answer came, or it broke off.
+    /// No response came, or it broke off.
     Lost(String),
-    /// The server ended the answer where it should not have.
+    /// The server ended the response too early.
     Ended(&'static str),
-    /// What came makes no sense.
+    /// The response is invalid.
     Garbled(String),
-    /// A page of a list is larger than is read.
+    /// A page of a list exceeds the size limit.
     TooLarge(String),
 }
 
 impl Trouble {
-    /// Whether the state that was known is of no use for going on: it must be listed anew.
+    /// Whether the known resource version is unusable, so that the kind must be relisted.
     pub(super) fn needs_list(&self) -> bool {
         match self {
-            // 410: too old. 400 and 422: not understood. Too large: from a time the server has not reached, as after
-            // a restored backup.
+            // 410: expired. 400 and 422: not understood. "Too large": the version lies in the server's
+            // future, as after a restored backup.
             Self::Refused(status) => {
                 matches!(status.code, 400 | 410 | 422)
                     || status.message.contains("Too large resource version")
@@ -69,7 +71,8 @@ impl Trouble {
 }
 
 impl Trouble {
-    /// How long the server asks to wait; only 429 and 5xx may ask (`client-go/rest/with_retry.go#checkWait`).
+    /// Returns the server's `Retry-After`, which is honored on 429 and 5xx only
+    /// (`client-go/rest/with_retry.go#checkWait`).
     pub(super) fn retry_after(&self) -> Option<Duration> {
         let Self::Refused(status) = self else { return None };
         let seconds = status.details.as_ref()?.retry_after_seconds;
@@ -83,18 +86,18 @@ impl std::fmt::Display for Trouble {
         match self {
             Self::NobodyListens => f.write_str("the scheduling thread has ended"),
             Self::Refused(status) if status.message.is_empty() => {
-                write!(f, "the API server answered with status {}", status.code)
+                write!(f, "the API server responded with status {}", status.code)
             }
             Self::Refused(status) => f.write_str(&status.message),
             Self::Lost(why) => write!(f, "no answer from the API server: {why}"),
             Self::Ended(what) => f.write_str(what),
             Self::TooLarge(why) => f.write_str(why),
-            Self::Garbled(why) => write!(f, "the API server's answer cannot be read: {why}"),
+            Self::Garbled(why) => write!(f, "cannot decode the API server's response: {why}"),
         }
     }
 }
 
-/// A whole answer.
+/// Reads a complete response.
 pub(super) async fn page(
     client: &kube::Client,
     uri: &str,
@@ -108,11 +111,11 @@ pub(super) async fn page(
             Err(Trouble::TooLarge(innermost(&error)))
         }
         Ok(Err(error)) => Err(Trouble::Lost(innermost(&error))),
-        Err(_) => Err(Trouble::Lost("a page of the list did not come in time".to_owned())),
+        Err(_) => Err(Trouble::Lost("timed out while reading a page of the list".to_owned())),
     }
 }
 
-/// An answer event by event.
+/// Opens a watch.
 pub(super) async fn watch(client: &kube::Client, uri: &str, wanted: Encoding) -> Result<Events, Trouble> {
     let (encoding, body) = open(client, uri, wanted.accept_watch()).await?;
     let chunks = body.into_data_stream().map(|chunk| chunk.map_err(|error| innermost(&error))).boxed();
@@ -127,7 +130,7 @@ async fn open(client: &kube::Client, uri: &str, accept: &'static str) -> Result<
     let response = match answer {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => return Err(Trouble::Lost(innermost(&error))),
-        Err(_) => return Err(Trouble::Lost(format!("nothing came within {} s", OPEN_WITHIN.as_secs()))),
+        Err(_) => return Err(Trouble::Lost(format!("no response within {} s", OPEN_WITHIN.as_secs()))),
     };
     let (code, encoding) = (response.status(), encoding_of(response.headers()));
     let retry_after = retry_after(response.headers());
@@ -156,12 +159,13 @@ fn no_details() -> StatusDetails {
     StatusDetails { name, group, kind, uid, causes: Vec::new(), retry_after_seconds: 0 }
 }
 
-/// The seconds of a `Retry-After`. Dates, which no API server sends, do not count (`client-go/rest/request.go#retryAfterSeconds`).
+/// Returns the seconds of `Retry-After`. HTTP dates, which no API server sends, are ignored
+/// (`client-go/rest/request.go#retryAfterSeconds`).
 fn retry_after(headers: &HeaderMap) -> Option<u32> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
-/// What an answer is written in.
+/// Returns the encoding of a response.
 fn encoding_of(headers: &HeaderMap) -> Encoding {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     Encoding::of(content_type.unwrap_or_default())
@@ -172,7 +176,7 @@ fn status(refusal: &proto::Refusal) -> Status {
     Status::failure(&refusal.message, &refusal.reason).with_code(code)
 }
 
-/// The innermost cause of an error, which says what happened where the outer ones say to whom.
+/// Returns the innermost cause, which says what happened; outer errors only add where.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut io = causes(error).filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     if io.any(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
@@ -181,7 +185,7 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// An error and what caused it, outermost first.
+/// Iterates over an error and its sources, outermost first.
 fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
@@ -191,14 +195,14 @@ fn causes<'a>(
 /// One event of a watch.
 #[derive(Debug)]
 pub(super) enum Told<K> {
-    /// The object as it is now.
+    /// The object was added or modified.
     Applied(K),
-    /// The object as it was last.
+    /// The object was deleted; holds its last state.
     Deleted(K),
-    /// Nothing happened up to a version.
+    /// The state of `version` has been reached.
     Bookmark {
         version: String,
-        /// All objects there were when the watch began have come.
+        /// Whether this bookmark ends the initial list.
         ends_list: bool,
     },
 }
@@ -224,14 +228,14 @@ struct MarkMeta {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-/// An event as it came.
+/// An undecoded event.
 pub(super) struct RawEvent {
     pub(super) encoding: Encoding,
     pub(super) bytes: BytesMut,
 }
 
 impl RawEvent {
-    /// Reads it.
+    /// Decodes the event.
     pub(super) fn read<K: Object>(&self) -> Result<Told<K>, Trouble> {
         match self.encoding {
             Encoding::Json => read_line(&self.bytes).map_err(|error| Trouble::Garbled(error.to_string()))?,
@@ -242,7 +246,7 @@ impl RawEvent {
     }
 }
 
-/// Gives the object of a line as it was written, and whether it is gone; nothing of a line that is about none.
+/// Passes the raw object of a JSON event, and whether it was deleted. Skips events without an object.
 pub(super) fn each_object(line: &[u8], each: impl FnOnce(&str, bool)) {
     if let Ok(Envelope { change, object }) = serde_json::from_slice(line)
         && matches!(&*change, "ADDED" | "MODIFIED" | "DELETED")
@@ -251,7 +255,7 @@ pub(super) fn each_object(line: &[u8], each: impl FnOnce(&str, bool)) {
     }
 }
 
-/// Gives the objects of a page of a list as they were written.
+/// Passes the raw objects of a page of a list.
 pub(super) fn each_item(page: &[u8], mut each: impl FnMut(&str)) {
     #[derive(Deserialize)]
     struct Items<'a> {
@@ -262,7 +266,7 @@ pub(super) fn each_item(page: &[u8], mut each: impl FnMut(&str)) {
     items.into_iter().flatten().for_each(|item| each(item.get()));
 }
 
-/// Reads a line. Whatever comes first in it, as a proxy may change that.
+/// Decodes a JSON event. Accepts its fields in any order, since a proxy may reorder them.
 fn read_line<K: Object>(line: &[u8]) -> Result<Result<Told<K>, Trouble>, serde_json::Error> {
     let Envelope { change, object } = serde_json::from_slice(line)?;
     let object = object.get();
@@ -296,10 +300,10 @@ fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<Told<K>, Trouble>, proto
 }
 
 fn unknown_change(change: &str) -> Trouble {
-    Trouble::Garbled(format!("a change of the unknown type {change:?}"))
+    Trouble::Garbled(format!("unknown watch event type {change:?}"))
 }
 
-/// The events of an answer that goes on.
+/// The events of a watch response.
 pub(super) struct Events {
     encoding: Encoding,
     chunks: BoxStream<'static, Result<Bytes, String>>,
@@ -307,7 +311,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// The next event; nothing when the server ended the answer. Must come before `limit`.
+    /// Returns the next event, or `None` when the server ended the response. Fails if none comes before
+    /// `limit`.
     pub(super) async fn next(&mut self, limit: Instant) -> Result<Option<RawEvent>, Trouble> {
         let mut searched = 0;
         loop {
@@ -325,14 +330,14 @@ impl Events {
             match timeout_at(limit, self.chunks.next()).await {
                 Ok(Some(Ok(chunk))) => self.buffer.extend_from_slice(&chunk),
                 Ok(Some(Err(error))) => return Err(Trouble::Lost(error)),
-                // What is left is an event that was cut off; it comes again.
+                // A remainder is a truncated event, which the next watch delivers again.
                 Ok(None) => return Ok(None),
-                Err(_) => return Err(Trouble::Lost("the watch fell silent".to_owned())),
+                Err(_) => return Err(Trouble::Lost("the watch timed out without an event".to_owned())),
             }
         }
     }
 
-    /// A line, without its end, if it is there; no end is before `searched`.
+    /// Returns the next complete line without its newline. No newline occurs before `searched`.
     fn line(&mut self, searched: usize) -> Option<BytesMut> {
         let end = searched + self.buffer[searched..].iter().position(|&byte| byte == b'\n')?;
         let line = self.buffer.split_to(end);
@@ -340,7 +345,7 @@ impl Events {
         Some(line)
     }
 
-    /// A frame, without its length, if it is there (`apimachinery/pkg/util/framer`).
+    /// Returns the next complete frame without its length (`apimachinery/pkg/util/framer`).
     fn frame(&mut self) -> Result<Option<BytesMut>, Trouble> {
         let Some(length) = self.buffer.first_chunk().map(|length| u32::from_be_bytes(*length) as usize)
         else {
@@ -357,9 +362,9 @@ impl Events {
     }
 }
 
-/// The length of a frame's length.
+/// Size of a frame's length prefix, in bytes.
 const FRAME_HEAD: usize = size_of::<u32>();
 
 fn too_large() -> Trouble {
-    Trouble::Garbled(format!("an event of the watch is larger than {} MiB", EVENT_MAX >> 20))
+    Trouble::Garbled(format!("a watch event exceeds {} MiB", EVENT_MAX >> 20))
 }

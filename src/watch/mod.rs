@@ -1,7 +1,7 @@
-//! Watches: the state of the cluster, kind by kind, into the one channel to the driver.
+//! Watches of all kinds of objects, which feed the channel to the scheduling thread.
 //!
-//! Each kind has a task that lists, follows and begins again for ever. Nothing is kept here but the version each has
-//! reached; what the objects mean is the engine's business.
+//! One task per kind lists, watches and restarts forever. The watches keep only the resource version they
+//! have reached; the engine interprets the objects.
 
 mod backoff;
 mod first;
@@ -35,41 +35,42 @@ use trouble::Troubles;
 
 pub use state::{KindHealth, Readiness};
 
-/// Within this time, not counting its backoff, every watch asks something of the API server or reads an answer, whether that works or
-/// not. One that does not is stuck.
+/// Time within which a healthy watch sends a request or receives data, backoff excluded. A watch beyond it is
+/// stuck.
 pub const ATTEMPT_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long a watch may fail before the process is not ready: what it knows is older than that. Longer than the longest pause between two
-/// attempts, so that no single failure counts.
+/// How long a watch may fail before `/readyz` fails, because its state is that old. Longer than the longest
+/// backoff, so that a single failure does not count.
 pub const FAILING_MAX: Duration = Duration::from_secs(120);
 
-/// The watches of all kinds. They end when this is dropped.
+/// The watches of all kinds; dropping it stops them.
 pub struct Watches {
-    /// Aborts its tasks when dropped.
+    /// Aborts its tasks on drop.
     _tasks: JoinSet<()>,
     readiness: Readiness,
     relist_pods: Relist,
     relist_nodes: Relist,
 }
 
-/// Sees the objects of one kind go by, on the task that watches them: whatever it does delays them.
+/// Observer of the objects of one kind. It runs on the watch task, so its work delays the watch.
 pub trait Onlooker<K>: Send + Sync {
-    /// A list begins; what it does not name is gone when it ends. One that breaks off never ends, and another begins.
+    /// A list begins. Objects it does not contain are gone when it ends. An interrupted list is not ended; a
+    /// new one begins.
     fn list_began(&self);
-    /// An object as it is now.
+    /// An object was added or modified.
     fn applied(&self, object: &K);
-    /// An object as it was when it went.
+    /// An object was deleted; holds its last state.
     fn gone(&self, object: &K);
-    /// The list is whole.
+    /// The list is complete.
     fn list_ended(&self);
 }
 
-/// Asks the watch of a kind to list anew, though it knows no reason to.
+/// Requests a relist of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Relist(Arc<Notify>);
 
 impl Relist {
-    /// It does so as soon as it can, once for however many requests.
+    /// Requests a relist. Requests made before it starts are merged.
     pub fn request(&self) {
         self.0.notify_one();
     }
@@ -81,10 +82,10 @@ impl Relist {
 }
 
 impl Watches {
-    /// Starts to watch all kinds, on the runtime this is called on, in `encoding` where the API server has it. `pods` sees the
-    /// pods as well.
+    /// Starts the watches of all kinds on the current runtime. Asks for `encoding` where the API server
+    /// supports it. `pods` observes the pods.
     ///
-    /// Objects that extenders are sent are kept in `objects`, as they were written; they come in JSON.
+    /// `objects` keeps the raw JSON that extenders need; kinds it keeps are requested as JSON.
     pub fn start<E: 'static>(
         client: &kube::Client,
         inbox: &Inbox<E>,
@@ -128,17 +129,17 @@ impl Watches {
         Self { _tasks: tasks, readiness: Readiness { states }, relist_pods, relist_nodes }
     }
 
-    /// Asks for a list of the nodes.
+    /// Returns the handle that requests a relist of nodes.
     pub fn relist_nodes(&self) -> Relist {
         self.relist_nodes.clone()
     }
 
-    /// Asks for a list of the pods.
+    /// Returns the handle that requests a relist of pods.
     pub fn relist_pods(&self) -> Relist {
         self.relist_pods.clone()
     }
 
-    /// Tells whether the engine knows the cluster.
+    /// Returns the readiness of the watches.
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }

@@ -1,4 +1,5 @@
-//! From a decoded object to what the driver thread makes of it. What cannot be read is named, counted and skipped.
+//! Turns decoded objects into engine events. Objects that cannot be converted are logged, counted and
+//! ignored.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,10 +26,11 @@ impl<T> Object for T where
 {
 }
 
-/// Objects whose flaw was told already, so that one broken object that changes often does not fill the log.
+/// Maximum number of distinct conversion errors remembered, so that a broken object that changes often does
+/// not fill the log.
 const TOLD_MAX: usize = 1_024;
 
-/// Tells of objects that cannot be read.
+/// Logs and counts objects that cannot be converted.
 #[derive(Debug)]
 pub(super) struct Flaws {
     metrics: WatchMetrics,
@@ -46,7 +48,7 @@ impl Flaws {
         if told.contains(&flaw) {
             return;
         }
-        tracing::warn!("{flaw}; it is left out of scheduling until it is corrected");
+        tracing::warn!("{flaw}; ignoring the object until it is corrected");
         if told.len() == TOLD_MAX {
             told.clear();
         }
@@ -54,7 +56,7 @@ impl Flaws {
     }
 }
 
-/// The object as it is now.
+/// Returns the event of an added or modified object.
 pub(super) fn applied<K: Object>(object: K, flaws: &Arc<Flaws>) -> Convert {
     let flaws = Arc::clone(flaws);
     Box::new(move |tables| {
@@ -62,13 +64,16 @@ pub(super) fn applied<K: Object>(object: K, flaws: &Arc<Flaws>) -> Convert {
         let flaw = match event {
             Ok(Ok(event)) => return event,
             Ok(Err(malformed)) => malformed.to_string(),
-            // Tables only ever gain entries, so there is nothing half done in them.
+            // Tables only gain entries, so a panic leaves no partial state in them.
             Err(panic) => {
                 let meta = object.meta();
                 let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
                 let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
                 let text = panic_text(panic.as_ref());
-                format!("{} {namespace}/{name} cannot be read: this is a flaw of ours: {text}", K::kind(&()))
+                format!(
+                    "{} {namespace}/{name} cannot be read because of a bug in supercargo: {text}",
+                    K::kind(&())
+                )
             }
         };
         flaws.tell(flaw);
@@ -76,18 +81,18 @@ pub(super) fn applied<K: Object>(object: K, flaws: &Arc<Flaws>) -> Convert {
     })
 }
 
-/// The object is gone.
+/// Returns the event of a deleted object.
 pub(super) fn gone<K: Object>(object: K) -> Convert {
     Box::new(move |tables| object.gone(tables))
 }
 
-/// The object's version; nothing when it has none, as no object of a watch may.
+/// Returns the object's resource version; `None` if it is missing, which the API does not allow.
 pub(super) fn version<K: Object>(object: &K) -> Option<String> {
     object.meta().resource_version.clone().filter(|version| !version.is_empty())
 }
 
-/// Whether `version` is newer than `other`: versions are decimal numbers of any length (KEP-5504). Of anything else all that can be said is
-/// whether they differ.
+/// Whether `version` is newer than `other`. Resource versions are decimal numbers of any length (KEP-5504);
+/// others are only compared for equality.
 pub(super) fn is_newer(version: &str, other: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(version) || !is_number(other) {
@@ -102,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_compare_as_numbers_where_they_are_numbers() {
+    fn numeric_resource_versions_compare_as_numbers() {
         let newer =
             [("10", "9"), ("9", "8"), ("010", "9"), ("18446744073709551616", "9"), ("a", "b"), ("", "1")];
         let not_newer = [("9", "10"), ("9", "9"), ("9", "09"), ("0", "00"), ("a", "a"), ("8", "9")];

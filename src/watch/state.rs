@@ -1,4 +1,4 @@
-//! What is known about the watches: which kinds are in sync, when they last worked, what troubles them.
+//! Health of the watches: which kinds are synced, when they last succeeded, and why they fail.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,24 +8,24 @@ use supercargo_core::event::Kind;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What is known about the watch of one kind.
+/// Health of the watch of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindHealth {
     /// The kind.
     pub kind: Kind,
-    /// Whether the engine has its first list whole.
+    /// Whether the engine has the complete first list.
     pub synced: bool,
-    /// How long ago something was last asked of the API server.
+    /// Time since the last request to the API server or data from it; zero during a backoff.
     pub since_attempt: Option<Duration>,
-    /// How long ago it last answered.
+    /// Time since the last response.
     pub since_success: Option<Duration>,
-    /// What went wrong, unless it has gone right since.
+    /// The last failure; `None` after a success.
     pub trouble: Option<String>,
-    /// For how long it has failed.
+    /// Time since the first of the current failures.
     pub failing_for: Option<Duration>,
 }
 
-/// The state of one watch, shared with those who look at it.
+/// Shared state of one watch.
 #[derive(Debug)]
 pub(super) struct KindState {
     kind: Kind,
@@ -52,7 +52,7 @@ impl KindState {
         Self { kind, seen: Mutex::default(), anew: Notify::new() }
     }
 
-    /// Waits until somebody wants the watch opened anew.
+    /// Waits until a reopening of the watch is requested.
     pub(super) async fn wanted_anew(&self) {
         self.anew.notified().await;
     }
@@ -61,12 +61,12 @@ impl KindState {
         self.seen().attempt = Some(Instant::now());
     }
 
-    /// Nothing is asked for so long, on purpose: a watch that backs off is not stuck.
+    /// Records a backoff: a watch that backs off is not stuck.
     pub(super) fn pauses(&self, pause: Duration) {
         self.seen().attempt = Some(Instant::now() + pause);
     }
 
-    /// The API server answers; whether it had not before.
+    /// Records a response of the API server. Returns whether the watch was failing.
     pub(super) fn succeeded(&self) -> bool {
         let mut seen = self.seen();
         seen.success = Some(Instant::now());
@@ -79,7 +79,7 @@ impl KindState {
         seen.trouble = Some(Failing { why, since });
     }
 
-    /// The engine has a list of it whole; whether it had none before.
+    /// Records that the engine has a complete list. Returns whether it is the first.
     pub(super) fn synced(&self) -> bool {
         !std::mem::replace(&mut self.seen().synced, true)
     }
@@ -101,71 +101,72 @@ impl KindState {
     }
 }
 
-/// Tells whether the engine knows the cluster. Cheap to clone.
+/// Reports whether the watches are synced and healthy. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     pub(super) states: Arc<[Arc<KindState>]>,
 }
 
 impl Readiness {
-    /// What is known about each kind.
+    /// Returns the health of each kind.
     pub fn kinds(&self) -> Vec<KindHealth> {
         self.states.iter().map(|state| state.health()).collect()
     }
 
-    /// Whether every watch has asked something of the API server, or read an answer, within `limit`. It need not have worked.
+    /// Checks that every watch has sent a request or received data within `limit`, successfully or not.
     ///
     /// # Errors
-    /// When one has not, with the first of them.
+    /// Returns an error that names the first stuck watch.
     pub fn check_attempts(&self, limit: Duration) -> Result<(), String> {
         let stuck = self.kinds().into_iter().find_map(|health| {
             let since = health.since_attempt.filter(|since| *since > limit)?;
-            Some(format!("the watch of {} has tried nothing for {} s", health.kind.as_str(), since.as_secs()))
+            Some(format!("watch of {} has made no attempt for {} s", health.kind.as_str(), since.as_secs()))
         });
         stuck.map_or(Ok(()), Err)
     }
 
-    /// Whether no watch has failed for longer than `limit`: a watch that fails shows the past.
+    /// Checks that no watch has failed for longer than `limit`, since a failing watch shows stale state.
     ///
     /// # Errors
-    /// When one has, with the first of them.
+    /// Returns an error that names the first such watch.
     pub fn check_failing(&self, limit: Duration) -> Result<(), String> {
         let failing = self.kinds().into_iter().find_map(|health| {
             let since = health.failing_for.filter(|since| *since > limit)?;
             let (kind, why) = (health.kind.as_str(), health.trouble.unwrap_or_default());
-            Some(format!("the watch of {kind} has failed for {} s: {why}", since.as_secs()))
+            Some(format!("watch of {kind} has been failing for {} s: {why}", since.as_secs()))
         });
         failing.map_or(Ok(()), Err)
     }
 
-    /// Has every watch opened anew where it was, so that one whose connection has died without a word is found out now. What is given
-    /// back tells whether those of pods and nodes have been: before, one does not know what is where.
+    /// Reopens every watch at its current version, which reveals connections that died silently. The returned
+    /// function checks whether the pod and node watches have been reopened; until then the bindings are not
+    /// fully known.
     pub fn catch_up(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
         let (began, readiness) = (Instant::now(), self.clone());
         self.states.iter().for_each(|state| state.anew.notify_one());
         move || readiness.check_current(began)
     }
 
-    /// Whether the watches of pods and nodes are in order, and were opened at `began` or later.
+    /// Checks that the pod and node watches work and were opened at `began` or later.
     fn check_current(&self, began: Instant) -> Result<(), String> {
         let known = [Kind::Pod, Kind::Node];
         for health in self.kinds().into_iter().filter(|health| known.contains(&health.kind)) {
             let kind = health.kind.as_str();
             let opened = health.since_success.is_some_and(|ago| ago <= began.elapsed());
             match health.trouble {
-                Some(trouble) => return Err(format!("the watch of {kind} is in trouble: {trouble}")),
+                Some(trouble) => return Err(format!("watch of {kind} is failing: {trouble}")),
                 None if !health.synced => return Err(format!("not yet listed: {kind}")),
-                None if !opened => return Err(format!("not yet opened anew: the watch of {kind}")),
+                None if !opened => return Err(format!("not yet reopened: watch of {kind}")),
                 None => {}
             }
         }
         Ok(())
     }
 
-    /// Whether the engine has the first list of every kind.
+    /// Checks that the engine has the first list of every kind.
     ///
     /// # Errors
-    /// When it has not, with the kinds that are awaited and what troubles them.
+    /// Returns an error with the missing kinds and their failures.
     pub fn check(&self) -> Result<(), String> {
         let awaited: Vec<_> = self.kinds().into_iter().filter(|health| !health.synced).collect();
         if awaited.is_empty() {
@@ -192,9 +193,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_tries_nothing_is_stuck_and_one_that_fails_is_not() {
+    async fn watch_without_attempts_is_stuck_but_a_failing_one_is_not() {
         let readiness = readiness();
-        assert_eq!(readiness.check_attempts(LIMIT), Ok(()), "none has begun");
+        assert_eq!(readiness.check_attempts(LIMIT), Ok(()), "no watch has started");
         readiness.states.iter().for_each(|state| state.attempted());
         tokio::time::advance(LIMIT).await;
         assert_eq!(readiness.check_attempts(LIMIT), Ok(()));
@@ -205,11 +206,11 @@ mod tests {
         readiness.states[Kind::Pod as usize].pauses(LIMIT * 5);
         tokio::time::advance(Duration::from_secs(1)).await;
         let stuck = readiness.check_attempts(LIMIT);
-        assert_eq!(stuck, Err("the watch of Node has tried nothing for 61 s".to_owned()));
+        assert_eq!(stuck, Err("watch of Node has made no attempt for 61 s".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_fails_for_long_is_named_until_it_works() {
+    async fn watch_that_fails_for_long_is_reported_until_it_recovers() {
         let readiness = readiness();
         let pods = &readiness.states[Kind::Pod as usize];
         pods.failed("Unauthorized".to_owned());
@@ -218,15 +219,15 @@ mod tests {
         pods.failed("Unauthorized".to_owned());
         tokio::time::advance(Duration::from_secs(1)).await;
         let failing = readiness.check_failing(LIMIT);
-        assert_eq!(failing, Err("the watch of Pod has failed for 61 s: Unauthorized".to_owned()));
+        assert_eq!(failing, Err("watch of Pod has been failing for 61 s: Unauthorized".to_owned()));
         pods.succeeded();
         assert_eq!(readiness.check_failing(LIMIT), Ok(()));
         pods.failed("Unauthorized".to_owned());
-        assert_eq!(readiness.check_failing(LIMIT), Ok(()), "from when it failed again");
+        assert_eq!(readiness.check_failing(LIMIT), Ok(()), "counted from the new failure");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_where_is_known_when_the_watches_of_pods_and_nodes_were_opened_anew_and_work() {
+    async fn catch_up_completes_once_pod_and_node_watches_were_reopened() {
         let readiness = readiness();
         let of = |kind: Kind| &readiness.states[kind as usize];
         for kind in [Kind::Pod, Kind::Node] {
@@ -238,13 +239,13 @@ mod tests {
         assert_eq!(check(), Err("not yet listed: Pod".to_owned()));
         of(Kind::Pod).synced();
         of(Kind::Node).synced();
-        assert_eq!(check(), Err("not yet opened anew: the watch of Pod".to_owned()));
+        assert_eq!(check(), Err("not yet reopened: watch of Pod".to_owned()));
         of(Kind::Pod).succeeded();
         of(Kind::Node).succeeded();
         assert_eq!(check(), Ok(()));
         of(Kind::Service).failed("away".to_owned());
         assert_eq!(check(), Ok(()));
         of(Kind::Pod).failed("away".to_owned());
-        assert_eq!(check(), Err("the watch of Pod is in trouble: away".to_owned()));
+        assert_eq!(check(), Err("watch of Pod is failing: away".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! Watches against an API server made of a script, with time that stands still.
+//! Watches against a scripted API server, on Tokio's paused clock.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -22,32 +22,32 @@ use crate::driver::{Item, without_driver};
 
 mod rates;
 
-/// What the API server does with a request.
+/// The API server's reaction to a request.
 #[derive(Clone)]
 enum Reply {
-    /// The lines of a watch, which then ends.
+    /// Sends the lines of a watch, then ends it.
     Lines(Vec<Value>),
-    /// The lines of a watch, which then falls silent.
+    /// Sends the lines of a watch, then stays silent.
     Open(Vec<Value>),
-    /// The lines of a watch, in pieces of this many bytes, and then a break.
+    /// Sends the lines of a watch in chunks of this many bytes, then breaks the connection.
     Pieces(usize, Vec<Value>),
-    /// A whole answer.
+    /// Sends a complete response.
     Json(u16, Value),
-    /// The bytes of a watch in protobuf, in pieces of this many, which then falls silent.
+    /// Sends the bytes of a protobuf watch in chunks of this many bytes, then stays silent.
     Frames(usize, Vec<u8>),
-    /// A whole answer in protobuf.
+    /// Sends a complete protobuf response.
     Protobuf(u16, Vec<u8>),
-    /// A refusal, with the seconds to wait.
+    /// Refuses the request, with a `Retry-After` in seconds.
     Later(u16, u32),
-    /// A watch that brings one change of a version that was never there before, and ends.
+    /// A watch with one change of a new version, which then ends.
     News(&'static str),
-    /// A watch that brings such a change and then an error.
+    /// A watch with one such change, then an error.
     NewsThen(Value),
-    /// An answer larger than is read.
+    /// A response above the size limit.
     Huge,
-    /// Never answers.
+    /// Never responds.
     Silence,
-    /// No connection.
+    /// Refuses the connection.
     Away,
 }
 
@@ -58,7 +58,7 @@ struct Script {
     replies: Mutex<VecDeque<Reply>>,
     asked: Mutex<Vec<String>>,
     accepts: Mutex<Vec<String>>,
-    /// What follows `replies`, over and over.
+    /// Repeated forever after `replies`.
     cycle: Vec<Reply>,
 }
 
@@ -116,7 +116,7 @@ impl Script {
             Some(Reply::Away) => {
                 return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
             }
-            // After the script the server keeps silent.
+            // After the script the server stays silent.
             Some(Reply::Silence) | None => std::future::pending().await,
         };
         Ok(Response::new(body))
@@ -178,7 +178,7 @@ impl Fixture {
 
     async fn event(&mut self) -> String {
         let item = tokio::time::timeout(Duration::from_secs(3_600), self.items.recv()).await;
-        let item = item.unwrap_or_else(|_| panic!("nothing comes: {:?}", self.readiness()));
+        let item = item.unwrap_or_else(|_| panic!("no event: {:?}", self.readiness()));
         let Some(Item::Object(convert, None)) = item else { panic!("a watch sends objects") };
         let event = convert(&mut self.tables);
         self.told(&event)
@@ -212,7 +212,7 @@ impl Fixture {
         }
     }
 
-    /// The queries of all requests so far, without what is the same in each.
+    /// Returns the queries of all requests, without their common parts.
     fn asked(&self) -> Vec<String> {
         let asked = self.script.asked.lock().unwrap();
         asked
@@ -266,7 +266,7 @@ fn listed() -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_listed_as_a_stream_of_the_newest_state_and_then_followed() {
+async fn kind_is_listed_as_a_stream_then_watched() {
     let changes = vec![node("MODIFIED", "a", "6"), node("ADDED", "b", "7"), node("DELETED", "a", "8")];
     let mut fixture = Fixture::new::<Node>([listed(), Reply::Open(changes)]);
     let events = fixture.events::<6>().await;
@@ -275,12 +275,12 @@ async fn a_kind_is_listed_as_a_stream_of_the_newest_state_and_then_followed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_are_listed_anew_when_that_is_asked_for_and_then_followed_again() {
+async fn requested_relist_of_pods_is_followed_by_a_watch() {
     let listed = || Reply::Open(vec![pod("ADDED", "u1", "Pending"), bookmark("8", true)]);
     let mut fixture = Fixture::new::<Pod>([listed(), Reply::Open(Vec::new()), listed()]);
     let list = ["Pod list", "pod u1", "Pod list ends"];
     assert_eq!(fixture.events::<3>().await, list);
-    // Before it is followed there is nothing to be interrupted.
+    // There is nothing to interrupt before the watch starts.
     while fixture.asked().len() < 2 {
         tokio::task::yield_now().await;
     }
@@ -291,7 +291,7 @@ async fn pods_are_listed_anew_when_that_is_asked_for_and_then_followed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_goes_on_where_it_was() {
+async fn ended_watch_resumes_at_its_version() {
     let first = Reply::Lines(vec![node("MODIFIED", "a", "6"), bookmark("9", false)]);
     let mut fixture = Fixture::new::<Node>([listed(), first, Reply::Open(vec![node("MODIFIED", "a", "10")])]);
     fixture.events::<5>().await;
@@ -299,7 +299,7 @@ async fn a_watch_that_ends_goes_on_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_stream_lists_is_listed_by_pages() {
+async fn unsupported_list_stream_falls_back_to_pages() {
     let forbidden = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
     let page = |name: &str, more: Value| {
         let item = node("", name, "3")["object"].clone();
@@ -318,7 +318,7 @@ async fn a_server_that_does_not_stream_lists_is_listed_by_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
+async fn oversized_page_is_retried_with_smaller_pages() {
     let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5" }, "items": [] });
     let forbidden = Reply::Json(422, failure(422, "sendInitialEvents is forbidden"));
     let mut fixture = Fixture::new::<Node>([forbidden, Reply::Huge, Reply::Json(200, page)]);
@@ -328,7 +328,7 @@ async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_expired_is_listed_anew() {
+async fn expired_version_forces_a_relist() {
     let too_old = failure(410, "too old resource version: 5 (7)");
     let ahead = failure(504, "Too large resource version: 5, current: 2");
     let replies = [
@@ -345,7 +345,7 @@ async fn a_version_that_expired_is_listed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_begins_again_by_pages() {
+async fn interrupted_list_stream_is_retried_with_pages() {
     let item = node("", "a", "3")["object"].clone();
     let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5" }, "items": [item] });
     let broken = Reply::Lines(vec![node("ADDED", "a", "3")]);
@@ -355,7 +355,7 @@ async fn a_list_that_breaks_off_begins_again_by_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lines_are_whole_however_they_are_cut_and_a_torn_one_comes_again() {
+async fn lines_are_assembled_from_any_chunks_and_truncated_ones_discarded() {
     let list = vec![node("ADDED", "a", "3"), node("ADDED", "b", "4"), bookmark("5", true)];
     let mut fixture =
         Fixture::new::<Node>([Reply::Pieces(7, list), Reply::Pieces(11, vec![node("ADDED", "c", "6")])]);
@@ -364,7 +364,7 @@ async fn lines_are_whole_however_they_are_cut_and_a_torn_one_comes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_falls_silent_is_given_up_and_taken_up_again() {
+async fn silent_watch_times_out_and_is_reopened() {
     let change = Reply::Open(vec![node("MODIFIED", "a", "6")]);
     let mut fixture = Fixture::new::<Node>([listed(), Reply::Open(vec![]), Reply::Silence, change]);
     let events = fixture.events::<4>().await;
@@ -373,7 +373,7 @@ async fn a_watch_that_falls_silent_is_given_up_and_taken_up_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ends_watches_at_once_is_not_asked_without_a_pause() {
+async fn watches_that_end_immediately_are_retried_with_backoff() {
     let ends = (0..3).map(|_| Reply::Lines(vec![]));
     let last = Reply::Open(vec![node("MODIFIED", "a", "6")]);
     let mut fixture = Fixture::new::<Node>([listed()].into_iter().chain(ends).chain([last]));
@@ -383,7 +383,7 @@ async fn a_server_that_ends_watches_at_once_is_not_asked_without_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_ended_are_not_watched_and_count_as_gone_when_they_come() {
+async fn terminated_pods_are_filtered_out_and_count_as_gone() {
     let lines =
         vec![pod("ADDED", "u1", "Running"), pod("ADDED", "u2", "Succeeded"), pod("MODIFIED", "u1", "Failed")];
     let mut fixture = Fixture::new::<Pod>([Reply::Open(lines)]);
@@ -393,7 +393,7 @@ async fn pods_that_ended_are_not_watched_and_count_as_gone_when_they_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_gone_by_its_uid() {
+async fn deleted_pod_is_identified_by_uid() {
     let mut fixture = Fixture::new::<Pod>([Reply::Open(vec![
         pod("ADDED", "u1", "Pending"),
         pod("DELETED", "u1", "Pending"),
@@ -402,7 +402,7 @@ async fn a_pod_is_gone_by_its_uid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_malformed_object_is_counted_and_stops_nothing() {
+async fn malformed_object_is_counted_and_skipped() {
     let mut broken = node("ADDED", "broken", "3");
     broken["object"]["status"]["allocatable"]["cpu"] = json!("four");
     let lines = vec![broken, node("ADDED", "a", "4"), bookmark("5", true)];
@@ -414,7 +414,7 @@ async fn a_malformed_object_is_counted_and_stops_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_is_asked_until_it_answers() {
+async fn unreachable_api_server_is_retried_until_it_responds() {
     let mut fixture = Fixture::new::<Node>([Reply::Away, Reply::Away, listed()]);
     tokio::time::sleep(Duration::from_millis(100)).await;
     let trouble = fixture.readiness().unwrap_err();
@@ -425,7 +425,7 @@ async fn an_api_server_that_is_away_is_asked_until_it_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_right_is_told_with_verb_and_resource_and_asked_for_again() {
+async fn missing_permission_is_reported_with_verb_and_resource() {
     let message = "nodes is forbidden: User \"x\" cannot watch resource \"nodes\" in API group \"\" at the cluster scope";
     let mut fixture = Fixture::new::<Node>([Reply::Json(403, failure(403, message)), listed()]);
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -435,17 +435,17 @@ async fn a_missing_right_is_told_with_verb_and_resource_and_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_ready_when_the_engine_is_told_and_not_before() {
+async fn kind_is_ready_only_once_the_engine_processed_its_list() {
     let mut fixture = Fixture::new::<Node>([listed()]);
     fixture.events::<2>().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(fixture.readiness().is_err(), "the end of the list still waits in the channel");
+    assert!(fixture.readiness().is_err(), "the end of the list is still in the channel");
     fixture.event().await;
     assert_eq!(fixture.readiness(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_wanted_anew_goes_on_where_it_was_at_once() {
+async fn requested_reopening_resumes_the_watch_immediately() {
     let later = Reply::Open(vec![node("ADDED", "b", "6")]);
     let mut fixture = Fixture::new::<Node>([listed(), Reply::Open(vec![]), later]);
     fixture.events::<3>().await;
@@ -453,7 +453,7 @@ async fn a_watch_that_is_wanted_anew_goes_on_where_it_was_at_once() {
     let began = tokio::time::Instant::now();
     let states: Arc<[_]> = [Arc::clone(&fixture.state)].into();
     let check = Readiness { states }.catch_up();
-    assert_eq!(check(), Err("not yet opened anew: the watch of Node".to_owned()));
+    assert_eq!(check(), Err("not yet reopened: watch of Node".to_owned()));
     assert_eq!(fixture.event().await, "node b");
     assert_eq!((check(), began.elapsed()), (Ok(()), Duration::ZERO));
     let asked = fixture.asked();
@@ -483,7 +483,7 @@ async fn all_kinds_are_watched() {
     assert_eq!(watches.readiness().kinds().len(), Kind::ALL.len());
 }
 
-/// A field of bytes, or of a message.
+/// Encodes a field of bytes or of a message.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let (length, more) = (content.len() & 0x7f, content.len() >> 7);
     let length = if more == 0 { vec![length as u8] } else { vec![length as u8 | 0x80, more as u8] };
@@ -494,7 +494,7 @@ fn enveloped(message: &[u8]) -> Vec<u8> {
     [b"k8s\0", &field(2, message)[..]].concat()
 }
 
-/// A node whose allocatable CPU is 4, or as it is given here.
+/// Encodes a node with this `Quantity` message as its allocatable CPU.
 fn node_message(name: &str, version: &str, cpu: &[u8]) -> Vec<u8> {
     let metadata = [field(1, name.as_bytes()), field(6, version.as_bytes())].concat();
     let amount = [field(1, b"cpu"), field(2, cpu)].concat();
@@ -517,7 +517,7 @@ fn bookmark_frame(version: &str, ends_list: bool) -> Vec<u8> {
     frame("BOOKMARK", &field(1, &[field(6, version.as_bytes()), note].concat()))
 }
 
-/// A refusal with code 410.
+/// Encodes a refusal with code 410.
 fn too_old() -> Vec<u8> {
     enveloped(&too_old_message())
 }
@@ -527,7 +527,7 @@ fn too_old_message() -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_comes_as_protobuf_where_the_server_has_it_however_it_is_cut() {
+async fn protobuf_watch_is_decoded_from_any_chunks() {
     for size in [1, 5, 4_096] {
         let list = [node_frame("ADDED", "a", "3"), bookmark_frame("5", true)].concat();
         let changes = [
@@ -543,7 +543,7 @@ async fn a_kind_comes_as_protobuf_where_the_server_has_it_however_it_is_cut() {
         let events = fixture.events::<10>().await;
         assert_eq!(events[..3], ["Node list", "node a", "Node list ends"]);
         assert_eq!(events[3..7], ["node a", "unreadable broken", "unreadable no-quantity", "gone a"]);
-        // The server of the next answer writes JSON.
+        // The next response is JSON.
         assert_eq!(events[7..], ["Node list", "node a", "Node list ends"]);
         assert_eq!(fixture.asked()[..3], [STREAM.to_owned(), follow("5"), STREAM.to_owned()]);
         let accepts = fixture.script.accepts.lock().unwrap().clone();
@@ -552,7 +552,7 @@ async fn a_kind_comes_as_protobuf_where_the_server_has_it_however_it_is_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_and_refusals_in_protobuf_are_read() {
+async fn protobuf_pages_and_refusals_are_decoded() {
     let page = |name: &str, more: &str| {
         let metadata = field(1, &[field(2, b"5"), field(3, more.as_bytes())].concat());
         let broken = node_message("broken", "3", &[0xff]);
@@ -574,13 +574,13 @@ async fn pages_and_refusals_in_protobuf_are_read() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let pages = ["/api/v1/nodes?limit=500", "/api/v1/nodes?limit=500&continue=more"].map(str::to_owned);
     assert_eq!(fixture.asked()[..4], [STREAM.to_owned(), pages[0].clone(), pages[1].clone(), follow("5")]);
-    assert_eq!(fixture.asked()[4], STREAM, "410 is a reason to list anew");
+    assert_eq!(fixture.asked()[4], STREAM, "410 forces a relist");
     let accepts = fixture.script.accepts.lock().unwrap().clone();
     assert_eq!(accepts[1], "application/vnd.kubernetes.protobuf,application/json");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frame_that_says_it_is_huge_is_not_waited_for() {
+async fn oversized_frame_is_rejected_by_its_length() {
     let huge = Reply::Frames(4, vec![0x7f, 0xff, 0xff, 0xff, 0]);
     let mut fixture = Fixture::new::<Node>([listed(), huge, listed()]);
     let events = fixture.events::<6>().await;

@@ -1,4 +1,4 @@
-//! Says what troubles the watches: once clearly, then once in a while, and when it is over.
+//! Logs watch failures: the first one, repetitions at an interval, and the recovery.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -10,15 +10,15 @@ use super::lines::Trouble;
 use super::object::Object;
 use crate::dispatch::pause::Throttle;
 
-/// How often the same trouble is told.
+/// Log interval of a repeated failure.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The troubles of all watches.
+/// Failure state of all watches.
 #[derive(Debug)]
 pub(super) struct Troubles {
-    /// An API server that is away is away for all kinds: told once for all.
+    /// Shared by all kinds, since an unreachable API server affects all of them.
     away: Throttle,
-    /// A refusal is about one kind.
+    /// One per kind, since a refusal concerns one kind.
     refusals: [Throttle; Kind::ALL.len()],
     troubled: Mutex<BTreeSet<Kind>>,
 }
@@ -30,7 +30,7 @@ impl Troubles {
         Self { away: throttle(), refusals, troubled: Mutex::default() }
     }
 
-    /// The watch of a kind broke off.
+    /// Logs that the watch of a kind failed.
     pub(super) fn tell<K: Object>(&self, trouble: &Trouble) {
         self.tell_of(K::KIND, &K::kind(&()), resource::<K>, trouble);
     }
@@ -42,43 +42,43 @@ impl Troubles {
             Trouble::NobodyListens | Trouble::Lost(_) | Trouble::Ended(_) => &self.away,
         };
         let Some(withheld) = throttle.admit() else {
-            tracing::debug!(%kind, %trouble, "watch broke off; trying again");
+            tracing::debug!(%kind, %trouble, "watch failed; retrying");
             return;
         };
         match trouble {
             Trouble::Refused(status) if status.code == 403 => tracing::error!(
                 %kind, withheld,
-                "{trouble}: grant list and watch on {} as manifests/base/cluster-role-read.yaml does; trying again",
+                "{trouble}: grant list and watch on {} as in manifests/base/cluster-role-read.yaml; retrying",
                 resource()
             ),
             Trouble::Refused(status) if status.code == 401 => tracing::error!(
                 %kind, withheld,
-                "{trouble}: the API server does not accept our credentials; see that the kubeconfig or token is valid; trying again"
+                "{trouble}: the API server rejected our credentials; check the kubeconfig or service account token; retrying"
             ),
             Trouble::Refused(status) if status.code == 410 => {
-                tracing::info!(%kind, %trouble, withheld, "what was known is too old; listing anew");
+                tracing::info!(%kind, %trouble, withheld, "resource version is too old; relisting");
             }
-            _ => tracing::warn!(%kind, %trouble, withheld, "cannot watch; trying again"),
+            _ => tracing::warn!(%kind, %trouble, withheld, "watch failed; retrying"),
         }
     }
 
-    /// The watch of a kind works again.
+    /// Records that the watch of a kind works again.
     pub(super) fn over<K: Object>(&self) {
         self.over_with(K::KIND, &K::kind(&()));
     }
 
     fn over_with(&self, of: Kind, kind: &str) {
-        tracing::debug!(%kind, "watching again");
+        tracing::debug!(%kind, "watch recovered");
         let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
         if troubled.remove(&of) && troubled.is_empty() {
             self.away.reset();
             self.refusals.iter().for_each(Throttle::reset);
-            tracing::info!("the API server answers all watches again");
+            tracing::info!("all watches have recovered");
         }
     }
 }
 
-/// The resource as a role names it.
+/// Returns the resource as RBAC rules name it.
 fn resource<K: Object>() -> String {
     let (plural, group) = (K::plural(&()), K::group(&()));
     if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }

@@ -37,12 +37,12 @@ async fn an_api_server_that_is_away_at_the_start_is_waited_for() -> Result<()> {
         Ok(())
     })
     .await?;
-    told(&supercargo, &["cannot watch; trying again"]).await?;
+    told(&supercargo, &["watch failed; retrying"]).await?;
     supercargo.check()?;
 
     let open = open_way(way.number(), plane.server()).await?;
     supercargo.wait_until_ready().await?;
-    told(&supercargo, &["the API server answers all watches again"]).await?;
+    told(&supercargo, &["all watches have recovered"]).await?;
     supercargo.check_rights()?;
     open.abort();
     supercargo::revoke(&plane.admin(), &namespace).await

@@ -1,14 +1,14 @@
-//! How many requests a watch sends to a server that misbehaves, in ten minutes of a clock that is moved by hand.
+//! Request rates of watches against a misbehaving server, over ten minutes of simulated time.
 
 use super::*;
 
 const MINUTES: Duration = Duration::from_secs(600);
-/// Pauses of 0.8 s to 25.6 s, then some of 30 s or more: no more attempts fit into ten minutes.
+/// Pauses of 0.8 s to 25.6 s, then some of at least 30 s: no more attempts fit into ten minutes.
 const ATTEMPTS: usize = 6 + (600 - 50) / 30 + 1;
-/// At most one attempt in 0.8 s.
+/// At most one attempt per 0.8 s.
 const STEADY: usize = 600 * 10 / 8 + 2;
 
-/// The requests of ten minutes, of a server that answers `cycle` over and over.
+/// Returns the requests sent in ten minutes to a server that repeats the responses of `cycle`.
 async fn requests(cycle: Vec<Reply>) -> Vec<String> {
     let mut fixture = Fixture::of::<Node>(Script { cycle, ..Script::default() });
     let end = tokio::time::Instant::now() + MINUTES;
@@ -23,7 +23,7 @@ fn lists(asked: &[String]) -> usize {
     asked.iter().filter(|uri| *uri == STREAM || *uri == "/api/v1/nodes?limit=500").count()
 }
 
-/// A server that does not stream lists, and a page of one node that is not the last.
+/// A server without list streaming, and a page with one node and a continue token.
 fn page_of_many() -> [Reply; 2] {
     let item = node("", "a", "3")["object"].clone();
     let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5", "continue": "x" }, "items": [item] });
@@ -35,14 +35,14 @@ fn expired() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_get_nowhere_back_off() {
+async fn watches_without_progress_back_off() {
     let close = || Reply::Lines(vec![]);
     let stale = || Reply::Lines(vec![bookmark("5", false)]);
     let older = || Reply::Lines(vec![node("MODIFIED", "a", "4")]);
     let garbage = || Reply::Frames(64, node_frame("ADDED", "a", "6")[..20].repeat(20));
     let broken_off = || Reply::Lines(vec![node("ADDED", "a", "3")]);
     let [no_stream, page] = page_of_many();
-    // What the server does; how many requests one attempt has.
+    // The server's behavior, its responses, and the requests per attempt.
     let cases: Vec<(&str, Vec<Reply>, usize)> = vec![
         ("list, then 410", vec![listed(), Reply::Json(410, expired())], 2),
         ("list, then 410 in the watch", vec![listed(), Reply::NewsThen(expired())], 2),
@@ -52,7 +52,7 @@ async fn watches_that_get_nowhere_back_off() {
         ("list breaks off", vec![broken_off(), Reply::Json(200, json!({}))], 1),
         ("no connection", vec![Reply::Away], 1),
         ("continue token expired", vec![no_stream, page, Reply::Json(410, expired())], 3),
-        ("500 without a word", vec![Reply::Json(500, Value::Null)], 1),
+        ("500 without a body", vec![Reply::Json(500, Value::Null)], 1),
     ];
     for (name, cycle, requests_each) in cases {
         let asked = requests(cycle).await;
@@ -60,9 +60,9 @@ async fn watches_that_get_nowhere_back_off() {
         assert!(asked.len() <= most && asked.len() > 10, "{name}: {} requests, {most} allowed", asked.len());
     }
     for (name, reply) in
-        [("at once", close()), ("after a stale bookmark", stale()), ("after an old event", older())]
+        [("immediately", close()), ("after a stale bookmark", stale()), ("after an old event", older())]
     {
-        // The first answer is a list, all others end.
+        // The first response is a list; all others end the watch.
         let cycle = [listed()].into_iter().chain(std::iter::repeat_n(reply, 100_000)).collect();
         let asked = requests(cycle).await.len();
         assert!(asked <= ATTEMPTS + 1 && asked > 10, "closed {name}: {asked} requests");
@@ -70,7 +70,7 @@ async fn watches_that_get_nowhere_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_make_progress_and_end_at_once_are_reopened_about_once_a_second() {
+async fn short_watches_with_progress_reopen_about_once_a_second() {
     for change in ["MODIFIED", "BOOKMARK"] {
         let cycle = [listed()].into_iter().chain(std::iter::repeat_n(Reply::News(change), 100_000)).collect();
         let asked = requests(cycle).await;
@@ -95,14 +95,14 @@ async fn retry_after_is_obeyed_by_lists_and_watches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_without_an_end_stays_within_the_request_budget() {
+async fn endless_list_stays_within_the_request_budget() {
     let [no_stream, page] = page_of_many();
     let cycle = [no_stream].into_iter().chain(std::iter::repeat_n(page, 100_000)).collect();
     let asked = requests(cycle).await.len();
     assert!(asked <= 100 + 50 * 600 + 1 && asked > 50 * 500, "{asked}");
 }
 
-/// Servers drawn at random (SplitMix64): a few answers, over and over.
+/// Returns random responses (SplitMix64), to be repeated forever.
 fn drawn(seed: u64) -> Vec<Reply> {
     let mut state = seed;
     let mut draw = |below: usize| {
@@ -137,9 +137,10 @@ fn drawn(seed: u64) -> Vec<Reply> {
     (0..1 + draw(5)).map(|_| pool[draw(pool.len())].clone()).collect()
 }
 
-/// A failure that forces a list blocks every reset for two minutes, in which pauses of 0.8 s, 1.6 s, … leave room for eight.
+/// A failure that forces a relist blocks resets for two minutes, in which pauses of 0.8 s, 1.6 s, … leave
+/// room for eight.
 #[tokio::test(start_paused = true)]
-async fn no_server_gets_many_lists_or_more_than_a_few_requests_a_second() {
+async fn no_server_receives_many_lists_or_more_than_a_few_requests_per_second() {
     for seed in 0..80 {
         let asked = requests(drawn(seed)).await;
         let rate = asked.len() as f64 / MINUTES.as_secs_f64();
