@@ -50,7 +50,7 @@ impl Right {
     fn refusal(&self) -> Option<String> {
         let Self { group, resource, verb } = self;
         match (resource.as_str(), verb.as_str()) {
-            ("leases", _) => Some(String::from("as manifests/base/role-lead.yaml does")),
+            ("leases", _) => Some(String::from("as in manifests/base/role-lead.yaml")),
             ("pods/binding", "create") => Some(String::from("cannot create resource \\\"pods/binding\\\"")),
             // Lists come as watches; to list is for an API server that breaks those off.
             (_, "watch") => {
