@@ -1,4 +1,4 @@
-//! A control plane whose API server writes down what it was asked, and by whom.
+//! A control plane whose API server writes an audit log.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tempfile::TempDir;
 
 use crate::support::{Component, ControlPlane, wait_for};
 
-/// It runs as long as this is kept.
+/// The control plane, which runs until the value is dropped.
 pub(crate) struct Audited {
     pub(crate) plane: ControlPlane,
     folder: TempDir,
 }
 
 impl Audited {
-    /// Starts one with these components, that writes down what `rule` of an audit policy says, and nothing else.
+    /// Starts one with these components, whose audit policy has only `rule`.
     pub(crate) async fn start(components: impl IntoIterator<Item = Component>, rule: Value) -> Result<Self> {
         Self::start_with(components, rule, None).await
     }
 
-    /// The same, with one more flag.
+    /// Starts one with an additional flag.
     pub(crate) async fn start_with(
         components: impl IntoIterator<Item = Component>,
         rule: Value,
@@ -43,14 +43,14 @@ impl Audited {
         Ok(Self { plane, folder })
     }
 
-    /// What was written down so far, in order. A line that is being written is passed over, and what a request did may be
-    /// seen before its line is: see [`Self::once`].
+    /// Returns the audit entries so far, in order. An incomplete line is skipped, and an entry may be written after its
+    /// request's effect is visible: see [`Self::once`].
     pub(crate) fn entries(&self) -> Result<Vec<Value>> {
         let text = std::fs::read_to_string(log_of(&self.folder))?;
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// What `look` makes of the entries, asked again until it makes something of them.
+    /// Retries `look` on the entries until it succeeds.
     pub(crate) async fn once<T>(&self, what: &str, look: impl Fn(Vec<Value>) -> Result<T>) -> Result<T> {
         wait_for(what, Duration::from_secs(30), || async { look(self.entries()?) }).await
     }

@@ -1,7 +1,7 @@
-//! What is not as it should be: an API server that is away, rights that are missing, flags and files that are wrong, objects that nobody can
-//! judge. Each time somebody is told where and what, and the rest goes on.
+//! Faulty input: an unreachable API server, missing permissions, invalid flags and files, malformed objects. Each fault is reported
+//! with its place, and everything else keeps working.
 //!
-//! A real API server lets few malformed objects in; the others are shown where objects are read (`src/api`, `src/convert`).
+//! A real API server admits few malformed objects. `src/api` and `src/convert` test the others.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -18,9 +18,9 @@ use crate::support::wait::PATIENCE;
 use crate::support::{objects, wait_for};
 use crate::world::{World, installed, play, requesting};
 
-/// The port of the API server refuses connections, and later takes them: here it is a way to the API server that opens later.
+/// A forwarder that opens later stands in for an API server that is unreachable at first.
 #[tokio::test]
-async fn an_api_server_that_is_away_at_the_start_is_waited_for() -> Result<()> {
+async fn unreachable_api_server_at_start_is_retried() -> Result<()> {
     let plane = installed().await?;
     let (client, way) = (plane.client().await?, Port::reserve()?);
     let namespace = objects::create_namespace(&client, "away").await?;
@@ -30,7 +30,7 @@ async fn an_api_server_that_is_away_at_the_start_is_waited_for() -> Result<()> {
     setup.server = Some(format!("https://127.0.0.1:{}", way.number()));
     let mut supercargo = setup.launch(plane).await?;
 
-    wait_for("it to serve and say that it is not ready", PATIENCE, || async {
+    wait_for("it to serve and report not ready", PATIENCE, || async {
         let (alive, _) = supercargo.get("/livez", None).await?;
         let (ready, _) = supercargo.get("/readyz", None).await?;
         ensure!((alive, ready) == (200, 500), "/livez answers {alive}, /readyz {ready}");
@@ -48,7 +48,7 @@ async fn an_api_server_that_is_away_at_the_start_is_waited_for() -> Result<()> {
     supercargo::revoke(&plane.admin(), &namespace).await
 }
 
-/// Passes connections on to the API server.
+/// Forwards connections to the API server.
 async fn open_way(from: u16, server: String) -> Result<JoinHandle<()>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, from)).await?;
     let target = server.strip_prefix("https://").context("the server's URL is an HTTPS one")?.to_owned();
@@ -64,7 +64,7 @@ async fn open_way(from: u16, server: String) -> Result<JoinHandle<()>> {
 }
 
 #[tokio::test]
-async fn without_rights_it_says_which_are_missing_and_works_once_they_are_there() -> Result<()> {
+async fn missing_permissions_are_logged_and_granting_them_resumes_work() -> Result<()> {
     let plane = installed().await?;
     let (client, admin) = (plane.client().await?, plane.admin());
     let namespace = objects::create_namespace(&client, "powerless").await?;
@@ -81,9 +81,9 @@ async fn without_rights_it_says_which_are_missing_and_works_once_they_are_there(
     supercargo::revoke(&admin, &namespace).await
 }
 
-/// It may read, but not bind: each pod is told of, tried again, and placed once the right is there.
+/// With permission to read but not to bind, each pod gets an event, is retried, and is placed once permission is granted.
 #[tokio::test]
-async fn without_the_right_to_bind_it_says_so_and_tries_again() -> Result<()> {
+async fn missing_bind_permission_is_reported_and_retried() -> Result<()> {
     play("cannot-bind", async |world| {
         world.node("a").create(&world.client).await?;
         let admin = world.plane.admin();
@@ -102,25 +102,25 @@ async fn without_the_right_to_bind_it_says_so_and_tries_again() -> Result<()> {
     .await
 }
 
-/// Waits until the API server refuses it this; its roles take a moment to be in force.
+/// Waits until the API server denies this request; role changes take a moment to be effective.
 async fn refused(world: &World<'_>, question: &[&str]) -> Result<()> {
     let identity = format!("--as=system:serviceaccount:{}:{NAME}", world.name);
     let mut question = question.to_vec();
     question.extend(["-n", &world.name, &identity]);
-    wait_for("the right to be gone", PATIENCE, || async {
+    wait_for("the permission to be revoked", PATIENCE, || async {
         let answer = world.plane.admin().kubectl(&question).await;
         ensure!(
             answer.is_err_and(|error| format!("{error:#}").contains("exit status: 1")),
-            "it is still there"
+            "it is still granted"
         );
         Ok(())
     })
     .await
 }
 
-/// Waits until one line of the log has all of these in it.
+/// Waits until one line of the log contains all these parts.
 async fn told(supercargo: &supercargo::Supercargo, parts: &[&str]) -> Result<()> {
-    wait_for(&format!("a line of the log with {parts:?}"), PATIENCE, || async {
+    wait_for(&format!("a log line with {parts:?}"), PATIENCE, || async {
         let log = supercargo.log()?;
         let found = log.lines().any(|line| parts.iter().all(|part| line.contains(part)));
         ensure!(found, "{}", supercargo.log_tail());
@@ -129,18 +129,18 @@ async fn told(supercargo: &supercargo::Supercargo, parts: &[&str]) -> Result<()>
     .await
 }
 
-/// What a real API server takes although no scheduler can make sense of it. The pods beside it are placed as if it were not there.
+/// Objects that an API server admits although no scheduler can evaluate them. Other pods are placed as usual.
 #[tokio::test]
-async fn an_object_that_cannot_be_judged_does_not_stop_the_others() -> Result<()> {
+async fn unevaluable_object_does_not_affect_other_pods() -> Result<()> {
     play("odd", async |world| {
         let node = world.node("sane").label("size", "large");
         node.create(&world.client).await?;
-        // A number that no machine has, and a node that has told nothing about itself.
+        // A huge request, and a node without status.
         world.node("vast").allocatable("cpu", "999999999999999999999999").allocatable("pods", "0").create(&world.client).await?;
         let mute = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("{}-mute", world.name),
             "labels": {"kept-for": world.name}}});
         world.plane.admin().apply(&mute.to_string()).await?;
-        // `Gt` compares numbers; neither of these is one.
+        // `Gt` compares integers; neither value is one.
         let odd = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["1"]}]}]}}}});
         world.create("odd", &odd).await?;
@@ -162,7 +162,7 @@ async fn an_object_that_cannot_be_judged_does_not_stop_the_others() -> Result<()
 }
 
 #[test]
-fn a_flag_that_is_not_known_ends_it_with_2() -> Result<()> {
+fn unknown_flag_exits_with_2() -> Result<()> {
     let (code, said) = run(&["--no-such-flag"])?;
     assert_eq!(code, Some(2), "{said}");
     ensure!(said.contains("--no-such-flag"), "{said}");
@@ -173,7 +173,7 @@ fn a_flag_that_is_not_known_ends_it_with_2() -> Result<()> {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_ends_it_with_2_and_the_place() -> Result<()> {
+fn invalid_configuration_exits_with_2_and_position() -> Result<()> {
     let cases = [
         ("prfiles: []\n", "prfiles"),
         ("profiles:\n- schedulerName: a\n  nonsense: 1\n", "nonsense"),
@@ -194,7 +194,7 @@ fn a_configuration_that_is_wrong_ends_it_with_2_and_the_place() -> Result<()> {
     Ok(())
 }
 
-/// Starts it with what is wrong, and reads the last line of its log.
+/// Starts the program with invalid input and reads the last line of its log.
 struct Wrong {
     folder: tempfile::TempDir,
 }
@@ -222,13 +222,13 @@ impl Wrong {
         Ok(self.path(name))
     }
 
-    /// It ends with this code and these words. What differs from run to run is not looked at: the time, and the folder of the test.
+    /// Asserts exit code and error message. The time and the test's folder are ignored.
     fn ends(&self, args: &[&str], code: i32, words: &str) -> Result<()> {
         let kubeconfig = format!("--kubeconfig={}", self.path("kubeconfig"));
         let args: Vec<&str> =
             args.iter().copied().chain([kubeconfig.as_str(), "--logging-format=json"]).collect();
         let (ended, said) = run(&args)?;
-        let last = said.lines().last().context("it says why")?;
+        let last = said.lines().last().context("there is a log line")?;
         let entry: serde_json::Value = serde_json::from_str(last).with_context(|| said.clone())?;
         let folder = format!("{}/", self.folder.path().display());
         let told = entry["error"].as_str().unwrap_or_default().replace(&folder, "");
@@ -242,7 +242,7 @@ impl Wrong {
 }
 
 #[test]
-fn what_is_wrong_at_the_start_ends_it_with_these_words_and_codes() -> Result<()> {
+fn startup_errors_have_expected_messages_and_exit_codes() -> Result<()> {
     let wrong = Wrong::new()?;
     std::fs::create_dir(wrong.path("folder.yaml"))?;
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -286,7 +286,7 @@ fn what_is_wrong_at_the_start_ends_it_with_these_words_and_codes() -> Result<()>
 }
 
 #[test]
-fn a_certificate_or_a_key_that_cannot_be_used_ends_it_with_1_and_its_name() -> Result<()> {
+fn unusable_certificate_or_key_exits_with_1_and_file_name() -> Result<()> {
     let wrong = Wrong::new()?;
     let config = format!("--config={}", wrong.path("right.yaml"));
     wrong.file("bad.key", "no key")?;
@@ -325,10 +325,9 @@ fn a_certificate_or_a_key_that_cannot_be_used_ends_it_with_1_and_its_name() -> R
     Ok(())
 }
 
-/// An image that has nothing but the program has no authorities to trust. They are missed only where somebody is to be verified by them.
+/// A container image with only the program has no CA certificates. They are missed only if a certificate must be verified.
 #[test]
-fn without_authorities_of_the_machine_an_extender_over_http_is_taken_and_one_over_https_needs_its_own()
--> Result<()> {
+fn https_extender_without_system_ca_needs_its_own_ca() -> Result<()> {
     let wrong = Wrong::new()?;
     let run = |url: &str, more: &str| {
         let extender = format!("extenders:\n- urlPrefix: {url}\n  filterVerb: filter\n{more}");
@@ -355,9 +354,9 @@ fn without_authorities_of_the_machine_an_extender_over_http_is_taken_and_one_ove
     Ok(())
 }
 
-/// A kubeconfig that is not there will not come by waiting.
+/// Waiting does not help if the kubeconfig file is missing.
 #[test]
-fn a_kubeconfig_that_cannot_be_read_is_named() -> Result<()> {
+fn unreadable_kubeconfig_is_named() -> Result<()> {
     let mut file = tempfile::NamedTempFile::new()?;
     write!(file, "{}", configuration("x"))?;
     let config = format!("--config={}", file.path().display());
@@ -367,7 +366,7 @@ fn a_kubeconfig_that_cannot_be_read_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Runs it to its end; its exit code and what it said on standard error.
+/// Runs the program to its end. Returns its exit code and standard error.
 fn run(args: &[&str]) -> Result<(Option<i32>, String)> {
     let output = Command::new(supercargo::binary()?).args(args).arg("--bind-address=127.0.0.1").output()?;
     Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))

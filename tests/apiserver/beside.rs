@@ -1,4 +1,4 @@
-//! The real kube-scheduler on the same nodes: neither knows of the other before its pods are bound.
+//! The real kube-scheduler on the same nodes: each learns of the other's pods only when they are bound.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -18,14 +18,14 @@ use crate::support::wait::PATIENCE;
 use crate::support::{Component, ControlPlane, nodes, supercargo, wait_for};
 use crate::world::{play_on, requesting};
 
-/// As many pods, half of them of each scheduler, as the nodes have room for.
+/// As many pods as the nodes have room for, half of them for each scheduler.
 const NODES: usize = 20;
 const PODS_A_NODE: u64 = 20;
 const POD_MILLI: u64 = 100;
-/// What was bound this long before is known to whoever watches.
+/// A binding this old is known to every watcher.
 const KNOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// A binding, as a watch saw it.
+/// A binding as seen by a watch.
 struct Seen {
     at: Instant,
     pod: String,
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 #[tokio::test]
-async fn beside_kube_scheduler_no_node_is_filled_beyond_its_brim_by_our_doing() -> Result<()> {
+async fn beside_kube_scheduler_no_known_full_node_is_overcommitted() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Kwok, Component::Scheduler];
     let plane = ControlPlane::builder().with(parts).start().await?;
     supercargo::install(&plane).await?;
@@ -73,7 +73,7 @@ async fn beside_kube_scheduler_no_node_is_filled_beyond_its_brim_by_our_doing() 
             Ok(())
         })
         .await?;
-        wait_for("the watch to have seen all of it", PATIENCE, || async {
+        wait_for("the watch to see all bindings", PATIENCE, || async {
             let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).len();
             ensure!(seen as u64 == count, "it has seen {seen}");
             Ok(())
@@ -82,13 +82,15 @@ async fn beside_kube_scheduler_no_node_is_filled_beyond_its_brim_by_our_doing() 
         watching.abort();
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         let [ours, theirs] = judge(&seen)?;
-        eprintln!("beside kube-scheduler: {count} pods; nodes filled beyond their brim by {ours} of ours and {theirs} of its");
+        eprintln!(
+            "beside kube-scheduler: {count} pods; {ours} of ours and {theirs} of its overcommitted a node"
+        );
         Ok(())
     })
     .await
 }
 
-/// How many bindings, ours and theirs, went to a node that was full. One of ours may only if what filled the node was bound at the same moment.
+/// Counts bindings to full nodes, ours and theirs. Ours may happen only if the node was filled at the same moment.
 fn judge(seen: &[Seen]) -> Result<[usize; 2]> {
     let mut on: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
     let mut beyond = [0, 0];
@@ -126,7 +128,7 @@ async fn watch(pods: Api<Pod>, seen: Arc<Mutex<Vec<Seen>>>) {
 }
 
 #[test]
-fn what_was_known_to_be_full_is_told_from_what_was_filled_at_the_same_moment() -> Result<()> {
+fn known_full_node_is_distinguished_from_concurrent_binding() -> Result<()> {
     let now = Instant::now();
     let binding = |number: u64, ours: bool, after: Duration| Seen {
         at: now + after,
@@ -136,7 +138,7 @@ fn what_was_known_to_be_full_is_told_from_what_was_filled_at_the_same_moment() -
     };
     let mut seen: Vec<Seen> = (0..PODS_A_NODE).map(|n| binding(n, false, Duration::ZERO)).collect();
     seen.push(binding(90, true, Duration::from_millis(10)));
-    assert_eq!(judge(&seen)?, [1, 0], "nobody could know");
+    assert_eq!(judge(&seen)?, [1, 0], "the bindings were concurrent");
     seen.pop();
     seen.push(binding(90, false, Duration::from_secs(5)));
     assert_eq!(judge(&seen)?, [0, 1]);

@@ -1,5 +1,5 @@
-//! The control plane that the other tests stand on: it works as a cluster does, and breaks and mends as told. That it leaves
-//! nothing behind is shown in `leftovers.rs`.
+//! Tests of the control plane harness: it behaves like a cluster, and fails and recovers on request. `leftovers.rs` tests that it
+//! leaves nothing behind.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn every_component_serves() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_node_becomes_ready_as_it_was_described() -> Result<()> {
+async fn node_becomes_ready_as_described() -> Result<()> {
     let client = shared().await.client().await?;
     let node = KwokNode::new("as-described")
         .label("zone", "a")
@@ -56,7 +56,7 @@ async fn a_node_becomes_ready_as_it_was_described() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_cordoned_node_becomes_ready_too() -> Result<()> {
+async fn cordoned_node_becomes_ready() -> Result<()> {
     let client = shared().await.client().await?;
     let node = KwokNode::new("cordoned").unschedulable().create(&client).await?;
     assert_eq!(node.spec.context("no spec")?.unschedulable, Some(true));
@@ -78,14 +78,14 @@ async fn kube_scheduler_binds_a_pod_and_kwok_runs_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_of_another_scheduler_is_left_alone() -> Result<()> {
+async fn pod_of_another_scheduler_is_ignored() -> Result<()> {
     let client = shared().await.client().await?;
     let namespace = create_namespace(&client, "foreign").await?;
     KwokNode::new("for-nobody").label("for", "nobody").create(&client).await?;
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
     let selector = json!({"nodeSelector": {"for": "nobody"}});
     pods.create(&PostParams::default(), &pod("theirs", "somebody-else", &selector)?).await?;
-    // kube-scheduler has seen the first pod once it has bound the second.
+    // Once kube-scheduler has bound the second pod, it has seen the first.
     pods.create(&PostParams::default(), &pod("its-own", "default-scheduler", &selector)?).await?;
     wait_until_bound(&client, &namespace, "its-own").await?;
     assert_eq!(node_of(&pods.get("theirs").await?), None);
@@ -93,7 +93,7 @@ async fn a_pod_of_another_scheduler_is_left_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_deployment_gets_its_pods_through_kubectl() -> Result<()> {
+async fn deployment_applied_with_kubectl_gets_its_pods() -> Result<()> {
     let plane = shared().await;
     let client = plane.client().await?;
     let namespace = create_namespace(&client, "deploy").await?;
@@ -114,7 +114,7 @@ async fn a_deployment_gets_its_pods_through_kubectl() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_service_account_has_the_rights_it_was_given_and_its_token_is_reread() -> Result<()> {
+async fn service_account_has_granted_permissions_and_token_is_reread() -> Result<()> {
     let plane = shared().await;
     let client = plane.client().await?;
     let namespace = create_namespace(&client, "account").await?;
@@ -126,7 +126,7 @@ async fn a_service_account_has_the_rights_it_was_given_and_its_token_is_reread()
     let account = format!("--serviceaccount={namespace}:default");
     let grant = ["create", "rolebinding", "view", "-n", &namespace, "--clusterrole=view", &account];
     plane.admin().kubectl(&grant).await?;
-    wait_for("the role to be in force", PATIENCE, || access.kubectl(&list)).await?;
+    wait_for("the role to be effective", PATIENCE, || access.kubectl(&list)).await?;
 
     token.replace("worthless")?;
     let refused = access.kubectl(&list).await.unwrap_err();
@@ -137,13 +137,13 @@ async fn a_service_account_has_the_rights_it_was_given_and_its_token_is_reread()
 }
 
 #[tokio::test]
-async fn a_user_without_roles_may_do_nothing_and_nobody_is_anonymous_beyond_health() -> Result<()> {
+async fn user_without_roles_and_anonymous_are_denied() -> Result<()> {
     let plane = shared().await;
     let status = |access: Access| async move {
         let nodes = Api::<Node>::all(access.client().await?).list(&ListParams::default()).await;
         anyhow::Ok(match nodes {
             Err(kube::Error::Api(status)) => status.code,
-            other => panic!("neither an answer nor a refusal: {other:?}"),
+            other => panic!("expected a denial: {other:?}"),
         })
     };
     assert_eq!(status(plane.user("alice@example", Some("developers"))?).await?, 403);
@@ -159,13 +159,13 @@ async fn a_user_without_roles_may_do_nothing_and_nobody_is_anonymous_beyond_heal
 }
 
 #[tokio::test]
-async fn what_was_stored_survives_a_crash_of_the_api_server_and_of_etcd() -> Result<()> {
+async fn stored_objects_survive_crashes_of_api_server_and_etcd() -> Result<()> {
     let plane = ControlPlane::builder().start().await?;
     let client = plane.client().await?;
     let server = plane.server();
     put(&client, "before").await?;
     plane.kill(Component::ApiServer)?;
-    assert!(put(&client, "during").await.is_err(), "nobody can have answered");
+    assert!(put(&client, "during").await.is_err(), "no server can have answered");
     plane.start(Component::ApiServer).await?;
     assert_eq!(plane.server(), server);
     get(&client, "before").await?;
@@ -179,7 +179,7 @@ async fn what_was_stored_survives_a_crash_of_the_api_server_and_of_etcd() -> Res
 }
 
 #[tokio::test]
-async fn a_paused_api_server_answers_nothing_until_it_goes_on() -> Result<()> {
+async fn paused_api_server_does_not_answer_until_resumed() -> Result<()> {
     let plane = ControlPlane::builder().start().await?;
     let client = plane.client().await?;
     put(&client, "before").await?;
@@ -191,24 +191,24 @@ async fn a_paused_api_server_answers_nothing_until_it_goes_on() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_component_that_cannot_start_is_named_with_its_last_words() {
+async fn component_that_cannot_start_is_named_with_its_log() {
     let error = ControlPlane::builder().arg(Component::ApiServer, "--no-such-flag").start().await;
     let error = format!("{:#}", error.err().expect("no server knows this flag"));
     assert!(
-        error.starts_with("kube-apiserver ended before it served (exit status: 1); last lines of "),
+        error.starts_with("kube-apiserver ended before serving (exit status: 1); last lines of "),
         "{error}"
     );
     assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
 }
 
 #[test]
-fn a_missing_binary_is_named_with_the_way_to_build_it() {
+fn missing_binary_is_named_with_build_command() {
     let error = binaries::binary("kube-nonsense").unwrap_err().to_string();
     assert!(error.ends_with("upstream/bin/kube-nonsense is missing; run `make upstream` first"), "{error}");
 }
 
 #[tokio::test]
-async fn a_wait_in_vain_tells_what_it_saw_last() {
+async fn failed_wait_reports_last_error() {
     let mut looks = 0;
     let waited = wait_for("three looks", Duration::from_millis(200), || {
         looks += 1;
@@ -224,17 +224,17 @@ async fn a_wait_in_vain_tells_what_it_saw_last() {
 }
 
 #[tokio::test]
-async fn a_look_that_hangs_does_not_hang_the_wait() {
+async fn hanging_attempt_does_not_hang_the_wait() {
     let error =
         wait_for::<(), _, _>("godot", Duration::from_millis(50), std::future::pending).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "waited 50ms for godot; last seen: the last look did not end: not a single answer"
+        "waited 50ms for godot; last seen: the last attempt did not finish: no answer"
     );
 }
 
 #[test]
-fn no_port_is_given_twice() -> Result<()> {
+fn ports_are_unique() -> Result<()> {
     let ports = (0..50).map(|_| Port::reserve()).collect::<Result<Vec<_>>>()?;
     let numbers: HashSet<u16> = ports.iter().map(Port::number).collect();
     assert_eq!(numbers.len(), ports.len());
@@ -243,7 +243,7 @@ fn no_port_is_given_twice() -> Result<()> {
 }
 
 #[test]
-fn the_nodes_of_kind_have_the_names_people_know() {
+fn kind_nodes_have_their_usual_names() {
     let names: Vec<String> = nodes::kind(4).iter().map(|node| node.name().to_owned()).collect();
     assert_eq!(names, ["kind-control-plane", "kind-worker", "kind-worker2", "kind-worker3"]);
     assert!(nodes::kind(0).is_empty());

@@ -1,4 +1,4 @@
-//! `supercargo doctor` on a real API server: an installation that is well, and one that lacks a right, a leader, or is not alone.
+//! `supercargo doctor` on a real API server: healthy installations, and ones with a missing permission, no leader or a second scheduler.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ use crate::support::wait::PATIENCE;
 use crate::support::wait_for;
 use crate::world::{World, play};
 
-/// Asks about the installation of this test; more flags go before its own.
+/// Runs doctor on this test's installation, with `more` flags first.
 async fn doctor(world: &World<'_>, who: &Access, lease: &str) -> Result<(Option<i32>, Value)> {
     let account = format!("{}:{NAME}", world.name);
     let mut command = Command::new(binary()?);
@@ -27,7 +27,7 @@ async fn doctor(world: &World<'_>, who: &Access, lease: &str) -> Result<(Option<
     Ok((output.status.code(), report.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?))
 }
 
-/// A check's status and text.
+/// Returns a check's status and text.
 fn check<'r>(report: &'r Value, id: &str) -> Result<(&'r str, &'r str)> {
     let checks = report["checks"].as_array().context("there are checks")?;
     let check = checks.iter().find(|check| check["id"] == id).with_context(|| format!("no {id}"))?;
@@ -39,7 +39,7 @@ async fn doctor_reports_what_an_installation_has_and_lacks() -> Result<()> {
     play("doctor", async |world| {
         world.elect().await?;
         let (admin, lease) = (world.plane.admin(), world.name.clone());
-        wait_for("somebody to lead", PATIENCE, || async {
+        wait_for("a leader", PATIENCE, || async {
             let (_, report) = doctor(world, &admin, &lease).await?;
             for well in [
                 "ApiServerVersion",
@@ -59,7 +59,7 @@ async fn doctor_reports_what_an_installation_has_and_lacks() -> Result<()> {
         })
         .await?;
 
-        // Who leads is a process beside the cluster.
+        // The leader is a process, not a pod of the cluster.
         let (_, report) = doctor(world, &admin, &lease).await?;
         let (status, text) = check(&report, "Holder")?;
         ensure!(status == "warning" && text.contains("there is neither a pod"), "{text}");
@@ -72,7 +72,7 @@ async fn doctor_reports_what_an_installation_has_and_lacks() -> Result<()> {
 
         let binding = format!("{lease}-supercargo-act");
         admin.kubectl(&["delete", "clusterrolebinding", &binding]).await?;
-        wait_for("the right to be gone", PATIENCE, || async {
+        wait_for("the permission to be revoked", PATIENCE, || async {
             let (code, report) = doctor(world, &admin, &lease).await?;
             let (status, text) = check(&report, "Rights")?;
             ensure!(status == "problem" && code == Some(3), "{status}: {text}");
@@ -91,7 +91,7 @@ async fn doctor_reports_what_an_installation_has_and_lacks() -> Result<()> {
 async fn doctor_reports_other_schedulers_and_unserved_pods() -> Result<()> {
     play("beside", async |world| {
         let admin = world.plane.admin();
-        // Sorted before any that other tests have.
+        // Its name sorts before those of other tests.
         let nobody = format!("0-{}", world.name);
         let spec = json!({"schedulerName": nobody, "containers": [{"name": "c", "image": "example.com/a"}]});
         let pods: Api<Pod> = world.pods();
@@ -118,7 +118,7 @@ async fn doctor_reports_other_schedulers_and_unserved_pods() -> Result<()> {
 async fn doctor_reports_quota_and_priority_class_problems() -> Result<()> {
     play("kept-out", async |world| {
         let admin = world.plane.admin();
-        // As it is shipped, in the namespace of the test and without pods.
+        // The manifests, in the test's namespace and without pods.
         let written = include_str!("../../manifests/base/deployment.yaml");
         let deployment = written
             .replace("namespace: kube-system", &format!("namespace: {}", world.name))
@@ -172,7 +172,7 @@ async fn doctor_without_permissions_lists_the_missing_ones() -> Result<()> {
             let (status, text) = check(&report, id)?;
             assert_eq!(status, "unknown", "{id}: {text}");
         }
-        // A check that could not be made is not a pass.
+        // A check that could not run does not pass.
         assert_eq!((code, check(&report, "ApiServerVersion")?.0), (Some(4), "ok"));
         assert_eq!(check(&report, "Credentials")?.0, "ok");
         let rights = report["checks"].as_array().and_then(|all| all.iter().find(|it| it["id"] == "Rights"));

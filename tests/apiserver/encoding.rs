@@ -1,4 +1,4 @@
-//! What the API server writes in protobuf and in JSON is the same to us, and a scheduler that is told to read JSON does the same work.
+//! Protobuf and JSON of the API server decode to equal objects, and a scheduler that reads JSON behaves the same.
 
 use std::fmt::Debug;
 
@@ -21,7 +21,7 @@ use crate::support::ControlPlane;
 use crate::support::nodes;
 use crate::world::{World, play, requesting, sample};
 
-/// One object of each kind that is read, of a kind of its own where no controller makes it.
+/// One object of each decoded kind, unless a controller creates one.
 const OBJECTS: &str = r#"
 apiVersion: v1
 kind: Node
@@ -135,8 +135,8 @@ spec:
 "#;
 
 #[tokio::test]
-async fn the_api_servers_protobuf_is_the_same_to_us_as_its_json() -> Result<()> {
-    // Its own control plane, without controllers: nothing changes between the two lists.
+async fn api_servers_protobuf_and_json_decode_to_equal_objects() -> Result<()> {
+    // A control plane without controllers, so that nothing changes between the two lists.
     let plane = ControlPlane::builder().start().await?;
     let client = plane.client().await?;
     let file = plane.folder().join("objects.yaml");
@@ -175,7 +175,7 @@ where
     let from_json: List<K> = serde_json::from_slice(&json)?;
     let bytes = get(client, &path, Encoding::Protobuf).await?;
     let page = list(&bytes).map_err(|flaw| anyhow::anyhow!("{path}: {flaw}"))?;
-    ensure!(!page.items.is_empty(), "there is nothing to compare at {path}");
+    ensure!(!page.items.is_empty(), "no objects to compare at {path}");
     let texts = |items: &[K]| items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>();
     let items: Vec<K> = page.items.into_iter().map(K::from_protobuf).collect();
     assert_eq!(texts(&items), texts(&from_json.items));
@@ -188,10 +188,10 @@ async fn get(client: &Client, path: &str, encoding: Encoding) -> Result<Vec<u8>>
     ensure!(response.status().is_success(), "{path}: {}", response.status());
     let content_type = response.headers()["content-type"].to_str()?;
     ensure!(Encoding::of(content_type) == encoding, "{path}: {content_type}");
-    Ok(response.into_body().collect().await.context("the answer breaks off")?.to_bytes().into())
+    Ok(response.into_body().collect().await.context("the response is incomplete")?.to_bytes().into())
 }
 
-/// Pods that need this and that of what is read: amounts, selectors, taints, affinity to each other, and a victim.
+/// Pods that use many decoded fields: requests, selectors, taints, affinity and preemption.
 async fn mixed_work(world: &World<'_>) -> Result<()> {
     let nodes = ["a", "b"].map(|name| world.node(name).allocatable("cpu", "4"));
     nodes::create_all(&world.client, &nodes).await?;
@@ -207,12 +207,12 @@ async fn mixed_work(world: &World<'_>) -> Result<()> {
     world.create("three", &apart).await?;
     world.waiting("three", "2 node(s) didn't match pod anti-affinity rules").await?;
     world.delete("one").await?;
-    ensure!(world.bound("three").await? == placed[0], "the room of the pod that went is taken");
+    ensure!(world.bound("three").await? == placed[0], "it is placed on the victim's node");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_scheduler_reads_protobuf_unless_it_is_told_to_read_json() -> Result<()> {
+async fn scheduler_reads_protobuf_unless_configured_for_json() -> Result<()> {
     play("encoding", async |world| {
         mixed_work(world).await?;
         let received = async |world: &World<'_>, kind: &str, encoding: &str| -> Result<f64> {
@@ -227,7 +227,7 @@ async fn a_scheduler_reads_protobuf_unless_it_is_told_to_read_json() -> Result<(
         world.read_json().await?;
         world.node("c").allocatable("cpu", "1").create(&world.client).await?;
         world.create("late", &requesting(&json!({"cpu": "1"}))).await?;
-        ensure!(world.bound("late").await?.ends_with("-c"), "the others do not want it beside them");
+        ensure!(world.bound("late").await?.ends_with("-c"), "anti-affinity excludes the other nodes");
         for kind in ["Pod", "Node", "DeviceClass"] {
             ensure!(received(world, kind, "protobuf").await? == 0.0, "{kind} comes as protobuf");
             ensure!(received(world, kind, "json").await? > 0.0, "{kind} does not come as JSON");

@@ -1,5 +1,5 @@
-//! Every folder of `examples/` comes out on a real API server as its steps say: placements, conditions, events. The demo tells the same
-//! steps to a person.
+//! Runs every folder of `examples/` on a real API server and checks its placements, conditions and events. The demo runs the same
+//! steps with output.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ use crate::support::supercargo::{self, Setup, Supercargo};
 use crate::support::{Component, ControlPlane};
 use crate::world::sample;
 
-/// The texts of the examples count all nodes, so they have a control plane with the four nodes and no others.
+/// Messages in examples count all nodes, so they run on a control plane with only the four nodes.
 #[tokio::test]
-async fn every_example_comes_out_as_its_steps_say() -> Result<()> {
+async fn every_example_meets_its_expectations() -> Result<()> {
     let audited = Audited::start(Component::ALL, json!({"level": "Metadata", "users": [ACCOUNT]})).await?;
     let plane = &audited.plane;
     let runner = Runner::new(plane).await?;
@@ -27,7 +27,7 @@ async fn every_example_comes_out_as_its_steps_say() -> Result<()> {
     supercargo::wait_for_the_deployment(plane).await?;
 
     let examples = Example::all()?;
-    ensure!(!examples.is_empty(), "there are no examples");
+    ensure!(!examples.is_empty(), "no examples found");
     let mut failures = Vec::new();
     for example in &examples {
         if let Err(error) = runner.run(example).await {
@@ -41,14 +41,14 @@ async fn every_example_comes_out_as_its_steps_say() -> Result<()> {
     check_rights_both_ways(&audited).await
 }
 
-/// The user whose requests are written down.
+/// The user whose requests are audited.
 const ACCOUNT: &str = "system:serviceaccount:kube-system:supercargo";
 
-/// Rights that the examples have no use for, as they are written in [`Right::text`], and what has.
+/// Permissions that examples do not use, as written by [`Right::text`], and what uses them.
 const OF_NO_USE_HERE: [(&str, &str); 2] = [
     (
         "list ",
-        "an API server that breaks streamed lists off, or has none: a_list_that_breaks_off_is_made_by_pages_next",
+        "an API server that aborts or lacks streamed lists: a_list_that_breaks_off_is_made_by_pages_next",
     ),
     (
         "get pods",
@@ -56,25 +56,25 @@ const OF_NO_USE_HERE: [(&str, &str); 2] = [
     ),
 ];
 
-/// By the API server's audit log: nothing was refused, whatever was used is granted, and whatever is granted was used.
+/// Checks the audit log: no request was denied, each used permission is granted, and each granted permission is used.
 async fn check_rights_both_ways(audited: &Audited) -> Result<()> {
     let granted: BTreeSet<Right> = granted(&audited.plane).await?.into_iter().collect();
     let is_of_use = |right: &String| !OF_NO_USE_HERE.iter().any(|(of_none, _)| right.starts_with(of_none));
     let all_used = |entries: Vec<Value>| {
         let used: BTreeSet<Right> = entries.iter().filter_map(Right::used).collect();
         let unused: Vec<_> = granted.difference(&used).map(Right::text).filter(is_of_use).collect();
-        ensure!(unused.is_empty(), "granted, and of no use in any example: {unused:?}");
+        ensure!(unused.is_empty(), "granted, but not used in any example: {unused:?}");
         Ok(entries)
     };
-    let entries = audited.once("each right to be used", all_used).await?;
+    let entries = audited.once("each permission to be used", all_used).await?;
     let refused: Vec<_> = entries.iter().filter(|entry| entry["responseStatus"]["code"] == 403).collect();
     ensure!(refused.is_empty(), "refused: {refused:#?}");
     let used: BTreeSet<Right> = entries.iter().filter_map(Right::used).collect();
     let texts = |rights: Vec<&Right>| rights.into_iter().map(Right::text).collect::<Vec<_>>();
     let more = texts(used.difference(&granted).collect());
-    ensure!(more.is_empty(), "used, and granted by other roles than those of manifests/: {more:?}");
+    ensure!(more.is_empty(), "used, but not granted by the roles of manifests/: {more:?}");
     eprintln!(
-        "rights: {} granted, {} used in {} requests, none refused; of no use here: {:?}",
+        "permissions: {} granted, {} used in {} requests, none denied; not used here: {:?}",
         granted.len(),
         used.len(),
         entries.len(),
@@ -84,7 +84,7 @@ async fn check_rights_both_ways(audited: &Audited) -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_api_server_that_does_not_stream_lists_is_asked_for_them() -> Result<()> {
+async fn api_server_without_streamed_lists_is_listed() -> Result<()> {
     let rule = json!({"level": "Metadata", "users": [ACCOUNT]});
     let without = (Component::ApiServer, "--feature-gates=WatchList=false");
     let audited = Audited::start_with([Component::ControllerManager], rule, Some(without)).await?;
@@ -97,14 +97,14 @@ async fn an_api_server_that_does_not_stream_lists_is_asked_for_them() -> Result<
         let used: BTreeSet<Right> = entries.iter().filter_map(Right::used).collect();
         let unused: Vec<_> =
             lists.iter().filter(|right| !used.contains(right)).map(|right| right.text()).collect();
-        ensure!(unused.is_empty(), "granted, and not used: {unused:?}");
+        ensure!(unused.is_empty(), "granted, but not used: {unused:?}");
         Ok(())
     };
-    audited.once("each list to be asked for", all_used).await?;
+    audited.once("each list to be requested", all_used).await?;
     supercargo.check_rights()
 }
 
-/// Everything was counted, nothing went wrong on our side, and nothing is left.
+/// Checks the metrics: all attempts are counted, none failed, and no pod is pending.
 async fn check_metrics(plane: &ControlPlane, supercargo: &Supercargo) -> Result<()> {
     let (admin, client) = (plane.admin(), plane.client().await?);
     admin.kubectl(&["create", "serviceaccount", "reader"]).await?;
@@ -120,9 +120,9 @@ async fn check_metrics(plane: &ControlPlane, supercargo: &Supercargo) -> Result<
         )
     };
     assert_eq!(attempts("error").unwrap_or_default(), 0.0, "{}", supercargo.log_tail());
-    ensure!(attempts("unschedulable") >= Some(7.0), "each example that waits was tried: {scrape}");
+    ensure!(attempts("unschedulable") >= Some(7.0), "pending pods were tried: {scrape}");
     let placed = attempts("scheduled");
-    ensure!(placed >= Some(30.0), "the examples place more pods than that: {scrape}");
+    ensure!(placed >= Some(30.0), "too few pods were placed: {scrape}");
     assert_eq!(sample(&scrape, "scheduler_pod_scheduling_attempts_count"), placed);
     for queue in ["active", "backoff", "gated", "unschedulable"] {
         let series = format!("scheduler_pending_pods{{queue=\"{queue}\"}}");
@@ -132,30 +132,30 @@ async fn check_metrics(plane: &ControlPlane, supercargo: &Supercargo) -> Result<
 }
 
 #[test]
-fn a_line_that_is_no_step_is_named_with_its_place() {
+fn invalid_step_is_reported_with_its_line() {
     let parse = |text: &str| {
         let outcome = Example::parse(String::from("01-x"), "examples/01-x".into(), text);
         outcome.err().map(|error| format!("{error:#}")).unwrap_or_default()
     };
     assert_eq!(
         parse("title A\n\nwish for rain"),
-        "examples/01-x/steps.txt:3: \"wish\" is no step; examples/README.md lists them"
+        "examples/01-x/steps.txt:3: unknown step \"wish\"; examples/README.md lists all steps"
     );
-    assert_eq!(parse("say A\n"), "examples/01-x/steps.txt:1: `title` is the first line, and there once");
+    assert_eq!(parse("say A\n"), "examples/01-x/steps.txt:1: `title` must be the first line and occur once");
     assert_eq!(
         parse("title A\nexpect web to be happy"),
-        "examples/01-x/steps.txt:2: \"to be happy\" is no claim; examples/README.md lists them"
+        "examples/01-x/steps.txt:2: unknown claim \"to be happy\"; examples/README.md lists all claims"
     );
     assert_eq!(
         parse("title A\nfinally kubectl delete pod x\nsay B"),
-        "examples/01-x/steps.txt:3: `finally` lines come last"
+        "examples/01-x/steps.txt:3: `finally` lines must come last"
     );
-    assert!(parse("title A\nkubectl get pods | wc").contains("no pipe"));
+    assert!(parse("title A\nkubectl get pods | wc").contains("pipes are not supported"));
     assert_eq!(parse("title A\n# a comment\nsay B\nexpect app=web spread over zone: 2 1"), "");
 }
 
 #[test]
-fn an_expectation_reads_as_it_is_written() -> Result<()> {
+fn expectation_formats_as_it_is_written() -> Result<()> {
     for line in [
         "web on a,b",
         "app=web placed 3",
@@ -170,7 +170,7 @@ fn an_expectation_reads_as_it_is_written() -> Result<()> {
 }
 
 #[test]
-fn an_expectation_that_does_not_hold_says_what_is_there() -> Result<()> {
+fn failed_expectation_describes_actual_state() -> Result<()> {
     let pod = |name: &str, node: Option<&str>| {
         serde_json::from_value(serde_json::json!({
             "metadata": {"name": name, "uid": name, "labels": {"app": "web"}},
@@ -184,8 +184,8 @@ fn an_expectation_that_does_not_hold_says_what_is_there() -> Result<()> {
         |line: &str| anyhow::Ok(line.parse::<Expectation>()?.judge(&view).err().map(|e| e.to_string()));
     assert_eq!(judge("a on n1,n2")?, None);
     assert_eq!(judge("a on n2")?.as_deref(), Some("it is on n1"));
-    assert_eq!(judge("b on n1")?.as_deref(), Some("it waits, Unschedulable: 0/1 nodes are available"));
-    assert_eq!(judge("c on n1")?.as_deref(), Some("0 pods are called that"));
+    assert_eq!(judge("b on n1")?.as_deref(), Some("it is pending, Unschedulable: 0/1 nodes are available"));
+    assert_eq!(judge("c on n1")?.as_deref(), Some("0 pods match"));
     assert_eq!(judge("app=web placed 1")?, None);
     assert_eq!(judge("app=web placed 2")?.as_deref(), Some("1 of 2 have a node"));
     assert_eq!(judge("app=web waiting Unschedulable: 0/1 nodes")?, None);
@@ -196,14 +196,14 @@ fn an_expectation_that_does_not_hold_says_what_is_there() -> Result<()> {
     Ok(())
 }
 
-/// So that a forgotten claim is not a claim that holds.
+/// Guards against an example without expectations.
 #[test]
-fn the_examples_expect_something() -> Result<()> {
+fn every_example_has_expectations() -> Result<()> {
     for example in Example::all()? {
         let claims = example.steps.iter().filter(
             |step| matches!(step, Step::Expect(expectation) if !matches!(expectation.claim, Claim::NoEvent { .. })),
         );
-        ensure!(claims.count() > 0, "{} expects nothing", example.name);
+        ensure!(claims.count() > 0, "{} has no expectations", example.name);
     }
     Ok(())
 }

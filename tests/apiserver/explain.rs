@@ -1,4 +1,4 @@
-//! `supercargo explain` of a running cluster: what it says before the scheduler's next attempt is what the scheduler then says and does.
+//! `supercargo explain` on a running cluster predicts what the scheduler then reports and does.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::supercargo;
 use crate::world::{World, play, requesting};
 
-/// The answer about a pod of the world, by an account that may read what schedulers read, and the exit code.
+/// Runs explain for a pod of the world, with a ServiceAccount that has the scheduler's read permissions. Returns output and exit code.
 async fn explained(world: &World<'_>, pod: &str, flags: &[&str]) -> Result<(Value, Option<i32>)> {
     let folder = tempfile::tempdir()?;
     let configuration = folder.path().join("configuration.yaml");
@@ -28,7 +28,7 @@ async fn explained(world: &World<'_>, pod: &str, flags: &[&str]) -> Result<(Valu
 }
 
 #[tokio::test]
-async fn what_explain_says_of_a_running_cluster_is_what_its_scheduler_says_and_does() -> Result<()> {
+async fn explain_matches_what_the_scheduler_reports_and_does() -> Result<()> {
     play("explain", async |world| {
         let node = world.node("a").allocatable("cpu", "1");
         node.create(&world.client).await?;
@@ -43,11 +43,13 @@ async fn what_explain_says_of_a_running_cluster_is_what_its_scheduler_says_and_d
         assert_eq!(answer["nearMisses"][0]["node"], json!(name), "{answer:#}");
         assert_eq!(answer["nearMisses"][0]["text"], "requests 2 cpu, 1 of 1 free; too small even if empty");
         let grows = answer["changes"].as_array().context("a list")?;
-        let grows =
-            grows.iter().find(|change| change["codes"] == json!(["GrowNode"])).context("it may grow")?;
+        let grows = grows
+            .iter()
+            .find(|change| change["codes"] == json!(["GrowNode"]))
+            .context("a GrowNode change is offered")?;
         assert_eq!(grows["examples"], json!([name]));
 
-        // A pod that fits goes where it was said to fit.
+        // A pod that fits is placed where explain predicted.
         world.create("small", &requesting(&json!({"cpu": "1"}))).await?;
         assert_eq!(world.bound("small").await?, name);
         let (answer, code) = explained(world, "small", &["--scores"]).await?;

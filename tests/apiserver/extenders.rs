@@ -1,4 +1,4 @@
-//! Extenders against the real API server: asked over HTTP and HTTPS, slow, broken and lying ones too.
+//! Extenders with a real API server: over HTTP and HTTPS, slow, failing and incorrect ones.
 
 mod beside;
 mod server;
@@ -18,10 +18,10 @@ use crate::support::wait_for;
 use crate::world::{World, play, requesting};
 use server::{Call, Extender, Reply};
 
-/// The resource that the extenders of some tests manage.
+/// The resource managed by extenders in some tests.
 const FPGA: &str = "example.com/fpga";
 
-/// Has the scheduler run with these extenders, each given by its fields, for the `time`-th time.
+/// Configures these extenders, each given by its fields; this is the configuration's `time`-th reload.
 async fn extend(world: &World<'_>, extenders: &[String], time: f64) -> Result<()> {
     let list: String = extenders.iter().map(|extender| format!("- {{{extender}}}\n")).collect();
     let list = if list.is_empty() { String::new() } else { format!("extenders:\n{list}") };
@@ -29,7 +29,7 @@ async fn extend(world: &World<'_>, extenders: &[String], time: f64) -> Result<()
     world.counted(&reloads("applied"), time).await
 }
 
-/// Nodes of this test called so, each of four CPUs and four boards.
+/// Creates nodes with these names, each with four CPUs and four boards.
 async fn nodes(world: &World<'_>, names: &[&str]) -> Result<()> {
     for name in names {
         world.node(name).allocatable("cpu", "4").allocatable(FPGA, "4").create(&world.client).await?;
@@ -47,7 +47,7 @@ fn on_a_board() -> Value {
     spec
 }
 
-/// The nodes it was asked about whose names end so; everything else failed for a reason.
+/// Builds a filter response: nodes whose names have one of these suffixes pass; all others fail with a reason.
 fn passing(call: &Call, ends: &[&str], with_nodes: bool) -> Value {
     let passes = |name: &String| ends.iter().any(|end| name.ends_with(end));
     let (passed, failed): (Vec<String>, Vec<String>) = call.nodes().into_iter().partition(passes);
@@ -63,7 +63,7 @@ fn passing(call: &Call, ends: &[&str], with_nodes: bool) -> Value {
 }
 
 #[tokio::test]
-async fn an_extender_filters_and_scores_from_when_the_file_names_it_until_it_does_not() -> Result<()> {
+async fn extender_is_called_only_while_configured() -> Result<()> {
     play("extend", async |world| {
         nodes(world, &["a", "b", "c"]).await?;
         let extender = Extender::start(&world.client, 0, None, |call| match &*call.path {
@@ -93,11 +93,11 @@ async fn an_extender_filters_and_scores_from_when_the_file_names_it_until_it_doe
             ensure!(asked == [3, 2], "asked about {asked:?} nodes");
             whole_objects(&calls[0].body)?;
         }
-        ensure!(extender.calls_about("before").is_empty(), "it was not configured then");
+        ensure!(extender.calls_about("before").is_empty(), "it was not configured yet");
         extend(world, &[], 2.0).await?;
         world.create("after", &small()).await?;
         world.bound("after").await?;
-        ensure!(extender.calls_about("after").is_empty(), "it is configured no more");
+        ensure!(extender.calls_about("after").is_empty(), "it is no longer configured");
         let calls = |verb: &str| {
             format!("supercargo_extender_calls_total{{operation=\"{verb}\",result=\"success\"}}")
         };
@@ -107,7 +107,7 @@ async fn an_extender_filters_and_scores_from_when_the_file_names_it_until_it_doe
     .await
 }
 
-/// The pod and the nodes are what the API server has, and not what a scheduler reads of them.
+/// The pod and nodes are complete API objects, not just the decoded fields.
 fn whole_objects(body: &Value) -> Result<()> {
     let pod = &body["Pod"];
     ensure!(pod["kind"].is_null() && pod["metadata"]["managedFields"].is_null(), "{pod}");
@@ -119,7 +119,7 @@ fn whole_objects(body: &Value) -> Result<()> {
 }
 
 #[tokio::test]
-async fn while_an_extender_is_slow_pods_that_need_none_go_on() -> Result<()> {
+async fn slow_extender_does_not_delay_other_pods() -> Result<()> {
     play("slow-extender", async |world| {
         nodes(world, &["a"]).await?;
         let slow = |call: &Call| Reply::Held(passing(call, &["-a"], false));
@@ -133,8 +133,8 @@ async fn while_an_extender_is_slow_pods_that_need_none_go_on() -> Result<()> {
         world.create("slow", &on_a_board()).await?;
         world.create("slow-too", &on_a_board()).await?;
         for pod in ["slow", "slow-too"] {
-            wait_for("the extender to be asked", PATIENCE, || async {
-                ensure!(extender.calls_about(pod).len() == 1, "nothing came about {pod}");
+            wait_for("the extender to be called", PATIENCE, || async {
+                ensure!(extender.calls_about(pod).len() == 1, "no call for {pod}");
                 Ok(())
             })
             .await?;
@@ -144,10 +144,10 @@ async fn while_an_extender_is_slow_pods_that_need_none_go_on() -> Result<()> {
             let name = format!("quick{number}");
             world.create(&name, &small()).await?;
             world.bound(&name).await?;
-            ensure!(extender.calls_about(&name).is_empty(), "{name} is none of its business");
+            ensure!(extender.calls_about(&name).is_empty(), "{name} does not use it");
         }
         let slow = world.pods().get("slow").await?;
-        ensure!(slow.spec.is_some_and(|spec| spec.node_name.is_none()), "nobody has answered yet");
+        ensure!(slow.spec.is_some_and(|spec| spec.node_name.is_none()), "the extender has not answered yet");
         extender.go_on();
         world.bound("slow").await?;
         world.bound("slow-too").await?;
@@ -157,7 +157,7 @@ async fn while_an_extender_is_slow_pods_that_need_none_go_on() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_extender_that_hangs_or_is_away_fails_its_pods_until_it_is_well() -> Result<()> {
+async fn failing_extender_fails_its_pods_until_it_recovers() -> Result<()> {
     play("broken-extender", async |world| {
         nodes(world, &["a"]).await?;
         let port = Port::reserve()?;
@@ -171,7 +171,7 @@ async fn an_extender_that_hangs_or_is_away_fails_its_pods_until_it_is_well() -> 
             "Post \"http://127.0.0.1:{number}/x/f\": dial tcp 127.0.0.1:{number}: connect: connection refused"
         );
         let pod = world.waiting("p", &refused).await?;
-        let told = crate::world::scheduled_condition(&pod).context("it is told")?;
+        let told = crate::world::scheduled_condition(&pod).context("it has a condition")?;
         ensure!(told.reason.as_deref() == Some("SchedulerError"), "{told:?}");
         ensure!(told.message.as_deref() == Some(&*refused), "{told:?}");
 
@@ -200,14 +200,14 @@ async fn an_extender_that_hangs_or_is_away_fails_its_pods_until_it_is_well() -> 
         }
         well.store(5, Ordering::SeqCst);
         world.bound("p").await?;
-        ensure!(extender.calls_about("p").len() > 5, "each failure was one call at least");
+        ensure!(extender.calls_about("p").len() > 5, "each failure took at least one call");
         Ok(())
     })
     .await
 }
 
 #[tokio::test]
-async fn an_ignorable_extender_that_is_away_keeps_nobody_from_being_placed() -> Result<()> {
+async fn unreachable_ignorable_extender_is_skipped() -> Result<()> {
     play("ignorable", async |world| {
         nodes(world, &["a"]).await?;
         let port = Port::reserve()?;
@@ -226,7 +226,7 @@ async fn an_ignorable_extender_that_is_away_keeps_nobody_from_being_placed() -> 
 }
 
 #[tokio::test]
-async fn an_extender_binds_and_is_not_believed_before_the_api_server_shows_it() -> Result<()> {
+async fn extender_binding_counts_only_when_the_watch_shows_it() -> Result<()> {
     play("binding-extender", async |world| {
         nodes(world, &["a"]).await?;
         let lies = AtomicUsize::new(0);
@@ -253,25 +253,25 @@ async fn an_extender_binds_and_is_not_believed_before_the_api_server_shows_it() 
 
         world.create("refused", &on_a_board()).await?;
         let pod = world.waiting("refused", "no slot left").await?;
-        let told = crate::world::scheduled_condition(&pod).context("it is told")?;
+        let told = crate::world::scheduled_condition(&pod).context("it has a condition")?;
         ensure!(told.message.as_deref() == Some("no slot left"), "{told:?}");
         world.delete("refused").await?;
 
         world.create("lied", &on_a_board()).await?;
         world.bound("lied").await?;
-        ensure!(extender.calls_about("lied").len() == 2, "it is asked again after it lied");
-        ensure!(world.events("lied", "Scheduled").await?.len() == 1, "one placement is told once");
+        ensure!(extender.calls_about("lied").len() == 2, "it is called again after a false success");
+        ensure!(world.events("lied", "Scheduled").await?.len() == 1, "one placement has one event");
 
         world.create("ours", &small()).await?;
         world.bound("ours").await?;
-        ensure!(extender.calls_about("ours").is_empty(), "it is none of its business");
+        ensure!(extender.calls_about("ours").is_empty(), "the pod does not use it");
         Ok(())
     })
     .await
 }
 
 #[tokio::test]
-async fn an_extender_over_https_is_trusted_as_the_file_says() -> Result<()> {
+async fn https_extender_is_verified_as_configured() -> Result<()> {
     play("https-extender", async |world| {
         nodes(world, &["a"]).await?;
         let (acceptor, authority) = https()?;
@@ -295,7 +295,7 @@ async fn an_extender_over_https_is_trusted_as_the_file_says() -> Result<()> {
     .await
 }
 
-/// A server for 127.0.0.1, and the authority that vouches for it, as PEM.
+/// Creates a TLS server configuration for 127.0.0.1, and its CA certificate as PEM.
 fn https() -> Result<(tokio_rustls::TlsAcceptor, String)> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

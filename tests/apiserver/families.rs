@@ -1,6 +1,6 @@
-//! The metrics of the real kube-scheduler and ours after the same work: names, types, label names and buckets, compared by program.
+//! Compares the metrics of the real kube-scheduler and ours after the same work: names, types, label names and buckets.
 //!
-//! Compares no values: what they count is shown by the tests of what is counted.
+//! Values are covered by other tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use crate::support::wait::PATIENCE;
 use crate::support::{Component, http, wait_for};
 use crate::world::{World, play, requesting};
 
-/// Families of upstream's, by name or by the beginning of it, that have no meaning here, and why.
+/// Upstream's families, by name or prefix, that do not apply here, with the reason.
 const NOT_HERE: [(&str, &str); 23] = [
     ("go_", "the Go runtime's"),
     ("apiserver_", "leftovers of libraries linked into upstream, constant"),
@@ -24,36 +24,33 @@ const NOT_HERE: [(&str, &str); 23] = [
     ("hidden_metrics_total", "of upstream's metrics library"),
     ("registered_metrics_total", "of upstream's metrics library"),
     ("version_info", "of upstream's compatibility versions; see supercargo_build_info"),
-    ("kubernetes_build_info", "this is no build of Kubernetes; see supercargo_build_info"),
+    ("kubernetes_build_info", "not a build of Kubernetes; see supercargo_build_info"),
     ("kubernetes_feature_enabled", "the gates of libraries linked into upstream"),
     ("workqueue_", "the work queues of upstream's serving certificates"),
-    ("authentication_", "who asks is reviewed by the API server, which counts it; refusals are logged"),
-    ("authorization_", "who asks is reviewed by the API server, which counts it; refusals are logged"),
-    (
-        "authenticated_user_requests",
-        "who asks is reviewed by the API server, which counts it; refusals are logged",
-    ),
-    ("rest_client_exec_plugin_", "there are no plugins for credentials"),
-    ("rest_client_transport_", "the cache of connections of Go's client"),
+    ("authentication_", "the API server reviews and counts requests; denials are logged"),
+    ("authorization_", "the API server reviews and counts requests; denials are logged"),
+    ("authenticated_user_requests", "the API server reviews and counts requests; denials are logged"),
+    ("rest_client_exec_plugin_", "credential plugins are not supported"),
+    ("rest_client_transport_", "connection cache of Go's client"),
     (
         "rest_client_rate_limiter_duration_seconds",
         "requests are bounded in flight, not by rate; see supercargo_effects_waiting",
     ),
-    ("rest_client_request_retries_total", "a repeated request is one more of rest_client_requests_total"),
+    ("rest_client_request_retries_total", "retries count in rest_client_requests_total"),
     ("scheduler_batch_", "upstream's batching of equal pods; see supercargo_recalled_decisions_total"),
     ("scheduler_get_node_hint_duration_seconds", "upstream's batching of equal pods"),
     ("scheduler_store_schedule_results_duration_seconds", "upstream's batching of equal pods"),
     (
         "scheduler_inflight_events",
-        "events are not kept for pods in flight: a decision is one step, between two events",
+        "no events are stored for pods in flight: a decision is one step between two events",
     ),
     (
         "scheduler_queueing_hint_execution_duration_seconds",
-        "hints are asked once for a group of pods, within what scheduler_event_handling_duration_seconds measures",
+        "hints run once per group of pods, within scheduler_event_handling_duration_seconds",
     ),
 ];
 
-/// How many values a label of ours can have, whatever users write.
+/// Maximum number of values per label, whatever users write.
 const VALUES: [(&str, u64); 26] = [
     ("agreement", 7),
     ("attempts", 15),
@@ -69,11 +66,11 @@ const VALUES: [(&str, u64); 26] = [
     ("method", 7),
     ("operation", 7),
     ("plugin", 24),
-    // One a profile: the configuration's, which is not for users to write.
+    // One per profile; names come from the configuration, not from users.
     ("profile", 1),
     ("queue", 4),
     ("record", 2),
-    // Of kubelets' rejections; what comes after sixty-four is `Other`.
+    // Reasons of kubelet rejections; beyond sixty-four, `Other`.
     ("reason", 65),
     ("result", 13),
     ("status", 7),
@@ -87,10 +84,10 @@ const VALUES: [(&str, u64); 26] = [
     ("stage", 3),
 ];
 
-/// So many series there are at most with one profile.
+/// Maximum number of series with one profile.
 const SERIES_MAX: u64 = 20_700;
 
-/// What a family looks like to whoever queries it.
+/// The queryable properties of a family.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Shape {
     kind: String,
@@ -102,7 +99,7 @@ struct Shape {
 struct Scrape {
     families: BTreeMap<String, Shape>,
     series: BTreeMap<String, u64>,
-    /// Every value of every label, `le` left out.
+    /// Values of every label except `le`.
     values: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -142,7 +139,7 @@ fn reason_not_here(family: &str) -> Option<&'static str> {
     NOT_HERE.iter().find(|(begins, _)| family.starts_with(begins)).map(|(_, why)| *why)
 }
 
-/// Pods of both schedulers: some that fit, one that fits nowhere, one that is gated, one that takes the place of another.
+/// Creates pods for both schedulers: some fit, one is too large, one is gated, and one preempts another.
 async fn work(world: &World<'_>) -> Result<()> {
     for (name, value) in [("families-low", 10), ("families-high", 1_000)] {
         let class = json!({
@@ -165,14 +162,14 @@ async fn work(world: &World<'_>) -> Result<()> {
             spec["terminationGracePeriodSeconds"] = json!(1);
             spec
         };
-        // A pod with what users write wherever they may.
+        // A pod with user-chosen values wherever possible.
         let mut pod = world.pod(&format!("{short}-made-up-name"), &on_it("3", "families-low"))?;
         pod.metadata.labels = Some([("made-up-key".to_owned(), "made-up-value".to_owned())].into());
         pod.metadata.annotations = Some([("made-up-note".to_owned(), "made-up-text".to_owned())].into());
         world.pods().create(&PostParams::default(), &pod).await?;
         world.bound(&format!("{short}-made-up-name")).await?;
         for number in 0..11 {
-            // Enough for upstream to have timed the plugins of one, of which it draws a tenth.
+            // Enough pods for upstream to sample plugin durations, which it does for a tenth.
             world.create(&format!("{short}-small{number}"), &on_it("1m", "families-high")).await?;
         }
         world.create(&format!("{short}-large"), &on_it("64", "families-low")).await?;
@@ -194,7 +191,7 @@ fn compare(upstream: &Scrape, ours: &Scrape) -> Result<usize> {
     for (family, shape) in &upstream.families {
         match (reason_not_here(family), ours.families.get(family)) {
             (Some(why), found) => {
-                ensure!(found.is_none(), "{family} is here, though it is told not to be: {why}");
+                ensure!(found.is_none(), "{family} exists, but is listed as not applicable: {why}");
             }
             (None, None) => ensure!(false, "upstream has {family}, with {shape:?}"),
             (None, Some(found)) => {
@@ -206,7 +203,7 @@ fn compare(upstream: &Scrape, ours: &Scrape) -> Result<usize> {
     let made_up: Vec<_> = ours
         .families
         .keys()
-        // The kube-scheduler of the tests is alone, and elects nobody.
+        // The tests' kube-scheduler runs without leader election.
         .filter(|name| !name.starts_with("supercargo_") && !name.starts_with("leader_election_"))
         .filter(|name| !upstream.families.contains_key(*name))
         .collect();
@@ -214,7 +211,7 @@ fn compare(upstream: &Scrape, ours: &Scrape) -> Result<usize> {
     Ok(compared)
 }
 
-/// The events whose handling was timed.
+/// Returns the events whose handling was timed.
 fn handled(text: &str) -> BTreeSet<&str> {
     let counts = text.lines().filter_map(|line| {
         line.strip_prefix("scheduler_event_handling_duration_seconds_count{event=\"")?.split_once('"')
@@ -222,7 +219,7 @@ fn handled(text: &str) -> BTreeSet<&str> {
     counts.map(|(event, _)| event).collect()
 }
 
-/// One line a family: what panels and rules may name. `UPDATE_EXPECT=1` writes it.
+/// The families that panels and rules may use, one per line. `UPDATE_EXPECT=1` rewrites it.
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/metrics-ours.txt");
 
 fn as_recorded(ours: &Scrape) -> Result<()> {
@@ -237,24 +234,24 @@ fn as_recorded(ours: &Scrape) -> Result<()> {
         std::fs::write(OURS, &lines)?;
     }
     let recorded = std::fs::read_to_string(OURS)?;
-    ensure!(lines == recorded, "{OURS} is out of date, UPDATE_EXPECT=1 writes it; there is\n{lines}");
+    ensure!(lines == recorded, "{OURS} is out of date; UPDATE_EXPECT=1 rewrites it. Actual:\n{lines}");
     Ok(())
 }
 
-/// How many series a family can have, whatever happens.
+/// Returns the maximum number of series of a family.
 fn bound(shape: &Shape) -> Result<u64> {
     let mut bound = if shape.kind == "histogram" { shape.buckets.len() as u64 + 2 } else { 1 };
     for label in &shape.labels {
         let values =
             VALUES.iter().find(|(name, _)| name == label).with_context(|| format!("a bound for {label}"))?;
-        // Plugins are told apart at four points.
+        // Plugins have series at four points.
         bound *= if label == "extension_point" && shape.labels.contains("plugin") { 4 } else { values.1 };
     }
     Ok(bound)
 }
 
 #[tokio::test]
-async fn kube_scheduler_and_this_one_have_the_same_families_labels_and_buckets() -> Result<()> {
+async fn metric_families_labels_and_buckets_equal_kube_schedulers() -> Result<()> {
     play("families", async |world| {
         world.elect().await?;
         work(world).await?;
@@ -264,26 +261,26 @@ async fn kube_scheduler_and_this_one_have_the_same_families_labels_and_buckets()
             ensure!(status == 200, "kube-scheduler's metrics: {status}");
             let ours = world.metrics().await?;
             let (here, there) = (handled(&ours), handled(&text));
-            ensure!(here.is_subset(&there), "events are called {here:?} here, and by upstream {there:?}");
+            ensure!(here.is_subset(&there), "events are {here:?} here, and {there:?} upstream");
             for event in ["NodeAdd", "AssignedPodAdd", "AssignedPodDelete", "UnschedulablePodAdd"] {
-                ensure!(here.contains(event), "{event} was handled, and is not among {here:?}");
+                ensure!(here.contains(event), "{event} was handled, but is missing from {here:?}");
             }
             compare(&Scrape::read(&text)?, &Scrape::read(&ours)?)
         })
         .await?;
-        wait_for("all of ours to be there, and as the dashboards take them to be", PATIENCE, || async {
+        wait_for("all of ours to exist as recorded for the dashboards", PATIENCE, || async {
             as_recorded(&Scrape::read(&world.metrics().await?)?)
         })
         .await?;
-        eprintln!("families: {compared} of kube-scheduler's are the same here");
-        ensure!(compared >= 30, "only {compared} families were there to compare");
+        eprintln!("families: {compared} equal kube-scheduler's");
+        ensure!(compared >= 30, "only {compared} families were compared");
         Ok(())
     })
     .await
 }
 
 #[tokio::test]
-async fn what_users_write_is_no_label_and_the_number_of_series_is_bounded() -> Result<()> {
+async fn user_input_is_no_label_value_and_series_are_bounded() -> Result<()> {
     play("series", async |world| {
         work(world).await?;
         let text = world.metrics().await?;
@@ -291,7 +288,7 @@ async fn what_users_write_is_no_label_and_the_number_of_series_is_bounded() -> R
         let (mut most, mut there) = (0, 0);
         for (family, shape) in &ours.families {
             let (bound, count) = (bound(shape)?, ours.series[family]);
-            ensure!(count <= bound, "{family} has {count} series, and {bound} at most");
+            ensure!(count <= bound, "{family} has {count} series, more than {bound}");
             (most, there) = (most + bound, there + count);
         }
         for (label, values) in &ours.values {
@@ -305,10 +302,10 @@ async fn what_users_write_is_no_label_and_the_number_of_series_is_bounded() -> R
                         || value.contains("families-"))
             };
             let written: Vec<_> = values.iter().filter(written).collect();
-            ensure!(written.is_empty(), "{label} has what users write: {written:?}");
+            ensure!(written.is_empty(), "{label} contains user input: {written:?}");
         }
         eprintln!("series: {there} here, {most} at most with one profile");
-        ensure!(most <= SERIES_MAX, "{most} series at most");
+        ensure!(most <= SERIES_MAX, "{most} series are possible");
         Ok(())
     })
     .await

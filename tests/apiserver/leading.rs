@@ -1,5 +1,5 @@
-//! Several replicas and one lease: whoever leads is killed, stopped, cut off or stuck, and another takes over. Nobody is placed twice, no node is
-//! filled beyond its brim by two together, nobody is lost, and the API server's audit log shows that only one of them wrote at a time.
+//! Several replicas with one lease: the leader is killed, suspended, disconnected or stuck, and another takes over. No pod is bound
+//! twice, no node is overcommitted, no pod is lost, and the audit log shows that only one replica wrote at a time.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,10 @@ use crate::support::supercargo::{self, ROLES, Setup, Supercargo, elected_configu
 use crate::support::{Component, wait_for};
 use crate::world::{World, play_on};
 
-/// How long a takeover may take on a busy machine; it is its order that is looked at, not its speed.
+/// Timeout of a failover on a busy machine; its order is tested, not its speed.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What service accounts have written, apart from leases and events about them, in order: who, and what.
+/// Returns writes by ServiceAccounts in order, except to leases and their events: account and request.
 fn writes(entries: &[Value]) -> Vec<(String, String)> {
     let mut writes = Vec::new();
     for entry in entries {
@@ -38,7 +38,7 @@ fn writes(entries: &[Value]) -> Vec<(String, String)> {
     writes
 }
 
-/// A control plane that writes down who wrote what, with the manifests applied.
+/// Starts a control plane with an audit log of writes and with the manifests.
 async fn audited() -> Result<Audited> {
     let rule = json!({
         "level": "Metadata", "verbs": ["create", "update", "patch", "delete"], "userGroups": ["system:serviceaccounts"],
@@ -48,7 +48,7 @@ async fn audited() -> Result<Audited> {
     Ok(audited)
 }
 
-/// Replicas with a lease, each with a ServiceAccount of its own, so that they can be told apart.
+/// Replicas that share a lease, each with its own ServiceAccount so that the audit log distinguishes them.
 struct Replicas {
     running: Vec<Supercargo>,
     leases: Api<Lease>,
@@ -56,7 +56,7 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// Starts so many in the place of the world's own scheduler, and waits until all of them know the cluster.
+    /// Starts replicas in place of the world's scheduler, and waits until all of them are ready.
     async fn start(world: &mut World<'_>, count: usize) -> Result<Self> {
         world.supercargo.terminate()?;
         let (admin, name) = (world.plane.admin(), world.name.clone());
@@ -81,21 +81,21 @@ impl Replicas {
         let leases = Api::namespaced(world.client.clone(), &name);
         let mut replicas = Self { running, leases, lease: name };
         for replica in &mut replicas.running {
-            // One that stands by is ready as well.
+            // A standby replica is ready, too.
             replica.wait_until_ready().await?;
         }
         Ok(replicas)
     }
 
-    /// The holder's identity; empty when there is none.
+    /// Returns the holder's identity, or "".
     async fn holder(&self) -> Result<String> {
         let lease = self.leases.get_opt(&self.lease).await?;
         Ok(lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default())
     }
 
-    /// Waits until another than `before` holds the lease; which of them that is.
+    /// Waits until another replica than `before` holds the lease, and returns which one.
     async fn leader_after(&self, before: &str) -> Result<(usize, String)> {
-        wait_for("another to hold the lease", PATIENCE, || async {
+        wait_for("another replica to hold the lease", PATIENCE, || async {
             let holder = self.holder().await?;
             ensure!(!holder.is_empty() && holder != before, "it is held by {holder:?}");
             for (number, replica) in self.running.iter().enumerate() {
@@ -103,25 +103,25 @@ impl Replicas {
                     return Ok((number, holder));
                 }
             }
-            anyhow::bail!("{holder} is none of ours")
+            anyhow::bail!("{holder} is not a replica of this test")
         })
         .await
     }
 
-    /// Leaves one of them to the world, to be looked at in the end.
+    /// Hands one replica over to the world, which checks it at the end.
     fn leave(mut self, world: &mut World<'_>, number: usize) -> Result<()> {
         world.supercargo = self.running.remove(number);
         world.supercargo.forgive_refusals()
     }
 }
 
-/// Whether the process has stood for election under this name.
+/// Reports whether the process is a candidate with this identity.
 fn is_candidate(replica: &Supercargo, identity: &str) -> Result<bool> {
     let stood = |line: &str| line.contains("attempting to acquire leader lease") && line.contains(identity);
     Ok(replica.log()?.lines().any(stood))
 }
 
-/// In the audit log, nobody writes any more once another has: each leads once, and at no time two.
+/// Checks in the audit log that each leader writes in one contiguous period, and never two at a time.
 async fn check_that_one_wrote_at_a_time(audited: &Audited, leaders: &[usize]) -> Result<()> {
     let expected: Vec<String> = leaders.iter().map(|number| format!("replica-{number}")).collect();
     let check = |entries: Vec<Value>| {
@@ -130,11 +130,11 @@ async fn check_that_one_wrote_at_a_time(audited: &Audited, leaders: &[usize]) ->
         ensure!(order == expected, "{order:?} wrote to pods, in this order, instead of {expected:?}");
         Ok(())
     };
-    audited.once("the audit log to tell of each leader's writes, one after the other", check).await
+    audited.once("the audit log to show each leader's writes", check).await
 }
 
 #[tokio::test]
-async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_placed_twice() -> Result<()> {
+async fn killed_leader_is_replaced_and_no_pod_is_bound_twice() -> Result<()> {
     let audited = audited().await?;
     play_on(&audited.plane, "three", async |world| {
         let mut replicas = Replicas::start(world, 3).await?;
@@ -149,20 +149,17 @@ async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_pla
         let (second, holder) = replicas.leader_after(&holder).await?;
         eprintln!("leading: a lease of 3 s taken over {:?} after its holder was killed", began.elapsed());
         assert_ne!(first, second);
-        // One that is told to stop releases the lease, and the third need not wait for its end.
+        // A replica that is stopped releases the lease, so the third need not wait for its expiry.
         crowd.placed_at_least(world, placed + 20).await?;
         let status = replicas.running[second].terminate()?;
         assert_eq!(status.code(), Some(0), "{}", replicas.running[second].log_tail());
-        ensure!(
-            replicas.running[second].log()?.contains("released the lease"),
-            "it said nothing of the lease"
-        );
+        ensure!(replicas.running[second].log()?.contains("released the lease"), "it did not log the release");
         let began = Instant::now();
         let (third, _) = replicas.leader_after(&holder).await?;
         eprintln!("leading: a released lease taken {:?} after its holder was gone", began.elapsed());
         creating.await??;
         crowd.check_in_the_end(world).await?;
-        // The second may have been quick enough to leave nothing to the third.
+        // The second may have left no work to the third.
         world.node("more").create(&world.client).await?;
         world.create("last", &json!({})).await?;
         world.bound("last").await?;
@@ -172,10 +169,9 @@ async fn when_the_leader_of_three_is_killed_another_takes_over_and_nobody_is_pla
     .await
 }
 
-/// A process that was stopped for longer than its lease lasts wakes up with bindings in its hands.
+/// A process suspended for longer than the lease resumes with unsent bindings.
 #[tokio::test]
-async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_goes_on_and_ends() -> Result<()>
-{
+async fn b19_leader_suspended_beyond_its_lease_writes_nothing_and_exits() -> Result<()> {
     let audited = audited().await?;
     play_on(&audited.plane, "paused", async |world| {
         let mut replicas = Replicas::start(world, 2).await?;
@@ -190,7 +186,7 @@ async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_g
         let (second, _) = replicas.leader_after(&holder).await?;
         eprintln!("leading: a lease of 3 s taken over {:?} after its holder was stopped", began.elapsed());
         assert_ne!(first, second);
-        // The second is in the middle of it when the first goes on.
+        // The second is at work when the first resumes.
         crowd.placed_at_least(world, placed + 20).await?;
         replicas.running[first].resume()?;
         let status = replicas.running[first].end()?;
@@ -203,7 +199,7 @@ async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_g
         creating.await??;
         crowd.check_in_the_end(world).await?;
         check_that_one_wrote_at_a_time(&audited, &[first, second]).await?;
-        // It is welcome again, to stand by.
+        // After a restart, it is a standby replica.
         replicas.running[first].start_again(world.plane)?;
         replicas.running[first].wait_until_ready().await?;
         replicas.leave(world, second)
@@ -212,8 +208,7 @@ async fn b19_a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_g
 }
 
 #[tokio::test]
-async fn when_the_api_server_is_away_for_longer_than_the_lease_the_leader_ends_and_the_other_goes_on()
--> Result<()> {
+async fn api_server_outage_beyond_the_lease_ends_the_leader() -> Result<()> {
     let audited = audited().await?;
     play_on(&audited.plane, "away", async |world| {
         let mut replicas = Replicas::start(world, 2).await?;
@@ -244,9 +239,9 @@ async fn when_the_api_server_is_away_for_longer_than_the_lease_the_leader_ends_a
     .await
 }
 
-/// Its scheduling thread alone is stopped, as a deadlock would stop it: the rest of the process goes on, renewals too.
+/// Only its scheduling thread is suspended, as in a deadlock; the rest of the process runs, including lease renewal.
 #[tokio::test]
-async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() -> Result<()> {
+async fn b18_stuck_scheduling_thread_fails_liveness_and_releases_lease() -> Result<()> {
     let audited = audited().await?;
     play_on(&audited.plane, "stuck", async |world| {
         let replicas = Replicas::start(world, 2).await?;
@@ -262,11 +257,11 @@ async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() 
 
         let began = Instant::now();
         let (second, next) = replicas.leader_after(&holder).await?;
-        eprintln!("leading: the lease of a stuck core taken over {:?} after it stuck", began.elapsed());
+        eprintln!("leading: the lease of a stuck scheduling thread taken over after {:?}", began.elapsed());
         assert_ne!(first, second);
         world.create("meanwhile", &json!({})).await?;
         world.bound("meanwhile").await?;
-        wait_for("the stuck one to be red", PATIENCE, || async {
+        wait_for("the stuck replica's liveness to fail", PATIENCE, || async {
             let (status, body) = stuck.get("/livez", None).await?;
             ensure!(
                 status == 500 && body.contains("[-]scheduling-thread failed"),
@@ -275,11 +270,15 @@ async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() 
             Ok(())
         })
         .await?;
-        ensure!(stuck.log()?.contains("released the lease"), "it let the other wait: {}", stuck.log_tail());
+        ensure!(
+            stuck.log()?.contains("released the lease"),
+            "it did not release the lease: {}",
+            stuck.log_tail()
+        );
         assert_eq!(replicas.running[second].get("/livez", None).await?.0, 200);
 
         ptrace::detach(thread, None)?;
-        wait_for("it to be well again", PATIENCE, || async {
+        wait_for("it to recover", PATIENCE, || async {
             let (status, body) = stuck.get("/livez", None).await?;
             ensure!(status == 200, "/livez answers {status}: {body}");
             Ok(())
@@ -287,14 +286,14 @@ async fn b18_a_stuck_core_goes_red_and_gives_the_lease_up_to_one_that_is_well() 
         .await?;
         world.create("after", &json!({})).await?;
         world.bound("after").await?;
-        assert_eq!(replicas.holder().await?, next, "it stands by");
+        assert_eq!(replicas.holder().await?, next, "it is a standby replica");
         check_that_one_wrote_at_a_time(&audited, &[first, second]).await?;
         replicas.leave(world, second)
     })
     .await
 }
 
-/// The thread of the process that decides.
+/// Returns the process's scheduling thread.
 fn scheduling_thread(process: u32) -> Result<Pid> {
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
         let thread = thread?;
@@ -302,5 +301,5 @@ fn scheduling_thread(process: u32) -> Result<Pid> {
             return Ok(Pid::from_raw(thread.file_name().to_string_lossy().parse()?));
         }
     }
-    anyhow::bail!("it has no thread called scheduler")
+    anyhow::bail!("it has no thread named scheduler")
 }

@@ -1,4 +1,4 @@
-//! Nothing outlives a harness, however it ends; and what is left running on purpose is found again, and nothing else is touched.
+//! No process outlives a harness, however it ends. Processes that are detached on purpose are found again, and no others are touched.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::support::guard::Guard;
 use crate::support::process::{Record, stop_all};
 use crate::support::{Component, ControlPlane, Process, Program, wait_for};
 
-/// Set in a process that one of these tests starts and kills; its value is the file in which that process tells its folder.
+/// Set in a process that a test starts and kills: the file to which that process writes its folder.
 const VICTIM: &str = "SUPERCARGO_TEST_VICTIM";
 
-/// Longer than any of these tests, in case one is itself killed without its guard.
+/// Longer than any of these tests, in case a test is killed without its guard.
 const LONG: Duration = Duration::from_secs(300);
 
-/// What the end of a control plane may take on a busy machine.
+/// Timeout for the end of a control plane on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_dropped_control_plane_leaves_nothing() -> Result<()> {
+async fn dropped_control_plane_leaves_nothing() -> Result<()> {
     let plane = ControlPlane::builder().start().await?;
     let folder = plane.folder().to_owned();
     let beside = plane.launch(&forever(&folder))?;
@@ -37,7 +37,7 @@ async fn a_dropped_control_plane_leaves_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_panic_leaves_nothing() -> Result<()> {
+async fn panicking_test_leaves_nothing() -> Result<()> {
     let plane = ControlPlane::builder().start().await?;
     let folder = plane.folder().to_owned();
     let ended = tokio::spawn(async move {
@@ -51,17 +51,17 @@ async fn a_panic_leaves_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_killed_harness_leaves_nothing() -> Result<()> {
+async fn killed_harness_leaves_nothing() -> Result<()> {
     if let Some(told) = victim() {
         let plane = ControlPlane::builder().with(Component::ALL).start().await?;
         plane.pause(Component::Scheduler)?;
         return hold(&told, plane.folder());
     }
-    kill_a_victim("leftovers::a_killed_harness_leaves_nothing", Signal::SIGKILL, 6).await
+    kill_a_victim("leftovers::killed_harness_leaves_nothing", Signal::SIGKILL, 6).await
 }
 
 #[tokio::test]
-async fn an_interrupted_harness_leaves_nothing() -> Result<()> {
+async fn interrupted_harness_leaves_nothing() -> Result<()> {
     if let Some(told) = victim() {
         let folder = tempfile::tempdir()?.keep();
         let guard = Guard::new(&folder)?;
@@ -72,26 +72,26 @@ async fn an_interrupted_harness_leaves_nothing() -> Result<()> {
         return hold(&told, &folder);
     }
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        kill_a_victim("leftovers::an_interrupted_harness_leaves_nothing", signal, 3).await?;
+        kill_a_victim("leftovers::interrupted_harness_leaves_nothing", signal, 3).await?;
     }
     Ok(())
 }
 
 #[test]
-fn a_folder_with_other_things_is_not_touched() -> Result<()> {
+fn folder_with_other_files_is_not_touched() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let precious = folder.path().join("thesis.txt");
     std::fs::write(&precious, "years of work")?;
     let runtime = tokio::runtime::Runtime::new()?;
     let started = runtime.block_on(ControlPlane::builder().folder(folder.path()).start());
     let error = started.err().context("it took the folder")?;
-    assert!(format!("{error:#}").contains("holds something else than a control plane"), "{error:#}");
+    assert!(format!("{error:#}").contains("is not a control plane's folder"), "{error:#}");
     assert_eq!(std::fs::read_to_string(&precious)?, "years of work");
     Ok(())
 }
 
 #[test]
-fn released_children_live_on_and_are_found_again() -> Result<()> {
+fn released_children_keep_running_and_are_found_again() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let guard = Guard::new(folder.path())?;
     let child = Process::start(&forever(folder.path()), folder.path(), guard.group())?;
@@ -111,7 +111,7 @@ fn released_children_live_on_and_are_found_again() -> Result<()> {
 }
 
 #[test]
-fn a_stranger_with_a_recorded_number_is_not_ours() -> Result<()> {
+fn reused_process_id_is_not_ours() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let guard = Guard::new(folder.path())?;
     let mut stranger = Process::start(&forever(folder.path()), folder.path(), guard.group())?;
@@ -126,12 +126,12 @@ fn a_stranger_with_a_recorded_number_is_not_ours() -> Result<()> {
 }
 
 #[test]
-fn only_one_command_works_on_a_cluster_at_a_time() -> Result<()> {
+fn only_one_command_runs_on_a_cluster_at_a_time() -> Result<()> {
     let parent = tempfile::tempdir()?;
     let folder = parent.path().join("cluster");
     let first = cluster_state::lock(&folder)?;
     let error = cluster_state::lock(&folder).unwrap_err().to_string();
-    assert!(error.starts_with("another `up` or `down` is at work"), "{error}");
+    assert!(error.starts_with("another `up` or `down` is running"), "{error}");
     drop(first);
     cluster_state::lock(&folder)?;
     assert_eq!(State::read(&folder)?.standing(), Standing::Down);
@@ -139,7 +139,7 @@ fn only_one_command_works_on_a_cluster_at_a_time() -> Result<()> {
 }
 
 #[test]
-fn a_damaged_record_is_an_error_and_not_an_empty_one() -> Result<()> {
+fn damaged_state_file_is_an_error() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(
         folder.path().join("processes.json"),
@@ -151,7 +151,7 @@ fn a_damaged_record_is_an_error_and_not_an_empty_one() -> Result<()> {
 }
 
 #[test]
-fn who_ignores_the_request_to_end_is_killed_after_the_grace() -> Result<()> {
+fn process_that_ignores_sigterm_is_killed_after_grace_period() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let guard = Guard::new(folder.path())?;
     let ready = folder.path().join("ready");
@@ -168,20 +168,20 @@ fn who_ignores_the_request_to_end_is_killed_after_the_grace() -> Result<()> {
     Ok(())
 }
 
-/// Starts this very test once more as a process of its own, lets it start something, ends it by `signal`, and demands that every
-/// process that knows its folder, at first at least `count`, is gone, and the folder too.
+/// Runs this test again in a process of its own, which starts something, and ends it with `signal`. At first, at least `count`
+/// processes mention its folder; afterwards, all of them and the folder must be gone.
 async fn kill_a_victim(test: &str, signal: Signal, count: usize) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let told = scratch.path().join("told");
     let guard = Guard::new(scratch.path())?;
     let itself = std::env::current_exe()?;
-    // Whoever runs the tests in the background, or with nohup, has them ignore what this is about.
+    // Signals may be ignored if the tests run in the background or with nohup.
     let program = Program::new("victim", "/usr/bin/env")
         .args(["--default-signal=INT,TERM,HUP", &itself.display().to_string()])
         .args(["--exact", test, "--nocapture"])
         .env(VICTIM, told.display().to_string());
     let mut victim = Process::start(&program, scratch.path(), guard.group())?;
-    let folder = wait_for("the victim to tell its folder", SOON * 2, || {
+    let folder = wait_for("the victim to write its folder", SOON * 2, || {
         let folder = victim.check().and_then(|()| Ok(std::fs::read_to_string(&told)?));
         async { Ok(PathBuf::from(folder?)) }
     })
@@ -193,30 +193,30 @@ async fn kill_a_victim(test: &str, signal: Signal, count: usize) -> Result<()> {
     wait_for(&format!("everything to end after {signal}"), SOON, || async {
         let left = mentioning(&folder)?;
         ensure!(left.is_empty(), "these still run: {left:#?}");
-        ensure!(!folder.exists(), "{} is still there", folder.display());
+        ensure!(!folder.exists(), "{} still exists", folder.display());
         Ok(())
     })
     .await
 }
 
-/// The victim's part: tells its folder and waits to be killed.
+/// The victim's part: writes its folder and waits to be killed.
 fn hold(told: &Path, folder: &Path) -> Result<()> {
     crate::support::pki::write_private(told, &folder.display().to_string())?;
     std::thread::sleep(LONG);
-    anyhow::bail!("nobody killed this process")
+    anyhow::bail!("this process was not killed")
 }
 
 fn victim() -> Option<PathBuf> {
     std::env::var_os(VICTIM).map(PathBuf::from)
 }
 
-/// A program that runs until it is ended, and has `folder` in its command line.
+/// A program that runs until it is stopped, with `folder` in its command line.
 fn forever(folder: &Path) -> Program {
     Program::new("forever", "/bin/sh")
         .args([String::from("-c"), format!("while :; do sleep 1; done # {}", folder.display())])
 }
 
-/// The command lines of the running processes that mention `folder`. A process that has ended has none.
+/// Returns the command lines of running processes that mention `folder`. Processes that have ended have none.
 fn mentioning(folder: &Path) -> Result<Vec<String>> {
     let folder = folder.display().to_string();
     let processes = std::fs::read_dir("/proc")?.flatten();

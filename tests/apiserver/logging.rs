@@ -1,5 +1,5 @@
-//! A log that cannot be written, or that nobody reads: pods are scheduled, probes are green, the loss is counted, and the process ends when
-//! it is told to.
+//! A log that cannot be written or is not read: pods are scheduled, probes succeed, lost lines are counted, and the process ends on
+//! request.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -11,10 +11,10 @@ use serde_json::json;
 use crate::support::supercargo::Setup;
 use crate::world::{World, play, requesting, sample};
 
-/// Bytes that a full pipe holds at least: 64 KiB in 16 pages, each of which may end with room for less than a line.
+/// Bytes that a full pipe holds at least: 64 KiB in 16 pages, each of which may end with an unused part.
 const FULL: usize = 48 * 1024;
 
-/// Starts the scheduler anew, with everything logged, and its stderr there.
+/// Restarts the scheduler with the highest log level and this stderr.
 async fn start_with(world: &mut World<'_>, stderr: OwnedFd) -> Result<()> {
     world.supercargo.terminate()?;
     let mut setup = Setup::called(&world.name);
@@ -24,7 +24,7 @@ async fn start_with(world: &mut World<'_>, stderr: OwnedFd) -> Result<()> {
     world.supercargo.wait_until_ready().await
 }
 
-/// Pods are scheduled and probes answered.
+/// Checks that pods are scheduled and probes succeed.
 async fn works(world: &World<'_>) -> Result<()> {
     world.node("a").allocatable("cpu", "8").create(&world.client).await?;
     for name in ["one", "two", "three"] {
@@ -38,7 +38,7 @@ async fn works(world: &World<'_>) -> Result<()> {
 }
 
 #[tokio::test]
-async fn log_that_cannot_be_written_stops_nothing_and_is_counted() -> Result<()> {
+async fn unwritable_log_stops_nothing_and_losses_are_counted() -> Result<()> {
     play("log-full", async |world| {
         let full = OpenOptions::new().write(true).open("/dev/full")?;
         start_with(world, full.into()).await?;
@@ -53,12 +53,12 @@ async fn log_that_cannot_be_written_stops_nothing_and_is_counted() -> Result<()>
 }
 
 #[tokio::test]
-async fn log_that_nobody_reads_blocks_nothing() -> Result<()> {
+async fn unread_log_blocks_nothing() -> Result<()> {
     play("log-unread", async |world| {
         let (mut reader, writer) = io::pipe()?;
         start_with(world, writer.into()).await?;
         works(world).await?;
-        // Each request is logged in dozens of lines, down to the steps of its handshake: far more than a pipe holds.
+        // Each request logs dozens of lines, including TLS handshakes: far more than a pipe holds.
         for _ in 0..40 {
             assert_eq!(world.supercargo.get("/livez", None).await?.0, 200);
         }
@@ -66,7 +66,7 @@ async fn log_that_nobody_reads_blocks_nothing() -> Result<()> {
         world.bound("four").await?;
         let end = world.supercargo.terminate()?;
         ensure!(end.success(), "it ended with {end}");
-        // The one that has ended holds the pipe open until another takes its place.
+        // The previous process holds the pipe open until it is replaced.
         start_with_its_log(world).await?;
         let mut log = Vec::new();
         reader.read_to_end(&mut log)?;
@@ -76,7 +76,7 @@ async fn log_that_nobody_reads_blocks_nothing() -> Result<()> {
     .await
 }
 
-/// Starts it as usual: a test ends with a scheduler that runs.
+/// Restarts the scheduler as usual, because a test ends with a running scheduler.
 async fn start_with_its_log(world: &mut World<'_>) -> Result<()> {
     world.supercargo = Setup::called(&world.name).launch(world.plane).await?;
     world.supercargo.wait_until_ready().await

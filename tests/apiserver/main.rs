@@ -1,7 +1,7 @@
-//! Tests against a real API server: everything a simulated one could be wrong about. One control plane serves the whole binary,
-//! each test has a namespace of its own; a test that breaks components starts its own control plane.
+//! Tests against a real API server, for everything that a simulated one could get wrong. All tests share a control plane, each with
+//! its own namespace. A test that breaks components starts its own control plane.
 //!
-//! They need the pinned binaries and fail without them: `make upstream` builds those.
+//! They need the pinned binaries, which `make upstream` builds.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! The manifests on a real API server that enforces the restricted pod standard in kube-system: base and overlay are taken with nothing to
-//! complain about, and what is not restricted is refused.
+//! The manifests on a real API server that enforces the restricted pod security standard in kube-system: base and overlays are admitted
+//! without warnings, and a privileged pod is rejected.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,9 +15,9 @@ fn path(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 
-/// The pod of the Deployment is made under the standard, too: `the_deployment_of_the_manifests_gets_its_pod` waits for it.
+/// The Deployment's pod is created under the standard, too, which `the_deployment_of_the_manifests_gets_its_pods` checks.
 #[tokio::test]
-async fn base_and_overlay_are_taken_under_the_restricted_pod_standard() -> Result<()> {
+async fn base_and_overlays_comply_with_restricted_pod_standard() -> Result<()> {
     let admin = installed().await?.admin();
     let level = r"jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}";
     assert_eq!(admin.kubectl(&["get", "namespace", "kube-system", "-o", level]).await?, "restricted");
@@ -36,12 +36,12 @@ async fn base_and_overlay_are_taken_under_the_restricted_pod_standard() -> Resul
     let privileged = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "not-restricted", "namespace": "kube-system"},
         "spec": {"containers": [{"name": "main", "image": "example.com/a", "securityContext": {"privileged": true}}]}}"#;
     let dry = ["apply", "-f", "-", "--dry-run=server"];
-    let refused = admin.kubectl_with_input(&dry, privileged).await.err().context("such a pod is refused")?;
+    let refused = admin.kubectl_with_input(&dry, privileged).await.err().context("such a pod is rejected")?;
     ensure!(format!("{refused:#}").contains("violates PodSecurity \"restricted"), "{refused:#}");
     Ok(())
 }
 
-/// The kinds of the Prometheus operator, as far as an API server has to know them to take such objects.
+/// A CRD of the Prometheus operator, just enough for an API server to admit its objects.
 fn operator_kind(kind: &str, plural: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -57,8 +57,7 @@ fn operator_kind(kind: &str, plural: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_chart_with_all_its_parts_and_the_network_policy_are_taken_under_the_restricted_pod_standard()
--> Result<()> {
+async fn chart_and_network_policy_comply_with_restricted_pod_standard() -> Result<()> {
     let admin = installed().await?.admin();
     for (kind, plural) in [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")] {
         admin.apply(&operator_kind(kind, plural).to_string()).await?;
@@ -86,7 +85,7 @@ async fn the_chart_with_all_its_parts_and_the_network_policy_are_taken_under_the
         "poddisruptionbudget.policy/supercargo",
         "clusterrolebinding.rbac.authorization.k8s.io/supercargo-metrics-reader",
     ] {
-        ensure!(said.contains(object), "{object} is not there: {said}");
+        ensure!(said.contains(object), "{object} is missing: {said}");
     }
     ensure!(said.matches("configmap/").count() == 2, "configuration and dashboard: {said}");
     let policy = path("manifests/components/network-policy/network-policy.yaml");
@@ -96,9 +95,9 @@ async fn the_chart_with_all_its_parts_and_the_network_policy_are_taken_under_the
     Ok(())
 }
 
-/// A static pod is of its node, and reads the node's files: no namespace that enforces the standard takes its like. Its fields are checked.
+/// A static pod mounts host files, which the restricted standard forbids. So its fields are validated in another namespace.
 #[tokio::test]
-async fn the_static_pod_is_a_pod_in_every_field() -> Result<()> {
+async fn static_pod_has_only_valid_fields() -> Result<()> {
     let plane = installed().await?;
     let namespace = create_namespace(&plane.client().await?, "static").await?;
     let text = std::fs::read_to_string(path("manifests/static-pod.yaml"))?;

@@ -1,5 +1,5 @@
-//! The pages of the HTTPS port beside the real kube-scheduler's: who may read which, in which forms they come, and what the pods of the
-//! cluster ask for, line by line.
+//! The HTTPS port's pages compared with the real kube-scheduler's: access control, media types, and pod resource metrics line by
+//! line.
 
 use anyhow::{Context, Result, ensure};
 use http::Method;
@@ -14,7 +14,7 @@ use crate::support::wait::PATIENCE;
 use crate::support::{Component, wait_for};
 use crate::world::{World, play};
 
-/// Both ports, asked the same.
+/// Sends the same request to both ports.
 async fn both(
     world: &World<'_>,
     method: &Method,
@@ -30,7 +30,7 @@ async fn both(
     Ok((theirs, ours))
 }
 
-/// Paths of both, those of single checks and of nothing included.
+/// Paths of both servers, including single checks and an unknown path.
 const PATHS: [&str; 14] = [
     "/healthz",
     "/livez",
@@ -49,7 +49,7 @@ const PATHS: [&str; 14] = [
 ];
 
 #[tokio::test]
-async fn each_page_is_for_whom_kube_schedulers_is_and_a_refusal_says_nothing_else() -> Result<()> {
+async fn page_access_equals_kube_schedulers_and_denials_reveal_nothing() -> Result<()> {
     play("access", async |world| {
         let admin = world.plane.admin();
         admin.kubectl(&["create", "serviceaccount", "monitoring", "-n", &world.name]).await?;
@@ -85,7 +85,9 @@ async fn each_page_is_for_whom_kube_schedulers_is_and_a_refusal_says_nothing_els
             }
         }
         admin.kubectl(&["delete", "clusterrolebinding", &binding]).await?;
-        eprintln!("pages: {compared} answers have kube-scheduler's status, and {refused} refusals its words");
+        eprintln!(
+            "pages: {compared} responses have kube-scheduler's status, and {refused} denials its message"
+        );
         ensure!(refused >= 30, "{refused} refusals");
         Ok(())
     })
@@ -93,7 +95,7 @@ async fn each_page_is_for_whom_kube_schedulers_is_and_a_refusal_says_nothing_els
 }
 
 #[tokio::test]
-async fn statusz_and_flagz_come_in_the_forms_and_shapes_of_kube_schedulers() -> Result<()> {
+async fn statusz_and_flagz_have_kube_schedulers_media_types_and_shape() -> Result<()> {
     let kind = |page: &str| if page == "/statusz" { "Statusz" } else { "Flagz" };
     play("forms", async |world| {
         let mut compared = 0;
@@ -124,13 +126,13 @@ async fn statusz_and_flagz_come_in_the_forms_and_shapes_of_kube_schedulers() -> 
                 compared += 1;
             }
         }
-        eprintln!("pages: {compared} answers have kube-scheduler's form");
+        eprintln!("pages: {compared} responses have kube-scheduler's form");
         Ok(())
     })
     .await
 }
 
-/// The same status, type, warning and shape.
+/// Compares status, content type, warning and structure.
 fn same_form(theirs: &Answer, ours: &Answer) -> Result<()> {
     let form = |answer: &Answer| {
         let (content_type, warning) = (answer.header(CONTENT_TYPE), answer.header(WARNING));
@@ -149,7 +151,7 @@ fn same_form(theirs: &Answer, ours: &Answer) -> Result<()> {
             };
             return object.iter().map(fields).collect();
         }
-        // The names that lines begin with, but for flags.
+        // The names at the beginning of lines, except flags.
         let names = body.lines().map(|line| line.split([':', '=', ' ']).next().unwrap_or_default());
         let mut names: Vec<_> = names.map(str::to_owned).collect();
         if let Some(at) = body.lines().position(|line| line.starts_with("Warning")) {
@@ -171,7 +173,7 @@ fn same_form(theirs: &Answer, ours: &Answer) -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_configuration_shown_has_upstreams_fields() -> Result<()> {
+async fn configz_has_upstream_fields() -> Result<()> {
     play("configz", async |world| {
         let (theirs, ours) = both(world, &Method::GET, "/configz", Some(ADMIN_TOKEN), None, "").await?;
         assert_eq!(ours.header(CONTENT_TYPE), theirs.header(CONTENT_TYPE));
@@ -181,7 +183,7 @@ async fn the_configuration_shown_has_upstreams_fields() -> Result<()> {
         let profile = ours["profiles"][0]["schedulerName"].take();
         assert_eq!(profile, json!(world.name));
         theirs["profiles"][0]["schedulerName"].take();
-        // What the two are started with.
+        // The two are started with different values of these.
         for config in [&mut theirs, &mut ours] {
             let fields = config.as_object_mut().context("it is an object")?;
             for differs in ["clientConnection", "leaderElection", "delayCacheUntilActive"] {
@@ -195,7 +197,7 @@ async fn the_configuration_shown_has_upstreams_fields() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_level_of_the_log_is_set_over_http_in_the_words_of_kube_scheduler() -> Result<()> {
+async fn log_level_is_set_over_http_with_kube_schedulers_messages() -> Result<()> {
     play("level", async |world| {
         for (method, body) in
             [(Method::PUT, "4"), (Method::PUT, "x"), (Method::PUT, ""), (Method::GET, ""), (Method::PUT, "2")]
@@ -217,7 +219,7 @@ async fn the_level_of_the_log_is_set_over_http_in_the_words_of_kube_scheduler() 
     .await
 }
 
-/// A pod with everything that has a say in what it asks for.
+/// A pod with every field that affects its resource requests.
 fn manifold(world: &World<'_>, name: &str, scheduler: &str) -> Value {
     let container = |name: &str, resources: Value| json!({"name": name, "image": "example.com/a", "resources": resources});
     let mut sidecar =
@@ -240,7 +242,7 @@ fn manifold(world: &World<'_>, name: &str, scheduler: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_the_pods_of_the_cluster_ask_for_is_told_as_kube_scheduler_tells_it() -> Result<()> {
+async fn resource_metrics_equal_kube_schedulers() -> Result<()> {
     play("census", async |world| {
         let node = world.node("a").allocatable("cpu", "8").allocatable("hugepages-2Mi", "64Mi");
         node.allocatable("example.com/gpu", "8").create(&world.client).await?;
@@ -254,7 +256,7 @@ async fn what_the_pods_of_the_cluster_ask_for_is_told_as_kube_scheduler_tells_it
         for bound in ["ours", "theirs", "small"] {
             world.bound(bound).await?;
         }
-        // Others come and go beside this test: only the pods of this namespace are compared.
+        // Other tests run concurrently, so only pods of this namespace are compared.
         let own = |text: &str| -> Vec<String> {
             let of = format!("{{namespace=\"{}\"", world.name);
             text.lines()
@@ -276,7 +278,7 @@ async fn what_the_pods_of_the_cluster_ask_for_is_told_as_kube_scheduler_tells_it
             .await
         };
         let lines = same(20).await?;
-        eprintln!("resources: {lines} lines are kube-scheduler's");
+        eprintln!("resources: {lines} lines equal kube-scheduler's");
         world.delete("ours").await?;
         same(10).await?;
         Ok(())

@@ -1,5 +1,5 @@
-//! The way of a pod beside others: what other schedulers place, what somebody binds by hand, what ends or goes while it waits, and a node that
-//! goes with pods on it. All of it is counted, and none of it is touched.
+//! Pods that others affect: placed by other schedulers, bound by hand, completed or deleted while pending, or on a node that is deleted.
+//! All of them are counted, and none is touched.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -14,9 +14,9 @@ use crate::world::{World, play, requested_cpu_milli, requesting, sample, schedul
 
 const UNSCHEDULABLE: &str = "scheduler_pending_pods{queue=\"unschedulable\"}";
 
-/// kube-scheduler fills half of three nodes, supercargo the other half; then there is room for nobody.
+/// kube-scheduler fills half of three nodes and supercargo the other half; then the nodes are full.
 #[tokio::test]
-async fn two_schedulers_fill_the_same_nodes_and_each_leaves_the_pods_of_others_alone() -> Result<()> {
+async fn two_schedulers_fill_the_same_nodes_and_place_only_their_pods() -> Result<()> {
     play("beside", async |world| {
         let fleet: Vec<_> = ["a", "b", "c"].map(|name| world.node(name).allocatable("cpu", "4")).into();
         nodes::create_all(&world.client, &fleet).await?;
@@ -49,7 +49,7 @@ async fn two_schedulers_fill_the_same_nodes_and_each_leaves_the_pods_of_others_a
         }
         let nobodys = world.pods().get("nobodys").await?;
         assert_eq!(node_of(&nobodys), None);
-        ensure!(scheduled_condition(&nobodys).is_none(), "somebody judged a pod that is not theirs");
+        ensure!(scheduled_condition(&nobodys).is_none(), "a scheduler tried another's pod");
         let scrape = world.metrics().await?;
         let attempts = |result: &str| {
             let series = format!(
@@ -65,7 +65,7 @@ async fn two_schedulers_fill_the_same_nodes_and_each_leaves_the_pods_of_others_a
 }
 
 #[tokio::test]
-async fn a_pod_that_somebody_else_binds_is_counted_and_tried_no_more() -> Result<()> {
+async fn pod_bound_by_others_is_counted_and_not_retried() -> Result<()> {
     play("by-hand", async |world| {
         let node = world.node("a").allocatable("cpu", "2");
         node.create(&world.client).await?;
@@ -88,7 +88,7 @@ async fn a_pod_that_somebody_else_binds_is_counted_and_tried_no_more() -> Result
 }
 
 #[tokio::test]
-async fn a_pod_deleted_while_it_waits_is_forgotten() -> Result<()> {
+async fn deleted_pending_pod_is_forgotten() -> Result<()> {
     play("deleted", async |world| {
         let node = world.node("a").allocatable("cpu", "1");
         node.create(&world.client).await?;
@@ -105,7 +105,7 @@ async fn a_pod_deleted_while_it_waits_is_forgotten() -> Result<()> {
 }
 
 #[tokio::test]
-async fn pods_that_have_ended_free_what_they_held() -> Result<()> {
+async fn terminal_pods_free_their_resources() -> Result<()> {
     play("ended", async |world| {
         let node = world.node("a").allocatable("cpu", "1");
         node.create(&world.client).await?;
@@ -125,9 +125,9 @@ async fn pods_that_have_ended_free_what_they_held() -> Result<()> {
     .await
 }
 
-/// A node object that comes back under its name is full of what still says it is there.
+/// A node recreated under its name still has the pods that name it.
 #[tokio::test]
-async fn a_node_that_goes_and_comes_back_has_its_pods_in_the_books() -> Result<()> {
+async fn recreated_node_still_counts_its_pods() -> Result<()> {
     play("flapping", async |world| {
         let (only, twin) = (world.node("a").allocatable("cpu", "2"), world.node("a").allocatable("cpu", "2"));
         let whole = requesting(&json!({"cpu": "2"}));
@@ -140,39 +140,39 @@ async fn a_node_that_goes_and_comes_back_has_its_pods_in_the_books() -> Result<(
         let api = Api::<Node>::all(world.client.clone());
         api.delete(only.name(), &DeleteParams::default()).await?;
         wait_for("the node to be gone", PATIENCE, || async {
-            ensure!(api.get_opt(only.name()).await?.is_none(), "it is still there");
+            ensure!(api.get_opt(only.name()).await?.is_none(), "it still exists");
             Ok(())
         })
         .await?;
         world.create("third", &requesting(&json!({"cpu": "1"}))).await?;
         let told = world.waiting("third", "nodes are available").await?;
         let message = scheduled_condition(&told).and_then(|condition| condition.message.clone());
-        ensure!(message.is_some_and(|message| !message.contains("Insufficient")), "no node of ours is left");
+        ensure!(message.is_some_and(|message| !message.contains("Insufficient")), "the node is gone");
 
         twin.create(&world.client).await?;
         world.waiting("third", "1 Insufficient cpu").await?;
-        assert_eq!(node_of(&world.pods().get("first").await?), Some(twin.name()), "nobody has moved it");
+        assert_eq!(node_of(&world.pods().get("first").await?), Some(twin.name()), "it was not moved");
         world.delete("first").await?;
         let both = [world.pods().get("second").await?, world.pods().get("third").await?];
-        let placed = wait_for("one of the two to get the place", PATIENCE, || async {
+        let placed = wait_for("one of the two to be placed", PATIENCE, || async {
             let mut placed = Vec::new();
             for pod in &both {
                 let pod = world.pods().get(&pod.name_any()).await?;
                 placed.extend(node_of(&pod).map(str::to_owned));
             }
-            ensure!(!placed.is_empty(), "none has it");
+            ensure!(!placed.is_empty(), "neither is placed");
             Ok(placed)
         })
         .await?;
-        assert_eq!(placed, [twin.name()], "two and one are more than two");
+        assert_eq!(placed, [twin.name()], "only one of them fits");
         Ok(())
     })
     .await
 }
 
-/// Many at once: nobody's view of a node is older than his own last decision.
+/// A burst of pods: every decision sees all earlier ones.
 #[tokio::test]
-async fn a_burst_of_pods_fills_the_nodes_to_the_brim_and_not_beyond() -> Result<()> {
+async fn burst_of_pods_fills_nodes_without_overcommit() -> Result<()> {
     play("burst", async |world| {
         let fleet: Vec<_> =
             (0..4).map(|number| world.node(&format!("n{number}")).allocatable("cpu", "2")).collect();
@@ -181,11 +181,11 @@ async fn a_burst_of_pods_fills_the_nodes_to_the_brim_and_not_beyond() -> Result<
         for number in 0..90 {
             world.create(&format!("p{number}"), &spec).await?;
         }
-        let pods = wait_for("80 pods to be placed and 10 to be told to wait", PATIENCE, || async {
+        let pods = wait_for("80 pods to be placed and 10 to be reported unschedulable", PATIENCE, || async {
             let pods = world.pods().list(&ListParams::default()).await?.items;
             let placed = pods.iter().filter(|pod| node_of(pod).is_some()).count();
             let told = pods.iter().filter(|pod| node_of(pod).is_none() && is_told(pod)).count();
-            ensure!((placed, told) == (80, 10), "{placed} are placed, {told} are told to wait");
+            ensure!((placed, told) == (80, 10), "{placed} are placed, {told} are unschedulable");
             Ok(pods)
         })
         .await?;
@@ -199,12 +199,12 @@ fn is_told(pod: &Pod) -> bool {
     scheduled_condition(pod).is_some_and(|condition| condition.status == "False")
 }
 
-/// The name of a pod must not be too long.
+/// Shortens names, which are limited in length.
 fn short(scheduler: &str) -> &str {
     if scheduler == "default-scheduler" { "theirs" } else { "ours" }
 }
 
-/// Binds a pod past every scheduler.
+/// Binds a pod without a scheduler.
 async fn bind(world: &World<'_>, pod: &str, node: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": world.name},

@@ -1,7 +1,7 @@
-//! Preemption carried out: a more important pod takes the place of a less important one, and what everybody sees of it is
-//! what kube-scheduler shows.
+//! Preemption on a real API server: a pod of higher priority replaces one of lower priority, and all visible effects equal
+//! kube-scheduler's.
 //!
-//! A finalizer holds the victims where a test wants to see what is between their deletion and their end.
+//! A finalizer holds victims so that tests can observe the time between their deletion and their end.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -16,7 +16,7 @@ use crate::world::{World, play, play_on, requesting, scheduled_condition};
 
 const HOLD: &str = "example.com/hold";
 
-/// A PriorityClass, made once for whoever names it.
+/// Creates a PriorityClass, unless it exists.
 async fn class(admin: &Access, name: &str, value: i32, policy: &str) -> Result<()> {
     let class = json!({
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
@@ -34,7 +34,7 @@ async fn classes(world: &World<'_>) -> Result<()> {
     class(&admin, "polite", 1_000, "Never").await
 }
 
-/// A pod of three CPUs; two of them do not fit on a node of four.
+/// A pod of three CPUs; only one fits on a node of four.
 fn of_class(class: &str) -> Value {
     let mut spec = requesting(&json!({"cpu": "3"}));
     spec["priorityClassName"] = json!(class);
@@ -42,7 +42,7 @@ fn of_class(class: &str) -> Value {
     spec
 }
 
-/// Creates a pod that stays, once deleted, until it is let go.
+/// Creates a pod whose deletion waits for `let_go`.
 async fn create_held(world: &World<'_>, name: &str, spec: &Value) -> Result<Pod> {
     let mut pod = world.pod(name, spec)?;
     pod.finalizers_mut().push(HOLD.to_owned());
@@ -68,7 +68,7 @@ fn is_going(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Waits until the pod is nominated, and returns it as it is then.
+/// Waits until the pod is nominated and returns it.
 async fn wait_until_nominated(world: &World<'_>, name: &str) -> Result<Pod> {
     let pods = world.pods();
     wait_for(&format!("pod {name} to be nominated"), PATIENCE, || async {
@@ -83,13 +83,13 @@ async fn wait_until_going(world: &World<'_>, name: &str) -> Result<Pod> {
     let pods = world.pods();
     wait_for(&format!("pod {name} to be deleted"), PATIENCE, || async {
         let pod = pods.get(name).await?;
-        ensure!(is_going(&pod), "it is not");
+        ensure!(is_going(&pod), "it is not being deleted");
         Ok(pod)
     })
     .await
 }
 
-/// The events of this reason about the pod at this moment.
+/// Returns the current events with this reason about the pod.
 async fn events_now(world: &World<'_>, pod: &str, reason: &str) -> Result<Vec<Event>> {
     let all =
         Api::<Event>::namespaced(world.client.clone(), &world.name).list(&ListParams::default()).await?;
@@ -100,7 +100,7 @@ async fn events_now(world: &World<'_>, pod: &str, reason: &str) -> Result<Vec<Ev
 }
 
 #[tokio::test]
-async fn a_more_important_pod_takes_the_place_of_a_less_important_one() -> Result<()> {
+async fn higher_priority_pod_replaces_lower_priority_pod() -> Result<()> {
     play("preempts", async |world| {
         classes(world).await?;
         let node = world.node("a").allocatable("cpu", "4");
@@ -116,7 +116,7 @@ async fn a_more_important_pod_takes_the_place_of_a_less_important_one() -> Resul
         ensure!(message.contains("1 Insufficient cpu") && !message.contains("preemption:"), "{message}");
 
         let low = wait_until_going(world, "low").await?;
-        let told = disruption(&low).context("it is not told why")?;
+        let told = disruption(&low).context("it has no DisruptionTarget condition")?;
         let text = format!("{}: preempting to accommodate a higher priority pod", world.name);
         assert_eq!((told.status.as_str(), told.reason.as_deref()), ("True", Some("PreemptionByScheduler")));
         assert_eq!(told.message, Some(text));
@@ -127,7 +127,7 @@ async fn a_more_important_pod_takes_the_place_of_a_less_important_one() -> Resul
         assert_eq!(event.note, Some(note));
         assert_eq!(event.related, None);
 
-        // While the victim takes its time, it is waited for, and nobody is deleted twice.
+        // While the victim is terminating, the preemptor waits and evicts no other pod.
         world.waiting("high", "Insufficient cpu").await?;
         let_go(world, "low").await?;
         assert_eq!(world.bound("high").await?, node.name());
@@ -140,7 +140,7 @@ async fn a_more_important_pod_takes_the_place_of_a_less_important_one() -> Resul
 }
 
 #[tokio::test]
-async fn the_preemptor_is_bound_when_its_victims_have_ended() -> Result<()> {
+async fn preemptor_is_bound_after_its_victims_are_gone() -> Result<()> {
     play("graceful", async |world| {
         classes(world).await?;
         let node = world.node("a").allocatable("cpu", "6");
@@ -162,7 +162,7 @@ async fn the_preemptor_is_bound_when_its_victims_have_ended() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_a_budget_protects_is_spared_where_another_will_do() -> Result<()> {
+async fn victim_without_disruption_budget_is_preferred() -> Result<()> {
     play("budget", async |world| {
         classes(world).await?;
         let budget = json!({
@@ -191,7 +191,7 @@ async fn a_pod_that_a_budget_protects_is_spared_where_another_will_do() -> Resul
 }
 
 #[tokio::test]
-async fn who_never_preempts_waits_and_says_so() -> Result<()> {
+async fn pod_that_never_preempts_stays_pending_with_reason() -> Result<()> {
     play("polite", async |world| {
         classes(world).await?;
         world.node("a").allocatable("cpu", "4").create(&world.client).await?;
@@ -209,7 +209,7 @@ async fn who_never_preempts_waits_and_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_ends_by_itself_is_waited_for_and_left_alone() -> Result<()> {
+async fn pod_already_terminating_is_not_evicted() -> Result<()> {
     play("ending", async |world| {
         classes(world).await?;
         let node = world.node("a").allocatable("cpu", "4");
@@ -231,7 +231,7 @@ async fn a_pod_that_ends_by_itself_is_waited_for_and_left_alone() -> Result<()> 
 }
 
 #[tokio::test]
-async fn when_the_preemptor_is_deleted_its_place_is_free_for_others() -> Result<()> {
+async fn deleted_preemptor_frees_its_nominated_node() -> Result<()> {
     play("abandoned", async |world| {
         classes(world).await?;
         let node = world.node("a").allocatable("cpu", "4");
@@ -252,9 +252,9 @@ async fn when_the_preemptor_is_deleted_its_place_is_free_for_others() -> Result<
     .await
 }
 
-/// The role of the manifests without the right to delete pods, and with it again.
+/// The manifests' role without permission to delete pods, and later with it.
 #[tokio::test]
-async fn without_the_right_to_delete_pods_it_says_so_pauses_and_goes_on_once_it_is_granted() -> Result<()> {
+async fn missing_delete_permission_is_logged_and_preemption_resumes_later() -> Result<()> {
     play("unarmed", async |world| {
         classes(world).await?;
         world.node("a").allocatable("cpu", "4").create(&world.client).await?;
@@ -273,11 +273,11 @@ async fn without_the_right_to_delete_pods_it_says_so_pauses_and_goes_on_once_it_
         let (of, who) = (format!("--clusterrole={unarmed}"), format!("--serviceaccount={name}:supercargo"));
         admin.kubectl(&["create", "clusterrolebinding", &unarmed, &of, &who]).await?;
         admin.kubectl(&["delete", "clusterrolebinding", &armed]).await?;
-        // The API server takes its time to learn of it.
-        wait_for("the right to be gone", PATIENCE, || async {
+        // RBAC changes take a moment to be effective.
+        wait_for("the permission to be revoked", PATIENCE, || async {
             let who = format!("--as=system:serviceaccount:{name}:supercargo");
             let may = admin.kubectl(&["auth", "can-i", "delete", "pods", &who]).await;
-            ensure!(may.is_err(), "it is still there");
+            ensure!(may.is_err(), "it is still granted");
             Ok(())
         })
         .await?;
@@ -287,10 +287,10 @@ async fn without_the_right_to_delete_pods_it_says_so_pauses_and_goes_on_once_it_
         world.counted(errors, 1.0).await?;
         let log = world.supercargo.log()?;
         ensure!(log.contains("grant delete on pods and patch on pods/status"), "{log}");
-        // The next attempt comes after the pause, and fails as this one did.
+        // The next attempt follows after the backoff and fails the same way.
         world.counted(errors, 2.0).await?;
         let low = world.pods().get("low").await?;
-        ensure!(!is_going(&low), "it was deleted without the right to");
+        ensure!(!is_going(&low), "it was deleted without permission");
 
         let of = "--clusterrole=supercargo-act";
         admin.kubectl(&["create", "clusterrolebinding", &armed, of, &who]).await?;
@@ -302,13 +302,13 @@ async fn without_the_right_to_delete_pods_it_says_so_pauses_and_goes_on_once_it_
     .await
 }
 
-/// What is seen of a preemption, with the names of schedulers, nodes and uids made equal.
+/// Collects the visible effects of a preemption, with names of schedulers, nodes and UIDs normalized.
 async fn visible(world: &World<'_>, scheduler: &str) -> Result<Value> {
     let (set, names) = (scheduler, |name: &str| format!("{name}-{scheduler}"));
     let mut place = json!({"schedulerName": scheduler, "nodeSelector": {"set": set}});
     for (name, class) in [("low", "low"), ("middle", "middle")] {
         let mut spec = of_class(class);
-        // Each on a node of its own, whoever comes first.
+        // Each on its own node, in any order.
         place["nodeSelector"]["holds"] = json!(name);
         spec.as_object_mut().context("a spec")?.append(place.clone().as_object_mut().context("fields")?);
         create_held(world, &names(name), &spec).await?;
@@ -321,7 +321,7 @@ async fn visible(world: &World<'_>, scheduler: &str) -> Result<Value> {
     let waiting = wait_until_nominated(world, &names("high")).await?;
     let low = wait_until_going(world, &names("low")).await?;
     let middle = world.pods().get(&names("middle")).await?;
-    ensure!(!is_going(&middle) && disruption(&middle).is_none(), "the wrong one went");
+    ensure!(!is_going(&middle) && disruption(&middle).is_none(), "the wrong pod was evicted");
     let events = world.events(&names("low"), "Preempted").await?;
     let event = events.first().context("no event")?;
     let_go(world, &names("low")).await?;
@@ -350,9 +350,9 @@ async fn visible(world: &World<'_>, scheduler: &str) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// On a control plane of its own, since the texts count all nodes.
+/// On its own control plane, because messages count all nodes.
 #[tokio::test]
-async fn what_is_seen_of_a_preemption_is_what_kube_scheduler_shows() -> Result<()> {
+async fn visible_effects_of_preemption_equal_kube_schedulers() -> Result<()> {
     let plane = ControlPlane::builder().with(Component::ALL).start().await?;
     supercargo::install(&plane).await?;
     play_on(&plane, "beside", async |world| {
@@ -366,7 +366,7 @@ async fn what_is_seen_of_a_preemption_is_what_kube_scheduler_shows() -> Result<(
         }
         let upstream = visible(world, "default-scheduler").await?;
         let mut own = visible(world, &ours).await?.to_string();
-        // The nodes' names begin with the world's, which is our scheduler's.
+        // Node names begin with the world's name, which is also our scheduler's name.
         own = own.replace("SCHEDULER-low-", "NODE-low-").replace("SCHEDULER-middle-", "NODE-middle-");
         let upstream = upstream.to_string().replace(&format!("{ours}-"), "NODE-");
         assert_eq!(serde_json::from_str::<Value>(&own)?, serde_json::from_str::<Value>(&upstream)?);

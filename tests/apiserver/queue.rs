@@ -1,4 +1,4 @@
-//! `supercargo queue` and the pages about pods, asked by users of different rights: each is told of the pods it may read, and of no others.
+//! `supercargo queue` and the pending-pods pages for users with different permissions: each sees only the pods it may read.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::support::wait::PATIENCE;
 use crate::support::wait_for;
 use crate::world::{World, play, requesting};
 
-/// A user of the test's: a ServiceAccount that may view its namespace, and perhaps all.
+/// Creates a ServiceAccount that may view its namespace or, with `everywhere`, all namespaces. Returns its token.
 async fn viewer(world: &World<'_>, name: &str, everywhere: bool) -> Result<String> {
     let (admin, namespace) = (world.plane.admin(), world.name.as_str());
     admin.kubectl(&["create", "serviceaccount", name, "-n", namespace]).await?;
@@ -33,7 +33,7 @@ async fn viewer(world: &World<'_>, name: &str, everywhere: bool) -> Result<Strin
     service_account_token(&world.client, namespace, name).await
 }
 
-/// What a run of the program came to: its exit code, and what it wrote.
+/// Runs the program. Returns its exit code, output and error output.
 async fn ran(args: Vec<String>) -> Result<(Option<i32>, String, String)> {
     let output = tokio::task::spawn_blocking(move || {
         Command::new(binary()?).args(&args).output().context("supercargo does not start")
@@ -43,7 +43,7 @@ async fn ran(args: Vec<String>) -> Result<(Option<i32>, String, String)> {
     Ok((output.status.code(), text(output.stdout), text(output.stderr)))
 }
 
-/// `supercargo queue` at the port, by the holder of a token.
+/// Runs `supercargo queue` against the port, with a token.
 async fn queue(world: &World<'_>, token: &str, more: &[&str]) -> Result<(Option<i32>, String, String)> {
     let file = world.plane.folder().join(format!("{}.asks", world.name));
     std::fs::write(&file, token)?;
@@ -54,7 +54,7 @@ async fn queue(world: &World<'_>, token: &str, more: &[&str]) -> Result<(Option<
     ran(args.into_iter().map(str::to_owned).collect()).await
 }
 
-/// The names of the pods of a report, with their places.
+/// Returns the report's pods and their queues.
 fn pods(report: &str) -> Result<Vec<String>> {
     let report: Value = serde_json::from_str(report)?;
     let pods = report["pods"].as_array().context("a report has pods")?;
@@ -62,7 +62,7 @@ fn pods(report: &str) -> Result<Vec<String>> {
     Ok(pods.iter().map(|pod| format!("{} {}", text(pod, "name"), text(pod, "place"))).collect())
 }
 
-/// Two pods of the test's namespace that wait, one with a label, and one of another namespace.
+/// Creates two pending pods in the test's namespace, one of them with a label, and one in another namespace.
 async fn waiting(world: &World<'_>) -> Result<String> {
     world.node("a").allocatable("cpu", "1").create(&world.client).await?;
     let other = create_namespace(&world.client, "secret").await?;
@@ -74,7 +74,7 @@ async fn waiting(world: &World<'_>) -> Result<String> {
     large.metadata.labels.get_or_insert_default().insert("app".into(), "large".into());
     world.pods().create(&PostParams::default(), &large).await?;
     world.waiting("large", "Insufficient cpu").await?;
-    wait_for("all three to be told of", PATIENCE, || async {
+    wait_for("all three to be reported", PATIENCE, || async {
         let (_, told, error) = queue(world, ADMIN_TOKEN, &["-A", "-o", "json"]).await?;
         let pods = pods(&told).with_context(|| error)?;
         ensure!(pods == ["gated gated", "large unschedulable", "secret unschedulable"], "{pods:?}");
@@ -103,7 +103,7 @@ async fn queue_shows_only_pods_the_user_may_read() -> Result<()> {
         assert_eq!(pods(&queue(world, &local, &labelled).await?.1)?, ["large unschedulable"]);
         assert_eq!(pods(&queue(world, &all, &["-n", &other, "-o", "json"]).await?.1)?, ["secret unschedulable"]);
 
-        // Where there is something and where there is nothing, the refusal is the same.
+        // The denial is the same whether or not there are pods.
         for hidden in [other.as_str(), "no-such-namespace"] {
             let (code, told, error) = queue(world, &local, &["-n", hidden]).await?;
             assert_eq!((code, told.as_str()), (Some(1), ""), "{error}");
@@ -135,7 +135,7 @@ async fn pending_pod_is_explained_to_users_who_may_read_it() -> Result<()> {
         ensure!(status == 200, "{status}: {body}");
         let told: Value = serde_json::from_str(&body)?;
         assert_eq!(told["kind"], "PendingExplanation");
-        // The nodes of other tests do not tolerate it.
+        // Nodes of other tests have taints that it does not tolerate.
         let waits_for = told["pod"]["waitsFor"].as_str().unwrap_or_default();
         ensure!(
             waits_for.starts_with("a change that concerns ") && waits_for.contains("NodeResourcesFit"),
@@ -161,16 +161,16 @@ async fn pending_pod_is_explained_to_users_who_may_read_it() -> Result<()> {
     .await
 }
 
-/// An address of this machine other than loopback, which the API server does not proxy to.
+/// Returns a non-loopback address of this machine; the API server does not proxy to loopback.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Nothing is sent: this asks the routing table.
+    // Nothing is sent; connecting a UDP socket only consults the routing table.
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)
 }
 
-/// Passes connections on to a port of loopback, for as long as the test runs; its port.
+/// Forwards connections to a loopback port for the rest of the test. Returns the port.
 fn pass_on(from: IpAddr, to: u16) -> Result<u16> {
     let listener = TcpListener::bind(SocketAddr::new(from, 0))?;
     let port = listener.local_addr()?.port();
@@ -188,16 +188,16 @@ fn pass_on(from: IpAddr, to: u16) -> Result<u16> {
     Ok(port)
 }
 
-/// Makes the pod of the leader, at an address: who holds the lease is a process here.
+/// Creates the leader's pod object with this address; the lease holder is a local process.
 async fn leaders_pod(world: &World<'_>, address: &str) -> Result<String> {
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.name);
-    let holder = wait_for("somebody to lead", PATIENCE, || async {
+    let holder = wait_for("a leader", PATIENCE, || async {
         let lease = leases.get(&world.name).await?;
         lease
             .spec
             .and_then(|spec| spec.holder_identity)
             .filter(|holder| !holder.is_empty())
-            .context("nobody leads")
+            .context("there is no leader")
     })
     .await?;
     let name = holder.rsplit_once('_').map_or(holder.as_str(), |(host, _)| host).to_owned();
@@ -208,7 +208,7 @@ async fn leaders_pod(world: &World<'_>, address: &str) -> Result<String> {
     Ok(name)
 }
 
-/// `supercargo queue` by a kubeconfig.
+/// Runs `supercargo queue` with a kubeconfig.
 async fn queue_by(
     world: &World<'_>,
     who: &Access,
@@ -230,7 +230,7 @@ async fn queue_finds_the_leader_by_its_lease_through_the_api_server() -> Result<
         waiting(world).await?;
         let admin = world.plane.token_bearer(&format!("{}-admin", world.name), ADMIN_TOKEN)?;
         let Some(address) = own_address() else {
-            // A machine with loopback alone: the API server refuses to go there, which is told.
+            // On a machine with only loopback, the API server refuses to proxy, which is reported.
             leaders_pod(world, "127.0.0.1").await?;
             let (code, _, error) = queue_by(world, &admin, world.supercargo.port(), &[]).await?;
             ensure!(code == Some(1) && error.contains("cannot ask the leader"), "{error}");
@@ -244,7 +244,7 @@ async fn queue_finds_the_leader_by_its_lease_through_the_api_server() -> Result<
         ensure!(told.contains(r#""leading": true"#), "{told}");
         assert_eq!(queue_by(world, &admin, port, &["--pod", &name]).await?.0, Some(0));
 
-        // Who shows a certificate is known to the API server, and not beyond.
+        // A client certificate identifies the user to the API server only.
         let certified = world.plane.user(&format!("{}-certified", world.name), Some("system:masters"))?;
         let (code, _, error) = queue_by(world, &certified, port, &[]).await?;
         ensure!(code == Some(1) && error.contains("but no client certificate"), "{error}");
@@ -253,7 +253,7 @@ async fn queue_finds_the_leader_by_its_lease_through_the_api_server() -> Result<
         let token = token.display().to_string();
         assert_eq!(queue_by(world, &certified, port, &["--token-file", &token]).await?.0, Some(0));
 
-        // Who may neither read the lease nor reach the pod is told which.
+        // Missing permissions for the lease and the pod proxy are named.
         let plain = service_account_token(&world.client, &world.name, "default").await?;
         let plain = world.plane.token_bearer(&format!("{}-plain", world.name), &plain)?;
         let (code, _, error) = queue_by(world, &plain, port, &[]).await?;

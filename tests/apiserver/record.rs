@@ -1,4 +1,4 @@
-//! Recordings of a scheduler at work on a real API server, by itself and from outside: replayed they come to what the API server shows.
+//! Recordings of a scheduler on a real API server, made by itself and from outside: replays match what the API server shows.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::support::wait::PATIENCE;
 use crate::support::wait_for;
 use crate::world::{World, play, requesting};
 
-/// The answer of a replay, its exit code and what it says beside.
+/// Runs a replay. Returns its JSON output, exit code and error output.
 async fn replayed(file: &Path, flags: &[&str]) -> Result<(Value, Option<i32>, String)> {
     let mut command = Command::new(supercargo::binary()?);
     command.arg("replay").arg(file).args(["-o", "json"]).args(flags);
@@ -23,7 +23,7 @@ async fn replayed(file: &Path, flags: &[&str]) -> Result<(Value, Option<i32>, St
     Ok((answer, out.status.code(), said))
 }
 
-/// The nodes of pods by their names, as the recording has them.
+/// Returns the recorded nodes of pods, by pod name.
 fn recorded(file: &Path) -> Result<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(file)?;
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -32,7 +32,7 @@ fn recorded(file: &Path) -> Result<BTreeMap<String, String>> {
     Ok(placed.map(|it| (text(&it["pod"]["name"]), text(&it["node"]))).collect())
 }
 
-/// Starts the world's scheduler anew with these flags.
+/// Restarts the world's scheduler with these flags.
 async fn start_with(world: &mut World<'_>, args: Vec<String>) -> Result<()> {
     world.supercargo.terminate()?;
     let mut setup = Setup::called(&world.name);
@@ -41,7 +41,7 @@ async fn start_with(world: &mut World<'_>, args: Vec<String>) -> Result<()> {
     world.supercargo.wait_until_ready().await
 }
 
-/// Pods with a node, by name, once those of these names have one.
+/// Waits until these pods have nodes and returns the nodes by pod name.
 async fn placed(world: &World<'_>, names: &[&str]) -> Result<BTreeMap<String, String>> {
     let mut nodes = BTreeMap::new();
     for name in names {
@@ -50,7 +50,7 @@ async fn placed(world: &World<'_>, names: &[&str]) -> Result<BTreeMap<String, St
     Ok(nodes)
 }
 
-/// The last decisions, once there is one about the pod of this name.
+/// Waits until the last decisions include the pod and returns them.
 async fn shown(world: &World<'_>, pod: &str) -> Result<Value> {
     wait_for(&format!("/debug/decisions to have {pod}"), PATIENCE, || async {
         let (status, body) = world.supercargo.get("/debug/decisions", Some(ADMIN_TOKEN)).await?;
@@ -88,7 +88,7 @@ async fn recording_from_a_real_api_server_replays_identically() -> Result<()> {
         let of_none = shown(world, "big").await?;
         ensure!(of_none["message"].as_str().is_some_and(|it| it.contains("2 Insufficient cpu")), "{of_none}");
         let (status, _) = world.supercargo.get("/debug/decisions", Some(world.reader())).await?;
-        assert_eq!(status, 403, "who may read metrics may not read this");
+        assert_eq!(status, 403, "the permission to read metrics is not enough");
 
         world.supercargo.terminate()?;
         let (answer, code, said) = replayed(&file, &[]).await?;
@@ -101,13 +101,13 @@ async fn recording_from_a_real_api_server_replays_identically() -> Result<()> {
             "{logged}"
         );
 
-        // One that is killed leaves a recording that can be used, and finds the one before.
+        // After a kill, the recording is usable, and the previous one still exists.
         start_with(world, flags).await?;
         world.create("p4", &requesting(&json!({"cpu": "100m"}))).await?;
         let node = world.bound("p4").await?;
         shown(world, "p4").await?;
         wait_for("the decision to be in the file", PATIENCE, || async {
-            ensure!(recorded(&file)?.get("p4") == Some(&node), "it is not");
+            ensure!(recorded(&file)?.get("p4") == Some(&node), "it is not there yet");
             Ok(())
         })
         .await?;
@@ -159,14 +159,14 @@ async fn outside_recording_compares_another_schedulers_bindings() -> Result<()> 
         })
         .await?;
         let interrupted = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status()?;
-        ensure!(interrupted.success(), "it cannot be told to stop");
+        ensure!(interrupted.success(), "it cannot be interrupted");
         let status = tokio::task::spawn_blocking(move || recorder.wait()).await??;
         assert_eq!(status.code(), Some(0));
 
         let (answer, code, said) = replayed(&file, &[]).await?;
         assert_eq!(code, Some(0), "{answer:#}\n{said}");
         assert_eq!((&answer["watched"], &answer["compared"]["asked"]), (&json!(world.name), &json!(4)), "{answer:#}");
-        // A scheduler that packs would have put them on the small one, in whatever order they came.
+        // A bin-packing scheduler would have placed them on the small node, in any order.
         let mut packing = supercargo::configuration(&world.name);
         packing.push_str("  pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 10}]}\n");
         std::fs::write(&config, packing)?;

@@ -1,8 +1,8 @@
-//! Nodes move between racks of two all the time, while pods come and go that are tied to each other by rack: what is cached of decisions equals
-//! full evaluations throughout.
+//! Nodes keep moving between racks of two, while pods with affinity by rack come and go: cached decisions stay equal to full
+//! evaluations.
 //!
-//! 65 racks are more than the values that topology domains are counted in place for, and in racks of two each move empties or fills up a
-//! domain that two nodes shared.
+//! 65 racks exceed the number of values for which domains are counted in place. In racks of two, each move empties or completes a
+//! domain.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ use crate::world::{World, create_once, play_on, sample};
 
 const NODES: usize = 130;
 const RACK: &str = "rack";
-/// Pods that are there at once: fewer than racks, so that anti-affinity leaves some free.
+/// Pods at a time: fewer than racks, so that anti-affinity leaves some free.
 const PODS: usize = 48;
-/// How long nodes move, in `make test`; `SUPERCARGO_RELABEL_SECONDS` says otherwise, up to ten minutes.
+/// Duration in seconds in `make test`; `SUPERCARGO_RELABEL_SECONDS` overrides it, up to 600.
 const SECONDS: u64 = 20;
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn cached_decisions_hold_while_nodes_move_between_racks() -> Result<()> {
         nodes::create_all(&world.client, &fleet).await?;
         let until = Instant::now() + Duration::from_secs(seconds);
         let (moves, pods) = tokio::try_join!(move_nodes(world, until), come_and_go(world, until))?;
-        wait_for("every pod to be decided about", PATIENCE, || async {
+        wait_for("every pod to be tried", PATIENCE, || async {
             let left = sample(&world.metrics().await?, "scheduler_pending_pods{queue=\"active\"}");
             ensure!(left == Some(0.0), "{left:?} wait");
             Ok(())
@@ -62,20 +62,20 @@ async fn cached_decisions_hold_while_nodes_move_between_racks() -> Result<()> {
             "relabel: {seconds} s, {moves} moves, {pods} pods, {same} comparisons, {different} differences"
         );
         assert_eq!(different, 0.0, "{}", world.supercargo.log_tail());
-        assert!(moves >= 100 && same >= 50.0, "{moves} moves and {same} comparisons show nothing");
+        assert!(moves >= 100 && same >= 50.0, "{moves} moves and {same} comparisons are too few");
         assert_eq!(counted("supercargo_decision_cache_used")?, 1.0);
         Ok(())
     })
     .await
 }
 
-/// Swaps the racks of two nodes, one after the other, again and again: between the two moves one rack has one node and one has three.
+/// Repeatedly swaps the racks of two nodes, one after the other; between the two moves, one rack has one node and one has three.
 async fn move_nodes(world: &World<'_>, until: Instant) -> Result<usize> {
     let api = Api::<Node>::all(world.client.clone());
     let mut racks: Vec<usize> = (0..NODES).map(|number| number / 2).collect();
     let mut moves = 0;
     while Instant::now() < until {
-        // Two strides that share no factor with 130 meet every pair of nodes in time.
+        // Two strides coprime to 130 eventually visit every pair of nodes.
         let (one, other) = (moves * 7 % NODES, (moves * 11 + 3) % NODES);
         racks.swap(one, other);
         for node in [one, other] {
@@ -88,7 +88,7 @@ async fn move_nodes(world: &World<'_>, until: Instant) -> Result<usize> {
     Ok(moves)
 }
 
-/// What pods ask for in turn.
+/// Returns the affinity of the `number`-th pod.
 fn spec(number: usize) -> Value {
     let labelled = |app: &str| json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": RACK});
     match number % 4 {
@@ -106,7 +106,7 @@ fn spec(number: usize) -> Value {
 
 const APPS: [&str; 4] = ["base", "alone", "beside", "both"];
 
-/// Creates pods, and deletes those that have been there longest.
+/// Creates pods, and deletes the oldest ones.
 async fn come_and_go(world: &World<'_>, until: Instant) -> Result<usize> {
     let (api, mut there, mut number) = (world.pods(), VecDeque::new(), 0);
     while Instant::now() < until {

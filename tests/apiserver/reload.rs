@@ -1,4 +1,4 @@
-//! The configuration file while it runs: a new profile takes up its pods, one that is gone lets them go, a wrong file changes nothing.
+//! Reloading the configuration file: pods of a new profile are scheduled, those of a removed one are not, and an invalid file is rejected.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::support::pki::write_private;
 use crate::support::supercargo::{NAME, Setup, configuration};
 use crate::world::{World, play, requesting};
 
-/// Puts another file in the place of the one it runs with.
+/// Replaces the running scheduler's configuration file.
 pub(crate) fn reconfigure(world: &World<'_>, text: &str) -> Result<()> {
     write_private(&world.plane.folder().join(format!("{NAME}-{}.yaml", world.name)), text)
 }
@@ -19,14 +19,14 @@ pub(crate) fn reloads(result: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_new_profile_takes_up_its_pods_and_one_that_is_gone_lets_them_go() -> Result<()> {
+async fn added_profile_schedules_its_pods_and_removed_one_does_not() -> Result<()> {
     play("reload", async |world| {
         world.node("a").allocatable("cpu", "4").create(&world.client).await?;
         let second = format!("{}-second", world.name);
         let mut of_second = requesting(&json!({"cpu": "1"}));
         of_second["schedulerName"] = json!(second);
         let of_first = requesting(&json!({"cpu": "1"}));
-        // It waits before there is anybody to place it.
+        // The pod exists before its profile.
         world.create("waiting", &of_second).await?;
         world.create("first", &of_first).await?;
         world.bound("first").await?;
@@ -51,7 +51,7 @@ async fn a_new_profile_takes_up_its_pods_and_one_that_is_gone_lets_them_go() -> 
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_valid_is_told_with_its_place_and_changes_nothing() -> Result<()> {
+async fn invalid_file_is_logged_with_position_and_rejected() -> Result<()> {
     play("bad-reload", async |world| {
         world.node("a").allocatable("cpu", "4").create(&world.client).await?;
         reconfigure(world, &format!("{}podMaxBackofSeconds: 5\n", configuration(&world.name)))?;
@@ -59,7 +59,7 @@ async fn a_file_that_is_not_valid_is_told_with_its_place_and_changes_nothing() -
         world.counted("supercargo_config_last_reload_success", 0.0).await?;
         let log = world.supercargo.log()?;
         let told = ".yaml:7:1: podMaxBackofSeconds: strict decoding error: unknown field";
-        ensure!(log.contains(told), "{told} is not in the log");
+        ensure!(log.contains(told), "{told} is missing from the log");
 
         world.create("p", &requesting(&json!({"cpu": "1"}))).await?;
         world.bound("p").await?;
@@ -70,7 +70,7 @@ async fn a_file_that_is_not_valid_is_told_with_its_place_and_changes_nothing() -
     .await
 }
 
-/// Starts it anew with a certificate from files; the file with the certificate.
+/// Restarts the scheduler with a certificate from files. Returns the certificate's path.
 async fn with_certificate(world: &mut World<'_>) -> Result<PathBuf> {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let file = |end: &str| world.plane.folder().join(format!("{}.{end}", world.name));
@@ -86,9 +86,9 @@ async fn with_certificate(world: &mut World<'_>) -> Result<PathBuf> {
     Ok(certificate)
 }
 
-/// The file becomes, one after the other, what would have kept it from starting.
+/// The file gets, one after the other, errors that would prevent a start.
 #[tokio::test]
-async fn nothing_that_is_wrong_with_its_files_stops_a_running_scheduler() -> Result<()> {
+async fn invalid_files_do_not_stop_a_running_scheduler() -> Result<()> {
     play("goes-on", async |world| {
         world.node("a").allocatable("cpu", "16").create(&world.client).await?;
         let certificate = with_certificate(world).await?;
@@ -118,13 +118,13 @@ async fn nothing_that_is_wrong_with_its_files_stops_a_running_scheduler() -> Res
             world.create(name, &requesting(&json!({"cpu": "1"}))).await?;
             world.bound(name).await?;
         }
-        // Its certificate, which it reads every ten seconds, goes on being what it was.
+        // The certificate is read every ten seconds; the previous one stays in use.
         std::fs::write(&certificate, "no certificate")?;
         world.counted("supercargo_certificate_reloads_total{result=\"invalid\"}", 1.0).await?;
         world.counted("supercargo_certificate_last_reload_success", 0.0).await?;
         world.create("certificate", &requesting(&json!({"cpu": "1"}))).await?;
         world.bound("certificate").await?;
-        // Nobody can read a folder.
+        // A folder cannot be read as a file.
         std::fs::remove_file(&path)?;
         std::fs::create_dir(&path)?;
         world.counted(&reloads("invalid"), 5.0).await?;
@@ -134,15 +134,15 @@ async fn nothing_that_is_wrong_with_its_files_stops_a_running_scheduler() -> Res
         for (name, _, told) in &wrong {
             ensure!(
                 log.replace("\\\"", "\"").contains(&told.replace("\\\"", "\"")),
-                "{name}: {told} is not in the log"
+                "{name}: {told} is missing from the log"
             );
         }
-        ensure!(log.contains("Is a directory (os error 21)"), "the folder is not in the log");
+        ensure!(log.contains("Is a directory (os error 21)"), "the folder's error is missing from the log");
         let told = "as --tls-cert-file and --tls-private-key-file: it contains no PEM certificate";
         let of_certificate =
             |line: &&str| line.contains("failed to reload the serving certificate") && line.contains(told);
         let count = log.lines().filter(of_certificate).count();
-        ensure!(count == 1, "the certificate is told of {count} times");
+        ensure!(count == 1, "the certificate's error is logged {count} times");
         std::fs::remove_dir(&path)?;
         reconfigure(world, &right)?;
         world.counted("supercargo_config_last_reload_success", 1.0).await

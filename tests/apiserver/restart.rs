@@ -1,5 +1,5 @@
-//! What ends in the middle of work: supercargo, the API server, a token. Nothing is lost, nothing is placed twice, no node is filled beyond
-//! its brim, and nobody has to help.
+//! Interruptions under load: restarts of supercargo and the API server, and token renewal. No pod is lost or bound twice, no node is
+//! overcommitted, and no manual action is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -22,15 +22,15 @@ use crate::support::wait::PATIENCE;
 use crate::support::{Access, Component, ControlPlane, nodes, wait_for};
 use crate::world::{World, create_once, play, play_on, requested_cpu_milli, requesting};
 
-/// Ten nodes of so many thousandths of a CPU, and pods of a tenth of a CPU that fill them exactly.
+/// Ten nodes, filled exactly by pods of 100 millicores.
 const NODES: usize = 10;
 const POD_MILLI: u64 = 100;
 
-/// Long enough for a token that the client reads again once a minute.
+/// Timeout for token renewal; the client rereads the token once a minute.
 const TOKEN_PATIENCE: Duration = Duration::from_secs(150);
 
 #[tokio::test]
-async fn killed_in_the_middle_of_500_pods_it_loses_none_and_overfills_nothing() -> Result<()> {
+async fn kill_during_500_pods_loses_none_and_overcommits_nothing() -> Result<()> {
     play("killed", async |world| {
         let crowd = Crowd::new(world, 500).await?;
         let creating = crowd.create(world);
@@ -45,9 +45,9 @@ async fn killed_in_the_middle_of_500_pods_it_loses_none_and_overfills_nothing() 
     .await
 }
 
-/// What is in flight is finished; what waits is left to the next one.
+/// Bindings in flight finish; pending pods are left to the next process.
 #[tokio::test]
-async fn told_to_stop_it_finishes_its_bindings_and_ends_with_0() -> Result<()> {
+async fn stop_finishes_bindings_in_flight_and_exits_with_0() -> Result<()> {
     play("stopped", async |world| {
         let crowd = Crowd::new(world, 300).await?;
         let creating = crowd.create(world);
@@ -56,19 +56,19 @@ async fn told_to_stop_it_finishes_its_bindings_and_ends_with_0() -> Result<()> {
         assert_eq!(status.code(), Some(0), "{}", world.supercargo.log_tail());
         let placed = crowd.placed(world).await?;
         ensure!(placed.len() < crowd.count, "it was too fast to be stopped in the middle");
-        // Whatever it bound it has also told.
+        // Every bound pod has an event.
         let events = told(world).await?;
         let untold: Vec<&String> = placed.iter().filter(|pod| !events.contains_key(*pod)).collect();
-        ensure!(untold.is_empty(), "placed, and nobody was told: {untold:?}");
+        ensure!(untold.is_empty(), "placed without an event: {untold:?}");
         creating.await??;
         world.supercargo.start_again(world.plane)?;
         crowd.check_in_the_end(world).await?;
-        // The last events are on their way when the last pod is placed.
-        wait_for("each pod to be told of exactly once", PATIENCE, || async {
+        // The last events may arrive after the last binding.
+        wait_for("exactly one event per pod", PATIENCE, || async {
             let events = told(world).await?;
             let twice: Vec<_> = events.iter().filter(|(_, times)| **times > 1).collect();
-            assert!(twice.is_empty(), "told more than once: {twice:?}");
-            ensure!(events.len() == crowd.count, "{} of {} are told of", events.len(), crowd.count);
+            assert!(twice.is_empty(), "more than one event: {twice:?}");
+            ensure!(events.len() == crowd.count, "{} of {} have an event", events.len(), crowd.count);
             Ok(())
         })
         .await?;
@@ -78,7 +78,7 @@ async fn told_to_stop_it_finishes_its_bindings_and_ends_with_0() -> Result<()> {
 }
 
 #[tokio::test]
-async fn when_the_api_server_crashes_under_load_scheduling_resumes_by_itself() -> Result<()> {
+async fn scheduling_resumes_after_api_server_crash_under_load() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Kwok];
     let plane = ControlPlane::builder().with(parts).start().await?;
     supercargo::install(&plane).await?;
@@ -96,9 +96,9 @@ async fn when_the_api_server_crashes_under_load_scheduling_resumes_by_itself() -
     .await
 }
 
-/// What was sent and never answered may have been done or not: its place stays taken until that is known.
+/// An unanswered write may or may not have happened, so its resources stay reserved until the outcome is known.
 #[tokio::test]
-async fn when_the_api_server_hangs_under_load_no_place_is_given_twice() -> Result<()> {
+async fn hanging_api_server_under_load_causes_no_overcommit() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Kwok];
     let plane = ControlPlane::builder().with(parts).start().await?;
     supercargo::install(&plane).await?;
@@ -106,7 +106,7 @@ async fn when_the_api_server_hangs_under_load_no_place_is_given_twice() -> Resul
         let crowd = Crowd::new(world, 300).await?;
         let creating = crowd.create(world);
         crowd.placed_at_least(world, 60).await?;
-        // Pods it is told of before the API server hangs, and binds after: their bindings are on their way without an answer.
+        // Pods created before the API server hangs: their bindings get no answer.
         world.supercargo.pause()?;
         creating.await??;
         plane.pause(Component::ApiServer)?;
@@ -123,9 +123,9 @@ async fn when_the_api_server_hangs_under_load_no_place_is_given_twice() -> Resul
     .await
 }
 
-/// A ServiceAccount that is made anew refuses all tokens of the old one.
+/// A recreated ServiceAccount invalidates all its previous tokens.
 #[tokio::test]
-async fn a_new_token_in_the_file_is_taken_up_while_it_runs() -> Result<()> {
+async fn renewed_token_file_is_used_without_restart() -> Result<()> {
     play("token", async |world| {
         world.node("a").create(&world.client).await?;
         world.create("before", &json!({})).await?;
@@ -150,10 +150,10 @@ async fn a_new_token_in_the_file_is_taken_up_while_it_runs() -> Result<()> {
     .await
 }
 
-/// Waits until the API server, which remembers for a while whom it has let in, does not know this token any more.
+/// Waits until the API server, which caches authentication, rejects this token.
 async fn refused(bearer: &Access) -> Result<()> {
     let pods = Api::<Pod>::all(bearer.client().await?);
-    wait_for("the old token to be refused", PATIENCE, || async {
+    wait_for("the old token to be rejected", PATIENCE, || async {
         match pods.list(&ListParams::default().limit(1)).await {
             Err(kube::Error::Api(status)) if status.code == 401 => Ok(()),
             other => anyhow::bail!("the answer is {:?}", other.map(|list| list.items.len())),
@@ -162,16 +162,16 @@ async fn refused(bearer: &Access) -> Result<()> {
     .await
 }
 
-/// Pods that fill the nodes of a world exactly, and who has seen them move.
+/// Pods that exactly fill a world's nodes, and a watch of their placements.
 pub(crate) struct Crowd {
     count: usize,
-    /// Each pod's nodes in the order in which a watch saw them.
+    /// Each pod's nodes, in the order seen by a watch.
     seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
     watching: JoinHandle<()>,
 }
 
 impl Crowd {
-    /// Makes the nodes; the pods come with [`Self::create`].
+    /// Creates the nodes; [`Self::create`] creates the pods.
     pub(crate) async fn new(world: &World<'_>, count: usize) -> Result<Self> {
         let milli = POD_MILLI * u64::try_from(count / NODES)?;
         let fleet: Vec<_> = (0..NODES)
@@ -183,7 +183,7 @@ impl Crowd {
         Ok(Self { count, seen, watching })
     }
 
-    /// Creates the pods beside the test, each again and again until the API server has it.
+    /// Creates the pods concurrently, retrying until the API server has each.
     pub(crate) fn create(&self, world: &World<'_>) -> JoinHandle<Result<()>> {
         let spec = requesting(&json!({"cpu": format!("{POD_MILLI}m")}));
         let (pods, count) = (world.pods(), self.count);
@@ -209,18 +209,18 @@ impl Crowd {
         .await
     }
 
-    /// All are placed, none ever moved, and the nodes are as full as they can be.
+    /// Checks that all pods are placed, none moved, and the nodes are exactly full.
     pub(crate) async fn check_in_the_end(&self, world: &World<'_>) -> Result<()> {
         self.placed_at_least(world, self.count).await?;
         let pods = world.pods().list(&ListParams::default()).await?.items;
         let full = POD_MILLI * u64::try_from(self.count / NODES)?;
         let requested: Vec<u64> = requested_cpu_milli(&pods)?.into_values().collect();
         assert_eq!(requested, [full; NODES], "every node is full, and none beyond");
-        wait_for("the watch to have seen all of it", PATIENCE, || async {
+        wait_for("the watch to see all placements", PATIENCE, || async {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             ensure!(seen.len() == self.count, "it has seen {}", seen.len());
             let moved: Vec<_> = seen.iter().filter(|(_, nodes)| nodes.len() > 1).collect();
-            assert!(moved.is_empty(), "placed more than once: {moved:?}");
+            assert!(moved.is_empty(), "bound more than once: {moved:?}");
             Ok(())
         })
         .await
@@ -233,11 +233,11 @@ impl Drop for Crowd {
     }
 }
 
-/// Writes down every node a pod is seen on.
+/// Records every node on which a pod is seen.
 async fn watch(pods: Api<Pod>, seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>) {
     let mut changes = pin!(watcher(pods, watcher::Config::default()).default_backoff().applied_objects());
     while let Some(change) = changes.next().await {
-        // An API server that is away is part of the test; the watch comes back by itself.
+        // API server outages are part of the test; the watch recovers.
         let Ok(pod) = change else { continue };
         if let Some(node) = node_of(&pod) {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,7 +249,7 @@ async fn watch(pods: Api<Pod>, seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>) 
     }
 }
 
-/// How many events tell of the placement of each pod.
+/// Returns the number of placement events per pod.
 async fn told(world: &World<'_>) -> Result<BTreeMap<String, usize>> {
     let events = Api::<Event>::namespaced(world.client.clone(), &world.name);
     let mut told = BTreeMap::new();

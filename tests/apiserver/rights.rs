@@ -1,5 +1,5 @@
-//! Each right of the manifests taken away, one at a time: whoever lacks what decisions are made from, what binds, or what elects, places nothing and
-//! says which right is missing; whoever lacks another goes on.
+//! Removes each permission of the manifests, one at a time. Without one that decisions, binding or leader election need, no pod is
+//! placed and the missing permission is logged. Without any other, scheduling continues.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::support::supercargo::{NAMESPACE, ROLES, Setup, Supercargo, elected_co
 use crate::support::{ControlPlane, wait_for};
 use crate::world::installed;
 
-/// As many schedulers at a time start side by side.
+/// Number of schedulers started concurrently.
 const AT_ONCE: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One verb on one resource.
+/// A permission: one verb on one resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Right {
     group: String,
@@ -28,7 +28,7 @@ pub(crate) struct Right {
 }
 
 impl Right {
-    /// The right that a request made use of, as the audit log has it; `None` where it was about no resource.
+    /// Returns the permission used by an audited request; `None` for non-resource requests.
     pub(crate) fn used(entry: &Value) -> Option<Self> {
         let (object, text) =
             (&entry["objectRef"], |value: &Value| value.as_str().unwrap_or_default().to_owned());
@@ -46,13 +46,13 @@ impl Right {
         json!({"apiGroups": [self.group], "resources": [self.resource], "verbs": [self.verb]})
     }
 
-    /// What it says without this right, where it must not place anything; `None` where it places pods all the same.
+    /// Returns the log message without this permission, if no pod may then be placed; `None` if pods are placed anyway.
     fn refusal(&self) -> Option<String> {
         let Self { group, resource, verb } = self;
         match (resource.as_str(), verb.as_str()) {
             ("leases", _) => Some(String::from("as in manifests/base/role-lead.yaml")),
             ("pods/binding", "create") => Some(String::from("cannot create resource \\\"pods/binding\\\"")),
-            // Lists come as watches; to list is for an API server that breaks those off.
+            // Lists are streamed as watches. `list` is for API servers that abort streamed lists.
             (_, "watch") => {
                 let resource =
                     if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
@@ -63,7 +63,7 @@ impl Right {
     }
 }
 
-/// All rights that the manifests grant for use.
+/// Returns all permissions that the manifests grant.
 pub(crate) async fn granted(plane: &ControlPlane) -> Result<Vec<Right>> {
     let mut roles = Vec::new();
     for role in ROLES {
@@ -92,7 +92,7 @@ pub(crate) async fn granted(plane: &ControlPlane) -> Result<Vec<Right>> {
     Ok(rights)
 }
 
-/// A scheduler with all rights but one, and a pod for it.
+/// A scheduler that lacks one permission, and a pod for it.
 struct Lacking {
     missing: Option<Right>,
     namespace: String,
@@ -128,26 +128,26 @@ impl Lacking {
         Ok(Self { missing, namespace, supercargo })
     }
 
-    /// What comes of it: the pod is placed, or it is told which right is missing.
+    /// Waits until the pod is placed or the missing permission is logged.
     async fn outcome(&self, client: &Client) -> Result<()> {
         let Some(refusal) = self.missing.as_ref().and_then(Right::refusal) else {
             wait_until_bound(client, &self.namespace, "web").await?;
             return Ok(());
         };
-        wait_for("it to say which right is missing", PATIENCE, || async {
+        wait_for("it to log the missing permission", PATIENCE, || async {
             let log = self.supercargo.log()?;
             let refusal = refusal.replace("\\\"", "\"");
             let told = log.lines().any(|line| line.replace("\\\"", "\"").contains(&refusal));
-            ensure!(told, "it does not say {refusal:?}");
+            ensure!(told, "it does not log {refusal:?}");
             Ok(())
         })
         .await
     }
 
-    /// Nothing was placed that was not to be. To be asked last.
+    /// Checks that no pod was placed against the rule. Call it last.
     async fn check(&self, client: &Client) -> Result<()> {
         let missing = self.missing.as_ref();
-        // Whoever may make the lease and not renew it holds it until its end, and may write until then.
+        // Who may create the lease but not renew it holds it until it expires, and may write until then.
         let led = missing.is_some_and(|right| (&*right.resource, &*right.verb) == ("leases", "update"));
         if !led && missing.and_then(Right::refusal).is_some() {
             let pod = Api::<Pod>::namespaced(client.clone(), &self.namespace).get("web").await?;
@@ -168,7 +168,7 @@ impl Lacking {
 }
 
 #[tokio::test]
-async fn b22_without_any_one_right_nothing_is_placed_blindly_and_what_is_missing_is_said() -> Result<()> {
+async fn b22_missing_permission_prevents_blind_placement_and_is_logged() -> Result<()> {
     let plane = installed().await?;
     let client = plane.client().await?;
     KwokNode::new("rights")
@@ -179,10 +179,10 @@ async fn b22_without_any_one_right_nothing_is_placed_blindly_and_what_is_missing
     let rights = granted(plane).await?;
     ensure!(rights.len() >= 40, "{} rights", rights.len());
     let refusing = rights.iter().filter(|right| right.refusal().is_some()).count();
-    ensure!(refusing >= 20, "without {refusing} rights nothing is placed");
+    ensure!(refusing >= 20, "only {refusing} permissions prevent placement");
     for some in rights.chunks(AT_ONCE) {
         let mut lacking = Vec::new();
-        // The last lacks nothing: that what the others do not place could have been placed by then is shown by it.
+        // The last one lacks nothing. It shows that there was time to place the others' pods.
         for missing in some.iter().cloned().map(Some).chain([None]) {
             lacking.push(Lacking::start(plane, &client, &rights, missing).await?);
         }
@@ -199,7 +199,7 @@ async fn b22_without_any_one_right_nothing_is_placed_blindly_and_what_is_missing
             one.clear(plane).await?;
         }
     }
-    eprintln!("rights: {} taken away, without {refusing} of them nothing is placed", rights.len());
+    eprintln!("permissions: {} removed; without {refusing} of them, no pod is placed", rights.len());
     plane.admin().kubectl(&["delete", "node", "rights"]).await?;
     Ok(())
 }

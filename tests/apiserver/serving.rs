@@ -1,5 +1,5 @@
-//! The HTTPS port, asked by real identities: who may read what, and that the numbers are those of what happened. The API server judges every
-//! token, with no more rights on our side than the manifests give.
+//! The HTTPS port with real identities: access control, and metrics of real events. The API server reviews every token, and supercargo
+//! has only the manifests' permissions.
 
 use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
@@ -12,7 +12,7 @@ use crate::support::{http, supercargo, wait_for};
 use crate::world::{installed, play, requesting, sample};
 
 #[tokio::test]
-async fn health_is_open_to_everybody_and_nothing_else_is() -> Result<()> {
+async fn only_health_endpoints_allow_anonymous_access() -> Result<()> {
     play("health", async |world| {
         for path in ["/healthz", "/livez", "/readyz"] {
             assert_eq!(world.supercargo.get(path, None).await?, (200, String::from("ok")), "{path}");
@@ -22,7 +22,7 @@ async fn health_is_open_to_everybody_and_nothing_else_is() -> Result<()> {
         for path in ["/metrics", "/metrics/slis", "/readyz/sched-handler-sync", "/no-such-path"] {
             let (status, body) = world.supercargo.get(path, None).await?;
             assert_eq!(status, 403, "{path}: {body}");
-            ensure!(body.contains("system:anonymous"), "who was refused: {body}");
+            ensure!(body.contains("system:anonymous"), "the denied user is named: {body}");
         }
         Ok(())
     })
@@ -30,16 +30,19 @@ async fn health_is_open_to_everybody_and_nothing_else_is() -> Result<()> {
 }
 
 #[tokio::test]
-async fn metrics_are_for_those_whom_the_api_server_lets_read_them() -> Result<()> {
+async fn metrics_require_permission_reviewed_by_api_server() -> Result<()> {
     play("metrics", async |world| {
         let (status, _) = world.supercargo.get("/metrics", Some("made-up")).await?;
-        assert_eq!(status, 401, "nobody knows this token");
+        assert_eq!(status, 401, "the token is unknown");
 
         let stranger = service_account_token(&world.client, &world.name, "default").await?;
         let (status, body) = world.supercargo.get("/metrics", Some(&stranger)).await?;
         assert_eq!(status, 403, "{body}");
         let user = format!("system:serviceaccount:{}:default", world.name);
-        ensure!(body.contains(&user) && body.contains("/metrics"), "who was refused what: {body}");
+        ensure!(
+            body.contains(&user) && body.contains("/metrics"),
+            "the denied user and path are named: {body}"
+        );
 
         let scrape = world.metrics().await?;
         ensure!(scrape.contains("# TYPE scheduler_schedule_attempts_total counter"), "{scrape}");
@@ -49,7 +52,7 @@ async fn metrics_are_for_those_whom_the_api_server_lets_read_them() -> Result<()
 }
 
 #[tokio::test]
-async fn the_metrics_count_what_happened() -> Result<()> {
+async fn metrics_count_real_events() -> Result<()> {
     play("counts", async |world| {
         world.node("a").allocatable("cpu", "2").create(&world.client).await?;
         let attempts = |result: &str| {
@@ -74,7 +77,7 @@ async fn the_metrics_count_what_happened() -> Result<()> {
         let duration = format!("{{profile=\"{}\",result=\"scheduled\"}}", world.name);
         let observed =
             sample(&scrape, &format!("scheduler_scheduling_attempt_duration_seconds_count{duration}"));
-        assert_eq!(observed, Some(2.0), "one observation an attempt");
+        assert_eq!(observed, Some(2.0), "one observation per attempt");
 
         world.delete("one").await?;
         world.bound("three").await?;
@@ -86,7 +89,7 @@ async fn the_metrics_count_what_happened() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_cache_is_compared_with_the_api_server_when_somebody_asks() -> Result<()> {
+async fn sigusr2_compares_cache_with_api_server() -> Result<()> {
     play("compared", async |world| {
         world.node("a").allocatable("cpu", "1").create(&world.client).await?;
         world.create("there", &requesting(&json!({"cpu": "1"}))).await?;
@@ -101,7 +104,7 @@ async fn the_cache_is_compared_with_the_api_server_when_somebody_asks() -> Resul
         world.supercargo.signal(Signal::SIGUSR2)?;
         wait_for("the comparison to end", PATIENCE, || async {
             let log = world.supercargo.log()?;
-            ensure!(log.contains("Cache comparer finished"), "it has not");
+            ensure!(log.contains("Cache comparer finished"), "it has not finished");
             ensure!(!log.contains("Cache mismatch"), "there is a mismatch");
             Ok(())
         })
@@ -119,7 +122,7 @@ async fn the_cache_is_compared_with_the_api_server_when_somebody_asks() -> Resul
     .await
 }
 
-/// kube-scheduler places the pod of the manifests, and kwok shows it running.
+/// kube-scheduler places the manifests' pods, and kwok reports them as Running.
 #[tokio::test]
 async fn the_deployment_of_the_manifests_gets_its_pods() -> Result<()> {
     let plane = installed().await?;
@@ -129,6 +132,6 @@ async fn the_deployment_of_the_manifests_gets_its_pods() -> Result<()> {
     let placed = plane.admin().kubectl(&pods).await?;
     let each = "default-scheduler supercargo control-plane Running";
     assert_eq!(placed.trim().lines().collect::<Vec<_>>(), [each; 2]);
-    // Applying it again, as an upgrade does, finds nothing to change that cannot be changed.
+    // Applying the manifests again, as an upgrade does, changes no immutable field.
     supercargo::install(plane).await
 }

@@ -1,8 +1,7 @@
-//! Shadow mode beside the real kube-scheduler: it places pods of many kinds, and ours, which has the rights of the overlay and no others, says of every
-//! one whether it would have placed it so.
+//! Shadow mode beside the real kube-scheduler, with only the overlay's permissions: kube-scheduler places many kinds of pods, and the
+//! shadow compares each placement.
 //!
-//! What the account asked of the API server is read from the audit log: nothing that writes is among it. `SUPERCARGO_SHADOW_PODS` says how many pods there
-//! are, two thousand unless it does.
+//! The audit log shows that the account writes nothing. `SUPERCARGO_SHADOW_PODS` sets the number of pods (default 2,000).
 
 mod pods;
 
@@ -26,22 +25,22 @@ use crate::support::supercargo::{NAMESPACE, Setup, Supercargo, binary};
 use crate::support::{Component, ControlPlane, nodes, wait_for};
 use crate::world::sample;
 
-/// Fewer than a hundred, so that kube-scheduler looks at all of them, whatever its percentage.
+/// Fewer than a hundred, so that kube-scheduler evaluates all nodes regardless of its percentage setting.
 const NODES: usize = 60;
 const PODS: usize = 2_000;
-/// Of these there is no room for.
+/// Pods among them that fit no node.
 const TOO_LARGE: usize = 5;
-/// So many more come in a burst, so many at a time: bindings then overtake each other.
+/// Additional pods created in a concurrent burst, so that bindings overtake each other.
 const BURST: usize = 200;
 const BURST_AT_ONCE: usize = 16;
-/// For all of it, on a busy machine.
+/// Timeout for all of it on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 const ACCOUNT: &str = "supercargo-shadow";
 
-/// What is allowed to be raced, of all.
+/// Maximum share of raced decisions.
 const RACED_PERCENT_MAX: f64 = 2.0;
 
-/// The shadow, with the account, configuration and flags of the overlay's Deployment.
+/// Starts the shadow with the account, configuration and flags of the overlay's Deployment.
 async fn shadow(plane: &ControlPlane) -> Result<Supercargo> {
     let overlay = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/overlays/shadow");
     let admin = plane.admin();
@@ -77,7 +76,7 @@ async fn shadow(plane: &ControlPlane) -> Result<Supercargo> {
     Ok(shadow)
 }
 
-/// A token of one who may read metrics and report, and a token of one who may not.
+/// Returns two tokens: of a user who may read metrics and report, and of one who may not.
 async fn readers(plane: &ControlPlane, namespace: &str) -> Result<(String, String)> {
     let (admin, client) = (plane.admin(), plane.client().await?);
     for account in ["reader", "stranger"] {
@@ -92,7 +91,7 @@ async fn readers(plane: &ControlPlane, namespace: &str) -> Result<(String, Strin
     Ok((reader, service_account_token(&client, namespace, "stranger").await?))
 }
 
-/// How many decisions came to what.
+/// Returns the number of decisions per agreement.
 async fn tally(shadow: &Supercargo, token: &str) -> Result<BTreeMap<String, f64>> {
     let (status, text) = shadow.get("/metrics", Some(token)).await?;
     ensure!(status == 200, "/metrics answers {status}: {text}");
@@ -101,7 +100,7 @@ async fn tally(shadow: &Supercargo, token: &str) -> Result<BTreeMap<String, f64>
     let series = |word: &str| format!("supercargo_shadow_decisions_total{{agreement=\"{word}\"}}");
     let mut tally: BTreeMap<String, f64> = BTreeMap::new();
     for word in words {
-        let count = sample(&text, &series(word)).with_context(|| format!("{word} is counted"))?;
+        let count = sample(&text, &series(word)).with_context(|| format!("no count of {word}"))?;
         tally.insert(word.to_owned(), count);
     }
     let unjudged = ["unordered", "unsupported", "failed", "crowded"].iter().map(|why| {
@@ -111,7 +110,7 @@ async fn tally(shadow: &Supercargo, token: &str) -> Result<BTreeMap<String, f64>
     Ok(tally)
 }
 
-/// Creates them, so many at a time, and waits until every one that can be is bound.
+/// Creates pods, `at_once` concurrently, and waits until all that fit are bound.
 async fn place(api: &Api<Pod>, wanted: Vec<Pod>, at_once: usize) -> Result<()> {
     let created =
         stream::iter(wanted).map(|pod| async move { api.create(&PostParams::default(), &pod).await });
@@ -125,20 +124,20 @@ async fn place(api: &Api<Pod>, wanted: Vec<Pod>, at_once: usize) -> Result<()> {
     .await
 }
 
-/// What the decisions about so many pods came to.
+/// Waits until the decisions about all pods are compared, and returns their numbers.
 async fn judged(shadow: &Supercargo, token: &str, pods: usize) -> Result<BTreeMap<String, f64>> {
-    wait_for("every decision to be judged", PATIENCE, || async {
+    wait_for("every decision to be compared", PATIENCE, || async {
         let tally = tally(shadow, token).await?;
         let judged: f64 = tally.values().sum();
-        // Whoever finds no node is told so once at the least.
+        // An unschedulable pod has at least one decision.
         ensure!(judged >= pods as f64, "{judged} of {pods} are: {tally:?}");
         Ok(tally)
     })
     .await
 }
 
-/// What the account asked for, against what the overlay grants: nothing that writes, and every right is used but for lists, which are for API servers
-/// that break watches off.
+/// Checks the account's audited requests against the overlay: no writes, and every permission is used except `list`, which is for
+/// API servers that abort watches.
 async fn check_rights(audited: &Audited) -> Result<()> {
     let reviews = ["tokenreviews", "subjectaccessreviews"];
     let used = audited
@@ -154,7 +153,7 @@ async fn check_rights(audited: &Audited) -> Result<()> {
     for text in &texts {
         let reads = ["list ", "watch "].iter().any(|verb| text.starts_with(verb));
         let reviews = reviews.iter().any(|review| *text == format!("create {review}"));
-        ensure!(reads || reviews, "it did {text}");
+        ensure!(reads || reviews, "it used {text}");
     }
     for role in ["supercargo-read-shadow", "supercargo-serve-auth-shadow"] {
         let role = audited.plane.admin().kubectl(&["get", "clusterrole", role, "-o", "json"]).await?;
@@ -163,7 +162,7 @@ async fn check_rights(audited: &Audited) -> Result<()> {
             for resource in rule["resources"].as_array().into_iter().flatten().filter_map(Value::as_str) {
                 for verb in rule["verbs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
                     let right = format!("{verb} {resource}");
-                    ensure!(verb == "list" || texts.contains(&right), "{right} is granted and not used");
+                    ensure!(verb == "list" || texts.contains(&right), "{right} is granted, but not used");
                 }
             }
         }
@@ -171,7 +170,7 @@ async fn check_rights(audited: &Audited) -> Result<()> {
     Ok(())
 }
 
-/// `supercargo shadow report`, as a person would ask.
+/// Runs `supercargo shadow report`.
 async fn report(shadow: &Supercargo, token: &str, output: &str) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("token");
@@ -187,7 +186,7 @@ async fn report(shadow: &Supercargo, token: &str, output: &str) -> Result<String
     Ok(String::from_utf8(said.stdout)?)
 }
 
-/// A pod that somebody puts where it may not go, in kube-scheduler's name while that one is stopped, is told of with the reason.
+/// A pod bound to an infeasible node in kube-scheduler's name, while that is stopped, is reported with the reason.
 async fn check_a_wrong_binding(
     plane: &ControlPlane,
     api: &Api<Pod>,
@@ -206,7 +205,7 @@ async fn check_a_wrong_binding(
     });
     let path = format!("/api/v1/namespaces/{namespace}/pods/misplaced/binding");
     plane.admin().kubectl_with_input(&["create", "--raw", &path, "-f", "-"], &binding.to_string()).await?;
-    wait_for("the shadow to tell of a node that cannot take the pod", PATIENCE, || async {
+    wait_for("the shadow to report an infeasible node", PATIENCE, || async {
         let json: Value = serde_json::from_str(&report(shadow, token, "json").await?)?;
         ensure!(json["decisions"]["they_fit_we_not"] == 1, "{}", json["decisions"]);
         let last = json["disagreements"].as_array().and_then(|all| all.last()).context("it is listed")?;
@@ -222,7 +221,7 @@ async fn check_a_wrong_binding(
     .await
 }
 
-/// Another file is judged by without a restart, and the report is about nothing else from then on; one that lacks the profile changes nothing.
+/// A changed file takes effect without a restart and resets the report. A file without the profile is rejected.
 async fn check_another_file(plane: &ControlPlane, shadow: &Supercargo, token: &str) -> Result<()> {
     let file = plane.folder().join(format!("{ACCOUNT}.yaml"));
     let written = |name: &str| {
@@ -251,7 +250,7 @@ async fn check_another_file(plane: &ControlPlane, shadow: &Supercargo, token: &s
 }
 
 #[tokio::test]
-async fn a_shadow_of_kube_scheduler_agrees_with_it_and_writes_nothing() -> Result<()> {
+async fn shadow_agrees_with_kube_scheduler_and_writes_nothing() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Kwok, Component::Scheduler];
     let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let audited = Audited::start(parts, json!({"level": "Metadata", "users": [user]})).await?;
@@ -266,7 +265,7 @@ async fn a_shadow_of_kube_scheduler_agrees_with_it_and_writes_nothing() -> Resul
     let api = Api::namespaced(client.clone(), &namespace);
     let mut wanted = pods::mixed(&namespace, count + BURST, TOO_LARGE)?;
     let burst = wanted.split_off(count);
-    // One after the other, as fast as they are taken: bindings arrive in nearly the order of decisions.
+    // Sequential creation, as fast as accepted: bindings arrive nearly in the order of decisions.
     place(&api, wanted, 1).await?;
     let tally = judged(&shadow, &reader, count).await?;
     let all: f64 = tally.values().sum();
@@ -277,7 +276,8 @@ async fn a_shadow_of_kube_scheduler_agrees_with_it_and_writes_nothing() -> Resul
     ensure!(told.starts_with("shadow of default-scheduler since "), "{told}");
     let json: Value = serde_json::from_str(&report(&shadow, &reader, "json").await?)?;
     assert_eq!(json["kind"], "ShadowReport");
-    let refused = report(&shadow, &stranger, "table").await.err().context("a stranger is refused")?;
+    let refused =
+        report(&shadow, &stranger, "table").await.err().context("a user without permission is denied")?;
     ensure!(format!("{refused:#}").contains("403"), "{refused:#}");
 
     for word in ["we_fit_they_not", "they_fit_we_not", "different", "unjudged"] {

@@ -1,4 +1,4 @@
-//! What people are told of a pod: the fields of its events and of its condition, as kube-scheduler v1.36 fills them.
+//! Events and conditions of pods have the fields that kube-scheduler v1.36 sets.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +12,7 @@ use crate::support::{Component, ControlPlane, supercargo, wait_for};
 use crate::world::{World, play, play_on, requesting, scheduled_condition};
 
 #[tokio::test]
-async fn a_placed_pod_has_one_event_with_upstreams_fields() -> Result<()> {
+async fn placed_pod_has_one_event_with_upstream_fields() -> Result<()> {
     play("placed", async |world| {
         let node = world.node("a");
         node.create(&world.client).await?;
@@ -31,7 +31,7 @@ async fn a_placed_pod_has_one_event_with_upstreams_fields() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_waits_has_the_condition_and_the_event_that_upstream_writes() -> Result<()> {
+async fn pending_pod_has_upstream_condition_and_event() -> Result<()> {
     play("waits", async |world| {
         world.node("a").allocatable("cpu", "1").create(&world.client).await?;
         let created = world.create("big", &requesting(&json!({"cpu": "2"}))).await?;
@@ -41,12 +41,12 @@ async fn a_pod_that_waits_has_the_condition_and_the_event_that_upstream_writes()
         ensure!(message.starts_with("0/") && message.contains(" nodes are available: "), "{message}");
         assert_eq!(condition.reason.as_deref(), Some("Unschedulable"));
         assert_eq!(condition.observed_generation, pod.metadata.generation);
-        ensure!(condition.last_transition_time.is_some(), "since when");
+        ensure!(condition.last_transition_time.is_some(), "there is a transition time");
         assert_eq!(condition.last_probe_time, None);
         assert_eq!(pod.status.as_ref().and_then(|status| status.nominated_node_name.clone()), None);
 
         let events = world.events("big", "FailedScheduling").await?;
-        // Others add nodes meanwhile, so a second attempt may count differently; the first event is of the first attempt.
+        // Other tests add nodes, so a second attempt may count differently; the first event is of the first attempt.
         let first = events.iter().min_by_key(|event| event.event_time.clone()).context("no event")?;
         let note = first.note.clone().unwrap_or_default();
         ensure!(note.starts_with("0/") && note.contains("1 Insufficient cpu"), "{note}");
@@ -55,7 +55,7 @@ async fn a_pod_that_waits_has_the_condition_and_the_event_that_upstream_writes()
     .await
 }
 
-/// The fields of both kinds of events. The pod is told as it was when the scheduler saw it.
+/// Checks the fields common to both kinds of events. The pod reference is of the version that the scheduler saw.
 fn check_event(
     world: &World<'_>,
     event: &Event,
@@ -73,7 +73,7 @@ fn check_event(
     assert_eq!(event.metadata.namespace.as_deref(), Some(&*world.name));
     ensure!(event.event_time.is_some() && event.related.is_none() && event.deprecated_count.is_none());
     ensure!(event.metadata.labels.is_none() && event.metadata.owner_references.is_none());
-    let regarding = event.regarding.as_ref().context("about nothing")?;
+    let regarding = event.regarding.as_ref().context("no regarding object")?;
     assert_eq!(regarding.kind.as_deref(), Some("Pod"));
     assert_eq!(regarding.api_version.as_deref(), Some("v1"));
     assert_eq!(regarding.namespace, pod.metadata.namespace);
@@ -83,16 +83,16 @@ fn check_event(
     // <pod>.<16 hexadecimal digits of the time>
     let name = event.name_any();
     let stamp = name.strip_prefix(&format!("{}.", pod.name_any())).unwrap_or_default();
-    ensure!(stamp.len() == 16 && stamp.chars().all(|c| c.is_ascii_hexdigit()), "the event is called {name}");
+    ensure!(stamp.len() == 16 && stamp.chars().all(|c| c.is_ascii_hexdigit()), "the event's name is {name}");
     Ok(())
 }
 
-/// The first failure changes the pod's condition, and with it its version; the second is told of that version; from the third on nothing is
-/// new, and the second event becomes a series.
+/// The first failure changes the pod's condition, and with it the resource version in the second failure's event. From the third
+/// failure on nothing changes, so the second event becomes a series.
 ///
-/// Each text counts all nodes, so nobody else may add any.
+/// Messages count all nodes, so the test has its own control plane.
 #[tokio::test]
-async fn a_failure_that_repeats_becomes_a_series_of_the_second_event() -> Result<()> {
+async fn repeated_failure_becomes_a_series_of_the_second_event() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Kwok];
     let plane = ControlPlane::builder().with(parts).start().await?;
     supercargo::install(&plane).await?;
@@ -110,7 +110,7 @@ async fn a_failure_that_repeats_becomes_a_series_of_the_second_event() -> Result
         create_web(world, "waiting", &waiting).await?;
         let text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints.";
         world.waiting("waiting", text).await?;
-        // Every pod that counts for the constraint is a reason to try again.
+        // Every pod that counts for the constraint triggers a new attempt.
         for attempt in 1..=3 {
             let series = format!("scheduler_schedule_attempts_total{{profile=\"{}\",result=\"unschedulable\"}}", world.name);
             world.counted(&series, f64::from(attempt)).await?;
@@ -127,7 +127,7 @@ async fn a_failure_that_repeats_becomes_a_series_of_the_second_event() -> Result
         assert_eq!(events[0].series, None);
         let series = events[1].series.as_ref().context("the second is the series")?;
         assert_eq!(series.count, 2);
-        ensure!(Some(&series.last_observed_time) > events[1].event_time.as_ref(), "seen again later");
+        ensure!(Some(&series.last_observed_time) > events[1].event_time.as_ref(), "last observed later");
         assert_eq!(events[0].note, events[1].note);
         let version = |event: &Event| event.regarding.as_ref().and_then(|object| object.resource_version.clone());
         assert_ne!(version(&events[0]), version(&events[1]));
@@ -136,7 +136,7 @@ async fn a_failure_that_repeats_becomes_a_series_of_the_second_event() -> Result
     .await
 }
 
-/// A pod of the label `app=web`.
+/// Creates a pod with the label `app=web`.
 async fn create_web(world: &World<'_>, name: &str, spec: &Value) -> Result<()> {
     let mut pod = world.pod(name, spec)?;
     pod.labels_mut().insert(String::from("app"), String::from("web"));
@@ -144,7 +144,7 @@ async fn create_web(world: &World<'_>, name: &str, spec: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The same, on this node past every scheduler.
+/// Creates such a pod directly on this node.
 async fn neighbour(world: &World<'_>, name: &str, node: &str) -> Result<()> {
     create_web(world, name, &json!({"nodeName": node})).await
 }

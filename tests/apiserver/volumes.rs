@@ -1,5 +1,5 @@
-//! Pods whose claims wait for their node, beside the real controller-manager, which binds what supercargo writes. Who makes volumes is
-//! played by the test, step by step. A plain pod overtakes every pod whose volume is not there yet.
+//! Pods with WaitForFirstConsumer claims, with the real controller-manager, which completes the bindings that supercargo writes. The
+//! test plays the volume provisioner. Pods without volumes overtake every pod that waits for a volume.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -17,12 +17,12 @@ use crate::world::{World, play, play_on, requesting, scheduled_condition};
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Nobody makes volumes for claims of such a class.
+/// Provisioner name of classes whose volumes are created by hand.
 const BY_HAND: &str = "kubernetes.io/no-provisioner";
-/// The label of what a test of this file leaves to be taken away.
+/// Label of cluster-scoped objects to be deleted after a test.
 const OF_TEST: &str = "of-test";
 
-/// Plays a story and takes away what of its storage is in no namespace.
+/// Plays a story and deletes its cluster-scoped storage objects.
 async fn play_storage<F>(prefix: &str, story: F) -> Result<()>
 where
     F: AsyncFnOnce(&mut World<'_>) -> Result<()>,
@@ -40,14 +40,14 @@ where
     .await
 }
 
-/// Nodes of a test, ready for pods.
+/// Creates the test's nodes.
 async fn fleet<const N: usize>(world: &World<'_>, names: [&str; N]) -> Result<[KwokNode; N]> {
     let fleet = names.map(|name| world.node(name));
     nodes::create_all(&world.client, &fleet).await?;
     Ok(fleet)
 }
 
-/// Creates the class of the test, whose volumes wait for their pod's node.
+/// Creates the test's WaitForFirstConsumer class.
 async fn class(world: &World<'_>, provisioner: &str) -> Result<()> {
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
@@ -79,7 +79,7 @@ async fn claim(world: &World<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A pod that mounts claims.
+/// Creates a pod that mounts claims.
 async fn mounting(world: &World<'_>, name: &str, claims: &[&str]) -> Result<()> {
     let mut spec = requesting(&json!({"cpu": "1"}));
     let volume = |claim: &&str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
@@ -88,7 +88,7 @@ async fn mounting(world: &World<'_>, name: &str, claims: &[&str]) -> Result<()> 
     Ok(())
 }
 
-/// A volume that the nodes of this name reach, and no others.
+/// A volume reachable only from the node of this name.
 fn volume(world: &World<'_>, name: &str, node: &str) -> Value {
     let hostname = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
     json!({
@@ -103,16 +103,16 @@ fn volume(world: &World<'_>, name: &str, node: &str) -> Value {
     })
 }
 
-/// Waits until the claim's volume is asked for; the node it is to be made for.
+/// Waits until the claim has a selected node and returns it.
 async fn selected(world: &World<'_>, name: &str) -> Result<String> {
     wait_for(&format!("claim {name} to select a node"), PATIENCE, || async {
         let claim = claims(world).get(name).await?;
-        claim.annotations().get(SELECTED_NODE).cloned().context("it has not")
+        claim.annotations().get(SELECTED_NODE).cloned().context("it has none")
     })
     .await
 }
 
-/// Makes the volume of a claim, as external-provisioner does: it is for that claim and for the node it selects.
+/// Creates a claim's volume, as external-provisioner does, for that claim and its selected node.
 async fn provision(world: &World<'_>, name: &str) -> Result<()> {
     let node = selected(world, name).await?;
     let claim = claims(world).get(name).await?;
@@ -126,24 +126,24 @@ async fn provision(world: &World<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Says that the volume of a claim cannot be made, as external-provisioner does: another node may do.
+/// Reports that a claim's volume cannot be provisioned, as external-provisioner does, so that another node may be selected.
 async fn give_up(world: &World<'_>, name: &str) -> Result<()> {
     let without = json!({"metadata": {"annotations": {SELECTED_NODE: null}}});
     claims(world).patch(name, &PatchParams::default(), &Patch::Merge(&without)).await?;
     Ok(())
 }
 
-/// A pod that waits for its volume waits alone: a plain pod is placed meanwhile.
+/// Checks that a pod without volumes is placed while `waiting` waits for its volume.
 async fn plain_pod_overtakes(world: &World<'_>, waiting: &str) -> Result<()> {
     let name = format!("faster-than-{waiting}");
     world.create(&name, &requesting(&json!({"cpu": "1"}))).await?;
     world.bound(&name).await?;
     let slow = world.pods().get(waiting).await?;
-    ensure!(node_of(&slow).is_none(), "nobody was overtaken: {waiting} is on {:?}", node_of(&slow));
+    ensure!(node_of(&slow).is_none(), "{waiting} did not wait: it is on {:?}", node_of(&slow));
     Ok(())
 }
 
-/// Waits until the pod is told of a failure with this text in it.
+/// Waits until the pod has a failure event with this text.
 async fn failed(world: &World<'_>, pod: &str, text: &str) -> Result<()> {
     let pod = world.waiting(pod, text).await?;
     let reason = scheduled_condition(&pod).and_then(|condition| condition.reason.clone());
@@ -164,9 +164,9 @@ async fn nominated_to(world: &World<'_>, pod: &str, node: &str) -> Result<()> {
     .await
 }
 
-/// Nobody binds anything before the controller-manager looks again; so the plain pod comes first.
+/// The binding completes only when the controller-manager looks again, so the pod without volumes is placed first.
 #[tokio::test]
-async fn a_claim_is_bound_to_a_volume_that_is_there_and_then_its_pod_to_the_node() -> Result<()> {
+async fn claim_is_bound_to_existing_volume_before_its_pod() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Kwok];
     let plane = ControlPlane::builder().with(parts).start().await?;
     supercargo::install(&plane).await?;
@@ -187,9 +187,9 @@ async fn a_claim_is_bound_to_a_volume_that_is_there_and_then_its_pod_to_the_node
         .await?;
         plane.pause(Component::ControllerManager)?;
         mounting(world, "web", &["data"]).await?;
-        let written = wait_for("the volume to be for the claim", PATIENCE, || async {
+        let written = wait_for("the volume to reference the claim", PATIENCE, || async {
             let seen = volumes(world).get(&name).await?;
-            ensure!(seen.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_some()), "it is for nobody");
+            ensure!(seen.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_some()), "it has no claimRef");
             Ok(seen)
         })
         .await?;
@@ -200,7 +200,7 @@ async fn a_claim_is_bound_to_a_volume_that_is_there_and_then_its_pod_to_the_node
 
         let (mut before, after) = (made.spec.context("a spec")?, written.spec.clone().context("a spec")?);
         before.claim_ref.clone_from(&after.claim_ref);
-        assert_eq!(after, before, "nothing else of the volume has changed");
+        assert_eq!(after, before, "no other field of the volume has changed");
         let reference = after.claim_ref.context("the claim")?;
         let claim = claims(world).get("data").await?;
         assert_eq!(reference.uid, claim.uid());
@@ -208,7 +208,7 @@ async fn a_claim_is_bound_to_a_volume_that_is_there_and_then_its_pod_to_the_node
             (reference.kind.as_deref(), reference.namespace.as_deref(), reference.name.as_deref()),
             (Some("PersistentVolumeClaim"), Some(&*world.name), Some("data"))
         );
-        ensure!(reference.resource_version.is_some(), "the claim as it was seen");
+        ensure!(reference.resource_version.is_some(), "the claim's observed version");
         assert_eq!(written.annotations().get(BOUND_BY_CONTROLLER).map(String::as_str), Some("yes"));
         assert_eq!(claim.spec.and_then(|spec| spec.volume_name).as_ref(), Some(&name));
         assert_eq!(world.events("web", "Scheduled").await?.len(), 1);
@@ -220,7 +220,7 @@ async fn a_claim_is_bound_to_a_volume_that_is_there_and_then_its_pod_to_the_node
 }
 
 #[tokio::test]
-async fn a_volume_is_made_for_the_node_of_its_pod_which_is_bound_when_it_is_there() -> Result<()> {
+async fn volume_is_provisioned_for_the_pods_node_before_binding() -> Result<()> {
     play_storage("made", async |world| {
         fleet(world, ["a", "b"]).await?;
         class(world, "disks.example.com").await?;
@@ -236,9 +236,9 @@ async fn a_volume_is_made_for_the_node_of_its_pod_which_is_bound_when_it_is_ther
     .await
 }
 
-/// Each asks for the same; one of them writes it.
+/// All of them select the same node; one writes it.
 #[tokio::test]
-async fn pods_that_share_a_claim_go_to_its_node_and_none_of_them_fails() -> Result<()> {
+async fn pods_sharing_a_claim_are_placed_on_its_node_without_failure() -> Result<()> {
     play_storage("shared", async |world| {
         fleet(world, ["a", "b"]).await?;
         class(world, "disks.example.com").await?;
@@ -260,7 +260,7 @@ async fn pods_that_share_a_claim_go_to_its_node_and_none_of_them_fails() -> Resu
 }
 
 #[tokio::test]
-async fn a_volume_of_a_pod_s_own_is_made_and_bound_like_any_other() -> Result<()> {
+async fn ephemeral_volume_is_provisioned_and_bound() -> Result<()> {
     play_storage("ephemeral", async |world| {
         fleet(world, ["a"]).await?;
         class(world, "disks.example.com").await?;
@@ -286,7 +286,7 @@ async fn a_volume_of_a_pod_s_own_is_made_and_bound_like_any_other() -> Result<()
 }
 
 #[tokio::test]
-async fn when_a_volume_cannot_be_made_the_pod_is_told_and_tried_again() -> Result<()> {
+async fn failed_provisioning_is_reported_and_retried() -> Result<()> {
     play_storage("refused", async |world| {
         fleet(world, ["a", "b"]).await?;
         class(world, "disks.example.com").await?;
@@ -310,7 +310,7 @@ async fn when_a_volume_cannot_be_made_the_pod_is_told_and_tried_again() -> Resul
 }
 
 #[tokio::test]
-async fn volumes_that_are_not_there_in_time_are_a_failure_and_a_later_attempt_finds_them() -> Result<()> {
+async fn late_volume_fails_the_attempt_and_a_later_one_succeeds() -> Result<()> {
     play_storage("late", async |world| {
         fleet(world, ["a", "b"]).await?;
         class(world, "disks.example.com").await?;
@@ -332,7 +332,7 @@ async fn volumes_that_are_not_there_in_time_are_a_failure_and_a_later_attempt_fi
     .await
 }
 
-/// Starts the scheduler of the test anew, with that `bindTimeoutSeconds`.
+/// Restarts the test's scheduler with this `bindTimeoutSeconds`.
 async fn wait_for_volumes_no_longer_than(world: &mut World<'_>, seconds: u64) -> Result<()> {
     world.supercargo.terminate()?;
     let mut setup = Setup::called(&world.name);
@@ -345,7 +345,7 @@ async fn wait_for_volumes_no_longer_than(world: &mut World<'_>, seconds: u64) ->
 }
 
 #[tokio::test]
-async fn a_pod_whose_node_goes_while_its_volume_is_made_goes_to_another() -> Result<()> {
+async fn pod_moves_if_its_node_is_deleted_during_provisioning() -> Result<()> {
     play_storage("nodeless", async |world| {
         let both = fleet(world, ["a", "b"]).await?;
         class(world, "disks.example.com").await?;
@@ -358,7 +358,7 @@ async fn a_pod_whose_node_goes_while_its_volume_is_made_goes_to_another() -> Res
         let gone = format!("failed to get node \"{first}\": node \"{first}\" not found");
         failed(world, "web", &format!("running PreBind plugin \"VolumeBinding\": binding volumes: {gone}"))
             .await?;
-        // Who makes volumes sees that there is no such node, and lets the scheduler choose again.
+        // A provisioner notices that the node is gone and lets the scheduler choose again.
         give_up(world, "data").await?;
         provision_for_another(world, "data", &first).await?;
         let second = world.bound("web").await?;
@@ -380,24 +380,24 @@ async fn provision_for_another(world: &World<'_>, claim: &str, gone: &str) -> Re
 }
 
 #[tokio::test]
-async fn killed_while_a_volume_is_made_it_goes_on_where_it_was() -> Result<()> {
+async fn restart_during_provisioning_continues_the_binding() -> Result<()> {
     play_storage("killed", async |world| {
         fleet(world, ["a", "b"]).await?;
         class(world, "disks.example.com").await?;
         claim(world, "data").await?;
         mounting(world, "web", &["data"]).await?;
         let node = selected(world, "data").await?;
-        // The controller-manager says who is to make the volume, and writes no more until it is there.
-        let version = wait_for("a provisioner to be asked", PATIENCE, || async {
+        // The controller-manager annotates the provisioner, then writes nothing until the volume exists.
+        let version = wait_for("a provisioner to be annotated", PATIENCE, || async {
             let claim = claims(world).get("data").await?;
-            ensure!(claim.annotations().contains_key(PROVISIONER), "nobody is");
+            ensure!(claim.annotations().contains_key(PROVISIONER), "none is");
             Ok(claim.resource_version())
         })
         .await?;
         world.supercargo.kill()?;
         world.supercargo.start_again(world.plane)?;
         plain_pod_overtakes(world, "web").await?;
-        assert_eq!(claims(world).get("data").await?.resource_version(), version, "nothing is written twice");
+        assert_eq!(claims(world).get("data").await?.resource_version(), version, "no second write");
         provision(world, "data").await?;
         assert_eq!(world.bound("web").await?, node);
         Ok(())
@@ -405,9 +405,9 @@ async fn killed_while_a_volume_is_made_it_goes_on_where_it_was() -> Result<()> {
     .await
 }
 
-/// Whoever has the volume of a pod that is gone finds it reserved, and takes it away from the claim, or not; nothing hangs.
+/// The provisioner may keep or release the volume of a deleted pod; neither blocks other pods.
 #[tokio::test]
-async fn a_pod_deleted_while_its_volume_is_made_leaves_the_claim_to_the_next() -> Result<()> {
+async fn pod_deleted_during_provisioning_leaves_claim_to_next_pod() -> Result<()> {
     play_storage("deleted", async |world| {
         fleet(world, ["a", "b"]).await?;
         class(world, "disks.example.com").await?;

@@ -1,7 +1,7 @@
-//! A corner of the shared control plane for one test of supercargo: a namespace, a scheduler of that name with the rights of the manifests,
-//! and nodes that take the pods of this test alone.
+//! One test's part of the shared control plane: a namespace, a scheduler of that name with the manifests' permissions, and nodes that
+//! accept only this test's pods.
 //!
-//! Others add and remove nodes beside it, so a text that counts all nodes differs from run to run: a test of such texts starts its own
+//! Other tests add and remove nodes concurrently, so messages that count all nodes vary. A test of such messages starts its own
 //! control plane.
 
 use std::collections::BTreeMap;
@@ -22,16 +22,16 @@ use crate::support::supercargo::{self, NAME, Setup, Supercargo};
 use crate::support::wait::PATIENCE;
 use crate::support::{ControlPlane, KwokNode, shared, wait_for};
 
-/// The label and the taint that keep the nodes of a test for its pods.
+/// Label and taint key that reserve a test's nodes for its pods.
 const KEPT_FOR: &str = "kept-for";
 
-/// Creates a pod though answers are lost.
+/// Creates a pod, retrying lost requests.
 pub(crate) async fn create_once(pods: Api<Pod>, pod: Pod) -> Result<()> {
     let name = pod.name_any();
     wait_for(&format!("pod {name} to be created"), PATIENCE, || async {
         match pods.create(&PostParams::default(), &pod).await {
             Ok(_) => Ok(()),
-            // The answer to an earlier attempt was lost.
+            // The pod exists: the answer to an earlier attempt was lost.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -39,12 +39,12 @@ pub(crate) async fn create_once(pods: Api<Pod>, pod: Pod) -> Result<()> {
     .await
 }
 
-/// The shared control plane with `manifests/base` applied.
+/// Returns the shared control plane with `manifests/base` applied.
 pub(crate) async fn installed() -> Result<&'static ControlPlane> {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let plane = shared().await;
     let install = || async {
-        // The pod of the Deployment prefers a node of the control plane; without one it would sit on a node of some test.
+        // The Deployment's pod prefers control plane nodes; without one it would occupy a test's node.
         let node =
             KwokNode::new("control-plane").label(CONTROL_PLANE, "").taint(CONTROL_PLANE, "", "NoSchedule");
         node.create(&plane.client().await?).await?;
@@ -58,14 +58,14 @@ pub(crate) async fn installed() -> Result<&'static ControlPlane> {
 pub(crate) struct World<'a> {
     pub(crate) plane: &'a ControlPlane,
     pub(crate) client: Client,
-    /// Of the namespace, and of the scheduler.
+    /// Name of the namespace and of the scheduler.
     pub(crate) name: String,
     pub(crate) supercargo: Supercargo,
-    /// Reads the metrics.
+    /// Token of a reader of metrics.
     reader: String,
 }
 
-/// Plays `story` in a world of its own. Its error carries the end of the scheduler's log; a right that is missing is an error.
+/// Plays `story` in its own world. Errors include the end of the scheduler's log. Denied requests are errors.
 pub(crate) async fn play<F>(prefix: &str, story: F) -> Result<()>
 where
     F: AsyncFnOnce(&mut World<'_>) -> Result<()>,
@@ -73,7 +73,7 @@ where
     play_on(installed().await?, prefix, story).await
 }
 
-/// The same on a control plane that has the manifests.
+/// Plays `story` on a control plane with the manifests.
 pub(crate) async fn play_on<F>(plane: &ControlPlane, prefix: &str, story: F) -> Result<()>
 where
     F: AsyncFnOnce(&mut World<'_>) -> Result<()>,
@@ -104,7 +104,7 @@ impl<'a> World<'a> {
         Ok(Self { plane, client, name, supercargo, reader })
     }
 
-    /// Starts the scheduler anew as one that contends for a lease, of the name of the namespace and in it.
+    /// Restarts the scheduler with leader election. The lease has the namespace's name and is in it.
     pub(crate) async fn elect(&mut self) -> Result<()> {
         let (admin, namespace) = (self.plane.admin(), self.name.as_str());
         let leases = "--resource=leases.coordination.k8s.io";
@@ -120,7 +120,7 @@ impl<'a> World<'a> {
         self.supercargo.wait_until_ready().await
     }
 
-    /// Starts the scheduler anew as one that reads JSON.
+    /// Restarts the scheduler with JSON as its content type.
     pub(crate) async fn read_json(&mut self) -> Result<()> {
         self.supercargo.terminate()?;
         let mut setup = Setup::called(&self.name);
@@ -129,18 +129,18 @@ impl<'a> World<'a> {
         self.supercargo.wait_until_ready().await
     }
 
-    /// The pods of the namespace.
+    /// Returns a client of the namespace's pods.
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// A node for the pods of this test, to be described further. Its name begins with that of the namespace.
+    /// Describes a node reserved for this test's pods. Its name begins with the namespace's.
     pub(crate) fn node(&self, name: &str) -> KwokNode {
         let name = format!("{}-{name}", self.name);
         KwokNode::new(&name).label(KEPT_FOR, &self.name).taint(KEPT_FOR, &self.name, "NoSchedule")
     }
 
-    /// A pod for those nodes that names this scheduler, unless `spec` says otherwise.
+    /// Builds a pod for those nodes and this scheduler, unless `spec` says otherwise.
     pub(crate) fn pod(&self, name: &str, spec: &Value) -> Result<Pod> {
         let mut spec = spec.clone();
         if spec["nodeSelector"].is_null() {
@@ -169,21 +169,21 @@ impl<'a> World<'a> {
         let pods = self.pods();
         pods.delete(name, &DeleteParams::default()).await?;
         wait_for(&format!("pod {name} to be gone"), PATIENCE, || async {
-            ensure!(pods.get_opt(name).await?.is_none(), "it is still there");
+            ensure!(pods.get_opt(name).await?.is_none(), "it still exists");
             Ok(())
         })
         .await
     }
 
-    /// Waits until the pod has a node, and returns its name.
+    /// Waits until the pod has a node and returns the node's name.
     pub(crate) async fn bound(&self, name: &str) -> Result<String> {
         wait_until_bound(&self.client, &self.name, name).await
     }
 
-    /// Waits until the pod is told to wait, with a message that has `text` in it; returns it as it is then.
+    /// Waits until the pod is reported unschedulable with a message that contains `text`, and returns it.
     pub(crate) async fn waiting(&self, name: &str, text: &str) -> Result<Pod> {
         let pods = self.pods();
-        wait_for(&format!("pod {name} to wait because of {text:?}"), PATIENCE, || async {
+        wait_for(&format!("pod {name} to be pending because of {text:?}"), PATIENCE, || async {
             let pod = pods.get(name).await?;
             ensure!(node_of(&pod).is_none(), "it has a node, {:?}", node_of(&pod));
             let told = scheduled_condition(&pod).filter(|condition| condition.status == "False");
@@ -194,7 +194,7 @@ impl<'a> World<'a> {
         .await
     }
 
-    /// Waits until an event with this reason about the pod is there, and returns all of those.
+    /// Waits for an event with this reason about the pod, and returns all such events.
     pub(crate) async fn events(&self, pod: &str, reason: &str) -> Result<Vec<Event>> {
         let api = Api::<Event>::namespaced(self.client.clone(), &self.name);
         wait_for(&format!("an event {reason} about {pod}"), PATIENCE, || async {
@@ -212,19 +212,19 @@ impl<'a> World<'a> {
         .await
     }
 
-    /// The token of who reads the metrics.
+    /// Returns a token that may read metrics.
     pub(crate) fn reader(&self) -> &str {
         &self.reader
     }
 
-    /// The scheduler's metrics.
+    /// Returns the scheduler's metrics.
     pub(crate) async fn metrics(&self) -> Result<String> {
         let (status, body) = self.supercargo.get("/metrics", Some(self.reader())).await?;
         ensure!(status == 200, "/metrics answers {status}: {body}");
         Ok(body)
     }
 
-    /// Waits until a series, as the metrics write it, has this value.
+    /// Waits until a series, as written in the metrics, has this value.
     pub(crate) async fn counted(&self, series: &str, value: f64) -> Result<()> {
         wait_for(&format!("{series} to be {value}"), PATIENCE, || async {
             let seen = sample(&self.metrics().await?, series);
@@ -235,7 +235,7 @@ impl<'a> World<'a> {
         .await
     }
 
-    /// Takes away what others could stumble over. The namespace goes on its own time.
+    /// Deletes cluster-scoped objects that could affect other tests. The namespace terminates in the background.
     async fn clear(self) -> Result<()> {
         drop(self.supercargo);
         let kept = ListParams::default().labels(&format!("{KEPT_FOR}={}", self.name));
@@ -247,23 +247,23 @@ impl<'a> World<'a> {
     }
 }
 
-/// The condition PodScheduled.
+/// Returns the pod's condition PodScheduled.
 pub(crate) fn scheduled_condition(pod: &Pod) -> Option<&PodCondition> {
     let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.find(|condition| condition.type_ == "PodScheduled")
 }
 
-/// The value of a series in a scrape.
+/// Returns the value of a series in a scrape.
 pub(crate) fn sample(scrape: &str, series: &str) -> Option<f64> {
     scrape.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// The request of a pod of one container, by the names of resources.
+/// Returns a pod spec with one container and these requests.
 pub(crate) fn requesting(requests: &Value) -> Value {
     json!({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": requests}}]})
 }
 
-/// How many thousandths of a CPU the pods that have not ended request on each node.
+/// Returns the CPU requests of non-terminal pods per node, in millicores.
 pub(crate) fn requested_cpu_milli(pods: &[Pod]) -> Result<BTreeMap<String, u64>> {
     let mut by_node = BTreeMap::new();
     for pod in pods {

@@ -1,4 +1,4 @@
-//! One identity at one API server: a kubeconfig file, and the clients that read it.
+//! An identity at an API server: its kubeconfig file, and clients that use it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use kube::{Client, Config};
 use super::binaries::binary;
 use super::pki::write_private;
 
-/// How an identity proves itself.
+/// Credentials of an identity.
 pub(crate) enum Credential<'a> {
-    /// A bearer token, written into the kubeconfig.
+    /// A bearer token, stored in the kubeconfig.
     Token(&'a str),
-    /// A file that holds a bearer token and may be written anew at any time.
+    /// A file with a bearer token, which may be rewritten at any time.
     TokenFile(&'a Path),
     /// A client certificate and its key.
     Certificate { certificate: &'a Path, key: &'a Path },
 }
 
-/// A kubeconfig file and what is done with it.
+/// A kubeconfig file, with methods to use it.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     kubeconfig: PathBuf,
 }
 
 impl Access {
-    /// The identity of an existing kubeconfig file.
+    /// Uses an existing kubeconfig file.
     pub(crate) fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
         Self { kubeconfig: path.into() }
     }
 
-    /// Writes the kubeconfig file `path` for `server`, whose certificate is signed by `ca`.
+    /// Writes a kubeconfig file for `server`, whose certificate is signed by `ca`.
     pub(crate) fn write(path: &Path, server: &str, ca: &Path, credential: &Credential<'_>) -> Result<Self> {
         let user = match credential {
             Credential::Token(token) => format!("token: {token}"),
@@ -54,12 +54,12 @@ impl Access {
         Ok(Self::from_kubeconfig(path))
     }
 
-    /// The path of the kubeconfig file.
+    /// Returns the path of the kubeconfig file.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The client configuration, with kube's hidden retries off: a test wants to see the answer it got.
+    /// Returns the client configuration, without kube's automatic retries, so that tests see each response.
     pub(crate) async fn config(&self) -> Result<Config> {
         let read = Kubeconfig::read_from(&self.kubeconfig)?;
         let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
@@ -71,34 +71,34 @@ impl Access {
         Ok(config)
     }
 
-    /// A client. It belongs to the runtime it is made on, so every test makes its own.
+    /// Creates a client. It is bound to the current runtime, so every test creates its own.
     pub(crate) async fn client(&self) -> Result<Client> {
         Ok(Client::try_from(self.config().await?)?)
     }
 
-    /// Runs kubectl and returns what it wrote; the error of a failed run holds what it complained about.
+    /// Runs kubectl and returns its output; the error of a failed run has its error output.
     pub(crate) async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_with_input(args, "").await
     }
 
-    /// Runs kubectl in `folder`, whose files the arguments name.
+    /// Runs kubectl in `folder`, to which file arguments are relative.
     pub(crate) async fn kubectl_in(&self, folder: &Path, args: &[&str]) -> Result<String> {
         let mut command = self.command(args)?;
         command.current_dir(folder);
         start(command, args, "").await
     }
 
-    /// `kubectl apply` of YAML documents.
+    /// Runs `kubectl apply` with YAML documents.
     pub(crate) async fn apply(&self, yaml: &str) -> Result<String> {
         self.kubectl_with_input(&["apply", "-f", "-"], yaml).await
     }
 
-    /// `kubectl apply` of a file, or of a folder's files.
+    /// Runs `kubectl apply` with a file or folder.
     pub(crate) async fn apply_path(&self, path: &Path) -> Result<String> {
         self.kubectl(&["apply", "-f", &path.display().to_string()]).await
     }
 
-    /// Runs kubectl with `input` on its standard input.
+    /// Runs kubectl with `input` on standard input.
     pub(crate) async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
         start(self.command(args)?, args, input).await
     }
@@ -122,8 +122,8 @@ fn run(mut command: Command, input: &str) -> Result<String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot start")?;
     let mut pipe = child.stdin.take().expect("its standard input is a pipe");
-    // kubectl reads its input to the end before it writes, so neither side can block the other. One that fails before it reads
-    // closes the pipe: its own complaint, below, says more than ours would.
+    // kubectl reads all input before it writes, so neither side can block the other. If it fails before reading, the pipe breaks;
+    // kubectl's own error below is more useful than that one.
     let _ = pipe.write_all(input.as_bytes());
     drop(pipe);
     let output = child.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! The programs of a control plane and their command lines. Starting them, and in which order, is for [`super::plane`].
+//! The programs of a control plane and their command lines. [`super::plane`] starts them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::binaries::{binary, kwok_stages};
 use super::pki::write_private;
 use super::process::Program;
 
-/// The file of the users the API server knows by token; every folder of a control plane has it.
+/// File of the API server's bearer tokens, in every control plane's folder.
 pub(crate) const TOKEN_FILE: &str = "tokens.csv";
 
 /// A program of the control plane.
@@ -17,21 +17,21 @@ pub(crate) const TOKEN_FILE: &str = "tokens.csv";
 pub(crate) enum Component {
     Etcd,
     ApiServer,
-    /// Makes the default ServiceAccounts without which no pod can be created, takes the not-ready taint off nodes, and runs
-    /// Deployments, Jobs and the like.
+    /// Creates default ServiceAccounts, without which pods cannot be created, removes the not-ready taint of nodes, and runs
+    /// Deployments, Jobs and other workloads.
     ControllerManager,
-    /// The scheduler of pods that name `default-scheduler`.
+    /// The scheduler of pods with `default-scheduler`.
     Scheduler,
-    /// Plays the kubelets of nodes annotated with `kwok.x-k8s.io/node: fake`: nodes become Ready, pods Running.
+    /// Simulates kubelets for nodes with the annotation `kwok.x-k8s.io/node: fake`: nodes become Ready, pods Running.
     Kwok,
 }
 
 impl Component {
-    /// All of them, in the order in which they are started.
+    /// All components, in start order.
     pub(crate) const ALL: [Self; 5] =
         [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kwok];
 
-    /// The name of its binary.
+    /// Returns the name of its binary.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -42,7 +42,7 @@ impl Component {
         }
     }
 
-    /// The path that answers 200 once it serves.
+    /// Returns the path that responds with 200 once it serves.
     fn ready_path(self) -> &'static str {
         match self {
             Self::Etcd | Self::ApiServer | Self::Scheduler => "/readyz",
@@ -51,54 +51,54 @@ impl Component {
     }
 }
 
-/// Where a control plane keeps its files and on which ports it listens.
+/// Folders and ports of a control plane.
 pub(crate) struct Layout {
-    /// The folder of everything.
+    /// Its root folder.
     pub(crate) folder: PathBuf,
     /// The port of each component.
     pub(crate) ports: BTreeMap<Component, u16>,
-    /// The port on which etcd would listen to its peers, had it any.
+    /// etcd's peer port, unused with a single member.
     pub(crate) etcd_peer_port: u16,
 }
 
 impl Layout {
-    /// The API server's address.
+    /// Returns the API server's URL.
     pub(crate) fn server(&self) -> String {
         format!("https://127.0.0.1:{}", self.ports[&Component::ApiServer])
     }
 
-    /// The URL that answers 200 once `component` serves.
+    /// Returns the URL that responds with 200 once `component` serves.
     pub(crate) fn ready_url(&self, component: Component) -> String {
         let scheme = if matches!(component, Component::Etcd | Component::Kwok) { "http" } else { "https" };
         format!("{scheme}://127.0.0.1:{}{}", self.ports[&component], component.ready_path())
     }
 
-    /// The folder of keys and certificates.
+    /// Returns the folder of keys and certificates.
     pub(crate) fn pki(&self) -> PathBuf {
         self.folder.join("pki")
     }
 
-    /// The folder of etcd's data.
+    /// Returns etcd's data folder.
     pub(crate) fn etcd_data(&self) -> PathBuf {
         self.folder.join("etcd")
     }
 
-    /// The folder of the logs.
+    /// Returns the log folder.
     pub(crate) fn logs(&self) -> PathBuf {
         self.folder.join("logs")
     }
 
-    /// The kubeconfig file called `name`.
+    /// Returns the path of the kubeconfig file `name`.
     pub(crate) fn kubeconfig(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.kubeconfig"))
     }
 
-    /// The users the API server knows by token, one per line.
+    /// Returns the path of the API server's token file.
     pub(crate) fn token_file(&self) -> PathBuf {
         self.folder.join(TOKEN_FILE)
     }
 
-    /// The command line of `component`.
+    /// Returns the command line of `component`.
     pub(crate) fn program(&self, component: Component) -> Result<Program> {
         let program = Program::new(component.name(), binary(component.name())?);
         Ok(match component {
@@ -124,18 +124,18 @@ impl Layout {
             flag("--initial-advertise-peer-urls", &peer),
             flag("--initial-cluster", format!("default={peer}")),
             flag("--log-level", "warn"),
-            // What is lost is the wait for the disk. A killed process loses nothing; only a machine that loses power does.
+            // Without fsync, only a power failure loses data; a killed process does not.
             String::from("--unsafe-no-fsync"),
         ]
     }
 
-    /// As kubeadm starts it, but for the addresses. Nothing is switched off that a manifest could depend on.
+    /// The flags of kubeadm except for addresses. No feature that manifests may need is disabled.
     fn api_server(&self) -> Vec<String> {
         let mut flags = self.serving(Component::ApiServer);
         flags.extend([
             flag("--etcd-servers", format!("http://127.0.0.1:{}", self.ports[&Component::Etcd])),
             flag("--advertise-address", "127.0.0.1"),
-            // An address of loopback is not allowed in the endpoints of the service `kubernetes`.
+            // The endpoints of the service `kubernetes` may not have a loopback address.
             flag("--endpoint-reconciler-type", "none"),
             flag("--service-cluster-ip-range", "10.96.0.0/16"),
             flag("--authorization-mode", "Node,RBAC"),
@@ -173,12 +173,12 @@ impl Layout {
         let mut flags = self.serving(Component::Scheduler);
         flags.extend(self.client_of_the_server(Component::Scheduler));
         flags.push(flag("--config", self.scheduler_config().display()));
-        // The kubeconfig of the client stands in the file, which beats the flag.
+        // With --config, the client's kubeconfig is read from the file, not from a flag.
         flags.retain(|given| !given.starts_with("--kubeconfig="));
         flags
     }
 
-    /// kube-scheduler allows itself 50 requests a second unless told otherwise, which would be what one measures.
+    /// kube-scheduler's default limit of 50 requests per second would distort measurements.
     fn scheduler_config_text(&self) -> String {
         format!(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\

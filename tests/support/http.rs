@@ -1,5 +1,5 @@
-//! One request to a port of this machine, for health checks, metrics and pages. It does not check who answers: that is for
-//! clients with a kubeconfig.
+//! HTTP requests to local ports, for health checks, metrics and pages. Server certificates are not verified here; clients with
+//! a kubeconfig do that.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use http::{Method, Request};
 use kube::Client;
 use kube::client::Body;
 
-/// A server on loopback that takes longer than this is as good as away.
+/// Timeout of a request to a loopback server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a server said.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -21,19 +21,19 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// A header; empty where there is none.
+    /// Returns a header, or "" if it is absent.
     pub(crate) fn header(&self, name: HeaderName) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
-/// The status and body at `url`, asked for with a bearer token if one is given.
+/// Requests `url`, with a bearer token if given, and returns status and body.
 pub(crate) async fn get(url: &str, token: Option<&str>) -> Result<(u16, String)> {
     let answer = ask(Method::GET, url, token, None, "").await?;
     Ok((answer.status, answer.body))
 }
 
-/// The answer of `url`, in the form that `accept` says.
+/// Requests `url` with an `Accept` header.
 pub(crate) async fn ask(
     method: Method,
     url: &str,
@@ -42,7 +42,7 @@ pub(crate) async fn ask(
     body: &str,
 ) -> Result<Answer> {
     let uri: http::Uri = url.parse().with_context(|| format!("{url} is not a URL"))?;
-    // The client puts the path of its server's URL before that of each request.
+    // The client prepends the path of its server's URL to each request's path.
     let mut server = uri.clone().into_parts();
     server.path_and_query = Some(http::uri::PathAndQuery::from_static("/"));
     let mut config = kube::Config::new(http::Uri::from_parts(server)?);
@@ -58,8 +58,9 @@ pub(crate) async fn ask(
     if let Some(accept) = accept {
         request = request.header(ACCEPT, accept);
     }
-    let request =
-        request.body(Body::from(body.as_bytes().to_vec())).with_context(|| format!("cannot ask {url}"))?;
+    let request = request
+        .body(Body::from(body.as_bytes().to_vec()))
+        .with_context(|| format!("cannot request {url}"))?;
     let answer = async {
         let response = client.send(request).await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -68,6 +69,6 @@ pub(crate) async fn ask(
     };
     tokio::time::timeout(PATIENCE, answer)
         .await
-        .with_context(|| format!("no answer from {url} within {PATIENCE:?}"))?
+        .with_context(|| format!("no response from {url} within {PATIENCE:?}"))?
         .with_context(|| format!("cannot get {url}"))
 }

@@ -1,12 +1,11 @@
-//! Real control planes for the tests, the demo and a person at a terminal: etcd, kube-apiserver and what belongs to them,
-//! started from the pinned binaries on free loopback ports, and always stopped again.
+//! Real control planes for tests, the demo and interactive use: etcd, kube-apiserver and other components, started from pinned
+//! binaries on free loopback ports and always stopped.
 //!
-//! A test says `let plane = support::shared().await;` for the one control plane of its binary, takes a namespace of its own
-//! with [`objects::create_namespace`], and waits on conditions with [`wait::wait_for`]. A test of faults starts one for itself
-//! with [`ControlPlane::builder`]. Identities are [`Access`] values: a kubeconfig file, a client and kubectl.
+//! A test calls `support::shared().await` for the control plane shared by its binary, creates a namespace with
+//! [`objects::create_namespace`], and waits for conditions with [`wait::wait_for`]. A fault test starts its own control plane
+//! with [`ControlPlane::builder`]. [`Access`] is an identity: a kubeconfig file, a client and kubectl.
 //!
-//! It knows nothing of the scheduler under test (that is one more [`Program`] to launch), and it runs on Linux only: whether
-//! a process is still the one that was started is read from `/proc`.
+//! The scheduler under test is just another [`Program`]. Linux only: process identity is checked through `/proc`.
 #![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
 
 pub(crate) mod access;

@@ -1,4 +1,4 @@
-//! Nodes that kwok keeps alive. A node is described, created, and waited for until pods can go there.
+//! Simulated nodes: described, created, and awaited until they accept pods.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::wait::{PATIENCE, wait_for};
 
-/// The label, and the key of the taint, of a node that runs the control plane.
+/// Label, and taint key, of control plane nodes.
 pub(crate) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// What is to be created. Without further words it has 8 cores, 16 GiB, room for 110 pods, and the labels of a Linux node.
+/// A node to create. By default, it has 8 CPUs, 16 GiB, room for 110 pods, and the labels of a Linux node.
 #[derive(Clone, Debug)]
 pub(crate) struct KwokNode {
     name: String,
@@ -26,7 +26,7 @@ pub(crate) struct KwokNode {
 }
 
 impl KwokNode {
-    /// A node called `name`.
+    /// Describes a node with defaults.
     pub(crate) fn new(name: &str) -> Self {
         let node = Self {
             name: name.to_owned(),
@@ -45,7 +45,7 @@ impl KwokNode {
             .allocatable("pods", "110")
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -63,25 +63,25 @@ impl KwokNode {
         self
     }
 
-    /// Sets how much of a resource pods may use, as a quantity; extended resources included.
+    /// Sets the allocatable quantity of a resource, which may be an extended resource.
     pub(crate) fn allocatable(mut self, resource: &str, quantity: &str) -> Self {
         self.allocatable.insert(resource.to_owned(), quantity.to_owned());
         self
     }
 
-    /// Adds an image that is already there, under all of its names, and its size in bytes.
+    /// Adds an image with all its names and its size in bytes.
     pub(crate) fn image(mut self, names: &[&str], size_bytes: i64) -> Self {
         self.images.push(json!({"names": names, "sizeBytes": size_bytes}));
         self
     }
 
-    /// Cordons it.
+    /// Cordons the node.
     pub(crate) fn unschedulable(mut self) -> Self {
         self.unschedulable = true;
         self
     }
 
-    /// Creates it and waits until it is Ready and has no taints but its own.
+    /// Creates the node and waits until it is Ready and has no other taints than its own.
     pub(crate) async fn create(&self, client: &Client) -> Result<Node> {
         self.post(client).await?;
         self.wait_until_ready(client).await
@@ -102,7 +102,7 @@ impl KwokNode {
         let what = format!("node {} to be ready and free of lifecycle taints", self.name);
         wait_for(&what, PATIENCE, || async {
             let node = nodes.get(&self.name).await?;
-            ensure!(is_ready(&node), "it is not ready (kwok reports that)");
+            ensure!(is_ready(&node), "it is not ready (kwok sets this condition)");
             let foreign = self.foreign_taints(&node);
             ensure!(foreign.is_empty(), "it has taints {foreign:?} (kube-controller-manager removes them)");
             Ok(node)
@@ -110,7 +110,7 @@ impl KwokNode {
         .await
     }
 
-    /// Taints that were not asked for: a new node is born with `not-ready`. A cordoned node keeps the one that says so.
+    /// Returns taints that were not requested: a new node has `not-ready`. A cordoned node keeps `unschedulable`.
     fn foreign_taints(&self, node: &Node) -> Vec<String> {
         let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         let asked_for = |taint: &&Taint| {
@@ -146,7 +146,7 @@ impl KwokNode {
     }
 }
 
-/// Creates several nodes at once and waits for all of them.
+/// Creates several nodes concurrently and waits for all of them.
 pub(crate) async fn create_all(client: &Client, nodes: &[KwokNode]) -> Result<()> {
     for node in nodes {
         node.post(client).await?;
@@ -157,7 +157,7 @@ pub(crate) async fn create_all(client: &Client, nodes: &[KwokNode]) -> Result<()
     Ok(())
 }
 
-/// The nodes of a cluster that kind makes: `kind-control-plane`, tainted, and `count` - 1 workers `kind-worker`, `kind-worker2`, ...
+/// Returns the nodes of a kind cluster: the tainted `kind-control-plane`, and `count` - 1 workers `kind-worker`, `kind-worker2`, ...
 pub(crate) fn kind(count: usize) -> Vec<KwokNode> {
     let worker = |number: usize| match number {
         1 => KwokNode::new("kind-worker"),
@@ -168,13 +168,13 @@ pub(crate) fn kind(count: usize) -> Vec<KwokNode> {
     std::iter::once(control_plane).chain((1..).map(worker)).take(count).collect()
 }
 
-/// Whether the node's Ready condition is True.
+/// Reports whether the node's Ready condition is True.
 pub(crate) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Without an address of its own a node would share its host ports with every other.
+/// Returns an unused address. Nodes without one would share their host ports.
 fn next_address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(2);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What tests need of namespaces, pods and service accounts. It asserts nothing: it waits, and says what it saw instead.
+//! Helpers for namespaces, pods and ServiceAccounts. They wait for conditions and report what they saw instead.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::pki::write_private;
 use super::wait::{PATIENCE, wait_for};
 
-/// Creates a namespace whose name begins with `prefix` and belongs to nobody else, and waits until pods can be created in it.
+/// Creates a namespace with a unique name that begins with `prefix`, and waits until it accepts pods.
 pub(crate) async fn create_namespace(client: &Client, prefix: &str) -> Result<String> {
     let metadata = ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() };
     let namespace = Namespace { metadata, ..Namespace::default() };
@@ -22,7 +22,7 @@ pub(crate) async fn create_namespace(client: &Client, prefix: &str) -> Result<St
     Ok(name)
 }
 
-/// Waits until pods that name no service account can be created in `namespace`: kube-controller-manager makes that account.
+/// Waits until `namespace` has its default ServiceAccount, which pods need and kube-controller-manager creates.
 pub(crate) async fn wait_for_default_account(client: &Client, namespace: &str) -> Result<()> {
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     let what = format!("the default service account of namespace {namespace}");
@@ -30,7 +30,7 @@ pub(crate) async fn wait_for_default_account(client: &Client, namespace: &str) -
     Ok(())
 }
 
-/// A pod of one container. `extra` is merged over its spec, so a test names only the fields it is about.
+/// Builds a pod with one container. The fields of `extra` are merged into its spec.
 pub(crate) fn pod(name: &str, scheduler: &str, extra: &Value) -> Result<Pod> {
     let mut spec = json!({
         "schedulerName": scheduler,
@@ -45,7 +45,7 @@ pub(crate) fn pod(name: &str, scheduler: &str, extra: &Value) -> Result<Pod> {
     serde_json::from_value(pod).with_context(|| format!("pod {name}"))
 }
 
-/// Waits until the pod has a node, and returns its name.
+/// Waits until the pod has a node and returns the node's name.
 pub(crate) async fn wait_until_bound(client: &Client, namespace: &str, name: &str) -> Result<String> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
     wait_for(&format!("pod {namespace}/{name} to be bound"), PATIENCE, || async {
@@ -55,7 +55,7 @@ pub(crate) async fn wait_until_bound(client: &Client, namespace: &str, name: &st
     .await
 }
 
-/// Waits until the pod is Running, and returns it.
+/// Waits until the pod is Running and returns it.
 pub(crate) async fn wait_until_running(client: &Client, namespace: &str, name: &str) -> Result<Pod> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
     wait_for(&format!("pod {namespace}/{name} to run"), PATIENCE, || async {
@@ -67,12 +67,12 @@ pub(crate) async fn wait_until_running(client: &Client, namespace: &str, name: &
     .await
 }
 
-/// The node of the pod, if it has one.
+/// Returns the pod's node, if any.
 pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// The pod's conditions in one line: `PodScheduled=False Unschedulable 0/4 nodes are available: ...`.
+/// Formats the pod's conditions: `PodScheduled=False Unschedulable 0/4 nodes are available: ...`.
 pub(crate) fn condition_text(pod: &Pod) -> String {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let texts: Vec<String> = conditions
@@ -85,7 +85,7 @@ pub(crate) fn condition_text(pod: &Pod) -> String {
     if texts.is_empty() { String::from("no conditions") } else { texts.join(", ") }
 }
 
-/// A service account's token in a file, as the kubelet keeps it for a pod.
+/// A file with a ServiceAccount's token, as the kubelet provides it.
 pub(crate) struct TokenFile {
     client: Client,
     namespace: String,
@@ -94,7 +94,7 @@ pub(crate) struct TokenFile {
 }
 
 impl TokenFile {
-    /// Asks for a token of the account and writes it to `path`.
+    /// Requests a token and writes it to `path`.
     pub(crate) async fn create(
         client: Client,
         namespace: &str,
@@ -106,25 +106,25 @@ impl TokenFile {
         Ok(file)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Replaces the token by a new one, and returns that.
+    /// Replaces the token with a new one and returns it.
     pub(crate) async fn rotate(&self) -> Result<String> {
         let token = service_account_token(&self.client, &self.namespace, &self.account).await?;
         self.replace(&token)?;
         Ok(token)
     }
 
-    /// Replaces the token by any text, for example one that the server refuses.
+    /// Replaces the token with any text, such as an invalid token.
     pub(crate) fn replace(&self, token: &str) -> Result<()> {
         write_private(&self.path, token)
     }
 }
 
-/// A token of an existing service account, good for an hour.
+/// Requests a token for a ServiceAccount, valid for an hour.
 pub(crate) async fn service_account_token(client: &Client, namespace: &str, account: &str) -> Result<String> {
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };

@@ -1,5 +1,5 @@
-//! The keys and certificates of one control plane, as kubeadm would lay them out: an authority, a serving certificate, client
-//! certificates, and the key pair that signs service account tokens.
+//! Keys and certificates of a control plane, laid out as by kubeadm: a certificate authority, serving and client certificates, and
+//! the key pair that signs ServiceAccount tokens.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,7 +12,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// Names under which components of this machine, and pods that believe the cluster's DNS, may call the API server.
+/// Names in the API server's certificate, used by local components and by pods with cluster DNS.
 const SERVING_NAMES: [&str; 7] = [
     "127.0.0.1",
     "10.96.0.1",
@@ -23,19 +23,19 @@ const SERVING_NAMES: [&str; 7] = [
     "kubernetes.default.svc.cluster.local",
 ];
 
-/// The certificate authority of a control plane, and the folder its files are in.
+/// A control plane's certificate authority and its folder.
 pub(crate) struct Pki {
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Pki {
-    /// Makes everything that the components read from files.
+    /// Creates all files that components need.
     pub(crate) fn create(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let pki =
             Self { folder: folder.to_owned(), issuer: authority("kubernetes-ca", &folder.join("ca.crt"))? };
-        // The aggregation layer has an authority of its own, so that a client certificate cannot speak for other users.
+        // The aggregation layer has its own authority, so that no client certificate can impersonate users through it.
         authority("front-proxy-ca", &folder.join("front-proxy-ca.crt"))?;
         let mut serving = CertificateParams::new(SERVING_NAMES.map(String::from))?;
         serving.distinguished_name.push(DnType::CommonName, "kube-apiserver");
@@ -46,12 +46,12 @@ impl Pki {
         Ok(pki)
     }
 
-    /// A file of this folder.
+    /// Returns the path of a file in this folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// A client certificate for `user`, member of `group`: `<stem>.crt` and `<stem>.key` in the folder.
+    /// Issues a client certificate for `user` in `group`: `<stem>.crt` and `<stem>.key`.
     pub(crate) fn issue_client(&self, user: &str, group: Option<&str>, stem: &str) -> Result<()> {
         let mut client = CertificateParams::new([])?;
         client.distinguished_name.push(DnType::CommonName, user);
@@ -72,7 +72,7 @@ impl Pki {
     }
 }
 
-/// Writes a file that only its owner may read, in one step: a reader sees the old or the new text, never half of one.
+/// Atomically writes a file that only its owner can read.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let mut part = path.as_os_str().to_owned();

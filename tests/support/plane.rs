@@ -1,4 +1,4 @@
-//! A running control plane: started in order, waited for, broken on purpose, and stopped.
+//! A running control plane: starts components in order, waits for them, breaks them on purpose, and stops them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,19 +21,19 @@ use super::ports::Port;
 use super::process::{Process, Program, Record, stop_all};
 use super::wait::{PATIENCE, wait_for};
 
-/// A component that does not serve after this long on a busy machine never will.
+/// Timeout for a component's start, generous for a busy machine.
 const START: Duration = Duration::from_secs(120);
 
-/// What components get between SIGTERM and SIGKILL. Their data is scratch: there is nothing to save, only habits to respect.
+/// Time between SIGTERM and SIGKILL of components. Their data is scratch, so little time is enough.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How many lines of its log an error about a component shows.
+/// Number of log lines shown in an error about a component.
 const LOG_LINES: usize = 20;
 
-/// The bearer token of the administrator. It is no secret: the server listens on loopback and lives for one run.
+/// The administrator's bearer token. It needs no secrecy, because the server listens on loopback and is temporary.
 pub(crate) const ADMIN_TOKEN: &str = "supercargo-admin";
 
-/// Says what to start.
+/// Options of a control plane to start.
 pub(crate) struct Builder {
     components: BTreeSet<Component>,
     extra_args: BTreeMap<Component, Vec<String>>,
@@ -41,25 +41,25 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Also starts these components.
+    /// Adds components.
     pub(crate) fn with(mut self, components: impl IntoIterator<Item = Component>) -> Self {
         self.components.extend(components);
         self
     }
 
-    /// Adds a flag to a component's command line, after ours.
+    /// Appends a flag to a component's command line.
     pub(crate) fn arg(mut self, component: Component, flag: impl Into<String>) -> Self {
         self.extra_args.entry(component).or_default().push(flag.into());
         self
     }
 
-    /// Keeps everything in this folder instead of a temporary one. It is emptied first, and removed in the end.
+    /// Uses this folder instead of a temporary one. It is emptied first and removed at the end.
     pub(crate) fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// Starts everything and waits until it serves, and until pods can be created in namespace `default`.
+    /// Starts all components and waits until they serve and namespace `default` accepts pods.
     pub(crate) async fn start(self) -> Result<ControlPlane> {
         for component in &self.components {
             binary(component.name())?;
@@ -81,10 +81,10 @@ impl Builder {
     }
 }
 
-/// A running control plane. Dropping it ends all of its processes and removes its folder; so does the end of this process,
-/// whatever that end is.
+/// A running control plane. Its processes are stopped and its folder removed when the value is dropped or this process ends in any
+/// way.
 pub(crate) struct ControlPlane {
-    // Dropped after the body of `drop` has ended the processes politely: it ends the rest.
+    // Dropped after the body of `drop`, which stops processes gracefully; the guard kills the rest.
     guard: Option<Guard>,
     processes: Mutex<BTreeMap<Component, Process>>,
     layout: Layout,
@@ -94,59 +94,59 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// An etcd and a kube-apiserver; [`Builder::with`] adds the others.
+    /// Starts with etcd and kube-apiserver; [`Builder::with`] adds other components.
     pub(crate) fn builder() -> Builder {
         let components = BTreeSet::from([Component::Etcd, Component::ApiServer]);
         Builder { components, extra_args: BTreeMap::new(), folder: None }
     }
 
-    /// The folder of its data, keys and logs.
+    /// Returns the folder of its data, keys and logs.
     pub(crate) fn folder(&self) -> &Path {
         &self.layout.folder
     }
 
-    /// The folder of etcd's data; whoever changes it has stopped etcd.
+    /// Returns etcd's data folder. Change it only while etcd is stopped.
     pub(crate) fn etcd_data(&self) -> PathBuf {
         self.layout.etcd_data()
     }
 
-    /// The URL of the API server.
+    /// Returns the API server's URL.
     pub(crate) fn server(&self) -> String {
         self.layout.server()
     }
 
-    /// The port of a component.
+    /// Returns a component's port.
     pub(crate) fn port(&self, component: Component) -> u16 {
         self.layout.ports[&component]
     }
 
-    /// The certificate of the authority that signed every serving certificate.
+    /// Returns the certificate of the authority that signed all serving certificates.
     pub(crate) fn ca(&self) -> PathBuf {
         self.pki.file("ca.crt")
     }
 
-    /// The administrator: member of `system:masters`.
+    /// Returns the administrator, a member of `system:masters`.
     pub(crate) fn admin(&self) -> Access {
         Access::from_kubeconfig(self.layout.kubeconfig("admin"))
     }
 
-    /// A client of the administrator's.
+    /// Creates a client with the administrator's credentials.
     pub(crate) async fn client(&self) -> Result<Client> {
         self.admin().client().await
     }
 
-    /// Any user, proven by a client certificate. Without RBAC objects that name it, or its group, it may do next to nothing.
+    /// Creates a user with a client certificate. Without RBAC objects for it or its group, it has almost no permissions.
     pub(crate) fn user(&self, name: &str, group: Option<&str>) -> Result<Access> {
         let stem: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         self.user_as(&stem, name, group)
     }
 
-    /// Whoever holds `token`; the kubeconfig is called `name`.
+    /// Returns the identity of the holder of `token`, with a kubeconfig named `name`.
     pub(crate) fn token_bearer(&self, name: &str, token: &str) -> Result<Access> {
         self.write_access(name, &Credential::Token(token))
     }
 
-    /// An existing service account, by a token file as a pod would have it, whose token may be renewed.
+    /// Returns the identity of an existing ServiceAccount, with a renewable token file as in a pod.
     pub(crate) async fn service_account(&self, namespace: &str, name: &str) -> Result<(Access, TokenFile)> {
         let stem = format!("{namespace}.{name}");
         let path = self.layout.folder.join(format!("{stem}.token"));
@@ -154,40 +154,40 @@ impl ControlPlane {
         Ok((self.write_access(&stem, &Credential::TokenFile(token.path()))?, token))
     }
 
-    /// Starts a further program under the same protection: it ends when the returned value is dropped, or with this process.
+    /// Starts another program under the same guard. It ends when the returned value is dropped or with this process.
     pub(crate) fn launch(&self, program: &Program) -> Result<Process> {
         Process::start(program, &self.layout.logs(), self.group())
     }
 
-    /// Starts a component that does not run, on its old port and data, and waits until it serves.
+    /// Starts a stopped component with its previous port and data, and waits until it serves.
     pub(crate) async fn start(&self, component: Component) -> Result<()> {
         self.spawn(component)?;
         self.wait_until_ready(component).await
     }
 
-    /// Ends a component as a crash would (SIGKILL).
+    /// Kills a component (SIGKILL), as in a crash.
     pub(crate) fn kill(&self, component: Component) -> Result<()> {
         self.take(component)?.kill()?;
         Ok(())
     }
 
-    /// Ends a component as an operator would (SIGTERM, and SIGKILL after a grace).
+    /// Stops a component (SIGTERM, then SIGKILL after a grace period).
     pub(crate) fn stop(&self, component: Component) -> Result<()> {
         self.take(component)?.stop(GRACE)?;
         Ok(())
     }
 
-    /// Stops the clock of a component: its connections stay open and nothing answers.
+    /// Suspends a component: its connections stay open, but it does not respond.
     pub(crate) fn pause(&self, component: Component) -> Result<()> {
         self.process(component, Process::pause)
     }
 
-    /// Lets a paused component go on.
+    /// Resumes a suspended component.
     pub(crate) fn resume(&self, component: Component) -> Result<()> {
         self.process(component, Process::resume)
     }
 
-    /// Waits until a component serves. If it ends instead, or never does, the error shows the end of its log.
+    /// Waits until a component serves. On failure, the error has the end of its log.
     pub(crate) async fn wait_until_ready(&self, component: Component) -> Result<()> {
         let url = self.layout.ready_url(component);
         let name = component.name();
@@ -204,39 +204,39 @@ impl ControlPlane {
         let log = || self.process(component, |process| Ok(process.log_tail(LOG_LINES)));
         match outcome {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(how)) => bail!("{name} ended before it served ({how}); {}", log()?),
+            Ok(Err(how)) => bail!("{name} ended before serving ({how}); {}", log()?),
             Err(error) => bail!("{error:#}; {}", log()?),
         }
     }
 
-    /// The process ids of the components that were started, by name.
+    /// Returns the process IDs of started components by name.
     pub(crate) fn pids(&self) -> BTreeMap<&'static str, u32> {
         self.processes().iter().map(|(component, process)| (component.name(), process.pid())).collect()
     }
 
-    /// The last lines of every log, for the message of a test that cannot explain itself.
+    /// Returns the last lines of every log, for test failure messages.
     pub(crate) fn log_tails(&self) -> String {
         self.processes().values().map(|process| process.log_tail(LOG_LINES) + "\n").collect()
     }
 
-    /// What another run needs to find the components again, and to end them.
+    /// Returns records by which another run can find and stop the components.
     pub(crate) fn records(&self) -> Result<Vec<Record>> {
         self.processes().values().map(Process::record).collect()
     }
 
-    /// Fails, with the end of its log, if a component has ended by itself.
+    /// Fails if a component has ended unexpectedly; the error has the end of its log.
     pub(crate) fn check(&self) -> Result<()> {
         self.processes().values_mut().try_for_each(Process::check)
     }
 
-    /// Lets everything, and `others` beside it, outlive this process.
+    /// Lets the control plane and `others` outlive this process.
     pub(crate) fn detach(mut self, others: Vec<Process>) -> Result<()> {
         let components = std::mem::take(&mut *self.processes());
         components.into_values().chain(others).for_each(Process::detach);
         self.guard.take().expect("only this takes it, and consumes the control plane").release()
     }
 
-    /// Everything but the processes.
+    /// Creates everything except the processes.
     fn prepare(builder: Builder) -> Result<Self> {
         let folder = match builder.folder {
             Some(folder) => folder,
@@ -273,13 +273,13 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// Starts a component that does not run, on its old port and data; it may not serve yet.
+    /// Starts a stopped component with its previous port and data, without waiting for it.
     pub(crate) fn spawn(&self, component: Component) -> Result<()> {
         let mut processes = self.processes();
         if let Some(process) = processes.get_mut(&component)
             && process.ended()?.is_none()
         {
-            bail!("{} already runs", component.name());
+            bail!("{} is already running", component.name());
         }
         let extra = self.extra_args.get(&component).cloned().unwrap_or_default();
         let program = self.layout.program(component)?.args(extra);
@@ -287,8 +287,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The API server serves before the first namespaces and the roles are there, and the controller manager before it has made
-    /// the service accounts.
+    /// Waits for the first namespaces, roles and ServiceAccounts, which are created only after API server and controller manager
+    /// report ready.
     async fn wait_until_usable(&self) -> Result<()> {
         let client = self.client().await?;
         let namespaces = Api::<Namespace>::all(client.clone());
@@ -326,7 +326,7 @@ impl ControlPlane {
         self.processes().remove(&component).with_context(|| format!("{} was not started", component.name()))
     }
 
-    /// A test that panicked while it held the lock leaves the map whole: every change to it is one step.
+    /// Ignores lock poisoning: every change of the map is a single step, so a panicking test leaves it consistent.
     fn processes(&self) -> MutexGuard<'_, BTreeMap<Component, Process>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -337,7 +337,7 @@ impl Drop for ControlPlane {
         let mut processes = std::mem::take(&mut *self.processes());
         let server: Vec<_> =
             [Component::ApiServer, Component::Etcd].map(|part| processes.remove(&part)).into();
-        // Clients first: a server that is asked to end waits for the requests it still has.
+        // Clients first, because a server that is shutting down waits for open requests.
         stop_all(&mut processes.into_values().collect::<Vec<_>>(), GRACE);
         for mut process in server.into_iter().flatten() {
             let _ = process.stop(GRACE);
@@ -345,17 +345,17 @@ impl Drop for ControlPlane {
     }
 }
 
-/// The folder will be removed: it must be new, empty, or that of an earlier control plane.
+/// Refuses a folder that is neither new, empty nor an earlier control plane's, because it will be removed.
 fn refuse_foreign(folder: &Path) -> Result<()> {
     let occupied = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     if occupied && !folder.join(TOKEN_FILE).is_file() {
-        bail!("{} holds something else than a control plane; name another folder", folder.display());
+        bail!("{} exists and is not a control plane's folder; choose another folder", folder.display());
     }
     Ok(())
 }
 
-/// The control plane that the tests of this binary share, with every component: each takes a namespace of its own. It ends with
-/// the process.
+/// Returns the control plane shared by the tests of this binary, with all components. Each test uses its own namespace. It stops
+/// with the process.
 pub(crate) async fn shared() -> &'static ControlPlane {
     static SHARED: OnceCell<Result<ControlPlane>> = OnceCell::const_new();
     let started = SHARED.get_or_init(|| ControlPlane::builder().with(Component::ALL).start()).await;

@@ -1,8 +1,7 @@
-//! Free loopback ports that stay ours while a component is down, so that it can come back on the same one.
+//! Free loopback ports that stay reserved while a component is down, so that it can restart on the same port.
 //!
-//! They lie below the range from which the kernel takes the local ports of outgoing connections; otherwise any client could take
-//! the port of a component that is being restarted. Control planes of several test binaries keep out of each other's way by an
-//! abstract Unix socket per port, which ends with the process that holds it and leaves no file.
+//! They are below the kernel's range of ephemeral ports; otherwise any client could take the port of a restarting component. Test
+//! binaries avoid each other's ports through one abstract Unix socket per port, which vanishes with its process.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
@@ -11,18 +10,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
-/// Linux hands out local ports from 32768 on by default.
+/// Linux allocates ephemeral ports from 32768 by default.
 const FIRST: u16 = 21_000;
 const LAST: u16 = 32_000;
 
-/// A port on 127.0.0.1 that no other control plane of this machine takes while this value lives.
+/// A port on 127.0.0.1 that no other control plane of this machine uses while the value lives.
 pub(crate) struct Port {
     number: u16,
     _claim: UnixListener,
 }
 
 impl Port {
-    /// Takes a free port.
+    /// Reserves a free port.
     pub(crate) fn reserve() -> Result<Self> {
         let count = LAST - FIRST;
         let offset = somewhere(count);
@@ -32,7 +31,7 @@ impl Port {
             .with_context(|| format!("no port between {FIRST} and {LAST} is free on 127.0.0.1"))
     }
 
-    /// The number.
+    /// Returns the port number.
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
@@ -45,7 +44,7 @@ impl Port {
     }
 }
 
-/// Any number below `count`: where it starts only decides how many ports are tried.
+/// Returns an arbitrary number below `count`, to start the search at.
 fn somewhere(count: u16) -> u16 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     let mixed = nanos.wrapping_mul(2_654_435_761).wrapping_add(std::process::id().wrapping_mul(40_503));

@@ -1,4 +1,4 @@
-//! One child process: its command line, its log file, its signals and its end. What runs in it is not known here.
+//! A child process: its command line, log file, signals and end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -14,26 +14,26 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-/// What a process gets between SIGTERM and SIGKILL unless its owner says otherwise.
+/// Default time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// Variables that would lead loopback traffic astray.
+/// Proxy variables, removed so that loopback traffic is not proxied.
 const PROXY: [&str; 6] = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
-/// What to run.
+/// A program to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// Names the process in messages and its log file.
+    /// Name in messages and of the log file.
     pub(crate) name: String,
     path: PathBuf,
     args: Vec<String>,
     env: Vec<(String, String)>,
-    /// Where its stderr goes instead of its log.
+    /// Destination of stderr instead of the log file.
     stderr: Option<Arc<OwnedFd>>,
 }
 
 impl Program {
-    /// The executable at `path`, called `name`.
+    /// Describes the executable at `path`, named `name`.
     pub(crate) fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self { name: name.into(), path: path.into(), args: Vec::new(), env: Vec::new(), stderr: None }
     }
@@ -50,7 +50,7 @@ impl Program {
         self
     }
 
-    /// Sends its stderr there instead of to its log.
+    /// Redirects stderr.
     pub(crate) fn stderr(mut self, to: Option<OwnedFd>) -> Self {
         self.stderr = to.map(Arc::new);
         self
@@ -63,17 +63,17 @@ impl Program {
     }
 }
 
-/// A child process. Dropping it ends it: SIGTERM, [`GRACE`], SIGKILL.
+/// A child process. Dropping it stops it: SIGTERM, [`GRACE`], SIGKILL.
 pub(crate) struct Process {
     name: String,
     path: PathBuf,
     log: PathBuf,
-    /// `None` once it was given away.
+    /// `None` after `detach`.
     child: Option<Child>,
 }
 
 impl Process {
-    /// Starts `program` in the process group of a [`super::guard::Guard`]; its output is appended to `<name>.log` in `logs`.
+    /// Starts `program` in the process group of a [`super::guard::Guard`]. Its output is appended to `<name>.log` in `logs`.
     pub(crate) fn start(program: &Program, logs: &Path, group: i32) -> Result<Self> {
         let log = logs.join(format!("{}.log", program.name));
         let output = OpenOptions::new()
@@ -97,22 +97,22 @@ impl Process {
         Ok(Self { name: program.name.clone(), path: program.path.clone(), log, child: Some(child) })
     }
 
-    /// The name of its program.
+    /// Returns its program's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process id.
+    /// Returns its process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().expect("only `detach` takes it, and consumes the process").id()
     }
 
-    /// How it ended, if it has.
+    /// Returns its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child_mut().try_wait()?)
     }
 
-    /// Sends a signal; to a process that has ended it does nothing.
+    /// Sends a signal. Does nothing if the process has ended.
     pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
         if self.ended()?.is_none() {
             kill(to_pid(self.pid()), signal)
@@ -121,38 +121,38 @@ impl Process {
         Ok(())
     }
 
-    /// Stops its clock, and returns once no thread of it runs any more: the signal alone takes effect at some later moment.
+    /// Suspends it and waits until all its threads are stopped, because SIGSTOP takes effect asynchronously.
     pub(crate) fn pause(&mut self) -> Result<()> {
         self.signal(Signal::SIGSTOP)?;
         let deadline = Instant::now() + GRACE;
         while !all_threads_stand(self.pid()) {
             self.check()?;
             if Instant::now() >= deadline {
-                bail!("{} does not pause", self.name);
+                bail!("{} cannot be suspended", self.name);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }
 
-    /// Lets it go on after [`Self::pause`].
+    /// Resumes it after [`Self::pause`].
     pub(crate) fn resume(&mut self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
 
-    /// Ends it as a crash would, and waits until it is gone.
+    /// Kills it and waits for its end.
     pub(crate) fn kill(&mut self) -> Result<ExitStatus> {
         self.child_mut().kill()?;
         Ok(self.child_mut().wait()?)
     }
 
-    /// Asks it to end, insists after `grace`, and waits until it is gone.
+    /// Sends SIGTERM, SIGKILL after `grace`, and waits for its end.
     pub(crate) fn stop(&mut self, grace: Duration) -> Result<ExitStatus> {
         self.ask_to_end()?;
         self.wait_or_kill(Instant::now() + grace)
     }
 
-    /// Waits for it to end by itself; at the deadline it is an error, and it runs on.
+    /// Waits for it to end. Fails at the deadline and leaves it running.
     pub(crate) fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + within;
         loop {
@@ -160,23 +160,23 @@ impl Process {
                 return Ok(status);
             }
             if Instant::now() >= deadline {
-                bail!("{} still runs after {within:?}\n{}", self.name, self.log_tail(20));
+                bail!("{} is still running after {within:?}\n{}", self.name, self.log_tail(20));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// The path of its log.
+    /// Returns the path of its log.
     pub(crate) fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The last lines of its log, under a headline.
+    /// Returns the last lines of its log with a heading.
     pub(crate) fn log_tail(&self, lines: usize) -> String {
         format!("last lines of {}:\n{}", self.log.display(), tail(&self.log, lines))
     }
 
-    /// Fails, with the end of its log, if it has ended.
+    /// Fails if it has ended; the error has the end of its log.
     pub(crate) fn check(&mut self) -> Result<()> {
         match self.ended()? {
             None => Ok(()),
@@ -184,7 +184,7 @@ impl Process {
         }
     }
 
-    /// What another run needs to find it again.
+    /// Returns a record by which another run can find it.
     pub(crate) fn record(&self) -> Result<Record> {
         let pid = self.pid();
         let started =
@@ -192,12 +192,12 @@ impl Process {
         Ok(Record { name: self.name.clone(), pid, started, program: self.path.display().to_string() })
     }
 
-    /// Gives the process away: it is not ended when this value goes.
+    /// Detaches the process, so that dropping this value does not stop it.
     pub(crate) fn detach(mut self) {
         self.child = None;
     }
 
-    /// SIGTERM, and SIGCONT in case it is paused.
+    /// Sends SIGTERM, and SIGCONT in case it is suspended.
     fn ask_to_end(&mut self) -> Result<()> {
         self.signal(Signal::SIGTERM)?;
         self.signal(Signal::SIGCONT)
@@ -226,7 +226,7 @@ impl Drop for Process {
     }
 }
 
-/// Ends several processes at once, within one grace.
+/// Stops several processes concurrently, within one grace period.
 pub(crate) fn stop_all(processes: &mut [Process], grace: Duration) {
     for process in &mut *processes {
         let _ = process.ask_to_end();
@@ -237,7 +237,7 @@ pub(crate) fn stop_all(processes: &mut [Process], grace: Duration) {
     }
 }
 
-/// The last lines of a text file; an unreadable one is described instead.
+/// Returns the last lines of a text file, or the error if it is unreadable.
 pub(crate) fn tail(path: &Path, lines: usize) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;
@@ -257,28 +257,28 @@ pub(crate) fn tail(path: &Path, lines: usize) -> String {
     }
 }
 
-/// A process that another run of the harness may find again, and tell from a stranger that has got its number since.
+/// A record of a process that another run can find and distinguish from a later process with the same ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The name of its program.
+    /// Its program's name.
     pub(crate) name: String,
-    /// Its process id.
+    /// Its process ID.
     pub(crate) pid: u32,
-    /// When it started, in clock ticks since the machine did.
+    /// Its start time, in clock ticks since boot.
     started: u64,
-    /// Its executable, as in its command line.
+    /// Its executable, from its command line.
     program: String,
 }
 
 impl Record {
-    /// Whether this very process still runs.
+    /// Reports whether this very process is running.
     pub(crate) fn is_alive(&self) -> bool {
-        // For a moment after its start a process has an empty command line.
+        // Right after its start, a process has an empty command line.
         let same_program = |program: String| program.is_empty() || program == self.program;
         started(self.pid) == Some(self.started) && program_of(self.pid).is_some_and(same_program)
     }
 
-    /// Ends all of these that still run: SIGTERM, `grace`, SIGKILL. What is not ours any more is left alone.
+    /// Stops all recorded processes that still run: SIGTERM, `grace`, SIGKILL. Other processes with the same ID are left alone.
     pub(crate) fn stop_all(records: &[Self], grace: Duration) -> Result<()> {
         let signal_all = |signal: Signal| {
             for record in records.iter().filter(|record| record.is_alive()) {
@@ -291,13 +291,13 @@ impl Record {
             signal_all(Signal::SIGKILL);
             if !Self::all_gone(records, GRACE) {
                 let left: Vec<_> = records.iter().filter(|record| record.is_alive()).collect();
-                bail!("these processes do not end: {left:?}");
+                bail!("these processes do not stop: {left:?}");
             }
         }
         Ok(())
     }
 
-    /// For the file that another run reads.
+    /// Encodes the record for the state file.
     pub(crate) fn to_json(&self) -> Value {
         json!({"name": self.name, "pid": self.pid, "started": self.started, "program": self.program})
     }
@@ -330,14 +330,14 @@ fn to_pid(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).expect("process ids are below 2^22"))
 }
 
-/// When process `pid` started; `None` if there is none, or only what its parent has not yet collected.
+/// Returns the start time of process `pid`; `None` if there is no such process or it is a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (state, rest) = state_and_rest(&stat)?;
     if matches!(state, "Z" | "X") { None } else { rest.split_whitespace().nth(18)?.parse().ok() }
 }
 
-/// A thread that ends while it is looked at is no hindrance.
+/// A thread that ends meanwhile counts as stopped.
 fn all_threads_stand(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     let mut stats =
@@ -345,8 +345,8 @@ fn all_threads_stand(pid: u32) -> bool {
     stats.all(|stat| state_and_rest(&stat).is_some_and(|(state, _)| matches!(state, "T" | "t" | "Z" | "X")))
 }
 
-/// Of a line of `/proc/<pid>/stat`: the name in parentheses may itself hold spaces and parentheses; after it comes the state, and
-/// 18 fields later the time of the start.
+/// Splits a line of `/proc/<pid>/stat` after the name, which may contain spaces and parentheses. The state follows, and the start
+/// time 18 fields later.
 fn state_and_rest(stat: &str) -> Option<(&str, &str)> {
     stat.rsplit_once(')')?.1.trim_start().split_once(' ')
 }

@@ -1,6 +1,6 @@
-//! The language of `examples/*/steps.txt`, as examples/README.md defines it: what a line says, and whether an expectation holds.
+//! Parses `examples/*/steps.txt`, as specified in examples/README.md, and checks expectations.
 //!
-//! Nothing here talks to an API server: an expectation is judged against a [`View`], and [`runner`] is who fetches one.
+//! Independent of an API server: expectations are checked against a [`View`], which [`runner`] fetches.
 
 pub(crate) mod runner;
 
@@ -16,7 +16,7 @@ use kube::ResourceExt;
 
 use super::objects::node_of;
 
-/// Who reports the events an example expects.
+/// Reporting controller of expected events.
 const REPORTER: &str = "supercargo";
 
 /// One folder of `examples/`.
@@ -24,66 +24,66 @@ const REPORTER: &str = "supercargo";
 pub(crate) struct Example {
     /// The folder's name: `01-reserve-a-node`.
     pub(crate) name: String,
-    /// Where its files are.
+    /// The folder's path.
     pub(crate) folder: PathBuf,
     /// Its heading.
     pub(crate) title: String,
-    /// What happens, in order.
+    /// Its steps, in order.
     pub(crate) steps: Vec<Step>,
-    /// What undoes it.
+    /// The arguments of its `finally` lines.
     pub(crate) finally: Vec<Vec<String>>,
 }
 
-/// A line that is not `title` or `finally`.
+/// A step: any line but `title` and `finally`.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// A sentence for the reader.
+    /// Text to print.
     Say(String),
-    /// The arguments of a kubectl that must succeed.
+    /// Arguments of a kubectl command that must succeed.
     Kubectl(Vec<String>),
-    /// Something that must become true.
+    /// An expectation to be met.
     Expect(Expectation),
 }
 
 /// `expect PODS CLAIM`.
 #[derive(Debug)]
 pub(crate) struct Expectation {
-    /// A pod's name or, with `=` in it, a label.
+    /// A pod's name or, if it contains `=`, a label.
     pub(crate) pods: String,
-    /// What is claimed of them.
+    /// The claim about these pods.
     pub(crate) claim: Claim,
 }
 
-/// What can be claimed of some pods.
+/// A claim about pods.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// The one pod is bound to one of these nodes.
     On(Vec<String>),
-    /// So many of the pods have a node.
+    /// This many of the pods have a node.
     Placed(usize),
-    /// The pods that have a node, counted by the value of this label of their node, largest count first.
+    /// Numbers of placed pods per value of this node label, largest first.
     Spread { label: String, counts: Vec<usize> },
-    /// One of the pods has no node, and its condition PodScheduled has this reason and a message that begins like this.
+    /// One pod has no node, and its condition PodScheduled has this reason and a message that begins with this text.
     Waiting { reason: String, text: String },
-    /// There is an event of ours about one of the pods with this reason and a note that begins like this.
+    /// One of the pods has an event of ours with this reason and a note that begins with this text.
     Event { reason: String, text: String },
-    /// There is no event about them with this reason at this moment.
+    /// The pods have no event with this reason at this moment.
     NoEvent { reason: String },
 }
 
-/// What an API server holds at one moment, as far as expectations ask.
+/// The state that expectations are checked against.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     /// The pods of the example's namespace.
     pub(crate) pods: Vec<Pod>,
-    /// All nodes, by name.
+    /// All nodes by name.
     pub(crate) nodes: BTreeMap<String, Node>,
     /// The events of the example's namespace.
     pub(crate) events: Vec<Event>,
 }
 
 impl Example {
-    /// All examples, in the order of their numbers.
+    /// Reads all examples, in numeric order.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let folder = examples_dir();
         let mut folders = Vec::new();
@@ -97,20 +97,20 @@ impl Example {
         folders.iter().map(|folder| Self::read(folder)).collect()
     }
 
-    /// The example in `folder`.
+    /// Reads the example in `folder`.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
-        let name = folder.file_name().context("an example is a folder")?.to_string_lossy().into_owned();
+        let name = folder.file_name().context("an example must be a folder")?.to_string_lossy().into_owned();
         let file = folder.join("steps.txt");
         let text =
             std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         Self::parse(name, folder.to_owned(), &text)
     }
 
-    /// The example that `text` tells.
+    /// Parses the text of a `steps.txt`.
     pub(crate) fn parse(name: String, folder: PathBuf, text: &str) -> Result<Self> {
         ensure!(
             name.split_once('-').is_some_and(|(number, rest)| !number.is_empty() && !rest.is_empty()),
-            "an example's folder is called NUMBER-NAME, not {name:?}"
+            "an example's folder must be named NUMBER-NAME, not {name:?}"
         );
         let mut example = Self { name, folder, title: String::new(), steps: Vec::new(), finally: Vec::new() };
         for (number, line) in text.lines().enumerate() {
@@ -124,38 +124,38 @@ impl Example {
         Ok(example)
     }
 
-    /// Its namespace: the folder's name without the number.
+    /// Returns its namespace: the folder's name without the number.
     pub(crate) fn namespace(&self) -> &str {
         self.name.split_once('-').map_or(&self.name, |(_, rest)| rest)
     }
 
     fn add(&mut self, line: &str) -> Result<()> {
-        let (verb, rest) = line.split_once(' ').with_context(|| format!("{line:?} says too little"))?;
+        let (verb, rest) = line.split_once(' ').with_context(|| format!("{line:?} is incomplete"))?;
         let first = self.title.is_empty();
-        ensure!((verb == "title") == first, "`title` is the first line, and there once");
-        ensure!(verb == "finally" || self.finally.is_empty(), "`finally` lines come last");
+        ensure!((verb == "title") == first, "`title` must be the first line and occur once");
+        ensure!(verb == "finally" || self.finally.is_empty(), "`finally` lines must come last");
         match verb {
             "title" => self.title = rest.to_owned(),
             "say" => self.steps.push(Step::Say(rest.to_owned())),
             "kubectl" => self.steps.push(Step::Kubectl(words(rest)?)),
             "expect" => self.steps.push(Step::Expect(rest.parse()?)),
             "finally" => {
-                let command = rest.strip_prefix("kubectl ").context("`finally` runs kubectl only")?;
+                let command = rest.strip_prefix("kubectl ").context("`finally` must run kubectl")?;
                 self.finally.push(words(command)?);
             }
-            _ => bail!("{verb:?} is no step; examples/README.md lists them"),
+            _ => bail!("unknown step {verb:?}; examples/README.md lists all steps"),
         }
         Ok(())
     }
 }
 
-/// The folder `examples/`.
+/// Returns the path of `examples/`.
 pub(crate) fn examples_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
 }
 
 fn words(line: &str) -> Result<Vec<String>> {
-    ensure!(!line.contains(['\'', '"', '$', '|']), "there is no quoting, no variable and no pipe: {line}");
+    ensure!(!line.contains(['\'', '"', '$', '|']), "quoting, variables and pipes are not supported: {line}");
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     ensure!(!words.is_empty(), "kubectl without arguments");
     Ok(words)
@@ -165,7 +165,7 @@ impl FromStr for Expectation {
     type Err = anyhow::Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let (pods, claim) = line.split_once(' ').with_context(|| format!("{line:?} claims nothing"))?;
+        let (pods, claim) = line.split_once(' ').with_context(|| format!("{line:?} has no claim"))?;
         Ok(Self { pods: pods.to_owned(), claim: claim.parse()? })
     }
 }
@@ -174,20 +174,20 @@ impl FromStr for Claim {
     type Err = anyhow::Error;
 
     fn from_str(claim: &str) -> Result<Self> {
-        let no_claim = || anyhow!("{claim:?} is no claim; examples/README.md lists them");
+        let no_claim = || anyhow!("unknown claim {claim:?}; examples/README.md lists all claims");
         let (verb, rest) = claim.split_once(' ').ok_or_else(no_claim)?;
         let reason_and_text = || {
-            let (reason, text) = rest.split_once(": ").context("a reason, a colon and a text are missing")?;
+            let (reason, text) = rest.split_once(": ").context("expected REASON: TEXT")?;
             anyhow::Ok((reason.to_owned(), text.to_owned()))
         };
         Ok(match verb {
             "on" => Self::On(rest.split(',').map(str::to_owned).collect()),
-            "placed" => Self::Placed(rest.parse().with_context(|| format!("{rest:?} is no count"))?),
+            "placed" => Self::Placed(rest.parse().with_context(|| format!("{rest:?} is not a count"))?),
             "spread" => {
                 let (label, counts) =
                     rest.strip_prefix("over ").and_then(|rest| rest.split_once(": ")).ok_or_else(no_claim)?;
                 let counts = counts.split(' ').map(str::parse).collect::<Result<_, _>>();
-                let counts = counts.with_context(|| format!("{rest:?} has something else than counts"))?;
+                let counts = counts.with_context(|| format!("{rest:?} is not a list of counts"))?;
                 Self::Spread { label: label.to_owned(), counts }
             }
             "waiting" => {
@@ -227,12 +227,12 @@ impl Display for Claim {
 }
 
 impl Expectation {
-    /// Whether it holds; the error says what is there instead.
+    /// Checks the expectation. The error describes the actual state.
     pub(crate) fn judge(&self, view: &View) -> Result<()> {
         let pods = view.select(&self.pods);
         match &self.claim {
             Claim::On(nodes) => {
-                let [pod] = pods[..] else { bail!("{} pods are called that", pods.len()) };
+                let [pod] = pods[..] else { bail!("{} pods match", pods.len()) };
                 let node = node_of(pod).with_context(|| why_waiting(pod))?;
                 ensure!(nodes.iter().any(|wanted| wanted == node), "it is on {node}");
             }
@@ -270,7 +270,7 @@ impl Expectation {
 }
 
 impl View {
-    /// The pods of this name or label.
+    /// Returns the pods with this name or label.
     fn select(&self, wanted: &str) -> Vec<&Pod> {
         let is_wanted = |pod: &&Pod| match wanted.split_once('=') {
             Some((key, value)) => pod.labels().get(key).is_some_and(|seen| seen == value),
@@ -299,7 +299,7 @@ impl View {
     }
 }
 
-/// Reason and message of the condition PodScheduled of a pod that is told to wait.
+/// Returns reason and message of a pending pod's condition PodScheduled.
 pub(crate) fn waiting_for(pod: &Pod) -> Option<(&str, &str)> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut scheduled =
@@ -308,15 +308,15 @@ pub(crate) fn waiting_for(pod: &Pod) -> Option<(&str, &str)> {
     Some((condition.reason.as_deref().unwrap_or_default(), condition.message.as_deref().unwrap_or_default()))
 }
 
-/// The event's text.
+/// Returns an event's note.
 pub(crate) fn note(event: &Event) -> &str {
     event.note.as_deref().unwrap_or_default()
 }
 
 fn why_waiting(pod: &Pod) -> String {
     match waiting_for(pod) {
-        Some((reason, message)) => format!("it waits, {reason}: {message}"),
-        None => String::from("it has no node, and no condition says why"),
+        Some((reason, message)) => format!("it is pending, {reason}: {message}"),
+        None => String::from("it has no node and no condition with a reason"),
     }
 }
 

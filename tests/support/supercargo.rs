@@ -1,8 +1,8 @@
-//! supercargo beside a control plane: installed as an operator would, and run as a process with the rights of its ServiceAccount.
+//! supercargo beside a control plane: installed from the manifests, and run as a process with its ServiceAccount's permissions.
 //!
-//! The manifests are applied as they are, and the pod of their Deployment is placed and shown Running; nothing executes in it. What
-//! schedules is the binary of this build, with the flags and the configuration that pod would have, the ServiceAccount's token in a file as
-//! the kubelet keeps it, and RBAC on: a right that is missing in `manifests/` is missing here.
+//! The manifests are applied unchanged. The Deployment's pod is placed and reported as Running, but kwok executes nothing. The
+//! scheduler is this build's binary with the pod's flags and configuration, and a token file as the kubelet provides it. RBAC is on, so
+//! a permission missing in `manifests/` is missing here.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -21,22 +21,22 @@ use super::process::{Process, Program};
 use super::wait::wait_for;
 use super::{Access, ControlPlane};
 
-/// The namespace of the manifests.
+/// The manifests' namespace.
 pub(crate) const NAMESPACE: &str = "kube-system";
 
-/// The name of everything in the manifests, and of the scheduler that pods name.
+/// Name of all objects in the manifests, and of the scheduler.
 pub(crate) const NAME: &str = "supercargo";
 
-/// How long it may take from its start until it is ready, and from SIGTERM until it is gone.
+/// Timeouts for readiness after the start, and for the end after SIGTERM.
 const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(30);
 
-/// The roles of `manifests/base` that its ServiceAccount has.
+/// Roles in `manifests/base` that are bound to its ServiceAccount.
 pub(crate) const ROLES: [&str; 3] = ["supercargo-read", "supercargo-act", "supercargo-serve-auth"];
 
 /// Applies `manifests/base`.
 pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
-    // The strictest pod standard there is: what the manifests ask for must fit into it.
+    // The strictest pod security standard; the manifests must comply.
     let standard = "pod-security.kubernetes.io/enforce=restricted";
     plane.admin().kubectl(&["label", "namespace", NAMESPACE, standard, "--overwrite"]).await?;
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
@@ -44,14 +44,14 @@ pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// Waits until kube-scheduler has placed the Deployment's pod and kwok shows it Running.
+/// Waits until kube-scheduler has placed the Deployment's pod and it is Running.
 pub(crate) async fn wait_for_the_deployment(plane: &ControlPlane) -> Result<()> {
     let deployment = format!("deployment/{NAME}");
     plane.admin().kubectl(&["rollout", "status", &deployment, "-n", NAMESPACE, "--timeout=60s"]).await?;
     Ok(())
 }
 
-/// Gives a ServiceAccount the rights of the installed one.
+/// Grants a ServiceAccount the permissions of the installed one.
 pub(crate) async fn grant(admin: &Access, namespace: &str, account: &str) -> Result<()> {
     for role in ROLES {
         let (name, role) = (binding(namespace, role), format!("--clusterrole={role}"));
@@ -61,7 +61,7 @@ pub(crate) async fn grant(admin: &Access, namespace: &str, account: &str) -> Res
     Ok(())
 }
 
-/// Takes the rights away that [`grant`] gave.
+/// Revokes the permissions that [`grant`] gave.
 pub(crate) async fn revoke(admin: &Access, namespace: &str) -> Result<()> {
     let names = ROLES.map(|role| binding(namespace, role));
     let mut args = vec!["delete", "clusterrolebinding", "--ignore-not-found"];
@@ -74,7 +74,7 @@ fn binding(namespace: &str, role: &str) -> String {
     format!("{namespace}-{role}")
 }
 
-/// A configuration that differs from the installed one in the name of the scheduler alone.
+/// Returns a configuration that differs from the installed one only in the scheduler's name.
 pub(crate) fn configuration(scheduler: &str) -> String {
     format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
@@ -82,8 +82,8 @@ pub(crate) fn configuration(scheduler: &str) -> String {
     )
 }
 
-/// The same for one of several replicas that contend for the lease of this name, in the namespace of this name. They are quick to find out
-/// that one of them is gone: three seconds, where an installation takes fifteen.
+/// Returns the same for one of several replicas, with a lease in the namespace of this name. The lease duration is 3 s instead of
+/// 15 s, so that failovers are quick.
 pub(crate) fn elected_configuration(scheduler: &str) -> String {
     configuration(scheduler).replace(
         "  leaderElect: false\n",
@@ -94,9 +94,9 @@ pub(crate) fn elected_configuration(scheduler: &str) -> String {
     )
 }
 
-/// The binary of this build.
+/// Returns the path of this build's binary.
 pub(crate) fn binary() -> Result<PathBuf> {
-    // Cargo tells it to tests alone.
+    // Cargo sets the variable only for tests.
     let told = option_env!("CARGO_BIN_EXE_supercargo").map(PathBuf::from);
     let beside_examples = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join(NAME));
     let found = told.or_else(beside_examples).unwrap_or_else(|| target_dir().join("debug").join(NAME));
@@ -108,31 +108,31 @@ pub(crate) fn binary() -> Result<PathBuf> {
     Ok(found)
 }
 
-/// How to run it.
+/// Options of a supercargo to start.
 pub(crate) struct Setup {
-    /// Names the process, its log and its files.
+    /// Name of the process, its log and its files.
     pub(crate) name: String,
-    /// The ServiceAccount whose token it has.
+    /// Namespace and name of its ServiceAccount.
     pub(crate) namespace: String,
     pub(crate) account: String,
-    /// The text of `--config`.
+    /// Content of `--config`.
     pub(crate) configuration: String,
-    /// The HTTPS port it should have if it is free; otherwise it gets any.
+    /// Preferred HTTPS port; any free port otherwise.
     pub(crate) port: Option<u16>,
-    /// Where the API server is, unless the control plane says so itself.
+    /// Address of the API server, if not the control plane's own.
     pub(crate) server: Option<String>,
-    /// How long its token is good for, in Go's notation, if an hour is too short: nobody renews it after the harness has gone.
+    /// Validity of its token, in Go's duration format; one hour by default. Nothing renews it after the harness has ended.
     pub(crate) token_duration: Option<String>,
-    /// Further flags.
+    /// Additional flags.
     pub(crate) args: Vec<String>,
-    /// Where its stderr goes instead of its log.
+    /// Destination of stderr instead of the log file.
     pub(crate) stderr: Option<OwnedFd>,
-    /// Variables of its environment.
+    /// Additional environment variables.
     pub(crate) env: Vec<(&'static str, String)>,
 }
 
 impl Setup {
-    /// As the installed Deployment would run it: its ServiceAccount, its configuration.
+    /// Returns the ServiceAccount and configuration of the installed Deployment.
     pub(crate) async fn installed(plane: &ControlPlane) -> Result<Self> {
         let jsonpath = r"jsonpath={.data.config\.yaml}";
         let get = ["get", "configmap", "supercargo-config", "-n", NAMESPACE, "-o", jsonpath];
@@ -150,7 +150,7 @@ impl Setup {
         })
     }
 
-    /// A scheduler called like `namespace`, with the ServiceAccount `supercargo` of that namespace.
+    /// Returns a scheduler named `namespace`, with the ServiceAccount `supercargo` of that namespace.
     pub(crate) fn called(namespace: &str) -> Self {
         Self {
             name: format!("{NAME}-{namespace}"),
@@ -166,7 +166,7 @@ impl Setup {
         }
     }
 
-    /// Starts it; it may not be ready yet.
+    /// Starts it without waiting for readiness.
     pub(crate) async fn launch(self, plane: &ControlPlane) -> Result<Supercargo> {
         let (mut access, token) = plane.service_account(&self.namespace, &self.account).await?;
         if let Some(server) = &self.server {
@@ -205,49 +205,49 @@ impl Setup {
     }
 }
 
-/// A supercargo that was started. Dropping it ends it.
+/// A running supercargo. Dropping it stops it.
 pub(crate) struct Supercargo {
     process: Process,
     program: Program,
     number: u16,
     _port: Option<Port>,
     token: TokenFile,
-    /// Where in the log refusals begin to count.
+    /// Log offset from which denied requests count.
     forgiven: usize,
 }
 
 impl Supercargo {
-    /// The port of health and metrics.
+    /// Returns its HTTPS port.
     pub(crate) fn port(&self) -> u16 {
         self.number
     }
 
-    /// The file of its token.
+    /// Returns its token file.
     pub(crate) fn token(&self) -> &TokenFile {
         &self.token
     }
 
-    /// Its process id.
+    /// Returns its process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends.
     pub(crate) fn end(&mut self) -> Result<ExitStatus> {
         self.process.wait(END)
     }
 
-    /// Its process, to be ended or detached by the caller.
+    /// Returns its process, for the caller to stop or detach.
     pub(crate) fn into_process(self) -> Process {
         self.process
     }
 
-    /// Asks for a path of its HTTPS port.
+    /// Requests a path of its HTTPS port.
     pub(crate) async fn get(&self, path: &str, token: Option<&str>) -> Result<(u16, String)> {
         http::get(&format!("https://127.0.0.1:{}{path}", self.number), token).await
     }
 
-    /// Waits until `/readyz` is green. If it ends instead, or never is, the error shows the end of its log.
+    /// Waits until `/readyz` succeeds. On failure, the error has the end of its log.
     pub(crate) async fn wait_until_ready(&mut self) -> Result<()> {
         let url = format!("https://127.0.0.1:{}/readyz", self.number);
         let process = &mut self.process;
@@ -270,23 +270,23 @@ impl Supercargo {
         }
     }
 
-    /// Ends it as a crash would.
+    /// Kills it, as in a crash.
     pub(crate) fn kill(&mut self) -> Result<ExitStatus> {
         self.process.kill()
     }
 
-    /// Asks it to end as the kubelet does, and waits for it to do so by itself.
+    /// Sends SIGTERM, as the kubelet does, and waits for its end.
     pub(crate) fn terminate(&mut self) -> Result<ExitStatus> {
         self.process.signal(Signal::SIGTERM)?;
         self.process.wait(END)
     }
 
-    /// Stops it in its tracks, as a machine that hangs would.
+    /// Suspends it, as on a hanging machine.
     pub(crate) fn pause(&mut self) -> Result<()> {
         self.process.pause()
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub(crate) fn resume(&mut self) -> Result<()> {
         self.process.resume()
     }
@@ -296,44 +296,44 @@ impl Supercargo {
         self.process.signal(signal)
     }
 
-    /// Starts one that has ended again, with the same flags.
+    /// Restarts it with the same flags after it has ended.
     pub(crate) fn start_again(&mut self, plane: &ControlPlane) -> Result<()> {
         self.process = plane.launch(&self.program)?;
         Ok(())
     }
 
-    /// Fails, with the end of its log, if it has ended by itself.
+    /// Fails if it has ended unexpectedly; the error has the end of its log.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.process.check()
     }
 
-    /// All it has logged, over all of its starts.
+    /// Returns its whole log, across restarts.
     pub(crate) fn log(&self) -> Result<String> {
         let path = self.process.log();
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The end of its log, under a headline.
+    /// Returns the end of its log with a heading.
     pub(crate) fn log_tail(&self) -> String {
         self.process.log_tail(40)
     }
 
-    /// Forgets the refusals so far: an API server that is starting knows no roles yet, and refuses everybody.
+    /// Ignores denied requests so far: an API server that is starting has no roles yet and denies everything.
     pub(crate) fn forgive_refusals(&mut self) -> Result<()> {
         self.forgiven = self.log()?.len();
         Ok(())
     }
 
-    /// Fails if the API server has refused it anything for want of rights, with what it logged of that.
+    /// Fails if the API server has denied a request for lack of permissions, with the log lines.
     pub(crate) fn check_rights(&self) -> Result<()> {
         let log = self.log()?;
-        // A namespace on its way out takes no new events; that is forbidden to everybody.
+        // A terminating namespace accepts no new events from anyone.
         let is_refusal = |line: &&str| {
             let line = line.to_ascii_lowercase();
             line.contains("forbidden") && !line.contains("being terminated")
         };
         let refused: Vec<&str> = log[self.forgiven..].lines().filter(is_refusal).take(5).collect();
-        ensure!(refused.is_empty(), "a right is missing in manifests/:\n{}", refused.join("\n"));
+        ensure!(refused.is_empty(), "a permission is missing in manifests/:\n{}", refused.join("\n"));
         Ok(())
     }
 }

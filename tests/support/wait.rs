@@ -1,14 +1,14 @@
-//! Waiting for a condition with a deadline. There is no sleeping for a fixed time anywhere else.
+//! Waits for conditions with a deadline. Nothing else sleeps for a fixed time.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-/// What a test waits at most for something that takes a second on a quiet machine.
+/// Default timeout for operations that take a second on an idle machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Looks again and again until `look` answers `Ok`. Its error says what is still missing; at the deadline the last one is told:
+/// Retries `look` until it returns `Ok`. Its error describes what is missing; at the deadline, the last error is returned:
 /// `waited 90s for pod default/x to be bound; last seen: it has no node`.
 pub(crate) async fn wait_for<T, F, Fut>(what: &str, within: Duration, mut look: F) -> Result<T>
 where
@@ -17,13 +17,13 @@ where
 {
     let deadline = Instant::now() + within;
     let mut pause = Duration::from_millis(20);
-    let mut last = anyhow!("not a single answer");
+    let mut last = anyhow!("no answer");
     loop {
-        // A look may hang, for example at a paused API server.
+        // An attempt may hang, for example at a suspended API server.
         match tokio::time::timeout_at(deadline.into(), look()).await {
             Ok(Ok(seen)) => return Ok(seen),
             Ok(Err(missing)) => last = missing,
-            Err(_) => last = last.context("the last look did not end"),
+            Err(_) => last = last.context("the last attempt did not finish"),
         }
         if Instant::now() + pause >= deadline {
             return Err(anyhow!("waited {within:?} for {what}; last seen: {last:#}"));

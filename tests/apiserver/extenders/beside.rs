@@ -1,5 +1,5 @@
-//! The real kube-scheduler and ours with the same extender and the same file: the same requests, field by field, the same verdicts,
-//! the same words.
+//! The real kube-scheduler and ours with the same extender and configuration send equal requests and report equal results and
+//! messages.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::support::wait::PATIENCE;
 use crate::support::{Component, ControlPlane, KwokNode, supercargo, wait_for};
 use crate::world::{World, play_on, requesting, scheduled_condition};
 
-/// The two, as paths of their extender and beginnings of their pods' names say.
+/// Path prefixes of the extender, and name prefixes of pods, for the two schedulers.
 const OURS: &str = "ours";
 const THEIRS: &str = "theirs";
 
-/// Two extenders for a scheduler: one that caches nodes, and one that does not.
+/// Configures two extenders for a scheduler: one with nodeCacheCapable, and one without.
 fn extenders(port: u16, whose: &str) -> String {
     let url = format!("http://127.0.0.1:{port}/{whose}");
     format!(
@@ -32,7 +32,7 @@ fn extenders(port: u16, whose: &str) -> String {
     )
 }
 
-/// What the extender does about a pod is in the pod's name.
+/// The extender's behavior for a pod is given by the pod's name.
 fn conduct(call: &Call) -> Reply {
     let (_, plan) = call.pod().split_once('-').unwrap_or_default();
     let names = call.path.contains("/names/");
@@ -40,7 +40,7 @@ fn conduct(call: &Call) -> Reply {
     let passed = |nodes: &[&str]| match names {
         true => json!({"NodeNames": nodes}),
         false => {
-            // As they came: what an extender changes of them is what upstream scores and sends on.
+            // Unmodified, because upstream scores and forwards the nodes an extender returns.
             let items = call.body["Nodes"]["items"].as_array().into_iter().flatten();
             let items = items.filter(|node| nodes.iter().any(|name| node["metadata"]["name"] == *name));
             json!({"Nodes": {"items": items.collect::<Vec<_>>()}})
@@ -94,7 +94,7 @@ fn conduct(call: &Call) -> Reply {
     }
 }
 
-/// What must be the same of both: without what tells the one from the other, and in one order where upstream's is a race.
+/// Normalizes a request: removes what identifies the scheduler, and sorts what upstream sends in random order.
 fn comparable(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -124,17 +124,17 @@ fn comparable(value: &Value) -> Value {
     }
 }
 
-/// A text without whose it is.
+/// Removes the scheduler's name from a text.
 fn neutral(text: &str) -> String {
     text.replace(THEIRS, "whose").replace(OURS, "whose")
 }
 
-/// What a pod was told: its condition's reason and message, and where it is.
+/// Returns reason and message of a pod's condition, and its node.
 async fn told(world: &World<'_>, name: &str) -> Result<(Option<String>, Option<String>, Option<String>)> {
     let pods = world.pods();
-    wait_for(&format!("{name} to be placed or told"), PATIENCE, || async {
+    wait_for(&format!("{name} to be placed or have a condition"), PATIENCE, || async {
         let pod: Pod = pods.get(name).await?;
-        let condition = scheduled_condition(&pod).context("it is told nothing")?;
+        let condition = scheduled_condition(&pod).context("it has no condition")?;
         let message = condition.message.as_deref().map(neutral);
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         Ok((condition.reason.clone(), message, node))
@@ -143,7 +143,7 @@ async fn told(world: &World<'_>, name: &str) -> Result<(Option<String>, Option<S
 }
 
 #[tokio::test]
-async fn kube_scheduler_and_this_one_ask_the_same_and_make_the_same_of_it() -> Result<()> {
+async fn extender_requests_and_results_equal_kube_schedulers() -> Result<()> {
     let plane = ControlPlane::builder().with([Component::ControllerManager, Component::Kwok]).start().await?;
     supercargo::install(&plane).await?;
     play_on(&plane, "extended", async |world| {
@@ -170,7 +170,7 @@ async fn kube_scheduler_and_this_one_ask_the_same_and_make_the_same_of_it() -> R
         for plan in ["chosen", "scored", "unscored", "reasons", "silent", "down", "told", "invented"] {
             compare(world, &extender, plan, &requesting(&json!({"cpu": "100m"}))).await?;
         }
-        // From here on the nodes are full of pods that matter less.
+        // From here on, the nodes are full of pods of lower priority.
         let classes =
             "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 100\n";
         admin.apply(classes).await?;
@@ -186,13 +186,13 @@ async fn kube_scheduler_and_this_one_ask_the_same_and_make_the_same_of_it() -> R
         }
         let asked =
             [preempt(world, &extender, THEIRS, &high).await?, preempt(world, &extender, OURS, &high).await?];
-        ensure!(asked[0] == asked[1], "asked\n{:#?}\nand by kube-scheduler\n{:#?}", asked[1], asked[0]);
+        ensure!(asked[0] == asked[1], "requests\n{:#?}\nand of kube-scheduler\n{:#?}", asked[1], asked[0]);
         Ok(())
     })
     .await
 }
 
-/// Has one of them send away whom the extender leaves, which is the pod of node b, and puts another in its place; what it asked.
+/// Lets one scheduler preempt with the extender's choice of node b, then replaces the victim. Returns its requests.
 async fn preempt(
     world: &World<'_>,
     extender: &Extender,
@@ -216,7 +216,7 @@ async fn preempt(
     let mut full = requesting(&json!({"cpu": "3500m"}));
     full["nodeName"] = json!("b");
     world.create("victim1", &full).await?;
-    // How often it is asked depends on how soon the victim is gone.
+    // The number of calls depends on when the victim is gone.
     let mut calls = BTreeMap::new();
     for call in extender.calls_about(&name) {
         calls.entry(neutral(&call.path)).or_insert_with(|| without_names(comparable(&call.body)));
@@ -224,7 +224,7 @@ async fn preempt(
     Ok(calls)
 }
 
-/// Without what tells one life of a victim from the next, and what of the pod's status was shown how soon.
+/// Removes what differs between instances of a victim, and the pod's status, which depends on timing.
 fn without_names(mut body: Value) -> Value {
     body["Pod"]["status"] = json!("as it was");
     for node in body["NodeNameToVictims"].as_object_mut().into_iter().flat_map(|rooms| rooms.values_mut()) {
@@ -237,13 +237,13 @@ fn without_names(mut body: Value) -> Value {
     body
 }
 
-/// Has both decide about a pod of this plan, one after the other, and compares what they asked and said.
+/// Lets both schedulers place a pod of this plan, one after the other, and compares requests and results.
 async fn compare(world: &World<'_>, extender: &Extender, plan: &str, spec: &Value) -> Result<()> {
     let mut found = BTreeMap::new();
     for whose in [THEIRS, OURS] {
         let name = format!("{whose}-{plan}");
         let mut spec = spec.clone();
-        // Its volume has a name that is drawn.
+        // Its volumes have generated names.
         spec["automountServiceAccountToken"] = json!(false);
         if whose == THEIRS {
             spec["schedulerName"] = json!("default-scheduler");
@@ -251,7 +251,7 @@ async fn compare(world: &World<'_>, extender: &Extender, plan: &str, spec: &Valu
         let pod = crate::support::objects::pod(&name, &world.name, &spec)?;
         world.pods().create(&PostParams::default(), &pod).await?;
         let told = told(world, &name).await?;
-        // What comes after the first attempt is asked again, and as often as time allows.
+        // Later attempts repeat the calls, as often as time allows.
         let mut calls: BTreeMap<String, Value> = BTreeMap::new();
         for call in extender.calls_about(&name) {
             calls.entry(neutral(&call.path)).or_insert_with(|| comparable(&call.body));
@@ -260,14 +260,14 @@ async fn compare(world: &World<'_>, extender: &Extender, plan: &str, spec: &Valu
         found.insert(whose, (told, calls));
     }
     let (theirs, ours) = (&found[THEIRS], &found[OURS]);
-    ensure!(ours.0 == theirs.0, "{plan}: told\n{:?}\nand by kube-scheduler\n{:?}", ours.0, theirs.0);
-    ensure!(!theirs.1.is_empty(), "{plan}: kube-scheduler asked nothing");
+    ensure!(ours.0 == theirs.0, "{plan}: condition\n{:?}\nand of kube-scheduler\n{:?}", ours.0, theirs.0);
+    ensure!(!theirs.1.is_empty(), "{plan}: kube-scheduler made no calls");
     let paths = |calls: &BTreeMap<String, Value>| calls.keys().cloned().collect::<Vec<_>>();
     ensure!(paths(&ours.1) == paths(&theirs.1), "{plan}: {:?} and {:?}", paths(&ours.1), paths(&theirs.1));
     for (path, body) in &theirs.1 {
         ensure!(
             ours.1[path] == *body,
-            "{plan}, {path}: asked\n{}\nand by kube-scheduler\n{body}",
+            "{plan}, {path}: request\n{}\nand of kube-scheduler\n{body}",
             ours.1[path]
         );
     }

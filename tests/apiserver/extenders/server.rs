@@ -1,4 +1,4 @@
-//! A real HTTP extender, in this process: it notes what it is asked and does what the test tells it to.
+//! A real HTTP extender in this process, which records requests and replies as the test specifies.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,32 +14,32 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What an extender does when it is called.
+/// Reply to a call.
 pub(crate) enum Reply {
     Json(Value),
     Code(u16),
-    /// It says this once the test lets it go on.
+    /// Reply with this once the test calls `go_on`.
     Held(Value),
-    /// It posts the Binding it is asked for, as a careful extender does, and says that it did.
+    /// Post the requested Binding and report success.
     Binds,
 }
 
-/// A call as it came.
+/// A received call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// The path, with the verb at its end.
+    /// The path, which ends with the verb.
     pub(crate) path: String,
     pub(crate) body: Value,
 }
 
 impl Call {
-    /// The pod it is about.
+    /// Returns the pod's name.
     pub(crate) fn pod(&self) -> &str {
         let named = &self.body["Pod"]["metadata"]["name"];
         named.as_str().or_else(|| self.body["PodName"].as_str()).unwrap_or_default()
     }
 
-    /// The nodes it is about, sorted.
+    /// Returns the nodes' names, sorted.
     pub(crate) fn nodes(&self) -> Vec<String> {
         let items = self.body["Nodes"]["items"].as_array().into_iter().flatten();
         let whole = items.map(|node| &node["metadata"]["name"]);
@@ -53,7 +53,7 @@ impl Call {
 
 type Conduct = Box<dyn Fn(&Call) -> Reply + Send + Sync>;
 
-/// An extender on the loopback. It ends with the test.
+/// An extender on loopback. It stops when dropped.
 pub(crate) struct Extender {
     pub(crate) port: u16,
     calls: Arc<Mutex<Vec<Call>>>,
@@ -69,7 +69,7 @@ struct Shared {
 }
 
 impl Extender {
-    /// Starts one of this conduct, on any port or on this one; over HTTPS where it is given a way.
+    /// Starts one that replies with `conduct`, on the given port or any, and over HTTPS if an acceptor is given.
     pub(crate) async fn start(
         client: &Client,
         port: u16,
@@ -94,7 +94,7 @@ impl Extender {
                     let answered = Arc::clone(&shared);
                     let service = service_fn(move |request| answer(request, Arc::clone(&answered)));
                     let http = hyper::server::conn::http1::Builder::new();
-                    // Who breaks a connection off is told elsewhere.
+                    // Broken connections are covered elsewhere.
                     let _ = match &shared.tls {
                         None => http.serve_connection(TokioIo::new(connection), service).await,
                         Some(tls) => match tls.accept(connection).await {
@@ -112,12 +112,12 @@ impl Extender {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it was asked about a pod so far, in order.
+    /// Returns the calls about a pod so far, in order.
     pub(crate) fn calls_about(&self, pod: &str) -> Vec<Call> {
         self.lock().iter().filter(|call| call.pod() == pod).cloned().collect()
     }
 
-    /// Lets it say what it holds back, and hold back nothing more.
+    /// Sends the delayed replies, and delays no more.
     pub(crate) fn go_on(&self) {
         self.goes_on.send_replace(true);
     }
@@ -143,7 +143,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     Ok(Response::new(Full::from(told.to_string())))
 }
 
-/// Posts the Binding that `ExtenderBindingArgs` ask for.
+/// Posts the Binding that `ExtenderBindingArgs` requests.
 async fn bind(client: &Client, args: &Value) -> Result<()> {
     let text = |name: &str| args[name].as_str().unwrap_or_default();
     let (namespace, name) = (text("PodNamespace"), text("PodName"));

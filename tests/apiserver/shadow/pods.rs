@@ -1,4 +1,4 @@
-//! A cluster of nodes that differ, and pods of every kind that a plugin has something to say of.
+//! A heterogeneous cluster, and pods for every plugin.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
@@ -8,13 +8,13 @@ use crate::support::nodes::KwokNode;
 use crate::support::objects::pod;
 
 const ZONES: usize = 3;
-/// Pods of a kind that have the same labels and terms, as those of a Deployment.
+/// Number of pods with the same labels and terms, as in a Deployment.
 const GROUP: usize = 25;
 
-/// A node that takes only pods that tolerate its taint.
+/// A node with a taint that few pods tolerate.
 pub(super) const TAINTED: &str = "n03";
 
-/// Nodes of three zones and three sizes; some are tainted, some have fast disks, some have an image.
+/// Returns nodes of three zones and three sizes; some have taints, fast disks or an image.
 pub(super) fn nodes(count: usize) -> Vec<KwokNode> {
     let node = |number: usize| {
         let mut node = KwokNode::new(&format!("n{number:02}"))
@@ -38,7 +38,7 @@ pub(super) fn nodes(count: usize) -> Vec<KwokNode> {
     (0..count).map(node).collect()
 }
 
-/// Priorities; nobody has to go for anybody, since there is room for all.
+/// Returns priority classes; no preemption happens, because all pods fit.
 pub(super) fn priority_classes() -> String {
     let class = |(name, value): (&str, i32)| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
     let items: Vec<Value> = [("shadow-low", 1), ("shadow-high", 100)].map(class).to_vec();
@@ -62,7 +62,7 @@ fn spread(group: &str, key: &str, skew: usize, when: &str) -> Value {
 const HOST: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// What one kind of pod asks for beside its resources.
+/// Returns a kind's fields beside its resource requests.
 fn kind(number: usize, group: &str) -> Value {
     match number {
         0 | 1 => json!({}),
@@ -94,7 +94,7 @@ fn kind(number: usize, group: &str) -> Value {
     }
 }
 
-/// So many pods, `too_large` of them for no node; kinds come in turns.
+/// Returns pods of alternating kinds; `too_large` of them fit no node.
 pub(super) fn mixed(namespace: &str, count: usize, too_large: usize) -> Result<Vec<Pod>> {
     const KINDS: usize = 10;
     let one = |number: usize| {
@@ -103,7 +103,7 @@ pub(super) fn mixed(namespace: &str, count: usize, too_large: usize) -> Result<V
         let mut spec = kind(of_kind, &group);
         let cpu = if number < too_large { "100".to_owned() } else { format!("{}m", 50 + 50 * (number % 7)) };
         let mut container = json!({"name": "main", "image": "registry.k8s.io/pause:3.10"});
-        // Every eleventh says nothing of what it needs.
+        // Every eleventh has no requests.
         if number < too_large || !number.is_multiple_of(11) {
             let memory = format!("{}Mi", 64 << (number % 4));
             container["resources"] = json!({"requests": {"cpu": cpu, "memory": memory}});

@@ -1,4 +1,4 @@
-//! Runs examples against an API server: the four nodes, the steps, and the way back to the four nodes. It prints nothing.
+//! Runs examples against an API server: creates the four nodes, performs steps, and restores the initial state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,28 +14,28 @@ use super::super::wait::{PATIENCE, wait_for};
 use super::super::{Access, ControlPlane};
 use super::{Claim, Example, Expectation, Step, View, examples_dir};
 
-/// How long an expectation may take to come true.
+/// Timeout of an expectation.
 const EXPECTATION: Duration = Duration::from_secs(30);
 
-/// The taints of a node's life cycle begin like this; those that an example may put on a node do not.
+/// Prefix of node lifecycle taints, which examples do not set.
 const LIFECYCLE: &str = "node.kubernetes.io/";
 
-/// Labels that kube-controller-manager adds to nodes when it comes by; no example can put them there or take them away.
+/// Prefix of labels that kube-controller-manager adds to nodes at some point; examples cannot change them.
 const RECONCILED: &str = "beta.kubernetes.io/";
 
-/// What an example must give back of a node: labels, taints, cordon and images, as text.
+/// Properties of a node that an example must restore, as text: labels, taints, cordon and images.
 type Face = String;
 
 /// An API server with the four nodes.
 pub(crate) struct Runner {
     access: Access,
     client: Client,
-    /// What the nodes were before the first example.
+    /// The nodes before the first example.
     nodes: BTreeMap<String, Face>,
 }
 
 impl Runner {
-    /// Makes the four nodes and waits until pods can go there.
+    /// Creates the four nodes and waits until they accept pods.
     pub(crate) async fn new(plane: &ControlPlane) -> Result<Self> {
         let (access, client) = (plane.admin(), plane.client().await?);
         access.apply_path(&examples_dir().join("nodes.yaml")).await?;
@@ -43,7 +43,7 @@ impl Runner {
         let nodes = wait_for("the four nodes to be ready and free of lifecycle taints", PATIENCE, || async {
             let nodes = api.list(&ListParams::default()).await?.items;
             for node in &nodes {
-                ensure!(is_ready(node), "{} is not ready (kwok reports that)", node.name_any());
+                ensure!(is_ready(node), "{} is not ready (kwok sets this condition)", node.name_any());
                 let taint = taints(node).find(|key| key.starts_with(LIFECYCLE));
                 ensure!(taint.is_none(), "{} still has the taint {taint:?}", node.name_any());
             }
@@ -53,14 +53,14 @@ impl Runner {
         Ok(Self { access, client, nodes })
     }
 
-    /// All steps of an example, and then, whatever came of them, the way back. The error names the line.
+    /// Runs all steps of an example, and its cleanup in any case. The error names the line.
     pub(crate) async fn run(&self, example: &Example) -> Result<()> {
         let outcome = self.perform_all(example).await;
         let tidied = self.tidy_up(example).await;
         outcome.and(tidied).with_context(|| format!("examples/{}", example.name))
     }
 
-    /// One step; an expectation is asked again and again until it holds.
+    /// Performs one step. An expectation is retried until it holds.
     pub(crate) async fn perform(&self, example: &Example, step: &Step) -> Result<()> {
         match step {
             Step::Say(_) => Ok(()),
@@ -69,7 +69,7 @@ impl Runner {
         }
     }
 
-    /// What the API server holds of the example's namespace.
+    /// Returns the current state of the example's namespace.
     pub(crate) async fn view(&self, example: &Example) -> Result<View> {
         let all = ListParams::default();
         let pods = Api::<Pod>::namespaced(self.client.clone(), example.namespace());
@@ -82,16 +82,16 @@ impl Runner {
         })
     }
 
-    /// The `finally` lines, then waits until the namespace has no pods and the nodes are what they were.
+    /// Runs the `finally` lines, then waits until the namespace has no pods and the nodes are restored.
     pub(crate) async fn tidy_up(&self, example: &Example) -> Result<()> {
         for words in &example.finally {
-            // A line that finds nothing left to undo may fail; what it left is seen below.
+            // A line with nothing to undo may fail; anything left is detected below.
             let _ = self.kubectl(example, words).await;
         }
-        wait_for("the nodes to be what they were, without pods of the example", PATIENCE, || async {
+        wait_for("the nodes to be restored and the example's pods to be gone", PATIENCE, || async {
             let view = self.view(example).await?;
             let left: Vec<String> = view.pods.iter().map(ResourceExt::name_any).collect();
-            ensure!(left.is_empty(), "pods {} are left", left.join(", "));
+            ensure!(left.is_empty(), "pods {} remain", left.join(", "));
             let nodes: Vec<Node> = view.nodes.into_values().collect();
             let changed = self.changed(&faces(&nodes));
             ensure!(changed.is_empty(), "{}", changed.join("; "));
@@ -100,13 +100,13 @@ impl Runner {
         .await
     }
 
-    /// Waits until the namespaces of the examples are gone.
+    /// Waits until the examples' namespaces are deleted.
     pub(crate) async fn wait_for_the_namespaces_to_go(&self, examples: &[&Example]) -> Result<()> {
         let api = Api::<Namespace>::all(self.client.clone());
         for example in examples {
             let name = example.namespace();
             wait_for(&format!("namespace {name} to be gone"), PATIENCE, || async {
-                ensure!(api.get_opt(name).await?.is_none(), "it is still there");
+                ensure!(api.get_opt(name).await?.is_none(), "it still exists");
                 Ok(())
             })
             .await?;
@@ -114,10 +114,10 @@ impl Runner {
         Ok(())
     }
 
-    /// What is different about the nodes.
+    /// Returns the nodes' differences from the initial state.
     fn changed(&self, seen: &BTreeMap<String, Face>) -> Vec<String> {
         let names: BTreeSet<&String> = self.nodes.keys().chain(seen.keys()).collect();
-        let describe = |face: Option<&Face>| face.map_or_else(|| String::from("not there"), Clone::clone);
+        let describe = |face: Option<&Face>| face.map_or_else(|| String::from("missing"), Clone::clone);
         names
             .into_iter()
             .filter(|name| self.nodes.get(*name) != seen.get(*name))
