@@ -1,4 +1,4 @@
-//! Where the API server is, who we are to it, and what carries requests there.
+//! Connects to the API server, extenders and collectors: addresses, credentials, TLS and proxies.
 
 mod bodies;
 mod proxy;
@@ -29,13 +29,14 @@ use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 pub use bodies::{Limited, TooLarge};
 pub use rotate::Source;
 
-/// How long a connection to the API server may take to come about.
+/// Time limit for establishing a connection to the API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Stands for "no proxy-url" in a kubeconfig: kube would fill the gap from the environment without regard to NO_PROXY.
+/// Placeholder for "no proxy-url" in a kubeconfig. Without it, kube reads the environment and ignores
+/// NO_PROXY.
 const NO_PROXY_URL: &str = "http://none.invalid";
 
-/// The User-Agent, in the form of `client-go/rest/config.go#buildUserAgent`.
+/// The User-Agent, in the format of `client-go/rest/config.go#buildUserAgent`.
 static AGENT: LazyLock<HeaderValue> = LazyLock::new(|| {
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -50,10 +51,11 @@ static AGENT: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::from_str(&agent).expect("it is ASCII")
 });
 
-/// Where the connection's settings come from: the flag's kubeconfig, the file's, or what [`inferred`] finds.
+/// Returns the source of the connection settings: the flag's kubeconfig, the configuration file's, or what
+/// [`inferred`] finds.
 ///
 /// # Errors
-/// When the kubeconfig cannot be read.
+/// Returns an error when the kubeconfig cannot be read or `--master` is not a URL.
 pub fn source(args: &Args, settings: &Settings) -> Result<Source> {
     let path = args.kubeconfig.as_ref().or(settings.kubeconfig.as_ref());
     let file = path.map(|path| {
@@ -62,14 +64,15 @@ pub fn source(args: &Args, settings: &Settings) -> Result<Source> {
     let master = args
         .master
         .as_ref()
-        .map(|master| master.parse::<Uri>().with_context(|| format!("--master {master} is no URL")));
+        .map(|master| master.parse::<Uri>().with_context(|| format!("--master {master} is not a URL")));
     Ok(Source::new(file.transpose()?, path.cloned(), master.transpose()?))
 }
 
-/// The connection's settings of a context of a kubeconfig. Its proxy is the kubeconfig's; variables are read when the client is built.
+/// Returns the connection settings of a kubeconfig context. Only the kubeconfig's own proxy is set; the
+/// environment's is read when the client is built.
 ///
 /// # Errors
-/// When the context, or a file it names, is not usable.
+/// Returns an error when the context, or a file it names, is unusable.
 pub async fn of_kubeconfig(
     mut file: Kubeconfig,
     options: &KubeConfigOptions,
@@ -89,10 +92,10 @@ pub async fn of_kubeconfig(
     Ok(config)
 }
 
-/// What kubectl would use, or the pod's ServiceAccount.
+/// Returns the settings of the default kubeconfig, or of the pod's service account.
 ///
 /// # Errors
-/// When there is neither, with what was tried.
+/// Returns an error that says what was tried when neither exists.
 pub async fn inferred() -> Result<kube::Config> {
     let found = match Kubeconfig::read() {
         Ok(file) => of_kubeconfig(file, &KubeConfigOptions::default()).await,
@@ -103,23 +106,23 @@ pub async fn inferred() -> Result<kube::Config> {
         Err(why) => why,
     };
     kube::Config::incluster()
-        .with_context(|| format!("no kubeconfig is usable ({why}), and this is no pod of a cluster"))
+        .with_context(|| format!("no usable kubeconfig ({why}), and no service account of a pod"))
 }
 
-/// What carries requests to the API server.
+/// The service that sends requests to the API server.
 pub type Carrier = BoxCloneService<Request<Body>, Response<Limited>, BoxError>;
 
-/// A client for these settings. It is kube's own, but for names, proxies and the limits of what is read; and every request has a
-/// deadline of its own, so that reading and writing need none here.
+/// Returns a client builder for these settings. It differs from kube's own client in name resolution, proxies
+/// and response size limits. It sets no read or write timeout: every request has its own time limit.
 ///
 /// # Errors
-/// When certificates, credentials or the proxy cannot be used.
+/// Returns an error when certificates, credentials or the proxy are unusable.
 pub fn builder(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
     Ok(ClientBuilder::new(carrier(config, false)?, config.default_namespace.clone()))
 }
 
-/// The same, for requests that the API server is to pass on to a pod: it takes the header with the token away as it does, so that goes a second time
-/// under a name that the API server does not look at.
+/// Like [`builder`], for requests that the API server forwards to a pod. The API server strips the token's
+/// header, so the token is sent a second time, in a header the API server ignores.
 ///
 /// # Errors
 /// As [`builder`].
@@ -131,7 +134,7 @@ fn hand_on(mut request: Request<Body>) -> Request<Body> {
     let token = request.headers().get(AUTHORIZATION).cloned();
     let is_passed_on = request.uri().path().contains("/proxy/");
     if let Some(token) = token.filter(|_| is_passed_on) {
-        // One that was given for this goes before the one for the API server.
+        // A token set for this purpose takes precedence over the API server's.
         request.headers_mut().entry(HANDED_ON).or_insert(token);
     }
     request
@@ -142,8 +145,8 @@ fn introduce(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
-/// Connections as Go makes them. What is written leaves at once: otherwise the first request would wait behind the end of the handshake for
-/// as long as the server puts off to acknowledge that, 40 ms on Linux.
+/// Returns a connector that connects like Go's client, with TCP_NODELAY. Otherwise the first request would
+/// wait behind the end of the handshake until the server acknowledges it, 40 ms on Linux.
 fn connector() -> HttpConnector<Resolver> {
     let mut http = HttpConnector::new_with_resolver(Resolver::default());
     http.enforce_http(false);
@@ -151,11 +154,11 @@ fn connector() -> HttpConnector<Resolver> {
     http
 }
 
-/// A connection to the server or to its proxy, before TLS with the server.
+/// A connection to the server or its proxy, before TLS with the server.
 type Wire = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Wires = BoxCloneSyncService<Uri, Wire, BoxError>;
 
-/// How the server is reached: directly or through a proxy.
+/// Returns the connector to the server, direct or through a proxy.
 fn wires(proxy: Option<Proxy>, tls: &Tls) -> Wires {
     let http = connector();
     let plain = http.clone().map_response(Wire::Http);
@@ -170,7 +173,7 @@ fn wires(proxy: Option<Proxy>, tls: &Tls) -> Wires {
         };
         return BoxCloneSyncService::new(socks.map_response(Wire::Http).map_err(BoxError::from));
     }
-    // A plain-text API server is reached through a tunnel as well.
+    // Plain-text API servers are reached through a tunnel, too.
     let tunnel = Tunnel::new(url, tls.over(http));
     let tunnel = match authorization {
         Some(authorization) => tunnel.with_auth(authorization),
@@ -179,17 +182,18 @@ fn wires(proxy: Option<Proxy>, tls: &Tls) -> Wires {
     BoxCloneSyncService::new(tunnel.map_err(BoxError::from))
 }
 
-/// What is trusted, and who we say we are, in TLS.
+/// Trusted certificate authorities, and the client certificate.
 struct Tls {
     config: rustls::ClientConfig,
-    /// The name that certificates are for, where it is not the URL's.
+    /// Name in the server's certificate, if it differs from the URL's host.
     server_name: Option<String>,
 }
 
 impl Tls {
     fn of(config: &kube::Config) -> Result<Self> {
         let mut trusting = config.clone();
-        // An image with nothing but the program has no authorities to trust, which is no matter where nobody is to be verified.
+        // A container image with only the binary has no system certificate authorities; none are needed
+        // without verification.
         if trusting.accept_invalid_certs || trusting.cluster_url.scheme_str() == Some("http") {
             trusting.root_cert.get_or_insert_default();
         }
@@ -201,10 +205,10 @@ impl Tls {
 
     fn name(&self) -> Result<Option<rustls::pki_types::ServerName<'static>>> {
         let name = self.server_name.clone().map(TryInto::try_into).transpose();
-        name.context("tls-server-name is no name of a server")
+        name.context("tls-server-name is not a valid server name")
     }
 
-    /// TLS over these connections, to URLs that want it.
+    /// Adds TLS to a connector, for https URLs.
     fn over<C>(&self, connector: C) -> HttpsConnector<C> {
         let builder = HttpsConnectorBuilder::new().with_tls_config(self.config.clone()).https_or_http();
         let builder = match self.name() {
@@ -222,11 +226,11 @@ fn carrier(config: &kube::Config, hands_on: bool) -> Result<Carrier> {
     };
     let proxy = proxy.as_ref().map(Proxy::of).transpose()?;
     if let Some(proxy) = &proxy {
-        tracing::debug!(proxy = %proxy.url, server = %config.cluster_url, "going through a proxy");
+        tracing::debug!(proxy = %proxy.url, server = %config.cluster_url, "connecting through a proxy");
     }
     let tls = Tls::of(config)?;
     let https = tls.over(wires(proxy, &tls));
-    // For name, connection and TLS together.
+    // The timeout covers name resolution, connection and TLS handshake.
     let connector =
         ServiceBuilder::new().option_layer(config.connect_timeout.map(TimeoutLayer::new)).service(https);
     let connector = BoxCloneSyncService::new(connector);

@@ -1,7 +1,7 @@
-//! Which proxy a request goes through, by the rules of Go's `golang.org/x/net/http/httpproxy`, which client-go follows.
+//! Proxy selection by the rules of Go's `golang.org/x/net/http/httpproxy`, which client-go follows.
 //!
-//! A kubeconfig's `proxy-url` wins and is used as it is. Otherwise HTTPS_PROXY (HTTP_PROXY for a server without TLS) names the proxy,
-//! and NO_PROXY names servers that are reached directly. Makes no connections.
+//! A kubeconfig's `proxy-url` takes precedence and applies unconditionally. Otherwise HTTPS_PROXY (HTTP_PROXY
+//! for a server without TLS) names the proxy, and NO_PROXY lists the servers to reach directly.
 
 use std::net::IpAddr;
 
@@ -16,13 +16,13 @@ pub(super) struct Proxy {
     /// Scheme, host and port, without credentials.
     pub(super) url: Uri,
     pub(super) scheme: Scheme,
-    /// The header `Proxy-Authorization` of a proxy that speaks HTTP.
+    /// `Proxy-Authorization` header for an HTTP proxy.
     pub(super) authorization: Option<HeaderValue>,
-    /// User and password of a SOCKS proxy.
+    /// User and password for a SOCKS proxy.
     pub(super) login: Option<(String, String)>,
 }
 
-/// How a proxy is spoken to.
+/// Protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Http,
@@ -31,29 +31,29 @@ pub(super) enum Scheme {
 }
 
 impl Proxy {
-    /// The proxy of this URL.
+    /// Parses a proxy URL.
     ///
     /// # Errors
-    /// When the scheme is none of http, https and socks5, or there is no host.
+    /// Returns an error when the scheme is not http, https or socks5, or the host is missing.
     pub(super) fn of(url: &Uri) -> Result<Self> {
         let (scheme, default_port) = match url.scheme_str().unwrap_or_default() {
             "http" => (Scheme::Http, 80),
             "https" => (Scheme::Https, 443),
-            // Go has the proxy resolve names in either case.
+            // As in Go, the proxy resolves names with either scheme.
             "socks5" | "socks5h" => (Scheme::Socks5, 1080),
             other => {
-                bail!("the proxy's scheme {other:?} is not supported; it must be http, https, or socks5")
+                bail!("the proxy scheme {other:?} is not supported; use http, https or socks5")
             }
         };
-        // Of the client library only what it reads of credentials is used; which proxy applies is decided here.
+        // The matcher only parses the credentials here; it does not select the proxy.
         let proxied = Uri::from_static("https://any.invalid");
         let given = Matcher::builder().all(url.to_string()).build().intercept(&proxied);
-        let given = given.context("the proxy's URL has no host")?;
+        let given = given.context("the proxy URL has no host")?;
         let port = url.port_u16().unwrap_or(default_port);
         let authority = format!("{}:{port}", given.uri().host().unwrap_or_default());
         let bare = Uri::builder().scheme(url.scheme_str().unwrap_or_default()).authority(authority);
         Ok(Self {
-            url: bare.path_and_query("/").build().context("the proxy's URL has no usable host")?,
+            url: bare.path_and_query("/").build().context("the proxy URL has no valid host")?,
             scheme,
             authorization: given.basic_auth().cloned(),
             login: given.raw_auth().map(|(user, password)| (user.to_owned(), password.to_owned())),
@@ -67,17 +67,18 @@ pub(super) struct Variables {
     http: String,
     https: String,
     no: String,
-    /// Whether this is a CGI program, in which a client may set HTTP_PROXY by a header.
+    /// Whether this is a CGI program, where a client can set HTTP_PROXY by a header.
     is_cgi: bool,
 }
 
 impl Variables {
-    /// This process's.
+    /// Reads the variables of this process.
     pub(super) fn of_process() -> Self {
         Self::of(|name| std::env::var(name).ok())
     }
 
-    /// Those of an environment. A name in lower case wins, and an empty value counts as none.
+    /// Reads the variables of an environment. Lower-case names take precedence, and an empty value counts as
+    /// unset.
     pub(super) fn of(get: impl Fn(&str) -> Option<String>) -> Self {
         let any = |lower: &str, upper: &str| {
             let set = [lower, upper].into_iter().filter_map(&get).find(|value| !value.is_empty());
@@ -91,10 +92,10 @@ impl Variables {
         }
     }
 
-    /// The URL of the proxy for requests to `target`, if there is to be one.
+    /// Returns the URL of the proxy for requests to `target`, if any.
     ///
     /// # Errors
-    /// When HTTP_PROXY would apply in a CGI program.
+    /// Returns an error when HTTP_PROXY would apply in a CGI program.
     pub(super) fn proxy_for(&self, target: &Uri) -> Result<Option<Uri>> {
         let is_plain = target.scheme_str() == Some("http");
         let value = match target.scheme_str() {
@@ -112,7 +113,7 @@ impl Variables {
         Ok(self.is_proxied(target.host().unwrap_or_default(), port).then_some(proxy))
     }
 
-    /// Whether NO_PROXY leaves this server to the proxy. This machine itself is never behind it.
+    /// Whether the server is reached through the proxy according to NO_PROXY. Loopback addresses never are.
     fn is_proxied(&self, host: &str, port: u16) -> bool {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host == "localhost" {
@@ -127,7 +128,8 @@ impl Variables {
     }
 }
 
-/// The URL of a variable, of which the scheme may be left out; nothing where it makes no sense, which Go ignores as well.
+/// Parses a proxy variable, whose scheme is optional. Returns `None` for an invalid value, which Go ignores,
+/// too.
 fn parsed(value: &str) -> Option<Uri> {
     if value.is_empty() {
         return None;
@@ -145,16 +147,16 @@ enum Exception {
     Network(IpAddr, u8),
     Address(IpAddr, Option<String>),
     Domain {
-        /// With a leading dot.
+        /// The domain with a leading dot.
         suffix: String,
         port: Option<String>,
-        /// Whether the domain itself is meant as well.
+        /// Whether the domain itself matches as well.
         itself: bool,
     },
 }
 
 impl Exception {
-    /// An entry as it is written; nothing where it is malformed.
+    /// Parses an entry; `None` if it is malformed.
     fn of(entry: &str) -> Option<Self> {
         let entry = entry.trim().to_lowercase();
         if entry == "*" {
@@ -191,14 +193,14 @@ impl Exception {
     }
 }
 
-/// An address and its number of leading bits, as `10.0.0.0/8`.
+/// Parses a CIDR such as `10.0.0.0/8` into its address and prefix length.
 fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (ip, bits) = text.split_once('/')?;
     let written = ip.parse::<IpAddr>().ok()?;
     let bits =
         Some(bits).filter(|bits| bits.bytes().all(|byte| byte.is_ascii_digit()))?.parse::<u8>().ok()?;
     let (ip, width) = (written.to_canonical(), if written.is_ipv6() { 128 } else { 32 });
-    // An IPv4 network written as an IPv6 one counts as what it is.
+    // An IPv4-mapped IPv6 network counts as an IPv4 network.
     let skipped = if written.is_ipv6() && ip.is_ipv4() { 96 } else { 0 };
     (bits <= width).then(|| (ip, bits.saturating_sub(skipped)))
 }
@@ -212,7 +214,7 @@ fn is_within(ip: IpAddr, network: IpAddr, bits: u8) -> bool {
     differing >= u32::from(bits)
 }
 
-/// Go's `net.SplitHostPort`; where that fails, all of it is the host.
+/// Splits like Go's `net.SplitHostPort`; if that fails, the whole entry is the host.
 fn host_and_port(entry: &str) -> (&str, Option<&str>) {
     if let Some((host, port)) = entry.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
         return (host, Some(port));
@@ -223,7 +225,7 @@ fn host_and_port(entry: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The name as it stands in a URL.
+/// Returns the name in its ASCII form, as in URLs.
 fn ascii(name: &str) -> String {
     if name.is_ascii() {
         return name.to_owned();
@@ -252,7 +254,7 @@ mod tests {
 
     /// The cases of `httpproxy/proxy_test.go`.
     #[test]
-    fn variables_name_the_proxy_as_in_go() {
+    fn proxy_variables_are_read_as_in_go() {
         let example = "http://example.com";
         let values = [
             ("127.0.0.1:8080", "http://127.0.0.1:8080"),
@@ -282,9 +284,9 @@ mod tests {
         assert_eq!(proxy(&cgi, "https://secure.tld/"), "http://b");
     }
 
-    /// The cases of `httpproxy/proxy_test.go`, all to port 80.
+    /// The cases of `httpproxy/proxy_test.go`, all for port 80.
     #[test]
-    fn no_proxy_names_the_exceptions_as_in_go() {
+    fn no_proxy_exceptions_match_as_in_go() {
         let no = "foobar.com, .barbaz.net, *.wildcard.io, 192.168.1.1, 192.168.1.2:81, 192.168.1.3:80, 10.0.0.0/30, \
                   2001:db8::52:0:1, [2001:db8::52:0:2]:443, [2001:db8::52:0:3]:80, 2002:db8:a::45/64";
         let cases = [
@@ -326,13 +328,13 @@ mod tests {
             assert!(!of("*") && !of("other, * "), "{host}");
             assert!(
                 !wanted || of(":1,,[,10.0.0.0/33,10.0.0.0/+8,/8,["),
-                "malformed entries name nothing: {host}"
+                "malformed entries match nothing: {host}"
             );
         }
     }
 
     #[test]
-    fn no_proxy_reads_ports_networks_and_other_alphabets() {
+    fn no_proxy_supports_ports_networks_and_international_names() {
         let cases = [
             ("example.com:6443", "https://example.com:6443", true),
             ("example.com:6443", "https://a.example.com:6443", true),
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_has_a_scheme_a_port_and_perhaps_credentials() {
+    fn proxy_url_yields_scheme_port_and_credentials() {
         let of = |url: &str| Proxy::of(&url.parse().unwrap());
         let http = of("http://Aladdin:open%20sesame@p").unwrap();
         assert_eq!((http.url.to_string().as_str(), http.scheme), ("http://p:80/", Scheme::Http));

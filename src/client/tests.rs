@@ -1,4 +1,4 @@
-//! The client against servers and proxies of this machine.
+//! The client against servers and proxies on the loopback.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use super::*;
 use crate::dispatch::pause::Throttle;
 
 #[tokio::test]
-async fn what_is_written_leaves_at_once() {
+async fn connections_set_tcp_nodelay() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let connection = connector().oneshot(format!("https://{address}").parse().unwrap()).await.unwrap();
@@ -28,7 +28,7 @@ async fn what_is_written_leaves_at_once() {
 
 type Answer = Result<Response<Full<Bytes>>, std::convert::Infallible>;
 
-/// Serves HTTP, over TLS where `tls` has a configuration. `answer` sees each request and the certificate of its client.
+/// Starts an HTTP server, with TLS if configured. `answer` receives each request and its client certificate.
 async fn serve(
     tls: Option<Arc<Mutex<Arc<rustls::ServerConfig>>>>,
     answer: impl Fn(Request<Incoming>, Vec<u8>) -> Response<Full<Bytes>> + Clone + Send + 'static,
@@ -76,7 +76,7 @@ where
     (answer.status().as_u16(), answer.into_body().collect().await.unwrap().to_bytes())
 }
 
-/// A proxy for one connection, of either sort; what it was asked comes back with its port.
+/// Starts a proxy for one connection, HTTP or SOCKS; returns its port and the log of its requests.
 async fn proxy() -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -97,7 +97,7 @@ async fn proxy() -> (u16, Arc<Mutex<Vec<String>>>) {
     (port, asked)
 }
 
-/// RFC 9110, 9.3.6.
+/// Accepts a CONNECT request (RFC 9110, 9.3.6).
 async fn tunnel(near: &mut TcpStream, tell: &Mutex<Vec<String>>) -> String {
     let mut head = vec![b'C'];
     while !head.ends_with(b"\r\n\r\n") {
@@ -110,7 +110,7 @@ async fn tunnel(near: &mut TcpStream, tell: &Mutex<Vec<String>>) -> String {
     head.strip_prefix("CONNECT ").unwrap().split(' ').next().unwrap().to_owned()
 }
 
-/// RFC 1928 and 1929, for a target that is an IPv4 address.
+/// Accepts a SOCKS request for an IPv4 target (RFC 1928 and 1929).
 async fn socks(near: &mut TcpStream) -> String {
     let methods = usize::from(near.read_u8().await.unwrap());
     near.read_exact(&mut vec![0; methods]).await.unwrap();
@@ -127,7 +127,7 @@ async fn socks(near: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn a_server_is_reached_through_tunnels_and_socks_proxies() {
+async fn server_is_reached_through_http_and_socks_proxies() {
     let server = serve(None, |_, _| told(200, "hello")).await;
     for scheme in ["http", "socks5"] {
         let (proxy, asked) = proxy().await;
@@ -142,7 +142,7 @@ async fn a_server_is_reached_through_tunnels_and_socks_proxies() {
 }
 
 #[tokio::test]
-async fn requests_name_the_program_as_upstreams_client_does() {
+async fn user_agent_has_upstreams_format() {
     let agent =
         |request: Request<Incoming>, _| told(200, request.headers()["user-agent"].as_bytes().to_vec());
     let server = serve(None, agent).await;
@@ -159,7 +159,7 @@ async fn requests_name_the_program_as_upstreams_client_does() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_without_a_proxy_has_none_whatever_the_environment_says() {
+async fn kubeconfig_without_proxy_url_sets_no_proxy() {
     let file = |proxy: &str| {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
@@ -177,7 +177,7 @@ async fn of_kubeconfig_text(text: String) -> kube::Config {
     of_kubeconfig(Kubeconfig::from_yaml(&text).unwrap(), &KubeConfigOptions::default()).await.unwrap()
 }
 
-/// An authority that signs certificates of servers and clients.
+/// A certificate authority for servers and clients.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -208,7 +208,8 @@ impl Authority {
         Identity { pem: own.pem(), der: own.der().clone(), key }
     }
 
-    /// A server with a certificate of this authority, which wants one of `clients` of its clients.
+    /// Returns a server configuration with a certificate of this authority, which requires client
+    /// certificates of `clients`.
     fn server(&self, clients: &Self) -> Arc<rustls::ServerConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(clients.der.clone()).unwrap();
@@ -225,7 +226,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn certificates_and_authorities_are_read_again_when_their_files_change() {
+async fn changed_certificate_and_ca_files_are_reloaded() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (Authority::new(), Authority::new());
     let tls = Arc::new(Mutex::new(old.server(&old)));
@@ -255,14 +256,14 @@ async fn certificates_and_authorities_are_read_again_when_their_files_change() {
     assert!(!reload().await, "nothing changed");
     write(folder, "client.crt", &second.pem);
     assert!(reload().await);
-    assert_eq!(*seen().await, *first.der, "the key of the new certificate is not there yet");
+    assert_eq!(*seen().await, *first.der, "the new certificate has no key yet");
     write(folder, "client.key", &second.key.serialize_pem());
     assert!(reload().await);
     assert_eq!(*seen().await, *second.der);
     for text in ["", "-----BEGIN CERTIFICATE-----\nMII"] {
         write(folder, "ca.crt", text);
         assert!(reload().await);
-        assert_eq!(*seen().await, *second.der, "half-written authorities");
+        assert_eq!(*seen().await, *second.der, "truncated CA file");
     }
     *tls.lock().unwrap() = new.server(&old);
     write(folder, "ca.crt", &new.pem);
@@ -272,7 +273,7 @@ async fn certificates_and_authorities_are_read_again_when_their_files_change() {
 }
 
 #[tokio::test]
-async fn a_plugin_is_asked_again_when_its_token_is_rejected() {
+async fn credential_plugin_is_called_again_when_its_token_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let answer = |request: Request<Incoming>, _| {
@@ -307,10 +308,10 @@ async fn a_plugin_is_asked_again_when_its_token_is_rejected() {
     assert_eq!(get(rotating.clone()).await.0, 401);
     rotating.rejected.notified().await;
     write(folder, "token", "two");
-    assert!(!reload(false).await, "nobody rejected it");
+    assert!(!reload(false).await, "the token was not rejected");
     assert!(reload(true).await);
     assert_eq!(get(rotating.clone()).await.0, 200);
     write(folder, "token", "\"");
     assert!(reload(true).await);
-    assert_eq!(get(rotating.clone()).await.0, 200, "a plugin that fails changes nothing");
+    assert_eq!(get(rotating.clone()).await.0, 200, "a failing plugin keeps the previous credentials");
 }
