@@ -1,4 +1,4 @@
-{{- /* What every object is called after, cut so that the longest suffix still fits into a name. */}}
+{{- /* The base of all object names, cut so that the longest suffix fits. */}}
 {{- define "supercargo.fullname" -}}
 {{- if contains "supercargo" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-supercargo" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
 {{- end }}
@@ -12,7 +12,7 @@ app.kubernetes.io/part-of: supercargo
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{- /* The value of a flag among arguments: nothing where it is absent, `true` where it has no value. The last one counts. */}}
+{{- /* The value of a flag in `args`: empty if absent, `true` if it has no value. The last occurrence counts. */}}
 {{- define "supercargo.flag" -}}
 {{- $value := "" }}
 {{- $alone := printf "--%s" .flag }}
@@ -22,9 +22,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $value }}
 {{- end }}
 
-{{- /* The configuration as the ConfigMap holds it. Of a lease that `config` does not name, the chart names one of this release: kube-scheduler
-       holds the one that KubeSchedulerConfiguration names by default, so that nothing would ever schedule. A profile default-scheduler keeps
-       that default: it replaces kube-scheduler, and contends with it. */}}
+{{- /* The configuration in the ConfigMap. If `config` names no lease, the chart names one for this release: kube-scheduler holds the default
+       lease of KubeSchedulerConfiguration, so supercargo would never lead. A profile default-scheduler keeps that default: it replaces
+       kube-scheduler, and contends with it. */}}
 {{- define "supercargo.config" -}}
 {{- $own := dict "resourceName" (include "supercargo.fullname" .) "resourceNamespace" .Release.Namespace }}
 {{- if .Values.config }}
@@ -50,7 +50,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{- /* leaderElect, resourceName and resourceNamespace as the program reads them from configuration and flags. A shadow elects nobody. */}}
+{{- /* leaderElect, resourceName and resourceNamespace as the program reads them from configuration and flags. Shadow mode has no leader election. */}}
 {{- define "supercargo.lease" -}}
 {{- $written := default dict (include "supercargo.config" . | fromYaml).leaderElection }}
 {{- $args := .Values.extraArgs }}
@@ -65,7 +65,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- dict "leaderElect" (and $elect (not .Values.shadowOf)) "resourceName" $name "resourceNamespace" $namespace | toYaml }}
 {{- end }}
 
-{{- /* Refuses what cannot work: flags that other values set, and several replicas that nothing keeps from scheduling the same pods. */}}
+{{- /* Rejects invalid values: flags that other values set, and several replicas without leader election. */}}
 {{- define "supercargo.checkArgs" -}}
 {{- range $flag, $value := dict "config" "config" "shadow-of" "shadowOf" }}
 {{- if include "supercargo.flag" (dict "args" $.Values.extraArgs "flag" $flag) }}
@@ -81,7 +81,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{- /* The MiB that /tmp needs: at least the base's, and each file that `extraArgs` names twice, since the former one is kept beside it. */}}
+{{- /* The size of /tmp in MiB: at least the base's, plus twice the limit of each file in `extraArgs`, since its predecessor is kept. */}}
 {{- define "supercargo.tmpMiB" -}}
 {{- $mebibytes := 16 }}
 {{- range $file, $size := dict "decision-log" (list "decision-log-max-bytes" 104857600) "record-to" (list "record-max-bytes" 1073741824) }}
@@ -96,7 +96,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- max 256 $mebibytes }}
 {{- end }}
 
-{{- /* The values of the Deployment, put into that of the base. */}}
+{{- /* Applies the values to the base's Deployment. */}}
 {{- define "supercargo.deployment" -}}
 {{- $values := .root.Values }}
 {{- $pod := .object.spec.template.spec }}
@@ -104,7 +104,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $_ := set $container "name" "supercargo" }}
 {{- $_ := set $container "image" (printf "%s:%s" $values.image.repository (default .root.Chart.AppVersion $values.image.tag)) }}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy }}
-{{- /* A flag may be given once: one of `extraArgs` replaces the base's. */}}
+{{- /* A flag occurs once: one in `extraArgs` replaces the base's. */}}
 {{- $args := list }}
 {{- range $container.args }}
 {{- $flag := index (splitList "=" .) 0 | trimPrefix "--" }}
@@ -132,7 +132,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $_ := set .object.spec.template.metadata "labels" (merge $labels .object.spec.template.metadata.labels) }}
 {{- end }}
 
-{{- /* What a shadow judges by, where no configuration is given: the defaults. */}}
+{{- /* The configuration of shadow mode if none is given: the defaults. */}}
 {{- define "supercargo.shadowConfig" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
