@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# The fences between modules (ARCHITECTURE.md, "Who may know what"): what a compiler does not refuse by itself is looked for here.
-# Reads manifests and source text only, builds nothing, and takes a second. Exits 1 and names each breach.
+# Checks the module boundaries of ARCHITECTURE.md that the compiler does not enforce. Reads manifests and source text only, builds nothing, and
+# takes a second. Exits 1 and names each violation.
 #
 #   tests/fences.sh
 #
-# Comments and test modules are not read: they may speak of anything. What does not exist yet is passed over.
+# Comments and test modules are ignored, and so are files that do not exist.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 broken=0 checked=0
 
-breach() { # <what the fence is> <lines>
-  echo "fence broken: $1" >&2
+breach() { # <the rule> <lines>
+  echo "module boundary violated: $1" >&2
   sed 's/^/  /' <<<"$2" >&2
   broken=$((broken + 1))
 }
 
-# Prints the code of the given files and folders as file:line:text, without comments, test modules and test files.
+# Prints the code of the given files and directories as file:line:text, without comments, test modules and test files.
 code() {
   find "$@" -name '*.rs' -not -name tests.rs -not -path '*/tests/*' 2>/dev/null | sort | while read -r file; do
     awk -v file="$file" '
@@ -25,7 +25,7 @@ code() {
   done
 }
 
-# never <what the fence is> <extended regular expression> <files or folders...>
+# never <the rule> <extended regular expression> <files or directories...>
 never() {
   local what=$1 pattern=$2 found
   shift 2
@@ -34,25 +34,25 @@ never() {
   [ -z "$found" ] || breach "$what" "$found"
 }
 
-# The crates a package is built from, without what its tests use. A tree that cannot be read is a breach, not a pass.
+# The crates a package is built from, without dev-dependencies. A tree that cannot be read is a violation.
 tree() { cargo tree --locked --quiet --package "$1" --edges normal,build --target all --prefix none --format '{p}'; }
 
-only() { # <package> <the packages it may be built from, as an extended regular expression>
+only() { # <package> <its permitted dependencies, as an extended regular expression>
   local found
   checked=$((checked + 1))
   if ! found=$(tree "$1" 2>&1); then
-    breach "the tree of $1 cannot be read" "$found"
+    breach "cannot read the dependency tree of $1" "$found"
     return
   fi
   found=$(grep -vE "^($2) v" <<<"$found")
-  [ -z "$found" ] || breach "$1 depends on what it must not" "$found"
+  [ -z "$found" ] || breach "$1 has a forbidden dependency" "$found"
 }
 
 # --- packages -------------------------------------------------------------------------------------------------------------------------
 only supercargo-core 'supercargo-core|fearless_simd'
 only supercargo-sim 'supercargo-sim|supercargo-core|fearless_simd|proptest.*'
 
-# The same once more in the words of cargo: asked who brings tokio into the engine, it finds no such crate.
+# A second check through `cargo tree --invert`: nothing brings these crates into the engine.
 for crate in tokio kube kube-client k8s-openapi hyper prometheus serde tracing; do
   checked=$((checked + 1))
   if found=$(cargo tree --locked --quiet --package supercargo-core --edges normal,build --target all --invert "$crate" 2>/dev/null) &&
@@ -65,33 +65,33 @@ done
 core=crates/core/src
 never "the engine does no I/O, reads no clock, starts no thread" \
   'std::(fs|net|env|process|thread|io)\b|\b(Instant|SystemTime)\b|\b(e?print(ln)?|dbg)!' $core
-# mutation.rs, with which tests switch mistakes on, is left out: the program is built without it.
+# Excludes mutation.rs, with which tests switch on deliberate mistakes: the program is built without it.
 never "the engine has no lock and no interior mutability: one thread owns it" \
   '\b(Mutex|RwLock|RefCell|UnsafeCell|OnceLock|LazyLock|Atomic[A-Z][A-Za-z0-9]*|thread_local)\b' \
   $(find $core -mindepth 1 -maxdepth 1 -not -name mutation.rs)
 checked=$((checked + 1))
 found=$(cargo tree --locked --quiet --package supercargo --edges normal,build,features --target all --invert supercargo-core 2>&1 | grep mutations)
-[ -z "$found" ] || breach "the program is built with the switch for mistakes" "$found"
+[ -z "$found" ] || breach "the program is built with the feature mutations" "$found"
 found=$(code $core | grep -E 'std::collections::(\{[^}]*)?Hash(Map|Set)|\bRandomState\b' | grep -v "^$core/hash.rs:")
 checked=$((checked + 1))
-[ -z "$found" ] || breach "maps of random order are only wrapped, in hash.rs" "$found"
+[ -z "$found" ] || breach "only hash.rs may use randomly ordered maps" "$found"
 
-never "cache does not know queue, effects or plugins" '\b(queue|effect|plugins|scheduler)::' $core/cache $core/cache.rs
-never "queue does not know cache, effects or plugins" '\b(cache|effect|plugins|scheduler)::' $core/queue $core/queue.rs
-never "cycle and preemption know neither queue nor effects" '\b(queue|effect|scheduler)::|&mut Cache\b|\bSchedulingQueue\b' \
+never "cache must not use queue, effects or plugins" '\b(queue|effect|plugins|scheduler)::' $core/cache $core/cache.rs
+never "queue must not use cache, effects or plugins" '\b(cache|effect|plugins|scheduler)::' $core/queue $core/queue.rs
+never "cycle and preemption must not use queue or effects" '\b(queue|effect|scheduler)::|&mut Cache\b|\bSchedulingQueue\b' \
   $core/cycle $core/cycle.rs $core/preemption $core/preemption.rs
-never "the vocabulary knows nothing above it" '\b(cache|queue|framework|plugins|cycle|preemption|scheduler)::' \
+never "the basic types must not use higher modules" '\b(cache|queue|framework|plugins|cycle|preemption|scheduler)::' \
   $core/{hash,intern,ln,node,node_set,pod,resources,rng,selector,time}.rs
-never "plugins see the world through the snapshot: no cache, queue, cycle, effects" \
+never "plugins see the cluster only through the snapshot: no cache, queue, cycle, effects" \
   '\bCache\b|\bcache::[a-z_]+::|\b(queue|cycle|effect|scheduler|preemption)::|&mut Snapshot' $core/plugins
 
-# The framework names no plugin, except where the table of plugins is.
+# The framework names no plugin, except in the registry.
 found=$(code $core/framework | grep -E '\bplugins::' | grep -v '^[^:]*registry[^:]*:')
 checked=$((checked + 1))
-[ -z "$found" ] || breach "the framework names plugins only in the registry" "$found"
+[ -z "$found" ] || breach "only the registry of the framework may name plugins" "$found"
 
-# Plugins do not name each other. One is a file or a folder of plugins/. Left out are mod.rs, which lists them, and the helpers several of them
-# share (upstream's plugins/helper), which in turn name no plugin.
+# Plugins do not name each other. A plugin is a file or a directory of plugins/. Exceptions are mod.rs, which lists them, and shared helpers
+# (upstream's plugins/helper), which name no plugin.
 helpers='normalize'
 plugins=$(find $core/plugins -mindepth 1 -maxdepth 1 2>/dev/null | sed -e 's|.*/||' -e 's|\.rs$||' |
   grep -vE "^(mod|tests|$helpers)\$" | sort -u)
@@ -107,29 +107,29 @@ for helper in ${helpers//|/ }; do
     "$core/plugins/$helper" "$core/plugins/$helper.rs"
 done
 
-# Who may change the cache and the queue.
+# Write access to the cache and the queue.
 found=$(code $core | grep -E '&mut (Cache|SchedulingQueue)\b' | grep -vE "^$core/(scheduler|cache|queue)(/|\.rs:)")
 checked=$((checked + 1))
-[ -z "$found" ] || breach "only the scheduler holds &mut Cache and &mut SchedulingQueue" "$found"
+[ -z "$found" ] || breach "only the scheduler may hold &mut Cache and &mut SchedulingQueue" "$found"
 
-never "a shadow carries nothing out: no effects, no step of the scheduler that watches for it" '\bEffect\b|\b[Oo]utbox\b|watched\.step' $core/shadow
+never "shadow mode has no effects: it never steps the scheduler that keeps its state" '\bEffect\b|\b[Oo]utbox\b|watched\.step' $core/shadow
 
 # --- the shell ------------------------------------------------------------------------------------------------------------------------
-never "shadow mode is composed of nothing that writes" '\b(dispatch|lease)::|\b(Dispatcher|Election|Candidacy|Fence)\b' src/shadow src/run/shadow.rs
-never "the driver knows no Kubernetes types" '\b(k8s_openapi|kube)::' src/driver src/driver.rs
-never "convert turns objects into core types and does nothing else: no client, no channels" \
+never "shadow mode must not use modules that write" '\b(dispatch|lease)::|\b(Dispatcher|Election|Candidacy|Fence)\b' src/shadow src/run/shadow.rs
+never "the driver must not use Kubernetes types" '\b(k8s_openapi|kube)::' src/driver src/driver.rs
+never "convert only turns objects into core types: no client, no channels" \
   '\b(kube|tokio|hyper|futures)::|\b(mpsc|oneshot|watch)::(Sender|Receiver|channel)' src/convert src/convert.rs
-never "watch and dispatch do not look inside the engine" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle)\b|\bcore::(queue|plugins|cycle)::' \
+never "watch and dispatch must not use internals of the engine" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle)\b|\bcore::(queue|plugins|cycle)::' \
   src/watch src/watch.rs src/dispatch src/dispatch.rs
-never "metrics and serving do not schedule" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle|cache)\b' src/serve src/serve.rs
-never "of the commands only live makes a client of the API server, which record watches with, or of a running scheduler" '\b(kube|tokio|hyper|reqwest)::|\bcrate::client\b' \
+never "metrics and serving must not use scheduling modules" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle|cache)\b' src/serve src/serve.rs
+never "among the commands, only live and record may use a client" '\b(kube|tokio|hyper|reqwest)::|\bcrate::client\b' \
   $(find src/cli -mindepth 1 -maxdepth 1 -not -name live -not -name record.rs)
-never "an explanation is made of a cluster in the engine's form: no client, no files, no channels, no cache but the one it is lent" \
+never "explain works on the cache it is given: no client, no files, no channels, no cache of its own" \
   '\b(kube|tokio|hyper|k8s_openapi)::|std::(fs|net|env|process|io)\b|\b(Cache|Scheduler)::(default|new)\(' src/explain
-never "the simulation knows the engine's public face alone, not the shell" '\bsupercargo::|\b(tokio|kube|k8s_openapi)::' crates/sim/src
+never "the simulation uses only the public interface of the engine" '\bsupercargo::|\b(tokio|kube|k8s_openapi)::' crates/sim/src
 
 if [ "$broken" -gt 0 ]; then
-  echo "fences: $broken of $checked broken; ARCHITECTURE.md says who may know what, and where such a thing belongs" >&2
+  echo "module boundaries: $broken of $checked violated; see ARCHITECTURE.md for what each module may use" >&2
   exit 1
 fi
-echo "fences: $checked hold"
+echo "module boundaries: $checked checks passed"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what packages and rules are checked with (see the go.mod in each folder) into target/packaging/bin: what is missing there, or of
-# another pin. The first build of Prometheus takes some minutes.
+# Builds the tools that check packages and rules into target/packaging/bin, if they are missing or of another pin (see the go.mod in each
+# directory). The first build of Prometheus takes a few minutes.
 #
 #   tests/packaging/build.sh [promtool helm prometheus]     without names: promtool and helm
 set -euo pipefail
@@ -26,6 +26,6 @@ for name in "$@"; do
   case $name in
     promtool | prometheus) tool "$name" prometheus github.com/prometheus/prometheus "github.com/prometheus/prometheus/cmd/$name" ;;
     helm) tool helm helm helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm ;;
-    *) echo "packaging: no tool named $name; there are promtool prometheus helm" >&2; exit 2 ;;
+    *) echo "packaging: no tool named $name; known tools: promtool prometheus helm" >&2; exit 2 ;;
   esac
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees to a browser for the tests of the report's page: Debian's packages chromium and chromium-driver, installed where that can be done.
+# Installs a browser for the tests of the report's page, if possible: Debian's packages chromium and chromium-driver.
 #
 #   tests/release/chromium.sh
 set -euo pipefail
@@ -12,6 +12,6 @@ if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
 fi
 if missing; then
   echo "the tests of the report's page need a browser: install Debian's packages chromium and chromium-driver (as root: apt-get install chromium" >&2
-  echo "chromium-driver), or name others of the same version by CHROMIUM and CHROMEDRIVER" >&2
+  echo "chromium-driver), or set CHROMIUM and CHROMEDRIVER to others of the same version" >&2
   exit 1
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the program is built from, as a CycloneDX document: every package by name, version, licence and the checksum of Cargo.lock. Asks cargo and
-# downloads nothing.
+# Prints the SBOM of the program in CycloneDX format: name, version, license and Cargo.lock checksum of every package. Uses cargo and downloads
+# nothing.
 #
 #   tests/release/sbom.sh [target triple]
 set -euo pipefail
@@ -11,7 +11,7 @@ cargo tree --locked --package supercargo --edges normal --target "$triple" --pre
   sed -E 's/ \([^|]*\)//' | sort -u |
   awk -F'|' '
     function quoted(text) { gsub(/[\\"]/, "\\\\&", text); return "\"" text "\"" }
-    # The lock file: name, version and checksum of each package stand below one another.
+    # The lock file lists name, version and checksum of each package on consecutive lines.
     FNR == NR {
       if ($0 ~ /^name = /) name = substr($0, 9, length($0) - 9)
       if ($0 ~ /^version = /) version = substr($0, 12, length($0) - 12)
@@ -27,7 +27,7 @@ cargo tree --locked --package supercargo --edges normal --target "$triple" --pre
       if ((name " " version) in sums) part = part ", \"hashes\": [{\"alg\": \"SHA-256\", \"content\": " quoted(sums[name " " version]) "}]"
       parts = parts (parts == "" ? "" : ",\n") part "}"
     }
-    # Old manifests part licences with a slash.
+    # Old manifests separate licenses by a slash.
     function with_or(text) { gsub(/ *\/ */, " OR ", text); return text }
     END {
       print "{\n  \"bomFormat\": \"CycloneDX\",\n  \"specVersion\": \"1.5\",\n  \"version\": 1,"

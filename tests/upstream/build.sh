@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the pinned control plane (see go.mod beside this file) into target/upstream/bin: what is missing there, or of another pin.
-# A binary of the pinned version in $KUBEBUILDER_ASSETS is linked instead of built.
+# Builds the pinned control plane (see go.mod beside this file) into target/upstream/bin, if it is missing or of another pin. A binary of the
+# pinned version in $KUBEBUILDER_ASSETS is linked instead of built.
 #
 #   tests/upstream/build.sh [kube-apiserver kube-scheduler ...]     without names: all of the control plane
-#   tests/upstream/build.sh oracle                                  the program that asks the real framework for its decisions
-#   tests/upstream/build.sh oracle-coverage                         the same, which notes what of upstream's plugins it ran
+#   tests/upstream/build.sh oracle                                  the program that runs the real framework on scenarios
+#   tests/upstream/build.sh oracle-coverage                         the same, with coverage of upstream's plugins
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -22,7 +22,7 @@ for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
   k8s_flags="$k8s_flags -X $package.gitVersion=$k8s -X $package.gitMajor=1 -X $package.gitMinor=$minor -X $package.gitTreeState=clean"
 done
 
-# tool <name> <pin> <package> <ldflags> <pattern its version output holds when it is of the pin> [version arguments]
+# tool <name> <pin> <package> <ldflags> <pattern in the version output of the pinned version> [version arguments]
 tool() {
   local name=$1 pin=$2 package=$3 flags=$4 pattern=$5; shift 5
   local out="$bin/$name" stamp="$bin/.$name.pin"
@@ -42,7 +42,7 @@ tool() {
   echo "$pin" > "$stamp"
 }
 
-# The oracle is of this repository: it is built anew when its sources or any pin change, and asked nothing.
+# The oracle is part of this repository: it is rebuilt when its sources or a pin change. Its version is not checked.
 oracle() {
   local out="$bin/oracle" stamp="$bin/.oracle.pin" sources
   sources=$(cat go.mod go.sum oracle/*.go | cksum)
@@ -53,7 +53,7 @@ oracle() {
   echo "$sources" > "$stamp"
 }
 
-# What decides, and what it reads objects with. The oracle itself is among them, or nothing is noted at its end.
+# The packages that decide and decode. The oracle itself must be among them, or no coverage is written at exit.
 covered=(
   k8s.io/kubernetes/pkg/scheduler/framework/{plugins,preemption}/...
   k8s.io/component-helpers/{nodedeclaredfeatures,resource,scheduling/corev1,storage}/...
@@ -78,14 +78,14 @@ build() {
     kubectl) tool "$1" "$k8s" k8s.io/kubernetes/cmd/kubectl "$k8s_flags" "Client Version: $k8s" version --client ;;
     etcd) tool "$1" "$etcd" go.etcd.io/etcd/server/v3 "-s -w" "etcd Version: ${etcd#v}" --version ;;
     kwok) tool "$1" "$kwok" sigs.k8s.io/kwok/cmd/kwok "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=${kwok#v}" "$kwok" --version ;;
-    *) echo "upstream: no tool named $1; there are kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok oracle oracle-coverage" >&2; exit 2 ;;
+    *) echo "upstream: no tool named $1; known tools: kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok oracle oracle-coverage" >&2; exit 2 ;;
   esac
 }
 
 [ $# -gt 0 ] || set -- etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
 for name in "$@"; do build "$name"; done
 
-# kwok does nothing without its stages: take those of its own module.
+# kwok needs stages: take those of its own module.
 stages="$bin/../kwok-stages.yaml"
 if [ ! -s "$stages" ] || [ "$(cat "$bin/.kwok-stages.pin" 2>/dev/null)" != "$kwok" ]; then
   source=$(go mod download -json "sigs.k8s.io/kwok@$kwok" | awk -F'"' '$2 == "Dir" { print $4 }')/kustomize/stage

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all golden vectors through upstream's own code, built with coverage, and writes tests/golden/COVERAGE.md, which says what of
-# it they meet. Fails when a block is not met and reasons.txt does not say why.
+# Runs all golden vectors through upstream's code with coverage, and writes tests/golden/COVERAGE.md: which blocks they reach. Fails if a block
+# is not reached and reasons.txt gives no reason.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)

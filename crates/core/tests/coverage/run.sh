@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Measures which regions of the engine's cached paths the laws reach by themselves, and writes COVERAGE.md beside this script.
-# A region is a piece of code that runs as a whole or not at all. Fails when one is not reached and reasons.txt does not say why.
+# Measures which regions of the engine's cached paths the laws alone reach, and writes COVERAGE.md beside this script. A region is a basic
+# block of code. Fails if a region is not reached and reasons.txt gives no reason.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../../.." && pwd)
-# Builds with instrumentation share nothing with others.
+# A separate target directory: instrumented builds share nothing with others.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}/law-coverage" CARGO_PROFILE_DEV_DEBUG=0
 data="$CARGO_TARGET_DIR/raw"
 tools=$(dirname "$(find "$(rustc --print sysroot)" -name llvm-profdata | head -n 1)")
 if [ ! -x "$tools/llvm-cov" ]; then
-  echo "no llvm-cov beside rustc: run 'rustup component add llvm-tools'" >&2
+  echo "llvm-cov is not installed: run 'rustup component add llvm-tools'" >&2
   exit 1
 fi
 laws=(domains shapes kindred remembered refusals ids)
