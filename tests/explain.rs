@@ -1,8 +1,8 @@
-//! `supercargo explain`, `fit`, `drain-check` and `lint`: what they say of pods in every state, from files and from an API server, and what of
-//! bad input.
+//! Tests of `supercargo explain`, `fit`, `drain-check` and `lint`, with files and with an API server, and their
+//! errors.
 //!
-//! Whole answers are compared with what is written down in `explain/shown`, docs/explain.md, docs/lint.md and docs/what-if.md; `UPDATE_EXPECT=1` writes them
-//! anew.
+//! Whole outputs are compared with `explain/shown`, docs/explain.md, docs/lint.md and docs/what-if.md;
+//! `UPDATE_EXPECT=1` rewrites them.
 
 #[path = "explain/bad_input.rs"]
 mod bad_input;

@@ -1,6 +1,6 @@
-//! `supercargo simulate`: recorded decisions through files, what its flags and files mean, and what it says of bad ones.
+//! Tests of `supercargo simulate`: recorded decisions, flags, input files and errors.
 //!
-//! Defaults and expansions have their own tests beside the code; here they are seen from outside.
+//! Unit tests beside the code cover defaults and expansions; these tests run the whole command.
 
 #[path = "simulate/bad_input.rs"]
 mod bad_input;

@@ -1,10 +1,10 @@
-//! What is wrong is said in a line, with the right exit code, in bounded memory and time.
+//! Invalid input is reported in one line, with the right exit code and bounded memory and time.
 
 use crate::support::{Cluster, Ran, plain_node, pod, run};
 use serde_json::json;
 
 #[test]
-fn a_pod_that_does_not_exist_is_told_with_the_names_that_do() {
+fn unknown_pod_is_reported_with_similar_names() {
     let cluster =
         Cluster::of(&[plain_node("a"), pod("web-7d4-x1", "1", &json!({})), pod("db-0", "1", &json!({}))]);
     let text = |name: &str, more: &[&str]| cluster.ask(name, more).refused().to_owned();
@@ -22,8 +22,8 @@ fn a_pod_that_does_not_exist_is_told_with_the_names_that_do() {
 }
 
 #[test]
-fn a_dump_with_half_the_objects_missing_is_explained_as_far_as_it_goes() {
-    // No nodes but one, no owner, no namespace, no claim, no class.
+fn incomplete_dump_is_explained_as_far_as_possible() {
+    // One node, no owner, no namespace, no claim, no class.
     let mut asked = pod(
         "p",
         "1",
@@ -46,7 +46,7 @@ fn a_dump_with_half_the_objects_missing_is_explained_as_far_as_it_goes() {
 }
 
 #[test]
-fn names_with_control_characters_do_nothing_to_a_terminal() {
+fn explain_escapes_control_characters_in_names() {
     let evil = "p\u{1b}[2J\u{7}\u{202e}";
     let mut label = plain_node("n\u{1b}]0;x\u{7}");
     label["metadata"]["labels"]["disk\u{1b}[31m"] = json!("a\nb");
@@ -63,7 +63,7 @@ fn names_with_control_characters_do_nothing_to_a_terminal() {
 }
 
 #[test]
-fn nor_do_they_in_what_lint_and_simulate_tell() {
+fn lint_and_simulate_escape_control_characters_in_names() {
     let evil = "p\u{1b}[2J\u{7}\u{202e}";
     let mut asked = pod("p", "9", &json!({ "nodeSelector": { "disk\u{1b}[31": "x" } }));
     asked["metadata"]["name"] = json!(evil);
@@ -87,7 +87,7 @@ fn nor_do_they_in_what_lint_and_simulate_tell() {
 }
 
 #[test]
-fn a_yaml_bomb_is_refused() {
+fn yaml_bomb_is_rejected() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let before = format!("*a{}", level - 1);
@@ -104,7 +104,7 @@ fn a_yaml_bomb_is_refused() {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_refused_and_does_not_end_the_program() {
+fn deep_nesting_is_rejected_without_a_crash() {
     for text in [format!("{{\"kind\": {}", "[".repeat(200_000)), format!("kind: {}", "[".repeat(200_000))] {
         let ran = Cluster::written(&text).ask("p", &[]);
         assert!(ran.refused().starts_with("cluster:"), "{ran:?}");
@@ -112,7 +112,7 @@ fn what_is_nested_too_deep_is_refused_and_does_not_end_the_program() {
 }
 
 #[test]
-fn files_and_flags_that_are_none_are_told() {
+fn unreadable_file_and_unknown_flag_are_reported() {
     let cluster = Cluster::of(&[plain_node("a")]);
     let missing = run(cluster.folder(), &["explain", "pod", "p", "--cluster", "absent"]);
     assert!(missing.refused().starts_with("absent: cannot be read: "), "{missing:?}");
@@ -126,16 +126,16 @@ fn files_and_flags_that_are_none_are_told() {
     }
 }
 
-/// Runs a command with so much memory to its name, in KiB.
+/// Runs a command with limited memory, in KiB.
 fn run_within(kib: u32, cluster: &Cluster, args: &[&str]) -> Ran {
     let mut command = std::process::Command::new("sh");
     command
         .args(["-c", &format!("ulimit -v {kib} && exec \"$0\" \"$@\"")])
         .arg(env!("CARGO_BIN_EXE_supercargo"));
-    Ran::of(command.args(args).current_dir(cluster.folder()).output().expect("there is a shell"))
+    Ran::of(command.args(args).current_dir(cluster.folder()).output().expect("the shell runs"))
 }
 
-/// A pod on a node, as an API server shows it, with what nobody here reads.
+/// A pod on a node as an API server returns it, with fields that scheduling never reads.
 fn chatty(at: usize) -> serde_json::Value {
     let mut chatty = pod(&format!("p{at}"), "1m", &json!({ "nodeName": format!("n{}", at / 10) }));
     let fields: serde_json::Map<_, _> =
@@ -148,17 +148,17 @@ fn chatty(at: usize) -> serde_json::Value {
 }
 
 #[test]
-fn a_large_dump_is_read_in_little_more_memory_than_what_is_kept_of_it() {
+fn large_dump_needs_little_memory_beyond_its_kept_fields() {
     let mut objects: Vec<_> = (0..600).map(|at| plain_node(&format!("n{at}"))).collect();
     objects.extend((0..6_000).map(chatty));
     objects.push(pod("waits", "99", &json!({})));
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
-    let json = serde_json::to_string_pretty(&list).expect("it is JSON");
-    let yaml = serde_saphyr::to_string(&list).expect("it is YAML");
+    let json = serde_json::to_string_pretty(&list).expect("the text is valid JSON");
+    let yaml = serde_saphyr::to_string(&list).expect("the list serializes to YAML");
     for text in [json, yaml] {
         assert!(text.len() > 16 << 20, "{}", text.len());
         let cluster = Cluster::written(&text);
-        // At once, the YAML takes sixteen times its size.
+        // Parsing the whole YAML at once takes 16 times its size.
         let ran = run_within(220_000, &cluster, &["explain", "pod", "waits", "--cluster", "cluster"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{}", ran.stdout);
         let limit = ["explain", "pod", "waits", "--cluster", "cluster", "--input-limit", "16Mi"];
@@ -168,7 +168,7 @@ fn a_large_dump_is_read_in_little_more_memory_than_what_is_kept_of_it() {
 }
 
 #[test]
-fn names_may_have_their_kind_in_front() {
+fn pod_name_accepts_a_kind_prefix() {
     let cluster = Cluster::of(&[plain_node("a"), pod("p", "1", &json!({}))]);
     let ask = |args: &[&str]| run(cluster.folder(), &[args, &["--cluster", "cluster"]].concat());
     for args in

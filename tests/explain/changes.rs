@@ -1,4 +1,4 @@
-//! What would help. A change that is told was tried: here it is made in the files, and the pod fits.
+//! Suggested fixes: each is applied to the files here, and then the pod fits.
 
 use crate::support::{Cluster, codes, node, plain_node, pod};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn fits(objects: &[Value]) {
 }
 
 #[test]
-fn a_toleration_is_offered_as_it_has_to_be_written_and_it_helps() {
+fn suggested_toleration_is_valid_and_helps() {
     let taint = json!({ "taints": [{ "key": "gpu", "value": "a100", "effect": "NoSchedule" }] });
     let tainted = node("a", &json!({}), &taint);
     let (codes, answer) = told(&[tainted.clone(), pod("p", "1", &json!({}))]);
@@ -37,14 +37,14 @@ fn a_toleration_is_offered_as_it_has_to_be_written_and_it_helps() {
 }
 
 #[test]
-fn a_state_of_a_node_is_nothing_to_tolerate() {
+fn node_condition_taint_suggests_no_toleration() {
     let taint = json!({ "taints": [{ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }] });
     let (codes, _) = told(&[node("a", &json!({}), &taint), pod("p", "1", &json!({}))]);
     assert_eq!(codes, Vec::<String>::new());
 }
 
 #[test]
-fn a_cordoned_node_is_opened_and_its_taint_goes_with_it() {
+fn uncordon_also_removes_the_taint() {
     let closed = json!({ "unschedulable": true, "taints": [{ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }] });
     let (codes, answer) = told(&[node("a", &json!({}), &closed), pod("p", "1", &json!({}))]);
     assert_eq!(codes, ["Uncordon"]);
@@ -52,7 +52,7 @@ fn a_cordoned_node_is_opened_and_its_taint_goes_with_it() {
 }
 
 #[test]
-fn a_misspelt_value_and_a_misspelt_key_are_corrected() {
+fn misspelt_label_value_and_key_are_corrected() {
     let nodes = [node("a", &json!({ "disk": "ssd" }), &json!({})), plain_node("b")];
     for (wrong, field) in [
         (json!({ "disk": "sdd" }), "disk=sdd"),
@@ -72,7 +72,7 @@ fn a_misspelt_value_and_a_misspelt_key_are_corrected() {
 }
 
 #[test]
-fn a_word_that_is_nothing_like_a_label_is_not_guessed_at() {
+fn unrelated_word_has_no_suggestion() {
     let wants = json!({ "nodeSelector": { "accelerator": "tpu" } });
     let (codes, answer) = told(&[node("a", &json!({ "disk": "ssd" }), &json!({})), pod("p", "1", &wants)]);
     assert_eq!(codes, ["LabelNode", "DropNodeLabel"]);
@@ -81,7 +81,7 @@ fn a_word_that_is_nothing_like_a_label_is_not_guessed_at() {
 }
 
 #[test]
-fn a_selector_of_pods_that_means_none_is_corrected() {
+fn pod_selector_without_match_is_corrected() {
     let peer = |app: &str| {
         json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
             { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": app } } }] } } })
@@ -94,7 +94,7 @@ fn a_selector_of_pods_that_means_none_is_corrected() {
 }
 
 #[test]
-fn a_misspelt_topology_key_is_corrected() {
+fn misspelt_topology_key_is_corrected() {
     let spread = json!({ "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "kubernetes.io/hostnam",
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": { "matchLabels": { "app": "p" } } }] });
     let (codes, answer) = told(&[plain_node("a"), pod("p", "1", &spread)]);
@@ -103,7 +103,7 @@ fn a_misspelt_topology_key_is_corrected() {
 }
 
 #[test]
-fn a_toleration_that_tolerates_nothing_is_pointed_at() {
+fn unused_toleration_is_reported() {
     let taint = json!({ "taints": [{ "key": "business", "value": "cars", "effect": "NoSchedule" }] });
     let tolerations = json!({ "tolerations": [{ "key": "busines", "operator": "Equal", "value": "cars", "effect": "NoSchedule" }] });
     let (_, answer) = told(&[node("a", &json!({}), &taint), pod("p", "1", &tolerations)]);
@@ -112,7 +112,7 @@ fn a_toleration_that_tolerates_nothing_is_pointed_at() {
 }
 
 #[test]
-fn too_little_cpu_can_be_asked_for_grown_freed_or_added() {
+fn insufficient_cpu_has_four_kinds_of_fixes() {
     let large = pod("large", "3", &json!({ "nodeName": "a" }));
     let small = pod("small", "500m", &json!({ "nodeName": "a" }));
     let (codes, answer) = told(&[plain_node("a"), large.clone(), small, pod("p", "1", &json!({}))]);
@@ -125,7 +125,7 @@ fn too_little_cpu_can_be_asked_for_grown_freed_or_added() {
 }
 
 #[test]
-fn two_obstacles_of_one_node_are_cleared_together() {
+fn two_obstacles_of_one_node_are_removed_together() {
     let taint = json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] });
     let wants = json!({ "nodeSelector": { "disk": "ssd" } });
     let (codes, answer) = told(&[node("a", &json!({}), &taint), pod("p", "1", &wants)]);
@@ -134,8 +134,8 @@ fn two_obstacles_of_one_node_are_cleared_together() {
 }
 
 #[test]
-fn what_does_not_help_is_not_told() {
-    // A new node like the only one would be as closed to it as that.
+fn useless_changes_are_not_suggested() {
+    // A copy of the only node would be cordoned, too.
     let taint = json!({ "taints": [{ "key": "node.kubernetes.io/unreachable", "effect": "NoSchedule" }] });
     let other = pod("other", "4", &json!({ "nodeName": "a" }));
     let (codes, _) = told(&[node("a", &json!({}), &taint), other, pod("p", "1", &json!({}))]);
@@ -143,7 +143,7 @@ fn what_does_not_help_is_not_told() {
 }
 
 #[test]
-fn of_replicas_that_have_no_place_it_is_told_how_many_are_too_many() {
+fn surplus_replicas_are_counted() {
     let anti = json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "web" } } }] } } });
     let replica = |name: &str, node: Option<&str>| {
@@ -177,7 +177,7 @@ fn of_replicas_that_have_no_place_it_is_told_how_many_are_too_many() {
 }
 
 #[test]
-fn of_many_sorts_of_nodes_the_answer_stays_short_and_the_same() {
+fn answer_for_many_node_types_is_short_and_stable() {
     let objects: Vec<Value> = (0..60)
         .map(|at| {
             let taint = json!({ "taints": [{ "key": format!("team-{at}"), "effect": "NoSchedule" }] });
@@ -188,7 +188,7 @@ fn of_many_sorts_of_nodes_the_answer_stays_short_and_the_same() {
     let cluster = Cluster::of(&objects);
     let first = cluster.ask("p", &["-o", "json"]);
     assert_eq!(first.stdout, cluster.ask("p", &["-o", "json"]).stdout);
-    let answer: Value = serde_json::from_str(&first.stdout).expect("it is JSON");
+    let answer: Value = serde_json::from_str(&first.stdout).expect("the text is valid JSON");
     assert_eq!(codes(&answer), ["AddToleration", "AddToleration", "RemoveTaint", "RemoveTaint"]);
     assert_eq!(
         (answer["nearMisses"].as_array().map(Vec::len), &answer["nearMissCount"]),

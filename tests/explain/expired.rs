@@ -1,4 +1,4 @@
-//! An API server whose certificate has ended: no client talks to it, and `doctor` says why.
+//! An API server with an expired certificate: clients fail, and `doctor` reports the reason.
 
 use crate::support::{plain_node, run};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -8,27 +8,28 @@ use std::io::Read as _;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-/// Shows a certificate of these years for as long as the test runs; where.
+/// Serves a certificate with this validity for the duration of the test; returns the URL and the certificate.
 fn server(from: i32, until: i32) -> (String, String) {
-    let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).expect("it is an address");
+    let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).expect("the name is an address");
     params.not_before = rcgen::date_time_ymd(from, 1, 1);
     params.not_after = rcgen::date_time_ymd(until, 1, 1);
-    let key = rcgen::KeyPair::generate().expect("there is chance");
-    let certificate = params.self_signed(&key).expect("it can be signed");
+    let key = rcgen::KeyPair::generate().expect("the key is generated");
+    let certificate = params.self_signed(&key).expect("the certificate is signed");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.expect("there are versions").with_no_client_auth();
+    let config = config.expect("TLS versions are supported").with_no_client_auth();
     let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = config.with_single_cert(vec![certificate.der().clone()], der).expect("they are a pair");
+    let config =
+        config.with_single_cert(vec![certificate.der().clone()], der).expect("key and certificate match");
     let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let url = format!("https://{}", listener.local_addr().expect("it has one"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("https://{}", listener.local_addr().expect("the listener has an address"));
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let config = Arc::clone(&config);
             std::thread::spawn(move || {
-                let mut tls = ServerConnection::new(config).expect("it is configured");
-                // The client hangs up when it has seen what it is shown.
+                let mut tls = ServerConnection::new(config).expect("the connection is configured");
+                // The client closes the connection when it has seen the certificate.
                 let _ = Stream::new(&mut tls, &mut stream).read(&mut [0; 1]);
             });
         }
@@ -36,7 +37,7 @@ fn server(from: i32, until: i32) -> (String, String) {
     (url, certificate.pem())
 }
 
-/// What the doctor says of it, and whether it knows who has signed the certificate.
+/// Runs `doctor` against it; `is_known` says whether the kubeconfig trusts the certificate.
 fn asked(from: i32, until: i32, is_known: bool) -> crate::support::Ran {
     let (server, mut certificate) = server(from, until);
     if !is_known {
@@ -54,11 +55,11 @@ fn asked(from: i32, until: i32, is_known: bool) -> crate::support::Ran {
 }
 
 #[test]
-fn an_api_server_whose_certificate_has_ended_is_told_of_by_the_doctor() {
+fn doctor_reports_an_expired_api_server_certificate() {
     let ran = asked(2020, 2021, true);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     assert_eq!(ran.code, Some(3), "{report:#}");
-    let checks = report["checks"].as_array().expect("there are checks");
+    let checks = report["checks"].as_array().expect("the report has checks");
     let problems = checks.iter().filter(|check| check["status"] == "problem");
     let problems: Vec<_> = problems.map(|check| check["text"].as_str().unwrap_or_default()).collect();
     assert_eq!(
@@ -71,7 +72,7 @@ fn an_api_server_whose_certificate_has_ended_is_told_of_by_the_doctor() {
 }
 
 #[test]
-fn one_that_is_not_good_yet_is_told_of_and_one_that_nobody_knows_does_not_answer() {
+fn doctor_reports_a_future_certificate_and_fails_on_an_unknown_one() {
     let early = asked(2100, 2101, true);
     assert!(early.stdout.contains("it is from 2100-01-01T00:00:00Z on"), "{early:?}");
     assert_eq!(early.code, Some(3));

@@ -1,11 +1,11 @@
-//! Habits that all commands share: the same flags by the same names, the same forms, the same exit codes, nothing but text where nobody looks on.
+//! Rules for all commands: the same flags, output formats and exit codes, and plain text without a terminal.
 
 use crate::support::{Cluster, node, plain_node, pod, root, run};
 use clap::{Command, CommandFactory as _};
 use serde_json::json;
 use supercargo::args::Args;
 
-/// All commands that do something, by what is typed.
+/// Returns all executable commands with their full names.
 fn commands() -> Vec<(String, Command)> {
     fn add(path: &str, command: &Command, all: &mut Vec<(String, Command)>) {
         for inner in command.get_subcommands() {
@@ -23,7 +23,7 @@ fn commands() -> Vec<(String, Command)> {
 }
 
 #[test]
-fn a_flag_means_the_same_in_every_command() {
+fn flags_have_the_same_meaning_in_every_command() {
     let shorts = [
         ('o', "output"),
         ('n', "namespace"),
@@ -39,7 +39,7 @@ fn a_flag_means_the_same_in_every_command() {
                 assert_eq!(short, Some(*known), "{name} --{long}");
             }
             if let Some(short) = short.filter(|short| shorts.iter().any(|(known, _)| known == short)) {
-                // A file with pods is a file.
+                // `-f` is an input file everywhere, also as --pods.
                 let is_known = shorts.contains(&(short, long)) || (short, long) == ('f', "pods");
                 assert!(is_known, "{name} -{short} is --{long}");
             }
@@ -55,8 +55,8 @@ fn a_flag_means_the_same_in_every_command() {
 }
 
 #[test]
-fn every_answer_comes_in_the_four_forms_and_every_command_tells_its_exit_codes() {
-    // What they print is not an answer but a file for somebody else (a recording, a page, JUnit's report), or a text with carets.
+fn answers_have_four_formats_and_help_lists_exit_codes() {
+    // These print a file for another program (a recording, a page, a JUnit report), or a text with carets.
     let texts = ["config check", "config diff", "completion", "man", "record", "report", "test"];
     for (name, command) in commands() {
         let output = command.get_arguments().find(|flag| flag.get_long() == Some("output"));
@@ -77,11 +77,11 @@ fn every_answer_comes_in_the_four_forms_and_every_command_tells_its_exit_codes()
 }
 
 #[test]
-fn a_cluster_that_does_not_answer_is_given_up_on_by_every_command_that_asks_one() {
+fn every_command_times_out_on_a_silent_cluster() {
     let cluster = Cluster::of(&[plain_node("a")]);
-    // Connections come about, and that is all.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let server = format!("http://{}", silent.local_addr().expect("it has one"));
+    // The listener accepts connections but never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let server = format!("http://{}", silent.local_addr().expect("the listener has an address"));
     let config = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{ "name": "c", "cluster": { "server": server } }],
         "users": [{ "name": "u", "user": {} }],
@@ -116,10 +116,10 @@ fn a_cluster_that_does_not_answer_is_given_up_on_by_every_command_that_asks_one(
     }
 }
 
-/// A name that would clear a screen, ring, and turn the direction of writing.
+/// A name with characters that clear a screen, ring the bell and change the text direction.
 const EVIL: &str = "p\u{1b}[2J\u{7}\u{202e}\u{9b}2J\u{7f}\u{85}";
 
-/// A cluster whose names are of that kind, and pods to place in it.
+/// A cluster with such names, and pods to schedule in it.
 fn evil() -> Cluster {
     let mut busy = pod("busy", "1", &json!({ "nodeName": "a" }));
     busy["metadata"]["labels"] = json!({ "app\u{1b}[31m": EVIL });
@@ -132,9 +132,9 @@ fn evil() -> Cluster {
     cluster.write("pods", &pod(EVIL, "1", &json!({ "nodeSelector": { "x\u{1b}[31": EVIL } })).to_string());
     let test = json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "PlacementTest", "cluster": ["cluster"], "pods": ["pods"],
         "tests": [{ "name": EVIL, "pods": { "name": EVIL }, "expect": { "count": 9 } }] });
-    // YAML has no such sign but spelled out.
+    // YAML needs such characters escaped.
     cluster.write("test", &test.to_string().replace('\u{7f}', "\\u007f").replace('\u{9b}', "\\u009b"));
-    let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("it is there");
+    let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("the entry exists");
     cluster.write("queue", &report.replace("its turn", "its \\u001b[2J\\u202eturn"));
     let shadow = json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "ShadowReport", "shadowOf": EVIL, "since": "x", "decisions": { EVIL: 1 },
         "unjudged": {}, "dropped": 0, "disagreements": [] });
@@ -143,7 +143,7 @@ fn evil() -> Cluster {
 }
 
 #[test]
-fn names_with_control_characters_are_spelled_out_by_every_command_and_bars_are_for_terminals() {
+fn every_command_escapes_control_characters_in_names() {
     let cluster = evil();
     for command in [
         &["explain", "pod", EVIL, "--cluster", "cluster"][..],
@@ -173,7 +173,7 @@ fn names_with_control_characters_are_spelled_out_by_every_command_and_bars_are_f
             args.extend(["-o", form]);
             let ran = run(cluster.folder(), &args);
             assert!(matches!(ran.code, Some(0 | 2 | 3 | 4)), "{ran:?}");
-            // What follows the flags is nothing but their fault.
+            // An error must not be about the flags.
             assert!(!ran.stderr.contains("Usage:"), "{ran:?}");
             let is_forbidden = |c: char| c.is_control() && c != '\n';
             assert!(!ran.stdout.contains(is_forbidden), "{args:?}: {:?}", ran.stdout);
@@ -191,7 +191,7 @@ fn names_with_control_characters_are_spelled_out_by_every_command_and_bars_are_f
 }
 
 #[test]
-fn answer_that_cannot_be_written_is_an_error_and_no_panic_in_every_command() {
+fn output_errors_are_reported_without_a_panic() {
     let cluster = evil();
     let profile = |name: &str| {
         format!(
@@ -222,15 +222,15 @@ fn answer_that_cannot_be_written_is_an_error_and_no_panic_in_every_command() {
         &["--help"],
         &["--version"],
     ];
-    // These write to a file, to nobody, or only of a cluster.
+    // These write to a file, print nothing, or need a cluster.
     let elsewhere = ["record", "replay", "doctor", "config check"];
     for (name, _) in commands() {
         let is_asked = asked.iter().any(|args| args.join(" ").starts_with(&name));
         assert!(is_asked || elsewhere.contains(&name.as_str()), "{name} is not tried");
     }
     for args in asked {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("this is Linux");
-        let (reader, closed) = std::io::pipe().expect("there are pipes");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full exists");
+        let (reader, closed) = std::io::pipe().expect("the pipe is created");
         drop(reader);
         for (stdout, is_full) in [(std::process::Stdio::from(full), true), (closed.into(), false)] {
             let mut command = crate::offline::command(cluster.folder(), args);

@@ -1,4 +1,4 @@
-//! `supercargo lint`: each rule finds what it is for, and not what is nearly it; and the forms, flags and exit codes.
+//! `supercargo lint`: each rule with a hit and a near miss, and output formats, flags and exit codes.
 
 use crate::offline::merge;
 use crate::support::{Cluster, Ran, node, plain_node, pod, root, run};
@@ -10,7 +10,7 @@ fn lint(cluster: &Cluster, more: &[&str]) -> Ran {
     run(cluster.folder(), &args)
 }
 
-/// Rule, severity and what was meant, of all findings.
+/// Returns rule, severity and suggestion of all findings.
 fn found(objects: &[Value]) -> Vec<(String, String, Option<String>)> {
     let ran = lint(&Cluster::of(objects), &["-o", "json"]);
     let report = ran.json("LintReport");
@@ -24,7 +24,7 @@ fn found(objects: &[Value]) -> Vec<(String, String, Option<String>)> {
     each.collect()
 }
 
-/// One finding, of this rule and severity, with what was meant; and nothing in the cluster that is nearly the same.
+/// Asserts exactly one finding with this rule, severity and suggestion in `hit`, and none in `near_miss`.
 fn finds(rule: &str, severity: &str, meant: Option<&str>, hit: &[Value], near_miss: &[Value]) {
     let expected = vec![(rule.to_owned(), severity.to_owned(), meant.map(str::to_owned))];
     assert_eq!(found(hit), expected);
@@ -32,7 +32,7 @@ fn finds(rule: &str, severity: &str, meant: Option<&str>, hit: &[Value], near_mi
 }
 
 #[test]
-fn a_namespace_that_nobody_made_is_told_and_does_not_pass() {
+fn unknown_namespace_is_an_error() {
     let team = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "team-a" } });
     let cluster = Cluster::of(&[plain_node("a"), pod("p", "1", &json!({})), team]);
     assert_eq!(
@@ -53,7 +53,7 @@ fn tainted(name: &str, key: &str) -> Value {
     node(name, &json!({ "zone": name }), &taints)
 }
 
-/// A Deployment of so many pods labelled `app=NAME`.
+/// A Deployment with this many pods labeled `app=NAME`.
 fn deployment(name: &str, replicas: u32, spec: &Value) -> Value {
     let mut pod = pod(name, "1", spec);
     json!({
@@ -89,33 +89,33 @@ fn spread(app: &str, key: &str, more: &Value) -> Value {
 }
 
 #[test]
-fn a_selector_that_no_node_has_is_found_with_what_was_meant() {
+fn node_selector_without_match_is_found_with_a_suggestion() {
     let of = |label: &Value| [ssd("a"), pod("p", "1", &json!({ "nodeSelector": label }))];
     let (hit, near) = (of(&json!({ "dsik": "ssd" })), of(&json!({ "disk": "ssd" })));
     finds("NodeSelectorMatchesNothing", "error", Some("disk=ssd"), &hit, &near);
     let terms = |value: &str| [ssd("a"), pod("p", "1", &node_terms(&[("disk", value)]))];
     finds("NodeSelectorMatchesNothing", "error", Some("disk=ssd"), &terms("sdd"), &terms("ssd"));
-    // Each label is there, on different nodes.
+    // Each label exists, but on different nodes.
     let both = json!({ "nodeSelector": { "disk": "ssd", "zone": "b" } });
     let hit = [ssd("a"), node("b", &json!({ "zone": "b" }), &json!({})), pod("p", "1", &both)];
     finds("NodeSelectorMatchesNothing", "error", None, &hit, &[ssd("b"), pod("p", "1", &both)]);
 }
 
 #[test]
-fn what_runs_already_is_no_error() {
+fn running_pods_lower_errors_to_warnings() {
     let placed = json!({ "nodeName": "a", "nodeSelector": { "disk": "hdd" } });
     let found = found(&[ssd("a"), pod("p", "1", &placed)]);
     assert_eq!(found, [("NodeSelectorMatchesNothing".to_owned(), "warning".to_owned(), None)]);
 }
 
 #[test]
-fn one_of_several_terms_that_no_node_has_is_a_hint() {
+fn unmatched_term_among_others_is_an_info() {
     let of = |other: &str| [ssd("a"), pod("p", "1", &node_terms(&[("disk", "ssd"), ("zone", other)]))];
     finds("NodeTermMatchesNothing", "info", None, &of("nowhere"), &of("a"));
 }
 
 #[test]
-fn taints_that_keep_all_away_are_found_and_those_that_pass_are_not() {
+fn permanent_taints_are_found_and_condition_taints_are_not() {
     let tolerates = json!({ "tolerations": [{ "key": "gpu", "operator": "Exists" }] });
     let hit = [tainted("a", "gpu"), pod("p", "1", &json!({}))];
     finds("TaintsKeepAllAway", "error", None, &hit, &[tainted("a", "gpu"), pod("p", "1", &tolerates)]);
@@ -124,7 +124,7 @@ fn taints_that_keep_all_away_are_found_and_those_that_pass_are_not() {
 }
 
 #[test]
-fn a_toleration_of_no_taint_is_a_hint() {
+fn toleration_without_taint_is_an_info() {
     let of = |key: &str| {
         let tolerates = json!({ "tolerations": [{ "key": key, "operator": "Exists" }] });
         [plain_node("b"), tainted("a", "gpu"), pod("p", "1", &tolerates)]
@@ -134,7 +134,7 @@ fn a_toleration_of_no_taint_is_a_hint() {
 }
 
 #[test]
-fn requests_larger_than_any_node_are_found() {
+fn requests_larger_than_any_node_are_errors() {
     let of = |cpu: &str| [plain_node("a"), tainted("b", "gpu"), pod("p", cpu, &json!({}))];
     finds("RequestTooLarge", "error", None, &of("4001m"), &of("4"));
     let gpu = |name: &str| {
@@ -151,7 +151,7 @@ fn requests_larger_than_any_node_are_found() {
         &gpu("example.com/gpus"),
         &gpu("example.com/gpu"),
     );
-    // One node has the cpu, another the memory.
+    // One node has enough cpu, another enough memory.
     let (mut small, mut large) = (plain_node("a"), plain_node("b"));
     small["status"]["allocatable"]["memory"] = json!("1Gi");
     large["status"]["allocatable"]["cpu"] = json!("1");
@@ -161,7 +161,7 @@ fn requests_larger_than_any_node_are_found() {
 }
 
 #[test]
-fn affinity_to_nobody_is_found_and_to_oneself_or_to_pods_to_come_is_not() {
+fn affinity_without_match_is_found_unless_to_itself_or_future_pods() {
     let host = "kubernetes.io/hostname";
     let near = |app: &str| pod("p", "1", &required("podAffinity", &term(app, host)));
     let hit = [plain_node("a"), near("wbe"), deployment("web", 1, &json!({}))];
@@ -175,7 +175,7 @@ fn affinity_to_nobody_is_found_and_to_oneself_or_to_pods_to_come_is_not() {
 }
 
 #[test]
-fn labels_that_controllers_add_are_there_before_the_pods_are() {
+fn labels_added_by_controllers_are_known_before_the_pods() {
     let by = |key: &str, value: &str| {
         let term = json!({ "labelSelector": { "matchLabels": { key: value } }, "topologyKey": "kubernetes.io/hostname" });
         pod("p", "1", &required("podAffinity", &term))
@@ -196,13 +196,13 @@ fn labels_that_controllers_add_are_there_before_the_pods_are() {
 }
 
 #[test]
-fn anti_affinity_to_nobody_is_found() {
+fn anti_affinity_without_match_is_found() {
     let away = |app: &str| [ssd("a"), pod("p", "1", &required("podAntiAffinity", &term(app, "zone")))];
     finds("AntiAffinityMatchesNoPod", "warning", Some("app=p"), &away("pp"), &away("p"));
 }
 
 #[test]
-fn more_replicas_than_domains_are_found_unless_a_node_is_in_none() {
+fn replicas_beyond_domains_are_found_unless_a_node_has_no_domain() {
     let apart = |replicas: u32, more: &[Value]| {
         let mut objects = vec![ssd("a"), ssd("b"), tainted("c", "gpu")];
         let mut of = deployment("web", replicas, &required("podAntiAffinity", &term("web", "zone")));
@@ -213,7 +213,7 @@ fn more_replicas_than_domains_are_found_unless_a_node_is_in_none() {
     };
     finds("AntiAffinityTooWide", "error", None, &apart(3, &[]), &apart(2, &[]));
     assert_eq!(found(&apart(3, &[plain_node("without-zone")])), []);
-    // Two pods of one owner, without the owner.
+    // Two pods of one owner; the owner is not in the file.
     let owned = |name: &str| {
         let mut pod = pod(name, "1", &required("podAntiAffinity", &term("s", "zone")));
         pod["metadata"]["labels"] = json!({ "app": "s" });
@@ -225,7 +225,7 @@ fn more_replicas_than_domains_are_found_unless_a_node_is_in_none() {
 }
 
 #[test]
-fn a_rollout_without_room_is_found() {
+fn blocked_rollout_is_found() {
     let of = |strategy: Value, replicas: u32| {
         let mut web = deployment("web", replicas, &required("podAntiAffinity", &term("web", "zone")));
         web["spec"]["strategy"] = strategy;
@@ -238,14 +238,14 @@ fn a_rollout_without_room_is_found() {
 }
 
 #[test]
-fn spread_that_a_closed_domain_holds_up_is_found() {
+fn spread_limited_by_a_closed_domain_is_found() {
     let of = |replicas: u32, more: &Value| {
         [ssd("a"), ssd("b"), tainted("c", "gpu"), deployment("web", replicas, &spread("web", "zone", more))]
     };
     finds("SpreadCannotBeMet", "error", None, &of(3, &json!({})), &of(2, &json!({})));
     assert_eq!(found(&of(3, &json!({ "nodeTaintsPolicy": "Honor" }))), []);
     assert_eq!(found(&of(3, &json!({ "whenUnsatisfiable": "ScheduleAnyway" }))), []);
-    // A pod that is there all the same lets the others grow.
+    // A pod that already runs in the closed domain lets the other domains grow.
     let there = pod("web", "1", &json!({ "nodeName": "c" }));
     let mut objects = of(4, &json!({})).to_vec();
     objects.push(there);
@@ -253,7 +253,7 @@ fn spread_that_a_closed_domain_holds_up_is_found() {
 }
 
 #[test]
-fn more_domains_than_there_are_is_found() {
+fn min_domains_above_the_number_of_domains_is_found() {
     let of = |least: u32, replicas: u32| {
         [
             ssd("a"),
@@ -266,7 +266,7 @@ fn more_domains_than_there_are_is_found() {
 }
 
 #[test]
-fn spread_that_counts_nobody_or_others_is_found() {
+fn spread_without_its_own_pods_is_found() {
     let of = |app: &str| [ssd("a"), deployment("web", 1, &spread(app, "zone", &json!({})))];
     finds("SpreadMatchesNoPod", "warning", Some("app=web"), &of("wbe"), &of("web"));
     let mut objects = of("other").to_vec();
@@ -275,7 +275,7 @@ fn spread_that_counts_nobody_or_others_is_found() {
 }
 
 #[test]
-fn a_topology_key_that_no_node_has_is_as_grave_as_what_rests_on_it() {
+fn unknown_topology_key_has_the_severity_of_its_use() {
     let key = |spec: &Value| vec![ssd("a"), pod("p", "1", spec)];
     let hard = |name: &str| key(&spread("p", name, &json!({})));
     finds("TopologyKeyUnknown", "error", Some("zone"), &hard("zoen"), &hard("zone"));
@@ -288,7 +288,7 @@ fn a_topology_key_that_no_node_has_is_as_grave_as_what_rests_on_it() {
 }
 
 #[test]
-fn preferences_for_what_is_not_there_are_hints() {
+fn preferences_without_match_are_infos() {
     let by_node = |value: &str| {
         let term = json!({ "matchExpressions": [{ "key": "disk", "operator": "In", "values": [value] }] });
         let all = json!([{ "weight": 1, "preference": term }]);
@@ -305,7 +305,7 @@ fn preferences_for_what_is_not_there_are_hints() {
 }
 
 #[test]
-fn a_budget_for_nobody_is_found() {
+fn budget_without_pods_is_found() {
     let of = |app: &str| {
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "b" },
@@ -317,7 +317,7 @@ fn a_budget_for_nobody_is_found() {
 }
 
 #[test]
-fn a_class_that_is_missing_is_found_where_the_classes_are_known() {
+fn missing_priority_class_is_found_if_classes_are_known() {
     let of = |class: &str, known: bool| {
         let there = json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "gold" }, "value": 7 });
         let web = deployment("web", 1, &json!({ "priorityClassName": class, "runtimeClassName": "kata" }));
@@ -331,7 +331,7 @@ fn a_class_that_is_missing_is_found_where_the_classes_are_known() {
 }
 
 #[test]
-fn a_misspelt_scheduler_is_found_and_an_unknown_one_is_not() {
+fn misspelt_scheduler_name_is_found_and_an_unknown_one_is_not() {
     let of = |name: &str| [ssd("a"), pod("p", "1", &json!({ "schedulerName": name }))];
     let meant = Some("default-scheduler");
     finds("SchedulerNameMisspelt", "warning", meant, &of("default-schedular"), &of("default-scheduler"));
@@ -339,7 +339,7 @@ fn a_misspelt_scheduler_is_found_and_an_unknown_one_is_not() {
 }
 
 #[test]
-fn a_workload_is_judged_once_and_not_its_pods_as_well() {
+fn workload_is_checked_once_without_its_pods() {
     let selector = json!({ "nodeSelector": { "disk": "hdd" } });
     let mut of = pod("web-7f46-x", "1", &selector);
     of["metadata"]["labels"] = json!({ "app": "web", "pod-template-hash": "7f46" });
@@ -360,7 +360,7 @@ fn a_workload_is_judged_once_and_not_its_pods_as_well() {
 }
 
 #[test]
-fn flags_choose_what_is_told_and_what_the_exit_code_says() {
+fn flags_select_findings_and_exit_code() {
     let cluster = Cluster::of(&[
         ssd("a"),
         pod("p", "1", &json!({ "tolerations": [{ "key": "k", "operator": "Exists" }] })),
@@ -386,7 +386,7 @@ fn flags_choose_what_is_told_and_what_the_exit_code_says() {
 }
 
 #[test]
-fn a_cluster_without_nodes_and_files_that_are_none_are_told() {
+fn cluster_without_nodes_and_missing_files_are_reported() {
     let ran = lint(&Cluster::of(&[pod("p", "1", &json!({ "nodeSelector": { "a": "b" } }))]), &[]);
     assert_eq!(ran.code, Some(0));
     assert_eq!(ran.stderr, "the cluster has no nodes: node requirements of pods are not checked\n");
@@ -423,22 +423,22 @@ fn with_claim(name: &str) -> Value {
 }
 
 #[test]
-fn a_claim_that_nobody_made_is_found() {
+fn missing_claim_is_found() {
     let there = [plain_node("a"), class("fast"), claim("data", "fast", &json!({}))];
     let with = |name: &str| [there.to_vec(), vec![with_claim(name)]].concat();
     finds("ClaimMissing", "error", Some("data"), &with("dta"), &with("data"));
 }
 
 #[test]
-fn a_class_that_nobody_has_is_found_in_claims_and_in_claim_templates() {
+fn missing_storage_class_is_found_in_claims_and_templates() {
     let of = |name: &str| {
         vec![plain_node("a"), class("fast"), claim("data", name, &json!({})), with_claim("data")]
     };
     finds("StorageClassMissing", "error", Some("fast"), &of("fsat"), &of("fast"));
-    // Without any class at all.
+    // No StorageClass exists.
     let none = [plain_node("a"), claim("data", "fast", &json!({})), with_claim("data")];
     assert_eq!(found(&none), [("StorageClassMissing".to_owned(), "error".to_owned(), None)]);
-    // A volume that names the class serves a claim of it, and what is bound needs no class.
+    // A free volume of that class satisfies a claim, and a bound claim needs no class.
     let volume = json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "pv" },
         "spec": { "storageClassName": "fast", "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"] },
@@ -456,7 +456,7 @@ fn a_class_that_nobody_has_is_found_in_claims_and_in_claim_templates() {
 }
 
 #[test]
-fn a_resource_that_only_nodes_out_of_reach_have_is_not_called_a_misspelling_of_itself() {
+fn resource_on_excluded_nodes_is_not_called_a_typo() {
     let mut gpu = tainted("gpu", "gpu");
     gpu["status"]["allocatable"]["nvidia.com/gpu"] = json!("8");
     let mut asks = pod("p", "1", &json!({}));
@@ -468,7 +468,7 @@ fn a_resource_that_only_nodes_out_of_reach_have_is_not_called_a_misspelling_of_i
     assert!(message.ends_with("its selectors and tolerations rule out the 1 node with it"), "{message}");
 }
 
-/// What of the object of each finding.
+/// Returns the objects of the findings.
 fn objects(ran: &Ran) -> Vec<String> {
     let report = ran.json("LintReport");
     let findings = report["findings"].as_array().expect("a list");
@@ -477,7 +477,7 @@ fn objects(ran: &Ran) -> Vec<String> {
 }
 
 #[test]
-fn files_named_as_in_every_linter_are_judged_alone_or_against_a_cluster() {
+fn positional_files_are_checked_alone_or_against_a_cluster() {
     let wrong = |name: &str| deployment(name, 1, &json!({ "nodeSelector": { "disk": "sdd" } }));
     let right = deployment("web", 1, &json!({ "nodeSelector": { "disk": "ssd" } }));
     let cluster = Cluster::of(&[ssd("a"), wrong("old"), right]);
@@ -493,7 +493,7 @@ fn files_named_as_in_every_linter_are_judged_alone_or_against_a_cluster() {
         "{against:?}"
     );
     assert_eq!(against.json("LintReport")["judged"], 1);
-    // What is there already is judged as it is to be.
+    // An existing object is checked in the version of the file.
     let update = run(&["all", "--cluster", "cluster"]);
     assert_eq!((objects(&update), update.code), (vec!["Deployment web".to_owned()], Some(3)), "{update:?}");
 
@@ -505,8 +505,8 @@ fn files_named_as_in_every_linter_are_judged_alone_or_against_a_cluster() {
 }
 
 #[test]
-fn every_rule_is_on_the_page_with_its_severity() {
-    let page = std::fs::read_to_string(root().join("docs/lint.md")).expect("the page is there");
+fn every_rule_is_documented_with_its_severity() {
+    let page = std::fs::read_to_string(root().join("docs/lint.md")).expect("the page exists");
     for rule in supercargo::explain::lint::Rule::ALL {
         let severity = format!("{:?}", rule.severity()).to_lowercase();
         assert!(page.contains(&format!("| `{rule:?}` | {severity}")), "{rule:?} is not explained");

@@ -1,4 +1,4 @@
-//! A cluster that is asked over HTTP: one that answers in pages, one that refuses, one that is silent, none at all.
+//! Clusters over HTTP: answers in pages, rejections, silence, and no server at all.
 
 use crate::support::{Ran, plain_node, pod, run};
 use serde_json::{Value, json};
@@ -8,13 +8,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What the server answers: a status and a body for a path with its query.
+/// The server's answers: status and body for a path with its query.
 type Answer = fn(&str) -> Option<(u16, Value)>;
 
-/// A kubeconfig for a server that answers so; `None` is silence.
+/// Returns a kubeconfig for a server with these answers; `None` means no answer.
 fn kubeconfig(answer: Answer) -> TempDir {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let port = listener.local_addr().expect("it has one").port();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("the listener has an address").port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || serve(&stream, answer));
@@ -24,7 +24,7 @@ fn kubeconfig(answer: Answer) -> TempDir {
 }
 
 fn written(port: u16) -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder can be made");
+    let folder = tempfile::tempdir().expect("the temporary directory is created");
     let context = |name: &str, namespace: &str| json!({ "name": name, "context": { "cluster": "c", "user": "u", "namespace": namespace } });
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "here",
@@ -32,7 +32,7 @@ fn written(port: u16) -> TempDir {
         "users": [{ "name": "u", "user": {} }],
         "contexts": [context("here", "prod"), context("there", "other")],
     });
-    std::fs::write(folder.path().join("kubeconfig"), config.to_string()).expect("it can be written");
+    std::fs::write(folder.path().join("kubeconfig"), config.to_string()).expect("the file is written");
     folder
 }
 
@@ -42,7 +42,7 @@ fn serve(stream: &TcpStream, answer: Answer) {
         while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
         let path = request.split(' ').nth(1).unwrap_or_default();
         let Some((status, body)) = answer(path) else {
-            // Until the other side has had enough.
+            // Until the client closes the connection.
             let _ = lines.next();
             return;
         };
@@ -64,7 +64,7 @@ fn ask(folder: &Path, pod: &str, more: &[&str]) -> Ran {
     run(folder, &args)
 }
 
-/// As an API server lists them: items without kind and version.
+/// A list as from an API server: its items have no kind and no apiVersion.
 fn list(kind: &str, mut items: Vec<Value>, next: &str) -> Option<(u16, Value)> {
     for item in &mut items {
         let fields = item.as_object_mut().expect("an object");
@@ -100,7 +100,7 @@ fn cluster(path: &str) -> Option<(u16, Value)> {
 }
 
 #[test]
-fn a_running_cluster_is_listed_page_by_page_and_explained_as_files_are() {
+fn live_cluster_is_listed_in_pages_and_explained_like_files() {
     let folder = kubeconfig(cluster);
     let ran = ask(folder.path(), "p", &["-o", "json"]);
     let answer: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
@@ -113,7 +113,7 @@ fn a_running_cluster_is_listed_page_by_page_and_explained_as_files_are() {
 }
 
 #[test]
-fn the_namespace_is_the_contexts_unless_it_is_given() {
+fn namespace_defaults_to_the_kubeconfig_context() {
     let folder = kubeconfig(cluster);
     let there = ask(folder.path(), "p", &["--context", "there"]);
     assert_eq!(there.code, Some(2));
@@ -125,7 +125,7 @@ fn the_namespace_is_the_contexts_unless_it_is_given() {
 }
 
 #[test]
-fn a_cluster_that_does_not_let_us_see_its_pods_is_told() {
+fn forbidden_pod_list_is_an_error() {
     let folder = kubeconfig(|path| if path.contains("pods") { refused(403) } else { cluster(path) });
     let ran = ask(folder.path(), "p", &[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
@@ -133,7 +133,7 @@ fn a_cluster_that_does_not_let_us_see_its_pods_is_told() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_is_left_out_and_told() {
+fn malformed_object_is_skipped_with_a_warning() {
     let folder = kubeconfig(|path| match path {
         "/api/v1/nodes?limit=500" => {
             let mut broken = plain_node("b");
@@ -148,11 +148,11 @@ fn an_object_that_cannot_be_read_is_left_out_and_told() {
 }
 
 #[test]
-fn a_silent_server_is_not_waited_for_longer_than_was_said() {
+fn silent_server_ends_with_the_request_timeout() {
     let folder = kubeconfig(|_| None);
     let began = Instant::now();
     let ran = ask(folder.path(), "p", &["--request-timeout", "200ms"]);
-    // What it takes is bounded; how long exactly is the machine's affair.
+    // The time is bounded; the exact duration depends on the machine.
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(
@@ -162,9 +162,9 @@ fn a_silent_server_is_not_waited_for_longer_than_was_said() {
 }
 
 #[test]
-fn a_server_that_is_not_there_and_a_kubeconfig_that_is_none_are_told() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let folder = written(listener.local_addr().expect("it has one").port());
+fn missing_server_and_invalid_kubeconfig_are_reported() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let folder = written(listener.local_addr().expect("the listener has an address").port());
     drop(listener);
     let ran = ask(folder.path(), "p", &[]);
     assert_eq!(ran.code, Some(1));
@@ -196,7 +196,7 @@ fn with_workloads(path: &str) -> Option<(u16, Value)> {
 }
 
 #[test]
-fn the_workloads_of_a_running_cluster_are_judged() {
+fn lint_checks_workloads_of_a_live_cluster() {
     let folder = kubeconfig(with_workloads);
     let ran = run(folder.path(), &["lint", "--kubeconfig", "kubeconfig", "-o", "json"]);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
@@ -207,7 +207,7 @@ fn the_workloads_of_a_running_cluster_are_judged() {
 }
 
 #[test]
-fn a_running_cluster_is_changed_in_mind() {
+fn live_cluster_accepts_hypothetical_changes() {
     let folder = kubeconfig(cluster);
     let flags = [
         "simulate",
@@ -233,7 +233,7 @@ fn a_running_cluster_is_changed_in_mind() {
         (&report["summary"]["before"]["pending"], &report["summary"]["after"]["pending"]),
         (&json!(1), &json!(0))
     );
-    // Names without a namespace are the context's.
+    // Names without a namespace use the namespace of the context.
     let unknown =
         run(folder.path(), &["simulate", "--live", "--kubeconfig", "kubeconfig", "--scale", "web=3"]);
     assert_eq!(unknown.code, Some(2));
@@ -241,7 +241,7 @@ fn a_running_cluster_is_changed_in_mind() {
 }
 
 #[test]
-fn a_report_of_a_running_cluster_places_the_pods_of_a_file_in_it() {
+fn report_places_pods_of_a_file_in_a_live_cluster() {
     let folder = kubeconfig(cluster);
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
@@ -250,7 +250,7 @@ fn a_report_of_a_running_cluster_places_the_pods_of_a_file_in_it() {
             "spec": { "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "memory": "1Gi" } } }] },
         } },
     });
-    std::fs::write(folder.path().join("web.json"), deployment.to_string()).expect("it can be written");
+    std::fs::write(folder.path().join("web.json"), deployment.to_string()).expect("the file is written");
     let ran = run(folder.path(), &["report", "--kubeconfig", "kubeconfig", "-f", "web.json", "-o", "json"]);
     let model: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     assert_eq!(ran.code, Some(0));
@@ -264,7 +264,7 @@ fn a_report_of_a_running_cluster_places_the_pods_of_a_file_in_it() {
 }
 
 #[test]
-fn no_report_is_written_of_a_cluster_that_does_not_answer() {
+fn failed_listing_writes_no_report() {
     let folder = kubeconfig(|_| None);
     let args = ["report", "--kubeconfig", "kubeconfig", "--request-timeout", "300ms", "--to", "page.html"];
     let ran = run(folder.path(), &args);
@@ -273,7 +273,7 @@ fn no_report_is_written_of_a_cluster_that_does_not_answer() {
     assert!(!folder.path().join("page.html").exists());
 }
 
-/// A cluster that answers what `answer` has, and refuses the rest.
+/// Runs `record` against a cluster with these answers; all other paths are forbidden.
 fn record(answer: Answer) -> (Ran, bool) {
     let folder = kubeconfig(answer);
     let args = ["record", "recording", "--kubeconfig", "kubeconfig", "--request-timeout", "300ms"];
@@ -282,7 +282,7 @@ fn record(answer: Answer) -> (Ran, bool) {
 }
 
 #[test]
-fn record_without_the_right_to_list_nodes_ends_at_once_and_says_how_to_grant_it() {
+fn record_without_list_permission_fails_at_once_with_advice() {
     let (ran, is_written) = record(|path| match path {
         "/version" => Some((200, json!({"gitVersion": "v1.36.3"}))),
         _ => refused(403),
@@ -291,11 +291,11 @@ fn record_without_the_right_to_list_nodes_ends_at_once_and_says_how_to_grant_it(
     for part in ["refuses /api/v1/nodes with 403: no, you", "supercargo-read"] {
         assert!(ran.stderr.contains(part), "{ran:?}");
     }
-    assert!(!is_written, "a recording of nothing");
+    assert!(!is_written, "no recording is written");
 }
 
 #[test]
-fn record_without_the_right_to_watch_some_kind_ends_within_the_request_timeout() {
+fn record_without_watch_permission_fails_within_the_timeout() {
     for is_silent in [true, false] {
         let (ran, _) = if is_silent {
             record(|path| if path.ends_with("?limit=1") || path == "/version" { cluster(path) } else { None })
@@ -310,7 +310,7 @@ fn record_without_the_right_to_watch_some_kind_ends_within_the_request_timeout()
 }
 
 #[test]
-fn rejected_token_is_a_problem_for_the_doctor_and_an_error_for_the_others() {
+fn rejected_token_is_a_doctor_problem_and_an_error_elsewhere() {
     let folder = kubeconfig(|_| refused(401));
     let ran = ask(folder.path(), "p", &[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
@@ -328,12 +328,12 @@ fn rejected_token_is_a_problem_for_the_doctor_and_an_error_for_the_others() {
 }
 
 #[test]
-fn request_timeout_of_zero_is_no_limit_as_it_is_to_kubectl() {
+fn zero_request_timeout_means_no_limit() {
     let folder = kubeconfig(cluster);
     assert_eq!(ask(folder.path(), "p", &["--request-timeout", "0"]).code, Some(3));
 }
 
-/// An API server with a lease that the node `n1` holds, and these pods there.
+/// An API server with a lease held by the node `n1`, and these pods on it.
 fn host_network(path: &str) -> Option<(u16, Value)> {
     let own = |name: &str| {
         json!({ "metadata": { "name": name, "labels": { "app.kubernetes.io/name": "supercargo" } },
@@ -353,14 +353,17 @@ fn host_network(path: &str) -> Option<(u16, Value)> {
         ) =>
         {
             let report = std::fs::read_to_string(crate::support::root().join("docs/queue/report.json"));
-            Some((200, serde_json::from_str(&report.expect("it is there")).expect("it is JSON")))
+            Some((
+                200,
+                serde_json::from_str(&report.expect("the entry exists")).expect("the text is valid JSON"),
+            ))
         }
         _ => refused(404),
     }
 }
 
 #[test]
-fn queue_finds_a_leader_that_holds_the_lease_by_the_name_of_its_node() {
+fn queue_finds_a_leader_by_its_node_name() {
     let folder = kubeconfig(host_network);
     let ran = run(folder.path(), &["queue", "-A", "--kubeconfig", "kubeconfig"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -368,7 +371,7 @@ fn queue_finds_a_leader_that_holds_the_lease_by_the_name_of_its_node() {
 }
 
 #[test]
-fn queue_says_what_to_name_if_the_holder_is_neither_a_pod_nor_a_node_with_a_scheduler() {
+fn queue_reports_an_unknown_lease_holder_with_advice() {
     let folder = kubeconfig(|path| match path {
         path if path.contains("fieldSelector") => Some((200, json!({ "items": [] }))),
         path => host_network(path),

@@ -44,7 +44,8 @@ fn queue_filters_by_namespace_and_labels_and_counts_the_rest() {
 #[test]
 fn filtering_a_truncated_report_counts_only_listed_pods() {
     let folder = offline::Folder::new();
-    let mut report: Value = serde_json::from_str(&page("docs/queue/report.json")).expect("it is JSON");
+    let mut report: Value =
+        serde_json::from_str(&page("docs/queue/report.json")).expect("the text is valid JSON");
     report["leftOut"] = json!(7);
     report["counts"]["backoff"] = json!(8);
     folder.write("report", &report.to_string());
@@ -57,11 +58,11 @@ fn filtering_a_truncated_report_counts_only_listed_pods() {
 
 #[test]
 fn control_characters_in_names_are_escaped() {
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("it is there");
+    let folder = tempfile::tempdir().expect("the temporary directory is created");
+    let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("the entry exists");
     let evil =
         report.replace("its turn", "its \\u001b[2J\\u202eturn").replace("import-1", "import\\u0007\\n");
-    std::fs::write(folder.path().join("report"), evil).expect("it can be written");
+    std::fs::write(folder.path().join("report"), evil).expect("the file is written");
     for form in ["table", "wide", "json", "yaml"] {
         let ran = run(folder.path(), &["queue", "-A", "-f", "report", "-o", form]);
         assert_eq!(ran.code, Some(0), "{ran:?}");

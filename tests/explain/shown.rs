@@ -1,15 +1,15 @@
-//! Whole answers, as they are written down.
+//! Whole outputs compared with stored files.
 
 use crate::offline::{is_as_written, page, shows_what_comes_out};
 use crate::support::{Cluster, node, plain_node, pod, root, run};
 use serde_json::json;
 
-/// Compares with `explain/shown/NAME`, or writes it.
+/// Compares with `explain/shown/NAME`, or rewrites it.
 pub(crate) fn is_shown(name: &str, told: &str) {
     is_as_written(&format!("tests/explain/shown/{name}"), told);
 }
 
-/// A cluster with a bit of everything.
+/// A cluster that produces most kinds of output.
 fn cluster() -> Cluster {
     let tainted = json!({ "taints": [{ "key": "gpu", "value": "a100", "effect": "NoSchedule" }] });
     let objects = [
@@ -25,7 +25,7 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn a_pod_that_waits_is_told_in_every_form() {
+fn pending_pod_output_matches_in_every_format() {
     let cluster = cluster();
     for form in ["table", "wide", "json", "yaml"] {
         let ran = cluster.ask("p", &["-o", form]);
@@ -35,7 +35,7 @@ fn a_pod_that_waits_is_told_in_every_form() {
 }
 
 #[test]
-fn the_scores_of_a_placed_pod_are_told_in_every_form() {
+fn placed_pod_scores_match_in_every_format() {
     let cluster = cluster();
     for form in ["table", "wide", "json", "yaml"] {
         let ran = cluster.ask("placed", &["--scores", "-o", form]);
@@ -45,7 +45,7 @@ fn the_scores_of_a_placed_pod_are_told_in_every_form() {
 }
 
 #[test]
-fn the_sums_of_the_score_table_are_right_and_its_pod_is_not_counted() {
+fn score_table_sums_are_correct_without_the_pod_itself() {
     let (answer, _) = cluster().answer("placed", &["--scores"]);
     let nodes = answer["scores"]["nodes"].as_array().expect("a list");
     assert_eq!(nodes.len(), 1 + usize::from(answer["fitsOn"] == 2), "{answer:#}");
@@ -61,15 +61,15 @@ fn the_sums_of_the_score_table_are_right_and_its_pod_is_not_counted() {
     }
     let raw = |plugin: &str| {
         let plugins = nodes[0]["plugins"].as_array().expect("a list");
-        plugins.iter().find(|of| of["plugin"] == plugin).expect("it scores")["raw"].clone()
+        plugins.iter().find(|of| of["plugin"] == plugin).expect("the plugin scores")["raw"].clone()
     };
-    // On an empty node of 4 cpus and 8Gi: one cpu, and 200Mi by default, would leave (75 + 97) / 2.
+    // On an empty node with 4 cpus and 8Gi: one cpu, and 200Mi by default, leave (75 + 97) / 2.
     assert_eq!(nodes[0]["node"], "a");
     assert_eq!(raw("NodeResourcesFit"), 86);
 }
 
 #[test]
-fn what_the_pages_show_is_what_comes_out() {
+fn documented_examples_match_the_output_of_explain_and_lint() {
     shows_what_comes_out("docs/explain.md", 4);
     shows_what_comes_out("docs/what-if.md", 2);
     shows_what_comes_out("docs/record.md", 2);
@@ -78,7 +78,7 @@ fn what_the_pages_show_is_what_comes_out() {
 }
 
 #[test]
-fn every_code_is_on_the_page() {
+fn every_code_is_documented() {
     let page = page("docs/explain.md");
     for code in supercargo::explain::ReasonCode::ALL {
         assert!(page.contains(&format!("| `{code:?}` |")), "{code:?} is not explained");
@@ -89,7 +89,7 @@ fn every_code_is_on_the_page() {
 }
 
 #[test]
-fn findings_are_told_in_every_form() {
+fn lint_output_matches_in_every_format() {
     for form in ["table", "wide", "json", "yaml"] {
         let files = ["docs/lint/cluster.yaml", "docs/lint/workloads.yaml"];
         let ran = run(root(), &["lint", "--cluster", files[0], files[1], "-o", form]);

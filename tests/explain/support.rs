@@ -1,4 +1,4 @@
-//! Small clusters, and the real program asked about their pods.
+//! Small clusters in files, and the program run on them.
 
 use crate::offline::{Folder, list, merge, spec};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use crate::offline::{Ran, root, run};
 
-/// A folder with a cluster in it.
+/// A directory with a cluster file.
 pub(crate) struct Cluster(Folder);
 
 impl Cluster {
@@ -26,14 +26,14 @@ impl Cluster {
         self.0.path()
     }
 
-    /// Asks about a pod, with more flags.
+    /// Runs `explain` for a pod, with further flags.
     pub(crate) fn ask(&self, pod: &str, more: &[&str]) -> Ran {
         let mut args = vec!["explain", "pod", pod, "--cluster", "cluster"];
         args.extend(more);
         run(self.folder(), &args)
     }
 
-    /// The answer for programs, and the exit code.
+    /// Returns the JSON answer and the exit code.
     pub(crate) fn answer(&self, pod: &str, more: &[&str]) -> (Value, Option<i32>) {
         let mut all = vec!["-o", "json"];
         all.extend(more);
@@ -42,7 +42,7 @@ impl Cluster {
     }
 }
 
-/// A node of 4 cpus with room for ten pods; `more` joins its spec.
+/// A node with 4 cpus and 10 pods; `more` is merged into its spec.
 pub(crate) fn node(name: &str, labels: &Value, more: &Value) -> Value {
     let mut all = json!({ "kubernetes.io/hostname": name });
     merge(&mut all, labels);
@@ -56,12 +56,12 @@ pub(crate) fn plain_node(name: &str) -> Value {
     node(name, &json!({}), &json!({}))
 }
 
-/// A pod that asks for cpu; `more` joins its spec.
+/// A pod that requests cpu; `more` is merged into its spec.
 pub(crate) fn pod(name: &str, cpu: &str, more: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": name } }, "spec": spec(cpu, more) })
 }
 
-/// The codes of the changes that are told.
+/// Returns the codes of the suggested changes.
 pub(crate) fn codes(answer: &Value) -> Vec<String> {
     let changes = answer["changes"].as_array().expect("a list");
     let joined = |change: &Value| {
@@ -71,7 +71,7 @@ pub(crate) fn codes(answer: &Value) -> Vec<String> {
     changes.iter().map(joined).collect()
 }
 
-/// The reasons with the nodes they are told of.
+/// Returns the reasons with their number of nodes.
 pub(crate) fn reasons(answer: &Value) -> Vec<(String, u64)> {
     let groups = answer["reasons"].as_array().expect("a list");
     let each = groups.iter().map(|group| {

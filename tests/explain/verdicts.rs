@@ -1,4 +1,4 @@
-//! Each verdict, with its exit code.
+//! Each verdict with its exit code.
 
 use crate::support::{Cluster, node, plain_node, pod, reasons};
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ fn is(objects: &[Value], expected: &str, code: i32) -> Value {
 }
 
 #[test]
-fn a_pod_that_fits_says_where() {
+fn feasible_pod_fits_now() {
     let answer = is(&[plain_node("a"), plain_node("b"), pod("p", "1", &json!({}))], "fitsNow", 0);
     assert_eq!((&answer["fitsOn"], &answer["nodes"], &answer["event"]), (&json!(2), &json!(2), &Value::Null));
 }
 
 #[test]
-fn a_pod_that_only_lacks_what_others_have_is_blocked_with_the_numbers() {
+fn pod_without_free_resources_is_blocked_with_amounts() {
     let other = pod("other", "3500m", &json!({ "nodeName": "a" }));
     let answer = is(&[plain_node("a"), other, pod("p", "1", &json!({}))], "blocked", 3);
     assert_eq!(reasons(&answer), [("InsufficientCpu".to_owned(), 1)]);
@@ -33,7 +33,7 @@ fn a_pod_that_only_lacks_what_others_have_is_blocked_with_the_numbers() {
 }
 
 #[test]
-fn a_pod_that_is_larger_than_every_node_never_fits() {
+fn pod_larger_than_every_node_never_fits() {
     let other = pod("other", "3500m", &json!({ "nodeName": "a" }));
     let answer = is(&[plain_node("a"), plain_node("b"), other, pod("p", "5", &json!({}))], "neverFits", 3);
     assert_eq!(
@@ -43,7 +43,7 @@ fn a_pod_that_is_larger_than_every_node_never_fits() {
 }
 
 #[test]
-fn a_pod_that_waits_for_a_peer_to_come_is_blocked_and_not_hopeless() {
+fn pod_waiting_for_an_affinity_peer_is_blocked() {
     let affinity = json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "later" } } }] } } });
     let answer = is(&[plain_node("a"), pod("p", "1", &affinity)], "blocked", 3);
@@ -52,7 +52,7 @@ fn a_pod_that_waits_for_a_peer_to_come_is_blocked_and_not_hopeless() {
 }
 
 #[test]
-fn a_pod_that_may_send_others_away_says_whom() {
+fn preempting_pod_lists_its_victims() {
     let other = pod("other", "4", &json!({ "nodeName": "a", "priority": 1 }));
     let answer =
         is(&[plain_node("a"), other, pod("p", "1", &json!({ "priority": 9 }))], "waitsForPreemption", 3);
@@ -61,7 +61,7 @@ fn a_pod_that_may_send_others_away_says_whom() {
 }
 
 #[test]
-fn a_pod_that_is_nominated_waits_for_room() {
+fn nominated_pod_waits_for_preemption() {
     let leaving = |name: &str| {
         let mut leaving = pod(name, "4", &json!({ "nodeName": "a", "priority": 1 }));
         leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -74,7 +74,7 @@ fn a_pod_that_is_nominated_waits_for_room() {
 }
 
 #[test]
-fn gates_are_named_and_what_comes_after_them() {
+fn gated_pod_reports_gates_and_later_reasons() {
     let gates = json!({ "schedulingGates": [{ "name": "example.com/budget" }] });
     let answer = is(&[plain_node("a"), pod("p", "5", &gates)], "gated", 3);
     let summary = answer["summary"].as_str().expect("a text");
@@ -82,7 +82,7 @@ fn gates_are_named_and_what_comes_after_them() {
 }
 
 #[test]
-fn a_pod_of_another_scheduler_is_left_to_it() {
+fn pod_of_another_scheduler_is_not_ours() {
     let mine = |name: &str| [plain_node("a"), pod("p", "1", &json!({ "schedulerName": name }))];
     let answer = is(&mine("volcano"), "notOurs", 3);
     assert!(
@@ -98,7 +98,7 @@ fn a_pod_of_another_scheduler_is_left_to_it() {
 }
 
 #[test]
-fn a_pod_with_a_node_one_that_ended_and_one_that_goes_are_told_apart() {
+fn bound_finished_and_deleted_pods_have_their_verdicts() {
     let placed = pod("p", "1", &json!({ "nodeName": "a" }));
     let answer = is(&[plain_node("a"), placed.clone()], "bound", 0);
     assert_eq!((&answer["node"], &answer["summary"]), (&json!("a"), &json!("the pod is on a")));
@@ -111,7 +111,7 @@ fn a_pod_with_a_node_one_that_ended_and_one_that_goes_are_told_apart() {
 }
 
 #[test]
-fn every_check_is_told_of_a_node_and_not_only_the_first() {
+fn every_failing_check_of_a_node_is_reported() {
     let closed = node(
         "a",
         &json!({}),
@@ -130,7 +130,7 @@ fn every_check_is_told_of_a_node_and_not_only_the_first() {
 }
 
 #[test]
-fn a_claim_that_is_not_there_is_said_before_any_node() {
+fn missing_claim_is_reported_before_node_evaluation() {
     let volume = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "data" } }] });
     let answer = is(&[plain_node("a"), pod("p", "1", &volume)], "blocked", 3);
     assert_eq!(answer["beforeNodes"][0]["code"], "ClaimNotReady", "{answer:#}");
@@ -141,7 +141,7 @@ fn a_claim_that_is_not_there_is_said_before_any_node() {
 }
 
 #[test]
-fn without_nodes_nothing_is_said_of_them() {
+fn cluster_without_nodes_has_no_node_reasons() {
     let answer = is(&[pod("p", "1", &json!({}))], "blocked", 3);
     assert_eq!((&answer["summary"], &answer["reasons"]), (&json!("the cluster has no nodes"), &json!([])));
 }

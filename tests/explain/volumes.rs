@@ -1,4 +1,4 @@
-//! What is said of volumes: which claim, of which class and size, reachable from where, and what would help.
+//! Reasons about volumes: claim, class, size, topology and fixes.
 
 use crate::offline::merge;
 use crate::support::{Cluster, codes, node, plain_node, pod, reasons};
@@ -34,7 +34,7 @@ fn with_claim(name: &str) -> Value {
     pod("p", "1", &json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": name } }] }))
 }
 
-/// Thirty nodes that take two volumes of a driver each, and more.
+/// Explains the pod `p` in a cluster of these objects and thirty nodes that take two volumes of a driver each.
 fn explained(more: &[Value]) -> Value {
     let mut objects: Vec<Value> = (0..30).map(|at| plain_node(&format!("n{at:02}"))).collect();
     let limited = (0..30).map(|at| {
@@ -55,7 +55,7 @@ fn text<'a>(answer: &'a Value, pointer: &str) -> &'a str {
 }
 
 #[test]
-fn a_missing_claim_is_named_once_and_blames_no_node() {
+fn missing_claim_is_reported_once_and_not_for_nodes() {
     let answer = explained(&[
         class("local", &json!({})),
         volume("pv", "local", "10Gi", &json!({})),
@@ -67,14 +67,14 @@ fn a_missing_claim_is_named_once_and_blames_no_node() {
     let said = text(&answer, "/beforeNodes/0/text");
     assert!(said.contains("create the claim dta in the namespace default"), "{said}");
     assert!(said.ends_with("did you mean data?"), "{said}");
-    assert_eq!(reasons(&answer), [], "no node is to blame");
+    assert_eq!(reasons(&answer), [], "no node has this reason");
     assert!(text(&answer, "/summary").contains("claim dta"), "{answer:#}");
     assert_eq!(codes(&answer), ["CorrectClaim"]);
     assert_eq!(answer["changes"][0]["fitsOn"], 30, "{answer:#}");
 }
 
 #[test]
-fn a_claim_without_a_free_volume_is_told_with_class_and_size_and_can_fit() {
+fn claim_without_free_volume_names_class_and_size() {
     let answer = explained(&[
         class("local", &json!({})),
         volume("small", "local", "5Gi", &json!({})),
@@ -101,7 +101,7 @@ fn a_claim_without_a_free_volume_is_told_with_class_and_size_and_can_fit() {
 }
 
 #[test]
-fn volumes_in_use_and_none_at_all_are_told_apart() {
+fn volumes_in_use_differ_from_missing_volumes() {
     let said = |volumes: &[Value]| {
         let answer = explained(
             &[&[class("local", &json!({})), claim("data", "local", &json!({})), with_claim("data")], volumes]
@@ -121,7 +121,7 @@ fn volumes_in_use_and_none_at_all_are_told_apart() {
 }
 
 #[test]
-fn a_class_that_serves_other_zones_tells_which() {
+fn class_of_other_zones_names_them() {
     let zones = json!([{ "matchLabelExpressions": [{ "key": "topology.kubernetes.io/zone", "values": ["b", "c"] }] }]);
     let made = class("zonal", &json!({ "provisioner": "disk.example.com", "allowedTopologies": zones }));
     let answer = explained(&[made, claim("data", "zonal", &json!({})), with_claim("data")]);
@@ -132,11 +132,11 @@ fn a_class_that_serves_other_zones_tells_which() {
         ),
         "{said}"
     );
-    assert_eq!(answer["verdict"], "blocked", "a node of zone b would do");
+    assert_eq!(answer["verdict"], "blocked", "a node in zone b would be feasible");
 }
 
 #[test]
-fn a_bound_volume_out_of_reach_is_told_with_where_it_can_be_reached() {
+fn unreachable_bound_volume_names_its_topology() {
     let here = json!({ "nodeAffinity": { "required": { "nodeSelectorTerms": [
         { "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": ["gone"] }] }] } } });
     let mut bound = claim("data", "local", &json!({ "volumeName": "pv" }));
@@ -158,7 +158,7 @@ fn a_bound_volume_out_of_reach_is_told_with_where_it_can_be_reached() {
 }
 
 #[test]
-fn an_unbound_claim_of_a_class_that_is_not_there_says_so() {
+fn unbound_claim_names_its_missing_class() {
     let answer =
         explained(&[class("fast", &json!({})), claim("data", "fsat", &json!({})), with_claim("data")]);
     let said = text(&answer, "/beforeNodes/0/text");
@@ -176,7 +176,7 @@ fn an_unbound_claim_of_a_class_that_is_not_there_says_so() {
 }
 
 #[test]
-fn a_node_short_of_three_things_has_no_single_obstacle() {
+fn node_lacking_three_resources_is_no_near_miss() {
     let mut asks = pod("p", "1", &json!({}));
     asks["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": "9", "memory": "90Gi", "nvidia.com/gpu": "1" }, "limits": { "nvidia.com/gpu": "1" } });
     let (answer, _) = Cluster::of(&[plain_node("a"), asks]).answer("p", &[]);
@@ -185,7 +185,7 @@ fn a_node_short_of_three_things_has_no_single_obstacle() {
 }
 
 #[test]
-fn nobody_is_told_to_build_a_device_into_a_node() {
+fn missing_device_suggests_no_larger_node() {
     let mut gpu = node("gpu", &json!({}), &json!({}));
     gpu["status"]["allocatable"]["nvidia.com/gpu"] = json!("1");
     let mut asks = pod("p", "1", &json!({}));

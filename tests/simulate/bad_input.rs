@@ -1,4 +1,4 @@
-//! What is wrong is told with its place, and ends the program with code 2 before anything is decided.
+//! Invalid input is reported with its position, and the program exits with code 2 before any decision.
 
 use crate::support::{Files, list, node, pod};
 use serde_json::json;
@@ -7,7 +7,7 @@ const NODE: &str =
     "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {capacity: {cpu: 4, pods: 10}}\n";
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n";
 
-/// The message about bad files, which is all that is said.
+/// Returns the error message, which must be the only output.
 fn complaint(files: &Files) -> String {
     let ran = files.simulate(&["-o", "json"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
@@ -19,7 +19,7 @@ fn of_pods(text: &str) -> String {
 }
 
 #[test]
-fn a_file_that_is_no_yaml_or_json_is_told_with_line_and_column() {
+fn syntax_error_is_reported_with_line_and_column() {
     let text = of_pods("kind: Pod\nspec: [\n");
     assert!(text.starts_with("pods:2:7: expected YAML or JSON: "), "{text}");
     let text = of_pods("{\"kind\": \"Pod\",\n  }");
@@ -29,7 +29,7 @@ fn a_file_that_is_no_yaml_or_json_is_told_with_line_and_column() {
 }
 
 #[test]
-fn an_object_needs_a_kind_a_version_and_a_name() {
+fn object_without_kind_version_or_name_is_rejected() {
     assert!(of_pods("- 1\n").starts_with("pods:1:1: expected an object with apiVersion and kind"));
     let text = of_pods(&format!("{POD}---\nmetadata: {{name: q}}\nkind: Pod\n"));
     assert!(text.starts_with("pods:6:1: expected apiVersion to be a string"), "{text}");
@@ -38,7 +38,7 @@ fn an_object_needs_a_kind_a_version_and_a_name() {
 }
 
 #[test]
-fn a_field_of_the_wrong_type_is_told_with_its_place() {
+fn field_of_wrong_type_is_reported_with_its_position() {
     let text =
         of_pods(&format!("{POD}spec:\n  containers:\n  - name: c\n    ports:\n    - hostPort: eighty\n"));
     assert!(
@@ -52,7 +52,7 @@ fn a_field_of_the_wrong_type_is_told_with_its_place() {
 }
 
 #[test]
-fn a_field_of_a_template_is_told_where_it_stands_in_the_workload() {
+fn template_field_is_reported_with_its_position_in_the_workload() {
     let text = of_pods(
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  selector: {matchLabels: {a: b}}\n  template:\n    \
          metadata: {labels: {a: b}}\n    spec:\n      priority: high\n",
@@ -65,7 +65,7 @@ fn a_field_of_a_template_is_told_where_it_stands_in_the_workload() {
 }
 
 #[test]
-fn the_same_object_twice_is_told_with_both_places() {
+fn duplicate_object_is_reported_with_both_positions() {
     let text = of_pods(&format!("{POD}---\n{POD}"));
     assert_eq!(text, "pods:9:9: Pod default/p is defined twice, first at pods:4:9; define each object once");
     let cluster = format!("{NODE}---\n{POD}---\n{POD}  namespace: default\n");
@@ -77,7 +77,7 @@ fn the_same_object_twice_is_told_with_both_places() {
 }
 
 #[test]
-fn an_object_of_the_cluster_is_judged_before_anything_is_decided() {
+fn invalid_cluster_object_is_rejected_before_any_decision() {
     let cluster = list(&[
         node("a", 4),
         json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "b" },
@@ -88,16 +88,16 @@ fn an_object_of_the_cluster_is_judged_before_anything_is_decided() {
 }
 
 #[test]
-fn classes_that_no_file_holds_are_told_with_the_pod_that_names_them() {
+fn unknown_priority_class_is_reported_at_its_pod() {
     let text = of_pods(&format!("{POD}spec:\n  priorityClassName: gold\n"));
     assert!(text.starts_with("pods:6:22: PriorityClass \"gold\" is in no file; "), "{text}");
     let files = Files::with(NODE, &format!("{POD}spec:\n  priorityClassName: gold\n"));
-    // As written the node has no allocatable, so nothing fits; but nobody asks for a class.
+    // Without defaults the node has no allocatable resources, so nothing fits; the missing class is not an error.
     assert_eq!(files.simulate(&["--as-written"]).code, Some(3));
 }
 
 #[test]
-fn files_that_cannot_be_read_and_flags_that_are_none_are_told() {
+fn unreadable_files_and_unknown_flags_are_rejected() {
     let files = Files::with(NODE, POD);
     let missing = files.run(&["--cluster", "absent", "--pods", "pods"], "");
     assert_eq!(missing.code, Some(2));
@@ -116,7 +116,7 @@ fn files_that_cannot_be_read_and_flags_that_are_none_are_told() {
 }
 
 #[test]
-fn a_configuration_with_extenders_is_not_simulated_without_them() {
+fn configuration_with_extenders_is_rejected() {
     let files = Files::with(NODE, POD);
     files.write(
         "config",
@@ -132,7 +132,7 @@ fn a_configuration_with_extenders_is_not_simulated_without_them() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told_with_its_place() {
+fn invalid_configuration_is_reported_with_its_position() {
     let files = Files::with(NODE, POD);
     files.write(
         "config",

@@ -1,4 +1,4 @@
-//! The forms files may have, and what is done with objects of each kind.
+//! The formats of input files, and the handling of each kind of object.
 
 use crate::support::{Files, list, node, pod};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn on(pod: &str, node: &str) -> (String, Option<String>) {
 }
 
 #[test]
-fn yaml_documents_json_streams_and_lists_mean_the_same() {
+fn yaml_documents_json_streams_and_lists_are_equivalent() {
     let yaml = "# a comment\napiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {capacity: {cpu: 2, pods: 10}}\n---\n---\n\
                 apiVersion: v1\nkind: NodeList\nitems:\n- metadata: {name: b}\n  status: {capacity: {cpu: 2, pods: 10}}\n";
     let stream = format!("{}\n{}", pod("p", 2, &json!({})), pod("q", 2, &json!({})));
@@ -30,7 +30,7 @@ fn yaml_documents_json_streams_and_lists_mean_the_same() {
 }
 
 #[test]
-fn several_files_and_standard_input_are_read_in_order() {
+fn files_and_standard_input_are_read_in_order() {
     let files = Files::with(&nodes_and(&[]), &pod("first", 1, &json!({})).to_string());
     files.write("more", &pod("last", 1, &json!({})).to_string());
     let args = ["--cluster", "cluster", "--pods", "pods", "-", "more", "-o", "json"];
@@ -44,7 +44,7 @@ fn several_files_and_standard_input_are_read_in_order() {
 }
 
 #[test]
-fn kinds_that_have_no_say_are_skipped_and_counted() {
+fn irrelevant_kinds_are_skipped_and_counted() {
     let object = |api: &str, kind: &str, name: &str| json!({ "apiVersion": api, "kind": kind, "metadata": { "name": name } });
     let cluster = nodes_and(&[object("v1", "ConfigMap", "c"), object("apps/v1", "Deployment", "d")]);
     let pods =
@@ -56,7 +56,7 @@ fn kinds_that_have_no_say_are_skipped_and_counted() {
 }
 
 #[test]
-fn pods_of_the_cluster_count_where_they_are_bound_unless_they_have_ended() {
+fn cluster_pods_use_their_node_unless_finished() {
     let bound = |name: &str, node: &str, phase: &str| {
         let mut bound = pod(name, 2, &json!({ "nodeName": node }));
         bound["status"] = json!({ "phase": phase });
@@ -73,13 +73,13 @@ fn pods_of_the_cluster_count_where_they_are_bound_unless_they_have_ended() {
 }
 
 #[test]
-fn what_is_no_pod_among_the_pods_joins_the_cluster() {
+fn other_objects_in_pods_files_join_the_cluster() {
     let pods = list(&[pod("p", 4, &json!({})), node("big", 8)]);
     assert_eq!(placed(&nodes_and(&[]), &pods, &[]), [on("default/p", "big")]);
 }
 
 #[test]
-fn objects_are_completed_unless_they_are_to_be_taken_as_written() {
+fn as_written_disables_defaults() {
     let mut greedy = pod("greedy", 0, &json!({}));
     greedy["spec"]["containers"][0]["resources"] = json!({ "limits": { "cpu": "9" } });
     let pods = list(&[greedy]);
@@ -92,7 +92,7 @@ fn objects_are_completed_unless_they_are_to_be_taken_as_written() {
 }
 
 #[test]
-fn a_namespace_that_is_only_named_has_the_label_every_namespace_has() {
+fn undefined_namespace_has_the_name_label() {
     let term = |namespace: &str| {
         json!({
             "topologyKey": "kubernetes.io/hostname", "labelSelector": {},
@@ -111,7 +111,7 @@ fn a_namespace_that_is_only_named_has_the_label_every_namespace_has() {
 }
 
 #[test]
-fn workloads_stand_for_their_pods_in_file_order() {
+fn workloads_expand_to_pods_in_file_order() {
     let template = json!({
         "metadata": { "labels": { "app": "w" } },
         "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
@@ -147,7 +147,7 @@ fn workloads_stand_for_their_pods_in_file_order() {
 }
 
 #[test]
-fn a_generated_name_is_the_same_every_time() {
+fn generated_names_are_deterministic() {
     let mut nameless = pod("", 1, &json!({}));
     nameless["metadata"] = json!({ "generateName": "run-" });
     let pods = list(&[nameless.clone(), nameless]);

@@ -1,7 +1,7 @@
-//! Recorded decisions of the real kube-scheduler, reached through files and flags.
+//! Golden vectors of the real kube-scheduler, run through files and flags.
 //!
-//! `golden/README.md` tells what vectors hold. Each is written to files and simulated: all of them in this process, one of
-//! each file of vectors by the program itself.
+//! `golden/README.md` describes the vectors. All of them are simulated in this process, and one of each file with the
+//! program itself.
 
 use crate::recorded;
 use crate::support::{Files, list};
@@ -12,7 +12,7 @@ use supercargo::cli::simulate::{Simulation, to_value};
 
 const RULES: [&str; 7] = ["--as-written", "--tie-break", "name", "-o", "json", "--detail", "full"];
 
-/// The vectors of each file.
+/// Returns the vectors of each file.
 fn vectors() -> Vec<Vec<Value>> {
     let lines =
         |text: &String| text.lines().map(|line| serde_json::from_str(line).expect("a vector")).collect();
@@ -23,7 +23,7 @@ fn objects(scenario: &Value, field: &str) -> String {
     list(scenario[field].as_array().map_or(&[], Vec::as_slice))
 }
 
-/// The files of a vector, and the flags to simulate it.
+/// Writes the files of a vector; returns them with the flags for the simulation.
 fn written(vector: &Value) -> (Files, Vec<&'static str>) {
     let scenario = &vector["scenario"];
     let files = Files::with(&objects(scenario, "objects"), &objects(scenario, "pods"));
@@ -35,7 +35,7 @@ fn written(vector: &Value) -> (Files, Vec<&'static str>) {
     (files, flags)
 }
 
-/// Where the report differs from what is recorded.
+/// Returns the differences between the report and the recorded decisions.
 fn differences(vector: &Value, got: &[Value]) -> Vec<String> {
     let expected = vector["decisions"].as_array().expect("a list");
     let name = vector["scenario"]["name"].as_str().unwrap_or("?");
@@ -60,14 +60,14 @@ fn differences(vector: &Value, got: &[Value]) -> Vec<String> {
     found
 }
 
-/// The whole text of the event, where what PostFilter adds is recorded.
+/// Returns the whole message of the event, if the addition of PostFilter is recorded.
 fn event(expected: &Value) -> Option<String> {
     let (message, added) = (expected["message"].as_str()?, expected["postFilter"].as_str()?);
     let separator = if added.is_empty() { "" } else { " " };
     Some(format!("{message}{separator}{added}"))
 }
 
-/// What is left out of a record is empty in a report.
+/// Compares values; a value that is missing in the record must be empty in the report.
 fn is_same(expected: &Value, got: &Value) -> bool {
     let is_empty = match got {
         Value::Array(items) => items.is_empty(),
@@ -77,7 +77,7 @@ fn is_same(expected: &Value, got: &Value) -> bool {
     expected == got || (expected.is_null() && is_empty)
 }
 
-/// A node that ties with those that were seen need not have been seen.
+/// Returns whether the nominated node is recorded. The record may lack nodes that tie with recorded ones.
 fn is_recorded(expected: &Value, got: &Value) -> bool {
     match (expected, got) {
         (Value::Null, got) => got.is_null(),
@@ -90,7 +90,7 @@ fn is_recorded(expected: &Value, got: &Value) -> bool {
 }
 
 #[test]
-fn every_recorded_decision_is_reached_through_files() {
+fn simulation_reproduces_all_golden_vectors() {
     let mut found = Vec::new();
     let mut decisions = 0;
     for vector in vectors().iter().flatten() {
@@ -102,7 +102,7 @@ fn every_recorded_decision_is_reached_through_files() {
             flags.iter().map(|&flag| if flag == "config" { path("config") } else { flag.to_owned() }),
         );
         let Some(Command::Simulate(args)) = Args::parse_from(args).command else { panic!("another command") };
-        let simulation = Simulation::load(&args, &mut std::io::empty()).expect("a vector is good");
+        let simulation = Simulation::load(&args, &mut std::io::empty()).expect("the vector is valid");
         let report = to_value(&simulation.decisions());
         let got = report["decisions"].as_array().expect("a list");
         decisions += got.len();
@@ -118,7 +118,7 @@ fn every_recorded_decision_is_reached_through_files() {
 }
 
 #[test]
-fn the_program_reaches_the_recorded_decisions_too() {
+fn program_reproduces_one_golden_vector_of_each_file() {
     for vector in vectors().iter().filter_map(|of_file| of_file.first()) {
         let (files, flags) = written(vector);
         let ran = files.simulate(&flags);

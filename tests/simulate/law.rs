@@ -1,4 +1,4 @@
-//! A law over generated clusters: each form of the report and each level of detail places the same pods on the same nodes.
+//! A law over generated clusters: every output format and level of detail places the same pods on the same nodes.
 
 use crate::draw::Draw;
 use crate::generate::{FAMILIES, scenario};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use supercargo::args::{Args, Command};
 use supercargo::cli::simulate::Simulation;
 
-/// Forms and levels of detail. The first is what the others are compared with.
+/// Output formats and levels of detail; the first is the reference.
 const FORMS: [(&str, &str); 9] = [
     ("json", "full"),
     ("json", "brief"),
@@ -21,16 +21,16 @@ const FORMS: [(&str, &str); 9] = [
     ("wide", "none"),
     ("yaml", "none"),
 ];
-/// The forms that the law compares: one of each way a decision is made.
+/// The compared combinations: one for each way to make a decision.
 const COMPARED: [(&str, &str); 5] =
     [FORMS[0], ("json", "brief"), ("json", "none"), ("table", "none"), ("wide", "full")];
-/// Scenarios of each family: together some 500 decisions, in a few seconds of a debug build.
+/// Scenarios per family, together about 500 decisions in a few seconds of a debug build.
 const SCENARIOS: u64 = 8;
 const SEED: u64 = 16;
-/// Contests for volumes that are drawn.
+/// Number of generated clusters in which pods compete for volumes.
 const CONTESTS: u64 = 40;
 
-/// Pods and their nodes, of a report in any form.
+/// The pods with their nodes, from a report in any format.
 type Placed = Vec<(String, Option<String>)>;
 
 fn placed_of(report: &str, form: &str) -> Placed {
@@ -58,15 +58,15 @@ fn placed(files: &Files, more: &[&str], (form, detail): (&str, &str)) -> Placed 
     args.extend(["--detail", detail]);
     args.extend(more);
     let Some(Command::Simulate(args)) = Args::parse_from(args).command else { panic!("another command") };
-    let simulation = Simulation::load(&args, &mut std::io::empty()).expect("the files are good");
+    let simulation = Simulation::load(&args, &mut std::io::empty()).expect("the files are valid");
     let mut report = Vec::new();
-    simulation.run(&mut report).expect("a vector takes all");
-    placed_of(&String::from_utf8(report).expect("it is text"), form)
+    simulation.run(&mut report).expect("writing to memory succeeds");
+    placed_of(&String::from_utf8(report).expect("the report is UTF-8"), form)
 }
 
 #[test]
-fn every_output_and_detail_places_the_same_pods_on_the_same_nodes() {
-    let families = u64::try_from(FAMILIES.len()).expect("it is small");
+fn every_output_and_detail_gives_the_same_placements() {
+    let families = u64::try_from(FAMILIES.len()).expect("the number is small");
     let (mut decisions, mut found) = (0, Vec::new());
     for number in 0..families * SCENARIOS {
         let scenario = scenario(FAMILIES, SEED, number);
@@ -89,7 +89,8 @@ fn every_output_and_detail_places_the_same_pods_on_the_same_nodes() {
     assert!(decisions > 400, "{decisions} decisions");
 }
 
-/// A few nodes, and pods whose claims compete for volumes of several sizes, some of them on one node only.
+/// Generates a few nodes, and pods whose claims compete for volumes of several sizes, some reachable from one node
+/// only.
 fn contest(draw: &mut Draw) -> (Vec<Value>, Vec<Value>) {
     let nodes = draw.between(1, 5);
     let (volumes, pods) = (draw.between(1, 6), draw.between(2, 7));
@@ -125,7 +126,7 @@ fn contest(draw: &mut Draw) -> (Vec<Value>, Vec<Value>) {
 }
 
 #[test]
-fn pods_that_compete_for_volumes_get_the_same_ones_at_every_detail() {
+fn every_detail_reserves_the_same_volumes() {
     let (mut found, mut placed_all) = (Vec::new(), 0);
     for number in 0..CONTESTS {
         let (objects, pods) = contest(&mut Draw::new(SEED, number));
@@ -139,7 +140,7 @@ fn pods_that_compete_for_volumes_get_the_same_ones_at_every_detail() {
     assert!(placed_all < CONTESTS as usize / 2, "{placed_all} without a loser");
 }
 
-/// Storage for `volumes` volumes that wait for their pods, and as many claims as there are pods.
+/// Returns this many volumes that bind with their pods, and one claim per pod.
 fn storage(volumes: usize, pods: usize) -> Vec<Value> {
     let mut objects = vec![json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },
@@ -167,7 +168,7 @@ fn mounts(name: &str, claim: &str) -> Value {
 }
 
 #[test]
-fn each_volume_is_promised_once_at_every_output_and_detail() {
+fn each_volume_is_reserved_once_at_every_output_and_detail() {
     let mut objects: Vec<Value> = (0..4).map(|at| node(&format!("n{at}"), 8)).collect();
     objects.extend(storage(5, 9));
     let pods: Vec<Value> = (0..9).map(|at| mounts(&format!("p{at}"), &format!("data-{at}"))).collect();
@@ -177,7 +178,7 @@ fn each_volume_is_promised_once_at_every_output_and_detail() {
     for form in FORMS {
         assert_eq!(placed(&files, &[], form), first, "{form:?}");
     }
-    // A what-if, whose table is made of cached decisions.
+    // The table of a what-if uses cached decisions.
     objects.extend(pods);
     let files = Files::with(&list(&objects), "");
     let flags = ["--cluster", "cluster", "--add-nodes", "1:template=n0"];
@@ -193,7 +194,7 @@ fn each_volume_is_promised_once_at_every_output_and_detail() {
 }
 
 #[test]
-fn a_claim_of_one_pod_is_promised_to_one_pod() {
+fn read_write_once_pod_claim_is_given_to_one_pod() {
     let mut objects = vec![node("a", 8), node("b", 8)];
     objects.extend(storage(1, 1));
     objects.last_mut().expect("a claim")["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
@@ -207,7 +208,7 @@ fn a_claim_of_one_pod_is_promised_to_one_pod() {
 }
 
 #[test]
-fn volumes_to_be_made_count_against_the_limit_of_their_node() {
+fn volumes_to_provision_count_against_the_node_limit() {
     let csi = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": { "name": "a" },
         "spec": { "drivers": [{ "name": "csi.example.com", "nodeID": "a", "allocatable": { "count": 2 } }] },

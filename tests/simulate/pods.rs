@@ -1,4 +1,4 @@
-//! What becomes of pods of each sort, by which profile, and how ties fall.
+//! The result for pods in different states, the choice of the profile, and tie-breaking.
 
 use crate::support::{Files, list, node, pod};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn decided(pods: &[Value], flags: &[&str]) -> (Option<i32>, Vec<Value>) {
 }
 
 #[test]
-fn each_winner_counts_for_the_next() {
+fn each_placed_pod_counts_for_the_next_decision() {
     let pods: Vec<Value> = ["p", "q", "r"].iter().map(|name| pod(name, 2, &json!({}))).collect();
     let (code, decisions) = decided(&pods, &["--tie-break", "name"]);
     let nodes: Vec<&Value> = decisions.iter().map(|decision| &decision["node"]).collect();
@@ -26,7 +26,7 @@ fn each_winner_counts_for_the_next() {
 }
 
 #[test]
-fn a_pod_on_a_node_is_told_to_be_there_and_counts() {
+fn bound_pod_is_reported_and_counts_on_its_node() {
     let pods = [
         pod("there", 2, &json!({ "nodeName": "a" })),
         pod("p", 2, &json!({})),
@@ -40,7 +40,7 @@ fn a_pod_on_a_node_is_told_to_be_there_and_counts() {
 }
 
 #[test]
-fn gated_and_terminating_pods_go_nowhere_and_say_why() {
+fn gated_and_terminating_pods_are_not_placed() {
     let gated =
         pod("gated", 1, &json!({ "schedulingGates": [{ "name": "example.com/wait" }, { "name": "x" }] }));
     let mut leaving = pod("leaving", 1, &json!({}));
@@ -54,14 +54,14 @@ fn gated_and_terminating_pods_go_nowhere_and_say_why() {
 }
 
 #[test]
-fn without_nodes_there_is_one_thing_to_say() {
+fn cluster_without_nodes_has_a_fixed_message() {
     let ran = Files::with("", &list(&[pod("p", 1, &json!({}))])).simulate(&["-o", "json"]);
     assert_eq!(ran.decisions()[0]["message"], "no nodes available to schedule pods");
     assert_eq!(ran.code, Some(3));
 }
 
 #[test]
-fn draws_depend_on_the_seed_and_on_nothing_else() {
+fn tie_breaking_depends_only_on_the_seed() {
     let cluster: Vec<Value> = (0..8).map(|at| node(&format!("n{at}"), 4)).collect();
     let files = Files::with(&list(&cluster), &list(&[pod("p", 1, &json!({}))]));
     let drawn = |seed: &str| files.simulate(&["-o", "json", "--seed", seed]).placed()[0].1.clone();
@@ -73,7 +73,7 @@ fn draws_depend_on_the_seed_and_on_nothing_else() {
 }
 
 #[test]
-fn the_scheduler_tries_a_nominated_node_first_and_so_does_this() {
+fn nominated_node_is_tried_first() {
     let mut nominated = pod("p", 1, &json!({}));
     nominated["status"] = json!({ "nominatedNodeName": "b" });
     let busy = pod("busy", 1, &json!({ "nodeName": "b" }));
@@ -83,7 +83,7 @@ fn the_scheduler_tries_a_nominated_node_first_and_so_does_this() {
 }
 
 #[test]
-fn a_pod_is_decided_by_its_profile_else_the_default_one_else_the_first() {
+fn profile_is_own_then_default_then_first() {
     let config = |names: &[&str]| {
         let head =
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n";

@@ -1,4 +1,4 @@
-//! Pods that could be placed if others went: told, carried out, or not asked.
+//! The preemption modes: report, apply and off.
 
 use crate::support::{Files, list, node, pod};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn run(pods: &[Value], flags: &[&str]) -> (Option<i32>, Vec<Value>) {
 }
 
 #[test]
-fn it_is_told_who_would_have_to_go_and_nothing_changes() {
+fn report_mode_names_victims_and_keeps_them() {
     let (code, decisions) = run(&[important("p"), important("q")], &[]);
     let way = json!({ "nominatedNode": "a", "victims": ["default/v"] });
     for decision in &decisions {
@@ -32,7 +32,7 @@ fn it_is_told_who_would_have_to_go_and_nothing_changes() {
 }
 
 #[test]
-fn the_victims_go_and_the_pod_is_placed() {
+fn apply_mode_evicts_victims_and_places_the_pod() {
     let (code, decisions) =
         run(&[important("p"), important("q"), important("r")], &["--preemption", "apply"]);
     let nodes: Vec<&Value> = decisions.iter().map(|decision| &decision["node"]).collect();
@@ -45,14 +45,14 @@ fn the_victims_go_and_the_pod_is_placed() {
 }
 
 #[test]
-fn nobody_is_asked_where_preemption_is_off() {
+fn off_mode_tries_no_preemption() {
     let (_, decisions) = run(&[important("p")], &["--preemption", "off"]);
     assert_eq!(decisions[0]["preemption"], Value::Null);
     assert_eq!(decisions[0]["event"], "0/2 nodes are available: 2 Insufficient cpu.");
 }
 
 #[test]
-fn the_event_has_what_preemption_says_where_it_is_in_vain() {
+fn event_contains_the_result_of_failed_preemption() {
     let (_, decisions) = run(&[pod("p", 2, &json!({ "priority": 0 }))], &[]);
     let filters = "0/2 nodes are available: 2 Insufficient cpu.";
     assert_eq!(decisions[0]["message"], filters);
@@ -62,7 +62,7 @@ fn the_event_has_what_preemption_says_where_it_is_in_vain() {
 }
 
 #[test]
-fn a_pod_that_was_placed_and_then_went_is_not_placed_in_the_end() {
+fn pod_evicted_after_placement_does_not_count_as_placed() {
     let cluster = list(&[node("a", 2)]);
     let pods = list(&[pod("humble", 2, &json!({ "priority": 0 })), important("p")]);
     let ran = Files::with(&cluster, &pods).simulate(&["-o", "json", "--preemption", "apply"]);

@@ -1,4 +1,4 @@
-//! The forms of the report.
+//! The output formats of the report.
 
 use crate::offline::{command, is_as_written, root, run, shows_what_comes_out};
 use crate::support::{Files, Ran, list, node, pod};
@@ -17,7 +17,7 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_full_report_has_every_field_of_every_decision() {
+fn full_report_has_all_fields_of_each_decision() {
     let decisions = files().simulate(&["-o", "json", "--detail", "full"]).decisions();
     let all = [
         "event",
@@ -40,7 +40,7 @@ fn a_full_report_has_every_field_of_every_decision() {
     assert_eq!(placed["feasible"], json!(["a"]));
     let fit = json!({ "plugin": "NodeResourcesFit", "code": "UnschedulableAndUnresolvable", "reasons": ["Insufficient cpu"] });
     assert_eq!(placed["rejected"]["b"], fit);
-    // One feasible node is scored too; a plugin that ran is there with its 0, and one that skipped is not.
+    // A single feasible node is scored, too. A plugin that ran has an entry, even 0; a plugin that skipped has none.
     let scores = placed["scores"]["a"].as_object().expect("scores");
     assert_eq!(scores["ImageLocality"], 0);
     assert!(!scores.contains_key("InterPodAffinity"), "{scores:?}");
@@ -54,9 +54,9 @@ fn a_full_report_has_every_field_of_every_decision() {
 }
 
 #[test]
-fn a_brief_report_counts_reasons() {
+fn brief_report_counts_nodes_per_reason() {
     let decisions = files().simulate(&["-o", "json", "--detail", "brief"]).decisions();
-    assert_eq!(files().simulate(&["-o", "json"]).decisions(), decisions, "brief where nothing is said");
+    assert_eq!(files().simulate(&["-o", "json"]).decisions(), decisions, "brief is the default");
     let all = ["counts", "event", "message", "node", "pod", "preFilter", "preemption"];
     assert!(decisions.iter().all(|decision| keys(decision) == all), "{decisions:?}");
     assert_eq!(decisions[0]["counts"], json!({ "Insufficient cpu": 1, "node(s) were unschedulable": 1 }));
@@ -64,7 +64,7 @@ fn a_brief_report_counts_reasons() {
 }
 
 #[test]
-fn a_rejection_before_any_node_is_told_as_such() {
+fn prefilter_rejection_is_reported_separately() {
     let terms = json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["z"] }] }]);
     let required =
         json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } });
@@ -78,7 +78,7 @@ fn a_rejection_before_any_node_is_told_as_such() {
 }
 
 #[test]
-fn yaml_says_what_json_says() {
+fn yaml_and_json_reports_are_equal() {
     let files = files();
     let json: Value = serde_json::from_str(&files.simulate(&["-o", "json"]).stdout).expect("JSON");
     let yaml: Value = serde_saphyr::from_str(&files.simulate(&["-o", "yaml"]).stdout).expect("YAML");
@@ -90,7 +90,7 @@ fn yaml_says_what_json_says() {
 }
 
 #[test]
-fn a_table_has_a_line_a_pod() {
+fn table_has_one_row_per_pod() {
     let ran = files().simulate(&[]);
     let event = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.";
     assert_eq!(ran.stdout, format!("POD        NODE    WHY\ndefault/p  a\ndefault/q  <none>  {event}\n"));
@@ -103,12 +103,12 @@ fn a_table_has_a_line_a_pod() {
 }
 
 #[test]
-fn the_examples_of_the_manual_are_what_comes_out() {
+fn documented_examples_match_the_output() {
     shows_what_comes_out("docs/simulate.md", 4);
 }
 
 #[test]
-fn a_changed_cluster_is_told_in_every_form() {
+fn what_if_output_matches_in_every_format() {
     let flags = "simulate --cluster docs/simulate/shop.yaml -n shop --remove-node worker-1 --compare-config docs/simulate/packing.yaml --detail none -o";
     for form in ["table", "wide", "json", "yaml"] {
         let told = run(root(), &flags.split(' ').chain([form]).collect::<Vec<_>>()).stdout;
@@ -117,7 +117,7 @@ fn a_changed_cluster_is_told_in_every_form() {
 }
 
 #[test]
-fn a_reader_who_has_seen_enough_is_no_reason_to_complain() {
+fn closed_pipe_is_not_reported_as_an_error() {
     let pods: Vec<Value> =
         (0..3_000).map(|at| pod(&format!("pod-with-a-long-name-{at}"), 1, &json!({}))).collect();
     let files = Files::with(&list(&[node("a", 1)]), &list(&pods));
@@ -127,6 +127,6 @@ fn a_reader_who_has_seen_enough_is_no_reason_to_complain() {
         .spawn()
         .expect("the program is built");
     drop(child.stdout.take());
-    let ran = Ran::of(child.wait_with_output().expect("it ends"));
+    let ran = Ran::of(child.wait_with_output().expect("the program ends"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""));
 }

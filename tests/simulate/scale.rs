@@ -1,10 +1,10 @@
-//! A large cluster is changed and compared whole; what is told of it stays short, whatever the time it takes here.
+//! Large clusters are simulated and compared completely, and the output stays short. Time is not measured.
 
 use crate::support::{Files, list, node, pod};
 use serde_json::{Value, json};
 
 #[test]
-fn a_thousand_nodes_and_ten_thousand_pods_are_placed_anew() {
+fn thousand_nodes_and_ten_thousand_pods_are_rescheduled() {
     let mut objects: Vec<Value> = (0..1_000).map(|at| node(&format!("n{at:04}"), 12)).collect();
     objects.extend((0..10_000).map(|at| {
         let owner = format!("w{:03}", at % 500);
@@ -43,7 +43,7 @@ fn a_thousand_nodes_and_ten_thousand_pods_are_placed_anew() {
     );
 }
 
-/// What an API server fills in, so that nothing is left to be made up, and more than anybody reads.
+/// Adds what an API server sets, so that no default is needed, and fields that scheduling never reads.
 fn as_listed(mut object: Value, at: usize) -> Value {
     let metadata = object["metadata"].as_object_mut().expect("an object");
     metadata.insert("uid".to_owned(), json!(format!("uid-{at}")));
@@ -55,7 +55,7 @@ fn as_listed(mut object: Value, at: usize) -> Value {
 }
 
 #[test]
-fn a_large_file_comes_to_what_the_same_objects_come_to_in_a_small_one() {
+fn large_and_small_files_give_equal_results() {
     let mut objects: Vec<Value> = (0..100).map(|at| node(&format!("n{at}"), 4)).collect();
     let on = |at: usize| json!({ "nodeName": format!("n{}", at % 100), "priorityClassName": "high" });
     objects.extend((0..450).map(|at| pod(&format!("old-{at}"), 1, &on(at * 7 % 100))));
@@ -75,15 +75,17 @@ fn a_large_file_comes_to_what_the_same_objects_come_to_in_a_small_one() {
         |cluster: String| Files::with(&cluster, &pods).simulate(&["-o", "json", "--preemption", "report"]);
     let (small, large) = (list(&small), list(&large));
     assert!(small.len() < 4 << 20 && large.len() > 4 << 20);
-    let (small, as_yaml) =
-        (told(small), serde_saphyr::to_string(&serde_json::from_str::<Value>(&large).expect("it is JSON")));
-    let (large, yaml) = (told(large), told(as_yaml.expect("it is YAML")));
+    let (small, as_yaml) = (
+        told(small),
+        serde_saphyr::to_string(&serde_json::from_str::<Value>(&large).expect("the text is valid JSON")),
+    );
+    let (large, yaml) = (told(large), told(as_yaml.expect("the list serializes to YAML")));
     assert_eq!(small.code, Some(3), "{}", small.stderr);
     assert_eq!((&large.stdout, &yaml.stdout), (&small.stdout, &small.stdout));
 }
 
 #[test]
-fn of_a_large_file_an_object_that_is_wrong_is_told_by_its_number() {
+fn error_in_a_large_file_names_the_object_number() {
     let mut objects: Vec<Value> = (0..500).map(|at| as_listed(node(&format!("n{at}"), 4), at)).collect();
     let mut wrong = as_listed(pod("p", 1, &json!({ "nodeName": "n1", "priorityClassName": "absent" })), 500);
     objects.push(wrong.clone());

@@ -1,4 +1,5 @@
-//! The table of fields (`src/cli/simulate/fields.txt`) is what upstream's OpenAPI document says. `make fields` writes it anew.
+//! Tests that the table of fields (`src/cli/simulate/fields.txt`) equals upstream's OpenAPI document. `make fields`
+//! regenerates it.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The kinds that some command reads, by apiVersion.
+/// The kinds that any command reads, by apiVersion.
 const KINDS: [(&str, &str); 8] = [
     (
         "v1",
@@ -25,24 +26,24 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Upstream's document, of the version that `tests/upstream/go.mod` pins.
+/// Returns upstream's document in the version that `tests/upstream/go.mod` pins.
 fn document() -> Value {
     let list = ["list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"];
     let output = Command::new("go").args(list).current_dir(root().join("tests/upstream")).output();
-    let output = output.expect("go can be run");
+    let output = output.expect("go runs");
     assert!(
         output.status.success(),
         "run `make upstream` first: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let folder = PathBuf::from(String::from_utf8(output.stdout).expect("a path is text").trim());
+    let folder = PathBuf::from(String::from_utf8(output.stdout).expect("the path is UTF-8").trim());
     let file = folder.join("api/openapi-spec/swagger.json");
     let text = std::fs::read_to_string(&file)
         .unwrap_or_else(|error| panic!("run `make upstream` first: {}: {error}", file.display()));
-    serde_json::from_str(&text).expect("it is JSON")
+    serde_json::from_str(&text).expect("the text is valid JSON")
 }
 
-/// The definition that a property refers to, itself or for each of its items or values.
+/// Returns the definition that a property refers to, directly or for its items or values.
 fn referred(property: &Value) -> Option<&str> {
     if let Some(name) = property["$ref"].as_str() {
         return name.rsplit('/').next();
@@ -60,7 +61,7 @@ fn table(document: &Value) -> String {
     let mut table = String::new();
     let mut todo: Vec<&str> = Vec::new();
     for (api_version, kinds) in KINDS {
-        writeln!(table, "@ {api_version} {kinds}").expect("a text takes all");
+        writeln!(table, "@ {api_version} {kinds}").expect("writing to a string succeeds");
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         for kind in kinds.split(' ') {
             let is_it = |it: &&Value| it["group"] == group && it["version"] == version && it["kind"] == kind;
@@ -83,7 +84,7 @@ fn table(document: &Value) -> String {
         let mut fields = BTreeSet::new();
         for (field, property) in definitions[name]["properties"].as_object().expect("properties") {
             let inner = referred(property).filter(|inner| has_fields(inner));
-            // The values of a map are never looked into, so none may have fields of its own.
+            // The values of a map are not checked, so they must not have fields.
             assert!(inner.is_none() || property.get("additionalProperties").is_none(), "{name}.{field}");
             todo.extend(inner);
             fields.insert(inner.map_or_else(|| field.clone(), |inner| format!("{field}:{}", short(inner))));
@@ -92,21 +93,21 @@ fn table(document: &Value) -> String {
     }
     for (name, fields) in types {
         let fields: Vec<String> = fields.into_iter().collect();
-        writeln!(table, "{name} {}", fields.join(" ")).expect("a text takes all");
+        writeln!(table, "{name} {}", fields.join(" ")).expect("writing to a string succeeds");
     }
     table
 }
 
 #[test]
-fn the_table_of_fields_is_what_upstream_has() {
+fn field_table_equals_upstream_openapi() {
     let (file, made) = (root().join("src/cli/simulate/fields.txt"), table(&document()));
     if std::env::var_os("WRITE_FIELDS").is_some() {
-        std::fs::write(&file, &made).expect("the table can be written");
+        std::fs::write(&file, &made).expect("the table is written");
     }
-    let kept = std::fs::read_to_string(&file).expect("the table is there");
+    let kept = std::fs::read_to_string(&file).expect("the table exists");
     let difference = kept.lines().zip(made.lines()).find(|(kept, made)| kept != made);
     assert!(
         kept == made,
-        "the table is another than upstream's; `make fields` writes it anew: {difference:?}"
+        "the table differs from upstream's; run `make fields` to regenerate it: {difference:?}"
     );
 }

@@ -1,5 +1,5 @@
-//! Input that was hardly meant: fields that a kind does not have, and files without objects. Both are reported with their place, and refused with
-//! `--strict`. What else stands for files: directories, and what gzip compressed.
+//! Probable mistakes: unknown fields and empty files are warned about, and rejected with `--strict`. Also directories
+//! and gzip files as input.
 
 use crate::offline::{Ran, run_with_input};
 use crate::support::Files;
@@ -11,7 +11,7 @@ const NODE: &str =
     "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {capacity: {cpu: 4, memory: 1Gi, pods: 10}}\n";
 const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n";
-/// On line 6 a field of the container, on line 9 one of the spec.
+/// A pod with an unknown field of the container in line 6 and of the spec in line 9.
 const MISSPELT: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: c, resources: {request: {cpu: 1}}}\n  \
                         nodeSelector: {}\n  containrs:\n  - {name: d}\n";
 const TOLD: [&str; 2] = [
@@ -24,7 +24,7 @@ fn warnings(ran: &Ran) -> Vec<&str> {
 }
 
 #[test]
-fn unknown_fields_are_reported_with_their_place_and_refused_where_that_is_wanted() {
+fn unknown_fields_are_warned_about_and_rejected_with_strict() {
     let files = Files::with(NODE, MISSPELT);
     let ran = files.simulate(&["-o", "json"]);
     let mut told = warnings(&ran);
@@ -37,7 +37,7 @@ fn unknown_fields_are_reported_with_their_place_and_refused_where_that_is_wanted
 }
 
 #[test]
-fn every_command_that_reads_manifests_reports_and_refuses_unknown_fields() {
+fn every_command_checks_unknown_fields() {
     let files = Files::with(NODE, POD);
     files.write("bad", &MISSPELT.replace("name: p", "name: q"));
     let test = "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\nmetadata: {name: t}\ncluster: [cluster]\npods: [bad]\n\
@@ -66,7 +66,7 @@ fn every_command_that_reads_manifests_reports_and_refuses_unknown_fields() {
 }
 
 #[test]
-fn of_many_unknown_fields_some_are_named_and_the_others_are_counted() {
+fn many_unknown_fields_are_partly_named_and_counted() {
     let many: String = (0..30).map(|at| format!("  field{at}: 1\n")).collect();
     let ran = Files::with(NODE, &format!("{POD}{many}")).simulate(&["-o", "json"]);
     let told = warnings(&ran);
@@ -74,7 +74,7 @@ fn of_many_unknown_fields_some_are_named_and_the_others_are_counted() {
 }
 
 #[test]
-fn files_without_objects_are_reported_and_refused_where_that_is_wanted() {
+fn empty_files_are_warned_about_and_rejected_with_strict() {
     for empty in ["", "\n\n", "# nothing\n---\n"] {
         for (cluster, pods, name) in [(NODE, empty, "pods"), (empty, POD, "cluster")] {
             let files = Files::with(cluster, pods);
@@ -83,7 +83,7 @@ fn files_without_objects_are_reported_and_refused_where_that_is_wanted() {
             assert_eq!(files.simulate(&["-o", "json", "--strict"]).refused(), told, "{empty:?}");
         }
     }
-    // What kubectl prints of a kind without objects.
+    // The output of kubectl for a kind without objects.
     let none = r#"{"apiVersion": "v1", "kind": "List", "items": []}"#;
     let ran = run_with_input(
         Files::with(NODE, POD).path(),
@@ -94,7 +94,7 @@ fn files_without_objects_are_reported_and_refused_where_that_is_wanted() {
 }
 
 #[test]
-fn a_directory_stands_for_its_files_and_a_compressed_file_for_what_it_was() {
+fn directories_and_gzip_files_are_read() {
     let files = Files::with(NODE, POD);
     let folder = files.path().join("dump");
     std::fs::create_dir(&folder).expect("a folder");
@@ -102,8 +102,8 @@ fn a_directory_stands_for_its_files_and_a_compressed_file_for_what_it_was() {
     std::fs::write(folder.join("README.md"), "no objects").expect("a file");
     let compressed = |text: &str| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(text.as_bytes()).expect("memory takes all");
-        encoder.finish().expect("memory takes all")
+        encoder.write_all(text.as_bytes()).expect("writing to memory succeeds");
+        encoder.finish().expect("writing to memory succeeds")
     };
     std::fs::write(files.path().join("pods.yaml.gz"), compressed(POD)).expect("a file");
     let ran = files.run(&["--cluster", "dump", "--pods", "pods.yaml.gz", "-o", "json"], "");

@@ -1,4 +1,4 @@
-//! A folder with the files of a simulation, and the real program run over them.
+//! A directory with the files of a simulation, and the program run in it.
 
 use crate::offline::{Folder, run_with_input, spec};
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use crate::offline::{Ran, list};
 
-/// A folder of files.
+/// A directory with input files.
 pub(crate) struct Files(Folder);
 
 impl Files {
-    /// With the files `cluster` and `pods`.
+    /// Creates the files `cluster` and `pods`.
     pub(crate) fn with(cluster: &str, pods: &str) -> Self {
         let files = Self(Folder::with(cluster));
         files.write("pods", pods);
@@ -25,25 +25,25 @@ impl Files {
         self.0.path()
     }
 
-    /// Runs the program in the folder over `cluster` and `pods`, with more flags.
+    /// Simulates `cluster` and `pods` with further flags.
     pub(crate) fn simulate(&self, more: &[&str]) -> Ran {
         self.run(&[&["--cluster", "cluster", "--pods", "pods"], more].concat(), "")
     }
 
-    /// Runs `supercargo simulate` in the folder with these flags alone.
+    /// Runs `supercargo simulate` in the directory with only these flags.
     pub(crate) fn run(&self, args: &[&str], stdin: &str) -> Ran {
         run_with_input(self.path(), &[&["simulate"], args].concat(), stdin)
     }
 }
 
 impl Ran {
-    /// The decisions of a report in JSON.
+    /// Returns the decisions of a JSON report.
     pub(crate) fn decisions(&self) -> Vec<Value> {
         let report = self.json("SimulationReport");
         report["decisions"].as_array().expect("a list").clone()
     }
 
-    /// Pods and where they went, of a report in JSON.
+    /// Returns the pods with their nodes, from a JSON report.
     pub(crate) fn placed(&self) -> Vec<(String, Option<String>)> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let each = self.decisions();
@@ -51,7 +51,7 @@ impl Ran {
     }
 }
 
-/// A node with room for pods by number of cpus.
+/// A node with this many cpus.
 pub(crate) fn node(name: &str, cpu: u32) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -60,7 +60,7 @@ pub(crate) fn node(name: &str, cpu: u32) -> Value {
     })
 }
 
-/// A pod that asks for cpus; `more` joins its spec.
+/// A pod that requests this many cpus; `more` is merged into its spec.
 pub(crate) fn pod(name: &str, cpu: u32, more: &Value) -> Value {
     let spec = spec(&cpu.to_string(), more);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": spec })

@@ -1,4 +1,4 @@
-//! Manifests of objects that exist already, and replicas with claims of their own.
+//! Manifests of existing objects, and StatefulSet replicas with their own claims.
 
 use crate::support::{Files, Ran, list, node, pod};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn workload(kind: &str, name: &str, replicas: Option<u32>, template: &Value) -> 
     workload
 }
 
-/// A pod of an owner on a node.
+/// A pod with an owner on a node.
 fn owned(name: &str, kind: &str, owner: &str, node: &str) -> Value {
     let mut pod = pod(name, 1, &json!({ "nodeName": node }));
     pod["metadata"]["labels"] = json!({ "app": "web" });
@@ -31,14 +31,14 @@ fn owned(name: &str, kind: &str, owner: &str, node: &str) -> Value {
     pod
 }
 
-/// A Deployment with three pods on two nodes, as a dump of a cluster holds it.
+/// A Deployment with three pods on two nodes, as in a cluster dump.
 fn running() -> Vec<Value> {
     let mut set = workload("ReplicaSet", &format!("web-{HASH}"), Some(3), &template(1, "i"));
     set["metadata"]["labels"] = json!({ "app": "web", "pod-template-hash": HASH });
     set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = json!(HASH);
     set["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": true }]);
     let mut live = template(1, "i");
-    // What an API server fills in.
+    // Defaults that an API server sets.
     live["spec"]["dnsPolicy"] = json!("ClusterFirst");
     live["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
     live["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1000m");
@@ -51,7 +51,7 @@ fn running() -> Vec<Value> {
     objects
 }
 
-/// Runs the plain command and a what-if over the same files.
+/// Runs a plain simulation and a what-if with the same files.
 fn both(cluster: &[Value], manifest: &Value) -> [Ran; 2] {
     let files = Files::with(&list(cluster), &manifest.to_string());
     let plain = files.simulate(&["-o", "json"]);
@@ -64,7 +64,7 @@ fn all_placed(ran: &Ran) -> Vec<String> {
 }
 
 #[test]
-fn a_workload_with_the_same_template_gets_only_the_pods_it_lacks() {
+fn unchanged_template_adds_only_missing_pods() {
     for ran in both(&running(), &workload("Deployment", "web", Some(5), &template(1, "i"))) {
         assert_eq!(ran.placed().len(), 2, "{ran:?}");
         assert!(
@@ -73,14 +73,14 @@ fn a_workload_with_the_same_template_gets_only_the_pods_it_lacks() {
         let told = "Deployment default/web already exists; replicas 3 → 5; the pod template is unchanged: 3 pods kept, 0 removed";
         assert!(ran.stderr.contains(told), "{}", ran.stderr);
     }
-    // Without replicas there are as many as before.
+    // Without replicas in the manifest the current number stays.
     for ran in both(&running(), &workload("Deployment", "web", None, &template(1, "i"))) {
         assert_eq!((ran.placed().len(), ran.code), (0, Some(0)), "{ran:?}");
     }
 }
 
 #[test]
-fn a_workload_with_fewer_replicas_frees_the_room_of_those_that_go() {
+fn fewer_replicas_free_the_resources_of_removed_pods() {
     let mut manifest = vec![workload("Deployment", "web", Some(1), &template(1, "i"))];
     manifest.push(pod("large", 4, &json!({})));
     let files = Files::with(&list(&running()), &list(&manifest));
@@ -92,7 +92,7 @@ fn a_workload_with_fewer_replicas_frees_the_room_of_those_that_go() {
 }
 
 #[test]
-fn a_workload_with_another_template_has_its_pods_replaced() {
+fn changed_template_replaces_all_pods() {
     let objects: Vec<Value> = running()
         .into_iter()
         .map(|mut it| {
@@ -102,7 +102,7 @@ fn a_workload_with_another_template_has_its_pods_replaced() {
             it
         })
         .collect();
-    // There would be no room beside the old ones.
+    // The new pods do not fit beside the old ones.
     for ran in both(&objects, &workload("Deployment", "web", Some(4), &template(1, "i:2"))) {
         assert_eq!((ran.placed().len(), ran.code), (4, Some(0)), "{ran:?}");
         let told = "the pod template changes (spec.containers[c].image: i → i:2): 3 pods replaced";
@@ -115,7 +115,7 @@ fn a_workload_with_another_template_has_its_pods_replaced() {
 }
 
 #[test]
-fn a_stateful_set_keeps_its_replicas_and_their_claims() {
+fn stateful_set_keeps_existing_replicas_and_claims() {
     let mut objects = vec![node("a", 4), node("b", 4)];
     let mut set = workload("StatefulSet", "db", Some(1), &template(1, "i"));
     set["spec"]["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim() }]);
@@ -126,7 +126,7 @@ fn a_stateful_set_keeps_its_replicas_and_their_claims() {
     objects.extend(storage(2));
     let mut grown = set;
     grown["spec"]["replicas"] = json!(4);
-    // Of two volumes the first replica has one.
+    // The first replica uses one of the two volumes.
     for ran in both(&objects, &grown) {
         let expected = ["default/db-1 true", "default/db-2 false", "default/db-3 false"];
         assert_eq!(all_placed(&ran), expected, "{ran:?}");
@@ -140,7 +140,7 @@ fn a_stateful_set_keeps_its_replicas_and_their_claims() {
 }
 
 #[test]
-fn a_stateful_set_that_is_scaled_up_from_nothing_has_claims_by_its_templates() {
+fn stateful_set_scaled_up_from_zero_has_claims_from_its_templates() {
     let mut set = workload("StatefulSet", "db", Some(0), &template(1, "i"));
     set["spec"]["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim() }]);
     let objects = [vec![node("a", 4), set], storage(1)].concat();
@@ -153,7 +153,7 @@ fn claim() -> Value {
     json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": { "requests": { "storage": "1Gi" } } })
 }
 
-/// A class whose claims wait for their pods, volumes, the first of them bound to `data-db-0`.
+/// A class whose claims bind with their pods, and volumes, the first bound to `data-db-0`.
 fn storage(volumes: usize) -> Vec<Value> {
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },
@@ -181,7 +181,7 @@ fn storage(volumes: usize) -> Vec<Value> {
 }
 
 #[test]
-fn a_daemon_set_gets_pods_on_nodes_that_have_none() {
+fn daemon_set_adds_pods_only_to_nodes_without_one() {
     let set = workload("DaemonSet", "agent", None, &template(1, "i"));
     let objects = [node("a", 4), node("b", 4), set.clone(), owned("agent-x", "DaemonSet", "agent", "a")];
     for ran in both(&objects, &set) {
@@ -191,7 +191,7 @@ fn a_daemon_set_gets_pods_on_nodes_that_have_none() {
 }
 
 #[test]
-fn a_pod_on_a_node_stays_and_a_pending_one_is_decided_as_the_manifest_has_it() {
+fn bound_pod_stays_and_pending_pod_uses_its_manifest() {
     let objects = [node("a", 4), pod("there", 1, &json!({ "nodeName": "a" })), pod("waits", 9, &json!({}))];
     for ran in both(&objects, &pod("there", 1, &json!({}))) {
         assert!(ran.stderr.contains("Pod default/there already runs on a and stays there"), "{ran:?}");
@@ -204,7 +204,7 @@ fn a_pod_on_a_node_stays_and_a_pending_one_is_decided_as_the_manifest_has_it() {
 }
 
 #[test]
-fn another_object_takes_over_what_its_manifest_says() {
+fn other_objects_are_merged_with_their_manifest() {
     let manifest = list(&[
         json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a" }, "spec": { "unschedulable": true } }),
         pod("p", 1, &json!({})),
@@ -216,7 +216,7 @@ fn another_object_takes_over_what_its_manifest_says() {
 }
 
 #[test]
-fn an_object_that_is_given_twice_is_refused_with_both_places() {
+fn duplicate_manifest_is_rejected_with_both_positions() {
     let files = Files::with(&list(&[node("a", 4)]), "");
     let twice = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n---\n";
     files.write("pods", &twice.repeat(2));

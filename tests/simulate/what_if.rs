@@ -1,4 +1,4 @@
-//! A cluster that is changed first, or decided by two configurations.
+//! What-if simulations: hypothetical changes, and comparison of two configurations.
 
 use crate::support::{Files, Ran, list, node, pod};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn summary(ran: &Ran) -> Value {
     report["summary"].clone()
 }
 
-/// A pod of an owner, on a node or on none.
+/// A pod with an owner, on a node or pending.
 fn owned(name: &str, kind: &str, owner: &str, node: &str, cpu: u32) -> Value {
     let spec = if node.is_empty() { json!({}) } else { json!({ "nodeName": node }) };
     let mut pod = pod(name, cpu, &spec);
@@ -37,13 +37,13 @@ fn refused(files: &Files, flags: &[&str]) -> String {
 }
 
 #[test]
-fn a_new_node_takes_what_waits_and_runs_its_daemons_first() {
+fn added_node_runs_daemon_pods_then_pending_pods() {
     let daemon = owned("agent-x", "DaemonSet", "agent", "a", 1);
     let objects =
         [node("a", 2), daemon, owned("busy", "ReplicaSet", "busy", "a", 1), pod("waits", 2, &json!({}))];
     let files = files(&objects);
     let ran = ask(&files, &["--add-nodes", "2:template=a"]);
-    // The new ones have one cpu left beside the agent.
+    // The new nodes have one cpu left beside the agent.
     assert_eq!((ran.placed(), ran.code), (vec![("default/waits".to_owned(), None)], Some(3)));
     let told = summary(&ran);
     assert_eq!((&told["before"]["nodes"], &told["after"]["nodes"]), (&json!(1), &json!(3)));
@@ -59,7 +59,7 @@ fn a_new_node_takes_what_waits_and_runs_its_daemons_first() {
 }
 
 #[test]
-fn a_node_that_goes_sends_its_pods_elsewhere_and_takes_its_daemons_along() {
+fn removed_node_reschedules_pods_but_not_daemon_pods() {
     let mut mirror = pod("proxy-a", 1, &json!({ "nodeName": "a" }));
     mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "x" });
     let mut important = web("important", "a");
@@ -78,7 +78,7 @@ fn a_node_that_goes_sends_its_pods_elsewhere_and_takes_its_daemons_along() {
 }
 
 #[test]
-fn a_workload_grows_by_pods_like_its_own() {
+fn scaled_up_workload_adds_copies_of_its_pods() {
     let files = files(&[node("a", 3), web("web-1", "a")]);
     let ran = ask(&files, &["--scale", "rs/web=4"]);
     let on = |name: &str, node: Option<&str>| (format!("default/{name}"), node.map(str::to_owned));
@@ -89,7 +89,7 @@ fn a_workload_grows_by_pods_like_its_own() {
 }
 
 #[test]
-fn a_workload_without_pods_grows_by_its_template() {
+fn scaled_up_workload_without_pods_uses_its_template() {
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
         "spec": { "replicas": 0, "selector": {}, "template": { "metadata": { "labels": { "app": "web" } }, "spec": pod("x", 2, &json!({}))["spec"] } },
@@ -99,8 +99,8 @@ fn a_workload_without_pods_grows_by_its_template() {
 }
 
 #[test]
-fn a_workload_that_shrinks_loses_the_pods_its_controller_would_take() {
-    // On a there are two, so one of those goes; of the two the newer.
+fn scaled_down_workload_removes_pods_in_controller_order() {
+    // Two pods share node a, so one of them is removed: the newer one.
     let mut old = web("old", "a");
     old["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
     let mut new = web("new", "a");
@@ -108,11 +108,11 @@ fn a_workload_that_shrinks_loses_the_pods_its_controller_would_take() {
     let objects = [node("a", 2), node("b", 1), old, new, web("alone", "b"), pod("waits", 1, &json!({}))];
     let ran = ask(&files(&objects), &["--scale", "web=2"]);
     assert_eq!(ran.placed(), [("default/waits".to_owned(), Some("a".to_owned()))]);
-    // What waits goes first.
+    // Pending pods are removed first.
     let waits = [node("a", 1), web("there", "a"), web("waits", "")];
     let ran = ask(&files(&waits), &["--scale", "web=1"]);
     assert_eq!((ran.placed(), &summary(&ran)["after"]["placed"]), (vec![], &json!(1)));
-    // A StatefulSet loses its last.
+    // A StatefulSet removes the highest ordinal.
     let db = |at: u32, node: &str| owned(&format!("db-{at}"), "StatefulSet", "db", node, 1);
     let objects = [node("a", 1), node("b", 1), db(9, "a"), db(10, "b"), pod("waits", 1, &json!({}))];
     let ran = ask(&files(&objects), &["--scale", "sts/db=1"]);
@@ -120,7 +120,7 @@ fn a_workload_that_shrinks_loses_the_pods_its_controller_would_take() {
 }
 
 #[test]
-fn changes_that_cannot_be_made_are_told_with_what_was_meant() {
+fn invalid_changes_are_rejected_with_suggestions() {
     let elsewhere = {
         let mut pod = owned("q", "StatefulSet", "queue", "", 1);
         pod["metadata"]["namespace"] = json!("prod");
@@ -158,14 +158,14 @@ fn changes_that_cannot_be_made_are_told_with_what_was_meant() {
     ] {
         assert_eq!(ask(&files, wrong).code, Some(2), "{wrong:?}");
     }
-    // Neither pods nor changes: there is nothing to ask.
+    // An error: neither pods nor changes are given.
     assert_eq!(ask(&files, &[]).code, Some(2));
     let both = files.run(&["--cluster", "cluster", "--live", "--scale", "web=1"], "");
     assert_eq!(both.code, Some(2));
 }
 
 #[test]
-fn two_configurations_are_compared_and_neither_sees_what_the_other_placed() {
+fn compared_configurations_are_independent() {
     let objects = [node("a", 4), node("b", 4), web("there", "a")];
     let files = Files::with(&list(&objects), &list(&[pod("p", 1, &json!({})), pod("q", 1, &json!({}))]));
     let strategy = json!({ "scoringStrategy": { "type": "MostAllocated" } });
@@ -175,25 +175,25 @@ fn two_configurations_are_compared_and_neither_sees_what_the_other_placed() {
     let compared = ask(&files, &["--pods", "pods", "--compare-config", "packing"]);
     let packed = ask(&files, &["--pods", "pods", "--config", "packing", "--compare-config", "packing"]);
     assert_eq!(summary(&packed)["elsewhere"], json!([]));
-    // What the second round places is what it places when asked alone.
+    // The second configuration places the pods as it does when used alone.
     let alone: Vec<_> = packed.placed();
     let told = summary(&compared);
     let elsewhere = told["elsewhere"].as_array().expect("a list");
     assert!(!elsewhere.is_empty(), "{told:#}");
     for it in elsewhere {
         let of = |all: &[(String, Option<String>)]| {
-            all.iter().find(|(pod, _)| it["pod"] == *pod.as_str()).cloned().expect("it is there").1
+            all.iter().find(|(pod, _)| it["pod"] == *pod.as_str()).cloned().expect("the entry exists").1
         };
         assert_eq!((&json!(of(&compared.placed())), &json!(of(&alone))), (&it["node"], &it["compared"]));
     }
     assert_eq!((&told["after"]["placed"], &told["compared"]["placed"]), (&json!(3), &json!(3)));
-    // Without pods and changes everything is placed anew, by both.
+    // Without pods and changes both configurations reschedule everything.
     let ran = ask(&files, &["--compare-config", "packing"]);
     assert_eq!((ran.placed().len(), ran.code), (1, Some(0)));
 }
 
 #[test]
-fn balance_and_skew_are_what_one_works_out_by_hand() {
+fn utilization_and_skew_match_manual_calculation() {
     let zoned = |name: &str, zone: &str, cpu: u32| {
         let mut node = node(name, cpu);
         node["metadata"]["labels"]["zone"] = json!(zone);
@@ -225,7 +225,7 @@ fn balance_and_skew_are_what_one_works_out_by_hand() {
         "before": 1, "after": 0,
     }]);
     assert_eq!(told["skews"], skew);
-    // One of four cpus and two of two: 0.25 and 1, so 0.375 from the mean each.
+    // 1 of 4 cpus and 2 of 2: shares 0.25 and 1, each 0.375 from the mean.
     let uneven = [node("a", 4), node("b", 2), web("1", "a"), web("2", "b"), web("3", "b")];
     let told = summary(&ask(&files(&uneven), &["--scale", "web=3"]));
     let cpu = &told["before"]["resources"][0];
@@ -236,7 +236,7 @@ fn balance_and_skew_are_what_one_works_out_by_hand() {
 }
 
 #[test]
-fn preemption_is_applied_and_taken_back_for_the_configuration_that_is_compared() {
+fn applied_preemption_is_reverted_before_the_comparison() {
     let important = pod("important", 2, &json!({ "priority": 10 }));
     let files = Files::with(&list(&[node("a", 2), web("victim", "a")]), &list(&[important]));
     let config =
@@ -248,7 +248,7 @@ fn preemption_is_applied_and_taken_back_for_the_configuration_that_is_compared()
     assert_eq!((&told["after"]["placed"], &told["after"]["pending"]), (&json!(1), &json!(1)));
 }
 
-/// The rows of pods in the wide form: each pod and its node.
+/// Returns the pod rows of the wide table: each pod with its node.
 fn rows(wide: &str) -> Vec<(String, Option<String>)> {
     let rows = wide.lines().skip_while(|line| !line.starts_with("POD ")).skip(1);
     let row = |line: &str| {
@@ -259,7 +259,7 @@ fn rows(wide: &str) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn every_form_and_detail_of_a_what_if_places_the_same_pods_on_the_same_nodes() {
+fn every_what_if_output_gives_the_same_placements() {
     let mut objects: Vec<Value> = (0..12).map(|at| node(&format!("n{at}"), 4)).collect();
     objects.extend((0..20).map(|at| web(&format!("web-{at}"), &format!("n{}", at % 5))));
     let files = files(&objects);
@@ -271,7 +271,7 @@ fn every_form_and_detail_of_a_what_if_places_the_same_pods_on_the_same_nodes() {
         assert_eq!(with(&["-o", "json", "--detail", detail]).placed(), full, "{detail}");
     }
     assert_eq!(rows(&with(&["-o", "wide"]).stdout), full);
-    // The table has a row for all pods that fared alike.
+    // The table has one row for all pods with the same outcome.
     let table = with(&[]).stdout;
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines[0], "4 pods lost their nodes: all fit elsewhere; 20 of 20 new pods fit");
@@ -284,7 +284,7 @@ fn every_form_and_detail_of_a_what_if_places_the_same_pods_on_the_same_nodes() {
 }
 
 #[test]
-fn the_answer_comes_first_and_unchanged_pending_pods_are_only_counted() {
+fn summary_comes_first_and_counts_unchanged_pending_pods() {
     let mut objects = vec![node("a", 4), node("b", 2)];
     objects.extend((0..3).map(|at| web(&format!("web-{at}"), "a")));
     objects.extend((0..300).map(|at| owned(&format!("huge-{at}"), "ReplicaSet", "huge", "", 64)));
@@ -309,7 +309,7 @@ fn the_answer_comes_first_and_unchanged_pending_pods_are_only_counted() {
 }
 
 #[test]
-fn no_two_pods_are_promised_one_victim() {
+fn two_pods_do_not_share_a_victim() {
     let low = |name: &str, node: &str| {
         let mut pod = web(name, node);
         pod["spec"]["priority"] = json!(0);
