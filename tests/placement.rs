@@ -79,7 +79,7 @@ fn placed_count_is_compared() {
     assert_eq!(failures(&web(), &json!({ "count": 3 })), NONE);
     assert_eq!(failures(&web(), &json!({ "count": 2 })), ["expected 2 pods, found 3"]);
     assert_eq!(failures(&json!({ "name": "absent" }), &json!({ "count": 0 })), NONE);
-    let nobody = "no pod is chosen, so nothing is known of any";
+    let nobody = "no pod matches, so nothing can be checked";
     assert_eq!(failures(&json!({ "name": "absent" }), &json!({ "scheduled": false })), [nobody]);
     assert_eq!(
         failures(&json!({ "namespace": "other", "name": "w1" }), &json!({ "scheduled": true })),
@@ -93,16 +93,16 @@ fn pods_are_expected_to_be_placed_or_pending() {
     assert_eq!(failures(&web(), &json!({ "scheduled": true })), NONE);
     let because = "InsufficientCpu (requests 9 cpu; even when empty, the largest of these nodes has only 4)";
     let one = format!(
-        "expected all 4 pods to have a node, 1 has none: default/large; the first of them: {because}"
+        "expected all 4 pods to be placed, 1 is pending: default/large; reasons of the first: {because}"
     );
     assert_eq!(failures(&all, &json!({ "scheduled": true })), [one]);
     assert_eq!(failures(&all, &json!({ "scheduledAtLeast": 3 })), NONE);
     let short = format!(
-        "expected 4 of 4 pods to have a node at least, 1 has none: default/large; the first of them: {because}"
+        "expected at least 4 of 4 pods to be placed, 1 is pending: default/large; reasons of the first: {because}"
     );
     assert_eq!(failures(&all, &json!({ "scheduledAtLeast": 4 })), [short]);
     assert_eq!(failures(&json!({ "name": "large" }), &json!({ "scheduled": false })), NONE);
-    let none = "expected none of 1 pod to have a node, 1 have: default/w1 on a";
+    let none = "expected none of 1 pod to be placed, found 1: default/w1 on a";
     assert_eq!(failures(&json!({ "name": "w1" }), &json!({ "scheduled": false })), [none]);
 }
 
@@ -113,10 +113,10 @@ fn pods_are_expected_on_or_off_nodes() {
     assert_eq!(on(json!({ "names": ["a", "b", "c"] })), NONE);
     assert_eq!(
         on(json!({ "labels": { "zone": "x" } })),
-        ["1 is outside the nodes with zone=x: default/w3 on c"]
+        ["1 is not on the nodes with zone=x: default/w3 on c"]
     );
     assert_eq!(on(json!({ "names": ["a", "c"], "labels": { "zone": "y" } })).len(), 1);
-    assert_eq!(not_on(json!({ "names": ["b"] })), ["1 is on one of the nodes b: default/w2 on b"]);
+    assert_eq!(not_on(json!({ "names": ["b"] })), ["1 is on the nodes b: default/w2 on b"]);
     assert_eq!(
         failures(&json!({ "name": "w1" }), &json!({ "notOnNodes": { "labels": { "zone": "y" } } })),
         NONE
@@ -124,7 +124,7 @@ fn pods_are_expected_on_or_off_nodes() {
     // What means nothing does not pass.
     assert_eq!(
         not_on(json!({ "labels": { "zone": "z" } })),
-        ["no node is one of the nodes with zone=z, so nothing is known"]
+        ["no node matches the nodes with zone=z, so placement cannot be checked"]
     );
 }
 
@@ -134,8 +134,8 @@ fn spread_over_domains_is_compared() {
     assert_eq!(spread(json!({ "topologyKey": "zone", "maxSkew": 1, "atLeast": 1 })), NONE);
     let told = spread(json!({ "topologyKey": "zone", "maxSkew": 0, "atLeast": 2 }));
     let expected = [
-        "expected a skew of 0 over zone at most, found 1: 2 in x, 1 in y",
-        "expected 2 pods in each zone at least: y has 1",
+        "expected a skew of at most 0 over zone, found 1: 2 in x, 1 in y",
+        "expected at least 2 pods in each zone: y has 1",
     ];
     assert_eq!(told, expected);
     assert_eq!(
@@ -144,7 +144,7 @@ fn spread_over_domains_is_compared() {
     );
     assert_eq!(
         spread(json!({ "topologyKey": "rack", "maxSkew": 0 })),
-        ["no node that counts has a label rack"]
+        ["none of the selected nodes has the label rack"]
     );
 }
 
@@ -154,15 +154,15 @@ fn pending_reason_is_compared() {
     assert_eq!(waits("InsufficientCpu"), NONE);
     assert_eq!(
         waits("UntoleratedTaint"),
-        ["1 pod waits for something else than UntoleratedTaint (InsufficientCpu): default/large"]
+        ["1 pod is pending for a reason other than UntoleratedTaint (InsufficientCpu): default/large"]
     );
     let placed = failures(&web(), &json!({ "pendingFor": "InsufficientCpu" }));
-    assert_eq!(placed, ["expected pods that wait for InsufficientCpu, and all have a node"]);
+    assert_eq!(placed, ["expected pods pending for InsufficientCpu, but all are placed"]);
 }
 
 #[test]
 fn node_expectation_fails_for_pending_pods() {
-    let unknown = "none of 1 pod has a node, so nothing is known of where they are";
+    let unknown = "none of 1 pod has a node, so placement cannot be checked";
     for expect in [
         json!({ "onNodes": { "names": ["a"] } }),
         json!({ "notOnNodes": { "names": ["a"] } }),
@@ -183,7 +183,7 @@ fn changes_apply_before_pods_are_placed() {
     let told = failures_with(grown, &web(), &expect);
     assert_eq!(
         told,
-        ["expected 1 pod in each kubernetes.io/hostname at least: c-new-1 has 0, c-new-2 has 0"]
+        ["expected at least 1 pod in each kubernetes.io/hostname: c-new-1 has 0, c-new-2 has 0"]
     );
 }
 
@@ -217,7 +217,7 @@ t: 1 problem
         "t:4:1: preemption: expected report, apply or off, found \"aply\"\n",
         "^ did you mean \"apply\"?\n",
         "t:6:3: tests[0]: expected a name\n",
-        "t:7:12: tests[0].expect.pendingFor: \"InsuficientCpu\" is none of the reasons in docs/explain.md\n",
+        "t:7:12: tests[0].expect.pendingFor: \"InsuficientCpu\" is not one of the reasons in docs/explain.md\n",
         "^ did you mean \"InsufficientCpu\"?\n",
         "t: 3 problems\n",
     ] {
@@ -226,25 +226,25 @@ t: 1 problem
     let told = wrong(&format!(
         "{HEAD}tests:\n- name: it\n  pods: {{name: w1}}\n  expect: {{notOnNodes: {{names: [aa]}}}}\n"
     ));
-    assert!(told.contains("tests[0].expect.notOnNodes.names[0]: there is no node aa\n"), "{told}");
+    assert!(told.contains("tests[0].expect.notOnNodes.names[0]: node aa not found\n"), "{told}");
 }
 
 #[test]
 fn test_without_expectations_is_an_error() {
     for (rest, part) in [
         ("", "tests: expected 1 to 10000 tests, found 0"),
-        ("tests: [{name: it, pods: {name: a}}]\n", "tests[0].expect: expected what is to hold: count, "),
+        ("tests: [{name: it, pods: {name: a}}]\n", "tests[0].expect: expected at least one of count, "),
         (
             "tests: [{name: it, expect: {count: 1}}]\n",
-            "tests[0].pods: expected which pods: namespace, name, workload or labels",
+            "tests[0].pods: expected at least one of namespace, name, workload or labels",
         ),
         (
             "tests: [{name: it, pods: {name: a}, expect: {count: -1}}]\n",
-            "tests[0].expect.count: expected a number that is not negative",
+            "tests[0].expect.count: must not be negative",
         ),
         (
             "tests: [{name: it, pods: {name: a}, expect: {onNodes: {}}}]\n",
-            "tests[0].expect.onNodes: expected which nodes: names or labels",
+            "tests[0].expect.onNodes: expected names or labels",
         ),
         (
             "tests: [{name: it, pods: {name: a}, expect: {spread: {maxSkew: 1}}}]\n",
@@ -285,7 +285,7 @@ fn missing_test_files_are_reported() {
         ["*c"; 2_000].join(",")
     );
     let told = wrong(&bomb);
-    assert!(told.starts_with("t: the file comes to more than 2000000 parts"), "{told}");
+    assert!(told.starts_with("t: the file has more than 2000000 nodes"), "{told}");
     let folder = folder("", &json!([{ "name": "it", "pods": { "name": "a" }, "expect": { "count": 1 } }]));
     let missing = run(folder.path(), &["absent"]);
     assert_eq!(missing.code, Some(2));
@@ -321,7 +321,10 @@ fn junit_report_is_well_formed_for_any_names() {
     assert!(cases[0].attribute("name").is_some_and(|name| name.starts_with("<it> & \"that\" 'so' ")));
     let failure = cases[1].children().find(|it| it.has_tag_name("failure")).expect("it failed");
     assert_eq!(failure.attribute("message"), Some("expected 2 pods, found 3"));
-    assert_eq!(failure.text(), Some("expected 2 pods, found 3; no node that counts has a label <&>"));
+    assert_eq!(
+        failure.text(),
+        Some("expected 2 pods, found 3; none of the selected nodes has the label <&>")
+    );
     assert!(!cases[0].children().any(|it| it.has_tag_name("failure")));
 }
 

@@ -257,7 +257,7 @@ async fn queue_finds_the_leader_by_its_lease_through_the_api_server() -> Result<
         let plain = service_account_token(&world.client, &world.name, "default").await?;
         let plain = world.plane.token_bearer(&format!("{}-plain", world.name), &plain)?;
         let (code, _, error) = queue_by(world, &plain, port, &[]).await?;
-        ensure!(code == Some(1) && error.contains("cannot be read: leases.coordination.k8s.io"), "{error}");
+        ensure!(code == Some(1) && error.contains("leases.coordination.k8s.io"), "{error}");
         let (code, _, error) = queue_by(world, &plain, port, &["--pod", &name]).await?;
         ensure!(code == Some(1) && error.contains("cannot get resource \"pods/proxy\""), "{error}");
         Ok(())

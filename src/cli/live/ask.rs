@@ -1,5 +1,5 @@
-//! Single questions to the API server, for a command that judges what it answers. Nothing is written: the only objects that are made are reviews, which
-//! no API server keeps.
+//! Single requests to the API server, for commands that evaluate the answers. Writes nothing: it only creates
+//! access reviews, which the API server does not store.
 
 use super::certificates::{self, Certificates};
 use super::port::page;
@@ -10,30 +10,30 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How long all questions together may take.
+/// Maximum duration of all requests together.
 const ALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An API server that answers.
+/// A connection to the API server.
 pub(in crate::cli) struct Api {
     client: kube::Client,
     deadline: Instant,
     one: Duration,
-    /// Where it is.
+    /// URL of the API server.
     pub(in crate::cli) server: String,
-    /// What there is between it and the kubeconfig.
+    /// Certificates of the API server and the kubeconfig.
     pub(in crate::cli) certificates: Certificates,
 }
 
-/// A status, and what came with it: an object, or a text.
+/// Status code and body of a response: an object or a text.
 pub(in crate::cli) struct Answer {
     pub(in crate::cli) status: u16,
     pub(in crate::cli) body: Value,
-    /// What time it was to the server, as it wrote it.
+    /// The Date header.
     pub(in crate::cli) date: Option<String>,
 }
 
 impl Answer {
-    /// The object, if it is one that was asked for.
+    /// Returns the object, or the message of an error response.
     pub(in crate::cli) fn object(self) -> Result<Value, String> {
         if self.status < 300 { Ok(self.body) } else { Err(self.message()) }
     }
@@ -50,7 +50,7 @@ impl Api {
         self.ask(path, page(&self.client, http::Method::GET, path, None, Body::empty())).await
     }
 
-    /// Has a review made.
+    /// Creates a review and returns it with its status.
     pub(in crate::cli) async fn review(&self, path: &str, review: &Value) -> Result<Answer, LiveError> {
         let body = Body::from(review.to_string().into_bytes());
         self.ask(path, page(&self.client, http::Method::POST, path, None, body)).await
@@ -65,20 +65,21 @@ impl Api {
         let silent = |why: String| LiveError::Cluster(format!("{} does not answer: {why}", self.server));
         let page = timeout_at(by, asked)
             .await
-            .map_err(|_| silent(format!("nothing came of {path} within {:?}", self.one)))?;
+            .map_err(|_| silent(format!("no response for {path} within {:?}", self.one)))?;
         let page = page.map_err(|error| silent(error.into_text()))?;
         let body = serde_json::from_str(&page.body).unwrap_or(Value::String(page.body));
         Ok(Answer { status: page.status, body, date: page.date })
     }
 }
 
-/// Asks the API server of a kubeconfig.
+/// Runs `talk` with a connection to the kubeconfig's API server.
 pub(in crate::cli) fn with_api<T>(
     args: &LiveArgs,
     talk: impl AsyncFnOnce(&Api) -> Result<T, LiveError>,
 ) -> Result<T, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
     let talked = runtime.block_on(async {
         let config = connection(args).await?;
         let builder = client::builder_that_hands_on(&config);
@@ -88,7 +89,7 @@ pub(in crate::cli) fn with_api<T>(
         let certificates = certificates::found(&config, one).await;
         talk(&Api { client, deadline, one, server, certificates }).await
     });
-    // A resolver that hangs is not waited for.
+    // Do not wait for a blocked DNS lookup.
     runtime.shutdown_background();
     talked
 }

@@ -1,7 +1,8 @@
-//! The certificates between a kubeconfig and its API server, looked at and not judged: what the server shows, what it is trusted by, what is shown
-//! to it.
+//! Validity of the certificates between a kubeconfig and its API server: serving certificate, trusted
+//! authorities, client certificate. Reports dates and checks nothing.
 //!
-//! A connection of its own, by which nothing is sent: who trusts no expired certificate could not say that it is one.
+//! Opens a separate TLS connection without sending a request. Normal certificate verification would fail on
+//! an expired certificate without reporting its dates.
 
 use crate::names::Resolver;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -20,30 +21,30 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower::Service as _;
 
-/// From when until when a certificate is good.
+/// Validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Validity {
     pub(in crate::cli) from: Timestamp,
     pub(in crate::cli) until: Timestamp,
 }
 
-/// What there is, or why it is not known; `None` where there is none.
+/// Validity of a certificate, or why it is unknown; `None` if there is no certificate.
 pub(in crate::cli) type Found = Result<Option<Validity>, String>;
 
-/// What there is between the two.
+/// Certificates between a kubeconfig and its API server.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Certificates {
-    /// What the API server shows.
+    /// Serving certificate of the API server.
     pub(in crate::cli) serving: Found,
-    /// What the kubeconfig has for the user.
+    /// Client certificate of the kubeconfig's user.
     pub(in crate::cli) client: Found,
-    /// What the kubeconfig trusts: of several, the one that is good for longest.
+    /// Certificate authority of the kubeconfig; of several, the one that expires last.
     pub(in crate::cli) authority: Found,
 }
 
-/// Looks at them.
+/// Reads all certificates. The connection may take `within`.
 pub(super) async fn found(config: &kube::Config, within: Duration) -> Certificates {
-    let late = || Err(format!("nothing came of a connection within {within:?}"));
+    let late = || Err(format!("no connection within {within:?}"));
     let authority = config.root_cert.as_deref().unwrap_or_default();
     Certificates {
         serving: timeout(within, serving(config)).await.unwrap_or_else(|_| late()),
@@ -52,7 +53,7 @@ pub(super) async fn found(config: &kube::Config, within: Duration) -> Certificat
     }
 }
 
-/// Of several that are trusted alike, the one that is good for longest.
+/// Returns the validity of the authority that expires last: any of them is sufficient.
 fn longest(each: impl Iterator<Item = Result<Validity, String>>) -> Found {
     let each = each.collect::<Result<Vec<_>, _>>()?;
     Ok(each.into_iter().max_by_key(|it| it.until))
@@ -62,18 +63,18 @@ fn client(of: &AuthInfo) -> Found {
     let pem = match (&of.client_certificate_data, &of.client_certificate) {
         (Some(data), _) => {
             let data: Result<ByteString, _> = serde_json::from_value(data.as_str().into());
-            data.map_err(|error| format!("client-certificate-data is no base64: {error}"))?.0
+            data.map_err(|error| format!("client-certificate-data is not valid base64: {error}"))?.0
         }
         (None, Some(file)) => {
-            std::fs::read(file).map_err(|error| format!("{file} cannot be read: {error}"))?
+            std::fs::read(file).map_err(|error| format!("cannot read the certificate {file}: {error}"))?
         }
         (None, None) => return Ok(None),
     };
-    // The first is the user's own; what follows is how it is known.
+    // The first certificate is the user's; the others are intermediates.
     match CertificateDer::pem_slice_iter(&pem).next() {
         Some(Ok(der)) => validity(&der).map(Some),
-        Some(Err(error)) => Err(format!("the client certificate is no PEM: {error}")),
-        None => Err("there is no client certificate in what is said to be one".to_owned()),
+        Some(Err(error)) => Err(format!("the client certificate is not valid PEM: {error}")),
+        None => Err("the client certificate data holds no certificate".to_owned()),
     }
 }
 
@@ -85,7 +86,7 @@ async fn serving(config: &kube::Config) -> Found {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
     let name = config.tls_server_name.clone().unwrap_or_else(|| host.to_owned());
     let name =
-        ServerName::try_from(name).map_err(|error| format!("{server} has no name of a host: {error}"))?;
+        ServerName::try_from(name).map_err(|error| format!("{server} has no valid host name: {error}"))?;
     let mut connector = HttpConnector::new_with_resolver(Resolver::default());
     connector.enforce_http(false);
     let silent = |error: &dyn std::error::Error| format!("{server}: {}", super::told(error));
@@ -97,15 +98,15 @@ async fn serving(config: &kube::Config) -> Found {
     let tls = tls.with_custom_certificate_verifier(Arc::clone(&looks) as Arc<_>).with_no_client_auth();
     let shaken = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, stream.into_inner()).await;
     let shown = looks.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // A server that wants a certificate of ours hangs up after it has shown its own.
+    // A server that requires a client certificate fails the handshake, but only after it has sent its own.
     match (shown, shaken) {
         (Some(der), _) => validity(&der).map(Some),
         (None, Err(error)) => Err(silent(&error)),
-        (None, Ok(_)) => Err(format!("{server} shows no certificate")),
+        (None, Ok(_)) => Err(format!("{server} sent no certificate")),
     }
 }
 
-/// Believes everything, and remembers what it was shown.
+/// A verifier that accepts every certificate and stores it. Nothing is sent over its connection.
 #[derive(Debug)]
 struct Looks {
     shown: Mutex<Option<CertificateDer<'static>>>,
@@ -149,9 +150,9 @@ impl ServerCertVerifier for Looks {
     }
 }
 
-/// Reads the validity of a certificate, and judges nothing of it.
+/// Reads the validity period of a certificate, without verifying the certificate.
 fn validity(der: &[u8]) -> Result<Validity, String> {
-    let unread = |error: &dyn std::fmt::Display| format!("it is no X.509 certificate: {error}");
+    let unread = |error: &dyn std::fmt::Display| format!("not an X.509 certificate: {error}");
     let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|error| unread(&error))?;
     let time = |seconds: i64| Timestamp::from_second(seconds).map_err(|error| unread(&error));
     let said = certificate.validity();
@@ -177,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn from_when_until_when_it_is_good_is_read_before_and_after_2050() {
+    fn validity_is_read_before_and_after_2050() {
         assert_eq!(validity(&der((1999, 12, 31), (2031, 1, 2))), Ok(good("1999-12-31", "2031-01-02")));
         assert_eq!(validity(&der((2049, 1, 1), (2150, 3, 4))), Ok(good("2049-01-01", "2150-03-04")));
     }
 
     #[test]
-    fn what_is_no_certificate_or_a_part_of_one_is_told() {
+    fn invalid_and_truncated_certificates_are_errors() {
         let whole = der((2020, 1, 1), (2021, 1, 1));
         for length in 0..whole.len() {
             assert!(validity(&whole[..length]).is_err(), "{length} bytes of {}", whole.len());
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_authorities_the_one_that_is_good_for_longest_counts() {
+    fn authority_with_the_latest_expiry_counts() {
         let old = good("2010-01-01", "2020-01-01");
         let new = good("2019-01-01", "2030-01-01");
         assert_eq!(longest([Ok(old), Ok(new)].into_iter()), Ok(Some(new)));
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_certificate_is_found_in_the_kubeconfig_and_in_a_file() {
+    fn client_certificate_is_read_from_kubeconfig_and_file() {
         let key = KeyPair::generate().expect("there is chance");
         let mut params = CertificateParams::new(["ann".to_owned()]).expect("it is a name");
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -225,10 +226,10 @@ mod tests {
         std::fs::write(&file, pem).expect("it can be written");
         assert_eq!(of(None, Some(file.display().to_string())), expected);
         assert_eq!(of(None, None), Ok(None));
-        for (data, told) in [("%", "no base64"), ("bm8=", "no client certificate")] {
+        for (data, told) in [("%", "not valid base64"), ("bm8=", "holds no certificate")] {
             let error = of(Some(data.to_owned()), None).expect_err("it is none");
             assert!(error.contains(told), "{error}");
         }
-        assert!(of(None, Some("absent".to_owned())).expect_err("it is none").contains("cannot be read"));
+        assert!(of(None, Some("absent".to_owned())).expect_err("it is none").contains("cannot read"));
     }
 }

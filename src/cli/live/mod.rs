@@ -1,6 +1,7 @@
-//! The cluster as it is now, asked of its API server: each kind listed once, nothing watched, nothing written.
+//! Reads a running cluster from its API server: lists each resource once, watches and writes nothing.
 //!
-//! The only module of the commands with a client. Every request has a deadline, and so has all of them together.
+//! The only module of the commands with an API client. Each request has a timeout, and so have all of them
+//! together.
 
 pub(super) mod ask;
 pub(super) mod certificates;
@@ -21,22 +22,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a connection may take to come about.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long all lists together may take: 50,000 pods come within seconds.
+/// Timeout of all lists together. 50,000 pods are listed within seconds.
 const ALL_TIMEOUT: Duration = Duration::from_secs(120);
-/// Longer than any command runs, and short enough to be added to any time.
+/// Stands for no timeout: longer than any command runs, and safe to add to an `Instant`.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
-/// What to do where a right is missing.
-pub(super) const GRANT: &str = "the ClusterRole supercargo-read of manifests/base has the rights this needs: kubectl create clusterrolebinding NAME \
+/// Advice for missing permissions.
+pub(super) const GRANT: &str = "the ClusterRole supercargo-read of manifests/base has the required permissions: kubectl create clusterrolebinding NAME \
                      --clusterrole=supercargo-read --user=USER";
-/// Objects on a page, as kubectl asks for them.
+/// Page size of lists, the same as kubectl's.
 const PAGE: usize = 500;
-/// Unreadable objects that are named.
+/// Maximum number of invalid objects named in a notice.
 const NAMED: usize = 3;
 
-/// What is listed: the path, and whether there is no answer without it. Of the others, what may not be read is told and left
-/// out, and what the server does not have is not there.
+/// Paths to list, and whether they are required. Of the others, a forbidden one is skipped with a notice, and
+/// one the server does not have counts as empty.
 const KINDS: [(&str, bool); 16] = [
     ("/api/v1/nodes", true),
     ("/api/v1/pods", true),
@@ -56,14 +57,14 @@ const KINDS: [(&str, bool); 16] = [
     ("/apis/resource.k8s.io/v1/deviceclasses", false),
 ];
 
-/// What admission reads, where a pod is thought of that no API server has seen.
+/// Paths that pod admission reads, for pods that no API server has admitted.
 const ADMISSION: [&str; 3] = [
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/apis/node.k8s.io/v1/runtimeclasses",
     "/api/v1/limitranges",
 ];
 
-/// What makes pods, beside what a decision rests on.
+/// Workloads that decisions do not read.
 const WORKLOADS: [&str; 4] = [
     "/apis/apps/v1/deployments",
     "/apis/apps/v1/daemonsets",
@@ -71,46 +72,46 @@ const WORKLOADS: [&str; 4] = [
     "/apis/batch/v1/cronjobs",
 ];
 
-/// What is listed beside what a decision rests on.
+/// What to list beside the resources that decisions read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listing {
-    /// What admission reads.
+    /// Resources that pod admission reads.
     pub(super) admission: bool,
-    /// What makes pods, with what admission reads.
+    /// Workloads, with the resources that pod admission reads.
     pub(super) workloads: bool,
 }
 
-/// How a cluster is reached. Whoever has another way says what conflicts with it.
+/// Connection to a cluster. Commands with another source declare conflicts with these flags.
 #[derive(Clone, Debug, Args)]
 pub struct LiveArgs {
-    /// Kubeconfig with the cluster; without it what kubectl would use.
+    /// Kubeconfig of the cluster. Defaults to the one kubectl uses.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The kubeconfig's context.
+    /// Context of the kubeconfig.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 
-    /// How long the API server may take for one answer. 0 sets no limit of its own; all answers together may take two minutes.
+    /// Timeout of one request; 0 for none. All requests together always end after two minutes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = request_timeout)]
     pub request_timeout: Duration,
 }
 
-/// A value of `--request-timeout`. As to kubectl, 0 is no limit.
+/// Parses a value of `--request-timeout`. As for kubectl, 0 means no timeout.
 pub(super) fn request_timeout(text: &str) -> Result<Duration, String> {
     parse_duration(text).map(|limit| if limit.is_zero() { NO_LIMIT } else { limit })
 }
 
-/// Why there is no cluster to ask about.
+/// Why a cluster cannot be read.
 pub(super) enum LiveError {
-    /// The kubeconfig cannot be used.
+    /// The kubeconfig is invalid.
     Settings(String),
-    /// The cluster does not answer, or not as it should.
+    /// The cluster does not answer, or its answer is an error.
     Cluster(String),
 }
 
 impl LiveError {
-    /// What it says.
+    /// Returns the message.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Settings(text) | Self::Cluster(text) => text,
@@ -118,9 +119,9 @@ impl LiveError {
     }
 }
 
-/// What a cluster holds.
+/// Listed objects of a cluster.
 pub(super) struct Listed {
-    /// The namespace of the context.
+    /// Namespace of the kubeconfig's context.
     pub(super) namespace: String,
     objects: Vec<Value>,
     admission: Vec<Value>,
@@ -128,14 +129,14 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The objects that matter to manifests.
+    /// Returns the objects that the given manifests may change.
     pub(super) fn concerned(&self, given: &[Item]) -> Vec<Item> {
         let all = self.objects.iter().chain(&self.admission);
         Concern::among(given, all.map(|value| Item::new(value.clone(), Origin::default())))
     }
 
-    /// Hands the objects over; what cannot be read of them is left out. What admission reads, and what
-    /// makes pods, is given back.
+    /// Adds the objects to a cluster and skips invalid ones with a notice. Returns the objects for admission
+    /// and the workloads.
     pub(super) fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {
         let mut unreadable = Vec::new();
         for value in self.objects {
@@ -147,20 +148,19 @@ impl Listed {
         cluster.notices.extend(self.notices);
         if !unreadable.is_empty() {
             let named = unreadable.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-            cluster
-                .notices
-                .push(format!("{} objects cannot be read and are left out: {named}", unreadable.len()));
+            cluster.notices.push(format!("ignoring {} invalid objects: {named}", unreadable.len()));
         }
         self.admission.into_iter().map(|value| Item::new(value, Origin::default())).collect()
     }
 }
 
-/// Lists everything a decision rests on, and more if that is wanted.
+/// Lists all resources that decisions read, and those in `wanted`.
 pub(super) fn list(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
     let listed = runtime.block_on(list_all(args, wanted));
-    // A resolver that hangs is not waited for.
+    // Do not wait for a blocked DNS lookup.
     runtime.shutdown_background();
     listed
 }
@@ -168,7 +168,7 @@ pub(super) fn list(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError
 async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
     let config = connection(args).await.map_err(|error| match error {
         LiveError::Settings(text) => {
-            LiveError::Settings(format!("{text}; or give the cluster as files with --cluster"))
+            LiveError::Settings(format!("{text}; or read the cluster from files with --cluster"))
         }
         other => other,
     })?;
@@ -194,7 +194,7 @@ async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError>
     Ok(listed)
 }
 
-/// A client for whoever watches a cluster, which answers and lets them list its nodes and pods.
+/// Returns a client for watches, after checking that nodes and pods may be listed.
 pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
     let config = connection(args).await?;
     let server = config.cluster_url.to_string();
@@ -202,7 +202,7 @@ pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
     let deadline = Instant::now() + ALL_TIMEOUT;
     let lister = Lister { client: builder.build(), server, deadline, one: args.request_timeout };
     match lister.page("/version").await {
-        // Who may not ask for that may watch all the same.
+        // /version may be forbidden to a user who may watch.
         Ok(_) | Err(Refusal::Status(403, _)) => {}
         Err(refusal) => return Err(refusal.told(&lister.server, "/version")),
     }
@@ -215,7 +215,7 @@ pub(super) async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
     Ok(lister.client)
 }
 
-/// How the API server is reached.
+/// Loads the connection settings.
 async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
     let wrong =
         |what: &str, error: &dyn std::error::Error| LiveError::Settings(format!("{what}: {}", told(error)));
@@ -235,14 +235,14 @@ async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
             .await
             .map_err(|error| wrong("the kubeconfig is not usable", &error))?,
         None => {
-            client::inferred().await.map_err(|error| wrong("there is no cluster to ask", error.as_ref()))?
+            client::inferred().await.map_err(|error| wrong("no cluster is configured", error.as_ref()))?
         }
     };
     config.connect_timeout = Some(CONNECT_TIMEOUT.min(args.request_timeout));
     Ok(config)
 }
 
-/// An error with what caused it, each said once.
+/// Formats an error and its causes, without causes that an earlier message contains.
 fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -279,7 +279,7 @@ impl Lister {
                 Ok(page) => page,
                 Err(Refusal::Status(404, _)) if !is_needed => return Ok(Vec::new()),
                 Err(Refusal::Status(403, text)) if !is_needed => {
-                    notices.push(format!("what rests on {path} is left out: {text}"));
+                    notices.push(format!("ignoring {path}: {text}"));
                     return Ok(Vec::new());
                 }
                 Err(refusal) => return Err(refusal.told(&self.server, path)),
@@ -300,35 +300,36 @@ impl Lister {
         let by = self.deadline.min(Instant::now() + self.one);
         let answer = timeout_at(by, self.client.request_text(request)).await;
         let text = match answer {
-            Err(_) => return Err(Refusal::Silence(format!("nothing came of {path} within {:?}", self.one))),
+            Err(_) => return Err(Refusal::Silence(format!("no response for {path} within {:?}", self.one))),
             Ok(Err(kube::Error::Api(status))) => {
                 return Err(Refusal::Status(status.code, status.message.clone()));
             }
             Ok(Err(error)) => return Err(Refusal::Silence(told(&error))),
             Ok(Ok(text)) => Bytes::from(text),
         };
-        serde_json::from_slice(&text).map_err(|error| Refusal::Silence(format!("{path} is no JSON: {error}")))
+        serde_json::from_slice(&text)
+            .map_err(|error| Refusal::Silence(format!("the answer to {path} is not JSON: {error}")))
     }
 }
 
-/// Why there is no page.
+/// Why a page could not be read.
 enum Refusal {
-    /// The server says no.
+    /// An error response: status code and message.
     Status(u16, String),
-    /// It says nothing that can be read.
+    /// No response, or one that cannot be decoded.
     Silence(String),
 }
 
 impl Refusal {
-    /// What to say of it, and what to do about it.
+    /// Returns the error with advice.
     fn told(self, server: &str, path: &str) -> LiveError {
         LiveError::Cluster(match self {
             Self::Status(401, text) => format!(
                 "{server} does not accept the credentials of the kubeconfig (401: {text}); log in again, or give it a new token or client \
                  certificate"
             ),
-            Self::Status(403, text) => format!("{server} refuses {path} with 403: {text}; {GRANT}"),
-            Self::Status(code, text) => format!("{server} refuses {path} with {code}: {text}"),
+            Self::Status(403, text) => format!("{server} rejects {path} with 403: {text}; {GRANT}"),
+            Self::Status(code, text) => format!("{server} rejects {path} with {code}: {text}"),
             Self::Silence(text) => format!("{server} does not answer: {text}"),
         })
     }

@@ -1,6 +1,6 @@
-//! The port of a running supercargo, asked for one of its pages: at its own address, or through the API server's proxy.
+//! Requests to the HTTPS port of a running supercargo, directly or through the API server's proxy.
 //!
-//! What comes is read up to a bound, and judged by whoever asked for it.
+//! The response size is limited; callers evaluate the content.
 
 use super::{LiveArgs, LiveError, connection, told};
 use crate::client;
@@ -15,67 +15,68 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long all of it may take.
+/// Timeout of a whole command.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// No page is as large as this.
+/// Maximum size of a response in bytes; no page is as large.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Where the port is, and who asks.
+/// URL of the port, and credentials.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PortArgs {
-    /// URL of the port, for example https://127.0.0.1:10259 behind `kubectl port-forward`.
+    /// URL of the scheduler's port, for example https://127.0.0.1:10259 with `kubectl port-forward`.
     #[arg(long, value_name = "URL", conflicts_with = "file")]
     pub server: Option<http::Uri>,
 
-    /// File with the token to ask with.
+    /// File with a bearer token for the scheduler.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub token_file: Option<PathBuf>,
 
-    /// Certificates (PEM) to trust the port by.
+    /// Certificate authority (PEM) that signed the port's certificate.
     #[arg(long, value_name = "FILE", requires = "server", conflicts_with_all = ["file", "insecure_skip_tls_verify"])]
     pub certificate_authority: Option<PathBuf>,
 
-    /// Do not ask whose port it is. The token goes there all the same.
+    /// Do not verify the port's certificate. The token is sent even to an unknown server.
     #[arg(long, requires = "server", conflicts_with = "file")]
     pub insecure_skip_tls_verify: bool,
 }
 
-/// Where the leader is found, where no URL is given.
+/// How to find the leader if no URL is given.
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("kubeconfig", |arg| arg.conflicts_with_all(["server", "file"])))]
 #[command(mut_arg("context", |arg| arg.conflicts_with_all(["server", "file"])))]
 pub struct LeaderArgs {
-    /// How the cluster is reached.
+    /// Connection to the cluster.
     #[command(flatten)]
     pub live: LiveArgs,
 
-    /// The name of the Lease of the scheduler.
+    /// Name of the scheduler's Lease.
     #[arg(long, value_name = "NAME", default_value = "supercargo", conflicts_with_all = ["server", "file"])]
     pub lease: String,
 
-    /// The namespace of the Lease, and of the scheduler's pods.
+    /// Namespace of the Lease and of the scheduler's pods.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", conflicts_with_all = ["server", "file"])]
     pub lease_namespace: String,
 
-    /// The scheduler's pod, where it is not to be found by the Lease: without leader election, or outside the cluster.
+    /// Name of the scheduler's pod, if the Lease does not lead to it: without leader election, or outside the
+    /// cluster.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["server", "file"])]
     pub pod: Option<String>,
 
-    /// The port in that pod.
+    /// HTTPS port of that pod.
     #[arg(long, value_name = "PORT", default_value_t = 10259, conflicts_with_all = ["server", "file"])]
     pub port: u16,
 }
 
-/// What came of a request.
+/// Response to a request.
 pub(in crate::cli) struct Page {
     pub(in crate::cli) status: u16,
     pub(in crate::cli) body: String,
-    /// The header `Date`.
+    /// The Date header.
     pub(in crate::cli) date: Option<String>,
 }
 
 impl Page {
-    /// What an error says for itself: the message of a Status, or the text.
+    /// Returns the message of an error response: that of a Status object, or the body.
     pub(in crate::cli) fn message(&self) -> String {
         let status: Option<Value> = serde_json::from_str(&self.body).ok();
         let message = status.as_ref().and_then(|status| status["message"].as_str());
@@ -99,13 +100,14 @@ pub(in crate::cli) fn get(
             config.root_cert = Some(certificates(file)?);
         }
         let client = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
-        let late = |_| LiveError::Cluster(format!("it did not answer within {within:?}"));
+        let late = |_| LiveError::Cluster(format!("no response within {within:?}"));
         timeout(within, page(&client.build(), Method::GET, path, None, Body::empty())).await.map_err(late)?
     };
     run(asked, &format!("cannot ask {server}"))
 }
 
-/// Gets a page from the leader, through the API server; and the namespace of the kubeconfig's context.
+/// Gets a page from the leader through the API server's proxy. Also returns the namespace of the kubeconfig's
+/// context.
 pub(in crate::cli) fn get_of_leader(
     args: &LeaderArgs,
     token_file: Option<&Path>,
@@ -116,7 +118,7 @@ pub(in crate::cli) fn get_of_leader(
         let config = connection(&args.live).await;
         let config = config.map_err(|error| match error {
             LiveError::Settings(text) => {
-                LiveError::Settings(format!("{text}; or give the scheduler's port with --server"))
+                LiveError::Settings(format!("{text}; or give the URL of the scheduler's port with --server"))
             }
             other => other,
         })?;
@@ -135,40 +137,40 @@ pub(in crate::cli) fn get_of_leader(
     run(asked, "cannot ask the leader")
 }
 
-/// What comes within the time that one answer may take.
+/// Limits a request to `--request-timeout`.
 async fn in_time(
     args: &LeaderArgs,
     asked: impl Future<Output = Result<Page, LiveError>>,
 ) -> Result<Page, LiveError> {
     let late =
-        || LiveError::Cluster(format!("the API server did not answer for {:?}", args.live.request_timeout));
+        || LiveError::Cluster(format!("the API server did not answer in {:?}", args.live.request_timeout));
     timeout(args.live.request_timeout, asked).await.map_err(|_| late()).flatten()
 }
 
-/// The name of the leader's pod: of who holds the lease, `<host>_<uuid>`, the host.
+/// Returns the name of the leader's pod: the host in the lease holder `<host>_<uuid>`.
 async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, LiveError> {
     let (namespace, name) = (&args.lease_namespace, &args.lease);
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let lease = in_time(args, page(client, Method::GET, &path, None, Body::empty())).await?;
-    let help = "; name the scheduler's pod with --pod, or its port with --server";
+    let help = "; name the scheduler's pod with --pod, or give its port with --server";
     if lease.status != 200 {
         let told = lease.message();
-        return Err(LiveError::Cluster(format!("the lease {namespace}/{name} cannot be read: {told}{help}")));
+        return Err(LiveError::Cluster(format!("cannot read the lease {namespace}/{name}: {told}{help}")));
     }
     let lease: Value = serde_json::from_str(&lease.body)
-        .map_err(|error| LiveError::Cluster(format!("the lease {namespace}/{name} is no JSON: {error}")))?;
+        .map_err(|error| LiveError::Cluster(format!("the lease {namespace}/{name} is not JSON: {error}")))?;
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-    let nobody = || LiveError::Cluster(format!("nobody holds the lease {namespace}/{name}{help}"));
+    let nobody = || LiveError::Cluster(format!("the lease {namespace}/{name} has no holder{help}"));
     let host = host_of(holder).ok_or_else(nobody)?;
     let pod = format!("/api/v1/namespaces/{namespace}/pods/{host}");
     match in_time(args, page(client, Method::GET, &pod, None, Body::empty())).await?.status {
         404 => pod_on_host(client, args, host).await,
-        // Who may not look may ask the pod all the same.
+        // Permission to use the proxy does not imply permission to get the pod.
         _ => Ok(host.to_owned()),
     }
 }
 
-/// The scheduler's pod on the network of a node, whose name it then holds the lease by.
+/// Returns the scheduler's pod on the host network of a node. Such a pod holds the lease by the node's name.
 async fn pod_on_host(client: &kube::Client, args: &LeaderArgs, host: &str) -> Result<String, LiveError> {
     let namespace = &args.lease_namespace;
     let selectors = format!("fieldSelector={}", encoded(&format!("spec.nodeName={host}")));
@@ -180,17 +182,17 @@ async fn pod_on_host(client: &kube::Client, args: &LeaderArgs, host: &str) -> Re
     match names.as_slice() {
         [name] => Ok(name.clone()),
         [] => Err(LiveError::Cluster(format!(
-            "{host} holds the lease, and is neither a pod in the namespace {namespace} nor a node with a supercargo on its network; name \
-             the scheduler's pod with --pod, or its port with --server"
+            "the lease holder {host} is neither a pod in namespace {namespace} nor a node with a supercargo pod on its host network; name \
+             the scheduler's pod with --pod, or give its port with --server"
         ))),
         _ => Err(LiveError::Cluster(format!(
-            "{host} holds the lease, a node with several schedulers on its network: name one of {} with --pod",
+            "the lease holder {host} is a node with several schedulers on its host network: name one of {} with --pod",
             names.join(", ")
         ))),
     }
 }
 
-/// Of the pods of a node the names of those that are a supercargo on its network.
+/// Returns the names of the node's supercargo pods with host network.
 fn on_host(pods: &[Value], host: &str) -> Vec<String> {
     let is_one = |pod: &&Value| {
         pod["spec"]["nodeName"] == host
@@ -201,14 +203,14 @@ fn on_host(pods: &[Value], host: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Of who holds a lease, `<host>_<uuid>`, the host: the name of its pod.
+/// Returns the host in a lease holder `<host>_<uuid>`, which is the name of its pod.
 pub(in crate::cli) fn host_of(holder: &str) -> Option<&str> {
     let host = holder.rsplit_once('_').map_or(holder, |(host, _)| host);
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
     (!host.is_empty() && host.chars().all(is_name)).then_some(host)
 }
 
-/// A text, for a query.
+/// Percent-encodes a query value.
 pub(in crate::cli) fn encoded(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let each = text
@@ -235,29 +237,30 @@ pub(super) async fn page(
     let status = response.status().as_u16();
     let date = response.headers().get(DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
     let body = Limited::new(response.into_body(), BYTES_MAX).collect().await;
-    let body = body.map_err(|error| silent(format!("the answer breaks off, or is too large: {error}")))?;
+    let body = body.map_err(|error| silent(format!("the response is incomplete or too large: {error}")))?;
     Ok(Page { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned(), date })
 }
 
 fn run<T>(asked: impl Future<Output = Result<T, LiveError>>, what: &str) -> Result<T, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| LiveError::Cluster(format!("no runtime: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
     let answer = runtime.block_on(async { timeout(ANSWER_WITHIN, asked).await });
-    // A resolver that hangs is not waited for.
+    // Do not wait for a blocked DNS lookup.
     runtime.shutdown_background();
-    let late = || LiveError::Cluster(format!("it did not answer for {ANSWER_WITHIN:?}"));
+    let late = || LiveError::Cluster(format!("no response within {ANSWER_WITHIN:?}"));
     answer.map_err(|_| late()).flatten().map_err(|error| match error {
         LiveError::Cluster(text) => LiveError::Cluster(format!("{what}: {text}")),
         settings @ LiveError::Settings(_) => settings,
     })
 }
 
-/// The header that hands a token on.
+/// Returns the header that passes a token to the scheduler.
 fn token_of(file: &Path) -> Result<HeaderValue, LiveError> {
     let wrong = |text: String| LiveError::Settings(format!("{}: {text}", file.display()));
     let token = std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-    let mut header = header.map_err(|_| wrong("holds no token".to_owned()))?;
+    let mut header = header.map_err(|_| wrong("holds no valid token".to_owned()))?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -269,5 +272,5 @@ fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, LiveError> {
     let found =
         CertificateDer::pem_file_iter(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let found = found.map(|it| it.map(|it| it.to_vec())).collect::<Result<Vec<_>, _>>();
-    found.map_err(|error| wrong(format!("holds no certificates: {error}")))
+    found.map_err(|error| wrong(format!("holds no valid certificates: {error}")))
 }

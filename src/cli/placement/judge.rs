@@ -1,4 +1,4 @@
-//! What was expected, held against where pods are.
+//! Compares the expectations of a placement test with the decided placements.
 
 use super::spec::{Case, Expectation, NodeChoice, PodChoice, Spread};
 use crate::cli::simulate::what_if::{Resident, WhatIf, means_kind};
@@ -6,16 +6,16 @@ use crate::explain::words::{count, some};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::intern::{Labels, Symbol, Tables};
 
-/// Pods that are named in a failure.
+/// Maximum number of pods named in a failure.
 const NAMED: usize = 3;
 
-/// What became of a case: how many pods it is about, and what does not hold.
+/// Result of a case: number of selected pods, and failures.
 pub(super) struct Judged {
     pub(super) pods: usize,
     pub(super) failures: Vec<String>,
 }
 
-/// Judges a case by where pods are.
+/// Evaluates a case.
 pub(super) fn judge(what_if: &mut WhatIf, residents: &[Resident], case: &Case) -> Judged {
     let chosen: Vec<&Resident> =
         residents.iter().filter(|it| is_chosen(what_if.tables(), it, &case.pods)).collect();
@@ -25,14 +25,14 @@ pub(super) fn judge(what_if: &mut WhatIf, residents: &[Resident], case: &Case) -
         failures.push(format!("expected {}, found {}", count(wanted, "pod"), chosen.len()));
     }
     if chosen.is_empty() && of.count != Some(0) {
-        failures.push("no pod is chosen, so nothing is known of any".to_owned());
+        failures.push("no pod matches, so nothing can be checked".to_owned());
         return Judged { pods: 0, failures };
     }
     scheduled(what_if, &chosen, of, &mut failures);
     let asks_where = of.on_nodes.is_some() || of.not_on_nodes.is_some() || of.spread.is_some();
     if asks_where && chosen.iter().all(|it| it.node.is_none()) {
         let pods = count(chosen.len() as i64, "pod");
-        failures.push(format!("none of {pods} has a node, so nothing is known of where they are"));
+        failures.push(format!("none of {pods} has a node, so placement cannot be checked"));
     } else {
         nodes(what_if, &chosen, of, &mut failures);
         of.spread.iter().for_each(|spread| evenly(what_if, &chosen, spread, &mut failures));
@@ -89,33 +89,33 @@ fn scheduled(what_if: &mut WhatIf, chosen: &[&Resident], of: &Expectation, failu
     if is_short || (of.scheduled == Some(true) && !waiting.is_empty()) {
         let wanted = match of.scheduled_at_least.filter(|_| is_short) {
             Some(wanted) => {
-                format!("expected {wanted} of {} to have a node at least", count(all as i64, "pod"))
+                format!("expected at least {wanted} of {} to be placed", count(all as i64, "pod"))
             }
-            None => format!("expected all {} to have a node", count(all as i64, "pod")),
+            None => format!("expected all {} to be placed", count(all as i64, "pod")),
         };
         let first = waiting.first().map(|it| why(what_if, it)).unwrap_or_default();
         let have = waiting.len();
         let names = named(what_if, &waiting);
         failures.push(format!(
-            "{wanted}, {have} {} none: {names}{first}",
-            if have == 1 { "has" } else { "have" }
+            "{wanted}, {have} {} pending: {names}{first}",
+            if have == 1 { "is" } else { "are" }
         ));
     }
     if of.scheduled == Some(false) && !placed.is_empty() {
         let names = named(what_if, &placed);
         failures.push(format!(
-            "expected none of {} to have a node, {} have: {names}",
+            "expected none of {} to be placed, found {}: {names}",
             count(all as i64, "pod"),
             placed.len()
         ));
     }
 }
 
-/// Why the first of them waits.
+/// Returns why the first of them is pending.
 fn why(what_if: &mut WhatIf, of: &Resident) -> String {
     let reasons = what_if.reasons(&of.pod);
     let told: Vec<String> = reasons.iter().map(|(code, text)| format!("{code} ({text})")).collect();
-    if told.is_empty() { String::new() } else { format!("; the first of them: {}", told.join(", ")) }
+    if told.is_empty() { String::new() } else { format!("; reasons of the first: {}", told.join(", ")) }
 }
 
 fn is_among(what_if: &WhatIf, node: Symbol, choice: &NodeChoice) -> bool {
@@ -131,13 +131,13 @@ fn nodes(what_if: &WhatIf, chosen: &[&Resident], of: &Expectation, failures: &mu
     for (choice, should) in [(&of.on_nodes, true), (&of.not_on_nodes, false)] {
         let Some(choice) = choice else { continue };
         if !choice.labels.is_empty() && !what_if.node_names().any(|node| is_among(what_if, node, choice)) {
-            failures.push(format!("no node is one of {}, so nothing is known", told(choice)));
+            failures.push(format!("no node matches {}, so placement cannot be checked", told(choice)));
             continue;
         }
         let wrong = placed().filter(|&(_, node)| is_among(what_if, node, choice) != should);
         let wrong: Vec<&Resident> = wrong.map(|(it, _)| it).collect();
         if !wrong.is_empty() {
-            let not = if should { "outside" } else { "on one of" };
+            let not = if should { "not on" } else { "on" };
             let names = named(what_if, &wrong);
             failures.push(format!(
                 "{} {} {not} {}: {names}",
@@ -176,12 +176,12 @@ fn evenly(what_if: &WhatIf, chosen: &[&Resident], of: &Spread, failures: &mut Ve
     let (Some((fullest, most)), Some((emptiest, least))) =
         (pods.iter().max_by_key(|&(_, pods)| pods), pods.iter().min_by_key(|&(_, pods)| pods))
     else {
-        failures.push(format!("no node that counts has a label {}", of.topology_key));
+        failures.push(format!("none of the selected nodes has the label {}", of.topology_key));
         return;
     };
     if let Some(wanted) = of.max_skew.filter(|&wanted| most - least > i64::from(wanted)) {
         failures.push(format!(
-            "expected a skew of {wanted} over {} at most, found {}: {most} in {fullest}, {least} in {emptiest}",
+            "expected a skew of at most {wanted} over {}, found {}: {most} in {fullest}, {least} in {emptiest}",
             of.topology_key,
             most - least
         ));
@@ -190,7 +190,7 @@ fn evenly(what_if: &WhatIf, chosen: &[&Resident], of: &Spread, failures: &mut Ve
         let short = pods.iter().filter(|&(_, &pods)| pods < i64::from(wanted));
         let short: Vec<String> = short.map(|(value, pods)| format!("{value} has {pods}")).collect();
         failures.push(format!(
-            "expected {} in each {} at least: {}",
+            "expected at least {} in each {}: {}",
             count(wanted, "pod"),
             of.topology_key,
             some(&short, NAMED)
@@ -201,7 +201,7 @@ fn evenly(what_if: &WhatIf, chosen: &[&Resident], of: &Spread, failures: &mut Ve
 fn pending_for(what_if: &mut WhatIf, chosen: &[&Resident], wanted: &str, failures: &mut Vec<String>) {
     let waiting: Vec<&Resident> = chosen.iter().copied().filter(|it| it.node.is_none()).collect();
     if waiting.is_empty() {
-        failures.push(format!("expected pods that wait for {wanted}, and all have a node"));
+        failures.push(format!("expected pods pending for {wanted}, but all are placed"));
     }
     let (mut others, mut last): (Vec<&Resident>, String) = (Vec::new(), String::new());
     for it in waiting {
@@ -214,10 +214,10 @@ fn pending_for(what_if: &mut WhatIf, chosen: &[&Resident], wanted: &str, failure
     if !others.is_empty() {
         let names = named(what_if, &others);
         let for_what = if last.is_empty() { String::new() } else { format!(" ({last})") };
-        failures.push(format!("{} for something else than {wanted}{for_what}: {names}", waits(others.len())));
+        failures.push(format!("{} for a reason other than {wanted}{for_what}: {names}", waits(others.len())));
     }
 }
 
 fn waits(pods: usize) -> String {
-    if pods == 1 { "1 pod waits".to_owned() } else { format!("{pods} pods wait") }
+    if pods == 1 { "1 pod is pending".to_owned() } else { format!("{pods} pods are pending") }
 }

@@ -1,6 +1,7 @@
-//! `supercargo test`: what is expected of where pods go, held against where they would go. For pipelines. Changes nothing.
+//! `supercargo test`: runs placement tests, which compare expected with decided placements. Made for
+//! pipelines; changes nothing.
 //!
-//! `spec` reads a file, `simulate::what_if` decides, `judge` compares, `report` tells.
+//! `spec` reads a file, `simulate::what_if` decides, `judge` compares, `report` formats the result.
 
 mod judge;
 mod report;
@@ -25,49 +26,49 @@ use std::process::ExitCode;
 use std::time::Duration;
 use supercargo_core::rng::Seed;
 
-/// Exit code when a test failed.
+/// Exit code if a test failed.
 const FAILED: u8 = 3;
-/// Exit code for files that cannot be taken.
+/// Exit code for invalid files.
 const BAD_INPUT: u8 = 2;
-/// The most bytes of a file of tests. What it names may be larger.
+/// Maximum size of a test file in bytes. The files it names may be larger.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Which tests are run.
+/// Arguments of `supercargo test`.
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
-    /// Files with a PlacementTest (docs/placement-test.md). What a file names is looked for beside it.
+    /// Files with a PlacementTest (docs/placement-test.md). Paths in a file are relative to it.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// Refuse files that are empty, and objects with unknown fields. Without it both are warned about.
+    /// Fail on empty files and on objects with unknown fields, instead of warning about them.
     #[arg(long)]
     pub strict: bool,
 
-    /// Form of the report.
+    /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: TestOutput,
 }
 
-/// Form of the report.
+/// Output formats of `supercargo test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TestOutput {
-    /// A line a test, and what does not hold.
+    /// One line per test, with its failures.
     Table,
-    /// A PlacementTestReport, for programs.
+    /// A PlacementTestReport as JSON.
     Json,
-    /// JUnit's XML, for pipelines.
+    /// JUnit XML.
     Junit,
 }
 
-/// Why a file has no result.
+/// Why a file could not be run.
 enum NoResult {
-    /// It is wrong, in these words.
+    /// The file is invalid: the text shows its problems.
     Wrong(String),
-    /// What it names is.
+    /// A file that it names is invalid.
     Refused(Refused),
 }
 
-/// Runs the command on the process's own streams.
+/// Runs the command: prints the report and returns the exit code.
 pub fn main(args: &TestArgs) -> ExitCode {
     let mut files = Vec::new();
     for file in &args.files {
@@ -78,7 +79,7 @@ pub fn main(args: &TestArgs) -> ExitCode {
                 return ExitCode::from(BAD_INPUT);
             }
             Err(NoResult::Refused(refused)) => {
-                complain(&format!("{}: cannot be run", file.display()));
+                complain(&format!("cannot run {}", file.display()));
                 return refused.tell();
             }
         }
@@ -88,14 +89,14 @@ pub fn main(args: &TestArgs) -> ExitCode {
         TestOutput::Table => report.table(),
         TestOutput::Json => {
             let text = serde_json::to_string_pretty(&report);
-            plain_json(text.expect("a report has texts, numbers and lists only") + "\n")
+            plain_json(text.expect("a report holds only strings, numbers and lists") + "\n")
         }
         TestOutput::Junit => report.junit(),
     };
     say(&text, if report.failed == 0 { 0 } else { FAILED })
 }
 
-/// What was shown with carets keeps its lines.
+/// Prints line by line, since `complain` would escape the line breaks.
 fn eprint(text: &str) {
     text.lines().for_each(complain);
 }
@@ -147,12 +148,12 @@ fn text_of(file: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     let read = decompressed(std::fs::File::open(file)?)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
     if read as u64 > BYTES_MAX {
-        return Err(Error::new(ErrorKind::FileTooLarge, "a file of tests has 16 MiB at most"));
+        return Err(Error::new(ErrorKind::FileTooLarge, "larger than 16 MiB, the limit for a test file"));
     }
     Ok(text)
 }
 
-/// What the file names, which stands beside it.
+/// Resolves the paths in the file, relative to it.
 fn source(file: &Path, spec: &Spec, strict: bool) -> (SourceArgs, Vec<PathBuf>) {
     let folder = file.parent().unwrap_or(Path::new(""));
     let beside = |names: &[String]| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
@@ -169,7 +170,7 @@ fn source(file: &Path, spec: &Spec, strict: bool) -> (SourceArgs, Vec<PathBuf>) 
     (source, beside(&spec.pods))
 }
 
-/// The changes, which were found good.
+/// Returns the changes. Validation has parsed them before.
 fn changes(spec: &Spec) -> ChangeArgs {
     let of = &spec.changes;
     ChangeArgs {
@@ -190,7 +191,7 @@ fn rules(spec: &Spec) -> Rules {
     Rules { tie_break: TieBreak::Seeded, seed, preemption, detail: Detail::None }
 }
 
-/// Names of nodes that are none: an expectation of them would hold for nothing.
+/// Returns a problem for each name of a node that does not exist: an expectation about it could never fail.
 fn unknown_nodes(read: &Read, what_if: &WhatIf, removed: &[String]) -> Vec<Problem> {
     let tables = what_if.tables();
     let mut known: BTreeSet<&str> = what_if.node_names().map(|node| tables.text(node)).collect();
@@ -198,7 +199,7 @@ fn unknown_nodes(read: &Read, what_if: &WhatIf, removed: &[String]) -> Vec<Probl
     let mut problems = Vec::new();
     let mut look = |path: String, nodes: &NodeChoice| {
         for (at, name) in nodes.names.iter().enumerate().filter(|(_, name)| !known.contains(name.as_str())) {
-            let problem = read.problem(&format!("{path}.names[{at}]"), format!("there is no node {name}"));
+            let problem = read.problem(&format!("{path}.names[{at}]"), format!("node {name} not found"));
             let meant = crate::config::nearest(name, known.iter().copied()).map(str::to_owned);
             problems.push(Problem { meant, ..problem });
         }

@@ -1,10 +1,10 @@
-//! What became of tests, in each form.
+//! Results of placement tests, in each output format.
 
 use crate::cli::screen::{Screen, plain};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// All files.
+/// Results of all files.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -15,7 +15,7 @@ pub(super) struct Report {
     pub(super) files: Vec<OfFile>,
 }
 
-/// One file.
+/// Results of one file.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OfFile {
@@ -24,15 +24,15 @@ pub(super) struct OfFile {
     pub(super) tests: Vec<OfCase>,
 }
 
-/// One test.
+/// Result of one test.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OfCase {
     pub(super) name: String,
     pub(super) passed: bool,
-    /// How many pods it is about.
+    /// Number of selected pods.
     pub(super) pods: usize,
-    /// What does not hold.
+    /// Expectations that are not met.
     pub(super) failures: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl Report {
         Self { api_version, kind, passed, failed: all - passed, files }
     }
 
-    /// For people.
+    /// Formats the report as a table.
     pub(super) fn table(&self) -> String {
         let mut screen = Screen::of_stdout();
         for file in &self.files {
@@ -67,11 +67,11 @@ impl Report {
         screen.into_text()
     }
 
-    /// For whatever reads JUnit's XML.
+    /// Formats the report as JUnit XML.
     pub(super) fn junit(&self) -> String {
         let mut out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
         let (all, failed) = (self.passed + self.failed, self.failed);
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(out, "<testsuites tests=\"{all}\" failures=\"{failed}\" errors=\"0\">");
         for file in &self.files {
             let name = escaped(if file.name.is_empty() { &file.file } else { &file.name });
@@ -104,7 +104,7 @@ impl Report {
     }
 }
 
-/// A text as XML takes it: what XML has no sign for is spelled out.
+/// Escapes a text for XML, including characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in plain(text).chars() {

@@ -1,4 +1,5 @@
-//! A PlacementTest as it is written, read strictly: what is not known, or says nothing, is a problem with its place.
+//! The PlacementTest format. Decoding is strict: unknown fields and fields without effect are problems with a
+//! position.
 
 use crate::cli::simulate::{AddNodes, Scale};
 use crate::config::{Document, Problem, decode, nearest};
@@ -10,20 +11,20 @@ use std::collections::BTreeMap;
 pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
 /// `kind` of the file.
 pub(super) const KIND: &str = "PlacementTest";
-/// The most parts of a file, aliases counted as what they stand for.
+/// Maximum number of nodes in the document, with aliases expanded: a limit against YAML bombs.
 const PARTS_MAX: u64 = 2_000_000;
-/// The most cases of a file.
+/// Maximum number of tests in a file.
 const CASES_MAX: usize = 10_000;
 
-/// The file.
+/// Content of the file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Spec {
-    /// Passed over; `name` is told.
+    /// Only `name` is used, in reports.
     pub(super) metadata: Metadata,
-    /// Files with the cluster, beside this one.
+    /// Files with the cluster, relative to this file.
     pub(super) cluster: Vec<String>,
-    /// Files with the pods to come.
+    /// Files with the pods to place.
     pub(super) pods: Vec<String>,
     /// File with a KubeSchedulerConfiguration.
     pub(super) config: Option<String>,
@@ -49,11 +50,11 @@ pub(super) struct Changes {
     pub(super) remove_nodes: Vec<String>,
     /// `[KIND/]NAME=N`.
     pub(super) scale: Vec<String>,
-    /// The namespace of what is scaled.
+    /// Namespace of the scaled workloads.
     pub(super) namespace: Option<String>,
 }
 
-/// One test: which pods, and what is expected of them.
+/// One test: a selection of pods, and what is expected of them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Case {
@@ -62,7 +63,7 @@ pub(super) struct Case {
     pub(super) expect: Expectation,
 }
 
-/// Which pods: all that is given must hold.
+/// A selection of pods: all given fields must match.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodChoice {
@@ -73,26 +74,26 @@ pub(super) struct PodChoice {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// What is expected: all that is given must hold.
+/// Expectations: all given fields must hold.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Expectation {
-    /// So many pods are chosen.
+    /// Number of selected pods.
     pub(super) count: Option<i32>,
-    /// All have a node, or none has.
+    /// Whether all pods are placed, or none.
     pub(super) scheduled: Option<bool>,
-    /// So many have a node at least.
+    /// Minimum number of placed pods.
     pub(super) scheduled_at_least: Option<i32>,
-    /// Those that have a node are on one of these.
+    /// Placed pods are on one of these nodes.
     pub(super) on_nodes: Option<NodeChoice>,
-    /// None is on one of these.
+    /// No pod is on one of these nodes.
     pub(super) not_on_nodes: Option<NodeChoice>,
     pub(super) spread: Option<Spread>,
-    /// Those that have none wait for this reason, among others, on some node at least.
+    /// Each pending pod is rejected by at least one node for this reason.
     pub(super) pending_for: Option<String>,
 }
 
-/// Which nodes: all that is given must hold.
+/// A selection of nodes: all given fields must match.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct NodeChoice {
@@ -100,30 +101,30 @@ pub(super) struct NodeChoice {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// How evenly the pods are over the values of a label of nodes.
+/// Distribution of the pods over the values of a node label.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Spread {
     pub(super) topology_key: String,
-    /// The fullest value is ahead of the emptiest by so many at most.
+    /// Maximum difference between the values with most and fewest pods.
     pub(super) max_skew: Option<i32>,
-    /// Each value has so many at least.
+    /// Minimum number of pods for each value.
     pub(super) at_least: Option<i32>,
-    /// The nodes that count; all that have the label where nothing is given.
+    /// Nodes whose values count; by default all with the label.
     pub(super) nodes: NodeChoice,
 }
 
-/// A file that was read.
+/// A decoded test file with its source.
 pub(super) struct Read {
     pub(super) spec: Spec,
     document: Document,
 }
 
 impl Read {
-    /// Reads a text.
+    /// Decodes a file.
     ///
     /// # Errors
-    /// With everything that is wrong.
+    /// Returns all problems.
     pub(super) fn new(text: &str) -> Result<Self, Vec<Problem>> {
         let document = Document::read(text)?;
         let mut problems = Vec::new();
@@ -140,9 +141,7 @@ impl Read {
             return Err(problems);
         }
         if document.weight() > PARTS_MAX {
-            let text = format!(
-                "the file comes to more than {PARTS_MAX} parts where aliases stand for what they name"
-            );
+            let text = format!("the file has more than {PARTS_MAX} nodes once its aliases are expanded");
             return Err(vec![Problem::new("", text)]);
         }
         let spec: Spec = decode(&document, document.root(), "")?;
@@ -151,7 +150,7 @@ impl Read {
         if problems.is_empty() { Ok(read) } else { Err(problems) }
     }
 
-    /// A problem of a field, where it stands.
+    /// Returns a problem with the position of a field.
     pub(super) fn problem(&self, path: &str, text: impl Into<String>) -> Problem {
         Problem { place: self.document.find(path), ..Problem::new(path, text) }
     }
@@ -163,7 +162,7 @@ impl Read {
             problems.push(self.problem("cluster", "expected the files of a cluster"));
         }
         if spec.seed < 0 {
-            problems.push(self.problem("seed", "expected a number that is not negative"));
+            problems.push(self.problem("seed", "must not be negative"));
         }
         if let Some(written) = &spec.preemption {
             let known = ["report", "apply", "off"];
@@ -204,7 +203,7 @@ impl Read {
             && pods.namespace.is_none()
             && pods.labels.is_empty()
         {
-            wrong(".pods", "expected which pods: namespace, name, workload or labels");
+            wrong(".pods", "expected at least one of namespace, name, workload or labels");
         }
         let of = &case.expect;
         let numbers = [
@@ -214,11 +213,11 @@ impl Read {
             (".expect.spread.atLeast", of.spread.as_ref().and_then(|of| of.at_least)),
         ];
         for (field, _) in numbers.into_iter().filter(|(_, number)| number.is_some_and(|number| number < 0)) {
-            wrong(field, "expected a number that is not negative");
+            wrong(field, "must not be negative");
         }
         for (field, nodes) in [(".expect.onNodes", &of.on_nodes), (".expect.notOnNodes", &of.not_on_nodes)] {
             if nodes.as_ref().is_some_and(NodeChoice::is_empty) {
-                wrong(field, "expected which nodes: names or labels");
+                wrong(field, "expected names or labels");
             }
         }
         if let Some(spread) = &of.spread {
@@ -231,12 +230,12 @@ impl Read {
         }
         if of.is_empty() {
             let all = "count, scheduled, scheduledAtLeast, onNodes, notOnNodes, spread or pendingFor";
-            wrong(".expect", &format!("expected what is to hold: {all}"));
+            wrong(".expect", &format!("expected at least one of {all}"));
         }
         if let Some(code) = &of.pending_for {
             let known: Vec<String> = ReasonCode::ALL.iter().map(|code| format!("{code:?}")).collect();
             if !known.contains(code) {
-                let text = format!("{code:?} is none of the reasons in docs/explain.md");
+                let text = format!("{code:?} is not one of the reasons in docs/explain.md");
                 let meant = nearest(code, known.iter().map(String::as_str)).map(str::to_owned);
                 problems.push(Problem { meant, ..self.problem(&format!("{path}.expect.pendingFor"), text) });
             }
