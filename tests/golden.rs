@@ -1,7 +1,7 @@
-//! Golden vectors: what the real kube-scheduler said of small clusters, and that we say the same in every field.
+//! Golden vectors: recorded decisions of the real kube-scheduler on small clusters, which ours must equal in every field.
 //!
-//! Vectors are in `golden/`, one JSON object a line; `golden/README.md` tells what they hold and which are left out.
-//! With `GOLDEN_DIR` set, the vectors of that folder (`.json`, `.jsonl`, `.jsonl.gz`) are compared instead.
+//! Vectors are in `golden/`, one JSON object per line; `golden/README.md` describes them and what is excluded.
+//! If `GOLDEN_DIR` is set, the vectors in that folder (`.json`, `.jsonl`, `.jsonl.gz`) are compared instead.
 
 #[path = "golden/compare.rs"]
 mod compare;
@@ -16,11 +16,11 @@ use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::io::Read as _;
 
-/// How many vectors there are, so that none is lost unseen: those the project began with, and its own families.
+/// The expected number of vectors, so that none is lost unnoticed: the initial ones and the project's own families.
 const VECTORS: usize = 345 + 49 + 2 + 52 + 17 + 34 + 57 + 65 + 72 + 331 + 34 + 12;
 
 #[test]
-fn every_decision_is_the_one_kube_scheduler_made_in_every_field() {
+fn decisions_equal_kube_schedulers_in_every_field() {
     let vectors = vectors();
     let count = vectors.len();
     assert!(count == VECTORS || std::env::var_os("GOLDEN_DIR").is_some(), "{count} vectors of {VECTORS}");
@@ -46,9 +46,9 @@ fn vectors() -> Vec<Vector> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line is a vector")).collect()
 }
 
-/// `src/api/proto` is compared with JSON on every object of the vectors, as upstream's encoder writes it: none may be missing there.
+/// `src/api/proto` is compared with JSON for every object in the vectors, encoded by upstream; none may be missing.
 #[test]
-fn every_object_of_the_vectors_is_written_down_as_protobuf() {
+fn every_object_of_the_vectors_has_a_protobuf_fixture() {
     #[derive(serde::Deserialize)]
     struct Written {
         written: String,
@@ -75,12 +75,12 @@ fn every_object_of_the_vectors_is_written_down_as_protobuf() {
         let Objects { scenario: Lists { objects, pods } } =
             serde_json::from_str(line).expect("a line is a vector");
         for object in objects.iter().chain(&pods) {
-            assert!(known.contains(&fnv(object.get())), "run make protobuf; this is new: {object}");
+            assert!(known.contains(&fnv(object.get())), "run `make protobuf`; new object: {object}");
         }
     }
 }
 
-/// FNV-1a, as `tests/upstream/protobuf` sums texts.
+/// FNV-1a hash, as `tests/upstream/protobuf` computes it.
 fn fnv(text: &str) -> String {
     let add = |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, add))

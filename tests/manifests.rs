@@ -1,8 +1,8 @@
-//! What `manifests/`, the Dockerfile and the examples promise, checked without a cluster: the rights are those
-//! that are used, the pod is restricted, what one file names another has.
+//! Checks `manifests/`, the Dockerfile and the examples without a cluster: roles grant exactly the permissions in use, the pod is
+//! restricted, and references between files are valid.
 //!
-//! That an API server takes them, and that supercargo works with exactly these rights, is shown by the tests
-//! that run against one.
+//! The tests against a real API server show that it admits the manifests, and that supercargo works with exactly these
+//! permissions.
 
 use clap::Parser as _;
 use serde_json::{Value, json};
@@ -20,12 +20,12 @@ fn read(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The documents of a YAML file.
+/// Returns the documents of a YAML file.
 fn documents(name: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The YAML files of a folder, by name.
+/// Returns the names of the YAML files in a folder.
 fn yaml_files(folder: &str) -> BTreeSet<String> {
     fs::read_dir(path(folder))
         .unwrap_or_else(|error| panic!("{folder}: {error}"))
@@ -34,7 +34,7 @@ fn yaml_files(folder: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Every object of the kustomize base.
+/// Returns every object of the kustomize base.
 fn base() -> Vec<Value> {
     let files = yaml_files("manifests/base").into_iter().filter(|name| name != "kustomization.yaml");
     files.flat_map(|name| documents(&format!("manifests/base/{name}"))).collect()
@@ -44,7 +44,7 @@ fn of_kind(kind: &str) -> Vec<Value> {
     base().into_iter().filter(|object| object["kind"] == kind).collect()
 }
 
-/// The one object of a kind.
+/// Returns the only object of a kind.
 fn the(kind: &str) -> Value {
     let mut objects = of_kind(kind);
     assert_eq!(objects.len(), 1, "one {kind}");
@@ -72,7 +72,7 @@ fn container() -> Value {
 }
 
 #[test]
-fn the_kustomization_lists_every_file_of_its_folder() {
+fn kustomization_lists_every_file_of_its_folder() {
     let listed = documents("manifests/base/kustomization.yaml").remove(0)["resources"].clone();
     let mut files = yaml_files("manifests/base");
     assert!(files.remove("kustomization.yaml"));
@@ -80,7 +80,7 @@ fn the_kustomization_lists_every_file_of_its_folder() {
 }
 
 #[test]
-fn every_object_with_a_namespace_is_in_kube_system() {
+fn every_namespaced_object_is_in_kube_system() {
     for object in base() {
         let kind = object["kind"].as_str().expect("an object has a kind");
         let is_of_cluster = kind.starts_with("ClusterRole") || kind == "FlowSchema";
@@ -90,7 +90,7 @@ fn every_object_with_a_namespace_is_in_kube_system() {
 }
 
 #[test]
-fn the_version_is_this_one_everywhere() {
+fn manifests_have_the_crates_version() {
     let version = env!("CARGO_PKG_VERSION");
     let kustomization = documents("manifests/base/kustomization.yaml").remove(0);
     assert_eq!(kustomization["images"], json!([{"name": "supercargo", "newTag": version}]));
@@ -99,7 +99,7 @@ fn the_version_is_this_one_everywhere() {
 }
 
 #[test]
-fn the_deployment_runs_two_of_which_one_may_go_and_does_not_schedule_itself() {
+fn deployment_has_two_replicas_with_a_budget_and_another_scheduler() {
     let deployment = the("Deployment");
     assert_eq!(deployment["spec"]["replicas"], 2);
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}});
@@ -109,7 +109,10 @@ fn the_deployment_runs_two_of_which_one_may_go_and_does_not_schedule_itself() {
     let spread = &pod_spec()["affinity"]["podAntiAffinity"];
     let term = spread["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"].clone();
     assert_eq!(term["topologyKey"], "kubernetes.io/hostname");
-    assert!(spread["requiredDuringSchedulingIgnoredDuringExecution"].is_null(), "one node must do");
+    assert!(
+        spread["requiredDuringSchedulingIgnoredDuringExecution"].is_null(),
+        "the spreading must be soft, so that one node suffices"
+    );
     for selector in [&budget["selector"], &term["labelSelector"]] {
         assert_eq!(selector, &deployment["spec"]["selector"]);
     }
@@ -121,7 +124,7 @@ fn the_deployment_runs_two_of_which_one_may_go_and_does_not_schedule_itself() {
 }
 
 #[test]
-fn the_pod_is_restricted() {
+fn pod_complies_with_restricted_standard() {
     let pod = pod_spec();
     let context = &pod["securityContext"];
     assert_eq!(context["runAsNonRoot"], true);
@@ -142,15 +145,15 @@ fn the_pod_is_restricted() {
 }
 
 #[test]
-fn what_the_pod_needs_is_asked_for() {
+fn pod_requests_the_resources_it_needs() {
     let resources = container()["resources"].clone();
     assert_eq!(resources["requests"], json!({"cpu": "200m", "memory": "256Mi"}));
     assert!(resources["limits"]["memory"].is_string());
-    assert!(resources["limits"]["cpu"].is_null(), "a throttled scheduler is a slow cluster");
+    assert!(resources["limits"]["cpu"].is_null(), "a CPU limit would throttle scheduling");
 }
 
 #[test]
-fn probes_ask_the_serving_port_over_tls() {
+fn probes_use_the_https_port() {
     let container = container();
     assert_eq!(container["ports"], json!([{"name": "https", "containerPort": 10259, "protocol": "TCP"}]));
     for (probe, path) in
@@ -169,7 +172,7 @@ fn probes_ask_the_serving_port_over_tls() {
 }
 
 #[test]
-fn selectors_find_the_pod_and_hold_nothing_that_changes() {
+fn selectors_match_the_pod_without_version_labels() {
     let deployment = the("Deployment");
     let selector = deployment["spec"]["selector"]["matchLabels"].clone();
     assert_eq!(
@@ -183,11 +186,11 @@ fn selectors_find_the_pod_and_hold_nothing_that_changes() {
 }
 
 #[test]
-fn the_arguments_are_taken_by_the_program_and_name_what_is_mounted() {
+fn program_accepts_the_arguments_and_their_files_are_mounted() {
     let container = container();
     let arguments = strings(&container["args"]);
-    let args =
-        Args::try_parse_from(std::iter::once("supercargo").chain(arguments)).expect("the program takes them");
+    let args = Args::try_parse_from(std::iter::once("supercargo").chain(arguments))
+        .expect("the program accepts the arguments");
     assert_eq!(args.secure_port, 10259);
     let file = args.config.expect("a configuration is given");
     let mount = &container["volumeMounts"][0];
@@ -200,16 +203,16 @@ fn the_arguments_are_taken_by_the_program_and_name_what_is_mounted() {
 }
 
 #[test]
-fn the_configuration_is_taken_and_has_the_one_profile() {
+fn program_accepts_the_configuration_and_its_single_profile() {
     let text = the("ConfigMap")["data"]["config.yaml"].as_str().expect("a text").to_owned();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("config.yaml");
     fs::write(&file, text).expect("the folder can be written to");
-    let settings = Settings::load(&file).expect("the program takes it");
+    let settings = Settings::load(&file).expect("the program accepts it");
     assert_eq!(settings, Settings::default(), "kube-scheduler's defaults, for the profile supercargo");
 }
 
-/// The rights of each role, one line per resource, with the names of objects where they are named. A right is added here together with what uses it.
+/// The permissions of each role, one line per resource, with object names where a rule has them. Add a permission here together with its use.
 const RIGHTS: [(&str, &[&str]); 5] = [
     (
         "supercargo-act",
@@ -255,12 +258,12 @@ const RIGHTS: [(&str, &[&str]); 5] = [
 ];
 
 #[test]
-fn the_roles_grant_what_is_used_and_nothing_else() {
+fn roles_grant_exactly_the_permissions_in_use() {
     let mut roles: Vec<(String, Vec<String>)> = Vec::new();
     for role in
         base().into_iter().filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole")))
     {
-        assert!(role["aggregationRule"].is_null(), "a role that grows by itself is not reviewed");
+        assert!(role["aggregationRule"].is_null(), "aggregated roles are not reviewed");
         let mut rights = Vec::new();
         for rule in role["rules"].as_array().expect("a role has rules") {
             let names = strings(&rule["resourceNames"]);
@@ -285,7 +288,7 @@ fn the_roles_grant_what_is_used_and_nothing_else() {
 }
 
 #[test]
-fn every_role_but_the_scrapers_is_bound_to_the_service_account() {
+fn every_role_except_the_metrics_readers_is_bound() {
     let account =
         json!([{"kind": "ServiceAccount", "name": name(&the("ServiceAccount")), "namespace": "kube-system"}]);
     for kind in ["Role", "ClusterRole"] {
@@ -297,14 +300,14 @@ fn every_role_but_the_scrapers_is_bound_to_the_service_account() {
         }
         let mut roles: BTreeSet<String> = of_kind(kind).iter().map(|role| name(role).to_owned()).collect();
         if kind == "ClusterRole" {
-            assert!(roles.remove("supercargo-metrics-reader"), "whoever installs Prometheus binds this one");
+            assert!(roles.remove("supercargo-metrics-reader"), "the installer of Prometheus binds this role");
         }
         assert_eq!(bound, roles);
     }
 }
 
 #[test]
-fn the_lease_that_is_contended_for_is_the_one_that_may_be_written() {
+fn lease_role_names_the_configured_lease() {
     let text = the("ConfigMap")["data"]["config.yaml"].as_str().expect("a text").to_owned();
     let configuration: Value = serde_saphyr::from_str(&text).expect("it is YAML");
     let election = &configuration["leaderElection"];
@@ -317,13 +320,13 @@ fn the_lease_that_is_contended_for_is_the_one_that_may_be_written() {
 }
 
 #[test]
-fn the_image_is_built_as_make_builds_and_holds_one_static_binary() {
+fn image_is_built_by_make_and_holds_one_static_binary() {
     let docker = read("Dockerfile");
     let (build, run) = docker.split_once("\nFROM scratch\n").expect("the last stage is empty");
     assert!(build.contains("\nRUN make release-binary sbom\n"));
-    // A slim image of Debian has bash, make's shell, and a C compiler.
-    assert!(build.contains("-slim-trixie AS build\n"), "the C library is the one that is tested");
-    assert!(build.contains(" apt-get install --yes --no-install-recommends make "), "make is what builds");
+    // A slim Debian image has bash, which is make's shell, and a C compiler.
+    assert!(build.contains("-slim-trixie AS build\n"), "the tested C library");
+    assert!(build.contains(" apt-get install --yes --no-install-recommends make "), "the build runs make");
     let makefile = read("Makefile");
     let (_, recipe) = makefile.split_once("\nrelease-binary:").expect("the Makefile has that target");
     let recipe: Vec<&str> = recipe.lines().skip(1).take_while(|line| line.starts_with('\t')).collect();
@@ -338,11 +341,11 @@ fn the_image_is_built_as_make_builds_and_holds_one_static_binary() {
     let files = ["supercargo", "supercargo.cdx.json"];
     assert_eq!(copies, files.map(|file| format!("COPY --from=build /build/dist/{file} /{file}")));
     let version = format!("org.opencontainers.image.version=\"{}\"", env!("CARGO_PKG_VERSION"));
-    assert!(run.contains(&version), "the label of the version is another");
-    assert!(!run.lines().any(|line| line.starts_with("RUN ")), "there is no shell to run anything");
+    assert!(run.contains(&version), "the version label differs");
+    assert!(!run.lines().any(|line| line.starts_with("RUN ")), "an image from scratch has no shell");
 }
 
-/// The pod templates within an object of the examples, by what holds them.
+/// Returns the pod template within an object of the examples, if it has one.
 fn pod_specs(object: &Value) -> Option<&Value> {
     let at = match object["kind"].as_str()? {
         "Pod" => "/spec",
@@ -354,7 +357,7 @@ fn pod_specs(object: &Value) -> Option<&Value> {
 }
 
 #[test]
-fn every_pod_of_the_examples_names_this_scheduler_and_lives_in_its_examples_namespace() {
+fn example_pods_use_this_scheduler_and_their_namespace() {
     let mut pods = 0;
     for entry in fs::read_dir(path("examples")).expect("there are examples") {
         let example = entry.expect("an entry can be read").file_name().to_string_lossy().into_owned();
@@ -366,11 +369,11 @@ fn every_pod_of_the_examples_names_this_scheduler_and_lives_in_its_examples_name
         let folder = format!("examples/{example}");
         for file in yaml_files(&folder) {
             let file = format!("{folder}/{file}");
-            assert!(read(&file).starts_with("# "), "{file} begins with what it shows");
+            assert!(read(&file).starts_with("# "), "{file} begins with a comment");
             for object in documents(&file) {
                 match object["kind"].as_str() {
                     Some("Namespace") => assert_eq!(name(&object), namespace, "{file}"),
-                    // Without a kind it is a patch.
+                    // An object without a kind is a patch.
                     Some("Node" | "PriorityClass" | "StorageClass" | "PersistentVolume") | None => {}
                     Some(_) => assert_eq!(object["metadata"]["namespace"], namespace, "{file}"),
                 }
@@ -378,10 +381,7 @@ fn every_pod_of_the_examples_names_this_scheduler_and_lives_in_its_examples_name
                 pods += 1;
                 assert_eq!(spec["schedulerName"], "supercargo", "{file}");
                 let requests = &spec["containers"][0]["resources"]["requests"];
-                assert!(
-                    requests["cpu"].is_string() && requests["memory"].is_string(),
-                    "{file} says what it requests"
-                );
+                assert!(requests["cpu"].is_string() && requests["memory"].is_string(), "{file} has requests");
             }
         }
     }
@@ -389,7 +389,7 @@ fn every_pod_of_the_examples_names_this_scheduler_and_lives_in_its_examples_name
 }
 
 #[test]
-fn the_examples_start_from_four_nodes() {
+fn examples_start_from_four_nodes() {
     let nodes = documents("examples/nodes.yaml");
     let names: Vec<&str> = nodes.iter().map(name).collect();
     assert_eq!(names, ["kind-control-plane", "kind-worker", "kind-worker2", "kind-worker3"]);

@@ -1,15 +1,15 @@
-//! Habits that no compiler keeps: files say what they are, nothing grows too long, nothing is left half done,
-//! what is said in two places is the same in both.
+//! Repository conventions: every file has a header, files and functions are short, nothing is unfinished, and facts stated in two
+//! places agree.
 //!
-//! Reads the repository as text and judges no behaviour. Fences between modules are `tests/fences.sh`,
-//! manifests are `tests/manifests.rs`.
+//! The tests read the repository as text. `tests/fences.sh` checks module dependencies, and `tests/manifests.rs` checks the
+//! manifests.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines a file may have, and a function. A line `// long because: …` lifts the limit: of the file among the
-/// comments it opens with, of a function right above it.
+/// Maximum number of lines of a file and of a function. A line `// long because: …` lifts the limit: for a file among its opening
+/// comments, for a function right above it.
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 70;
 const LONG_BECAUSE: &str = "// long because: ";
@@ -18,7 +18,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every text file of the repository with its text, by path from the root, without build results.
+/// Returns every text file of the repository by path, without build results.
 fn files() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().to_path_buf()];
@@ -26,7 +26,7 @@ fn files() -> Vec<(String, String)> {
         for entry in fs::read_dir(&folder).expect("a folder of the repository can be read") {
             let path: PathBuf = entry.expect("an entry can be read").path();
             let name = relative(&path);
-            // In a further working tree, .git is a file.
+            // In a linked work tree, .git is a file.
             if matches!(name.as_str(), "target" | ".git") {
                 continue;
             }
@@ -57,7 +57,7 @@ fn assert_none(what: &str, breaches: &[String]) {
     assert!(breaches.is_empty(), "{what}:\n  {}", breaches.join("\n  "));
 }
 
-/// The text with comments, strings and character literals blanked out, so that what is left is code.
+/// Returns the text with comments, strings and character literals blanked out, so that only code is left.
 fn code(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
@@ -75,7 +75,7 @@ fn code(text: &str) -> String {
     out
 }
 
-/// Where the comment, string or character literal ends that begins at `at`; `at` itself when none does.
+/// Returns the end of the comment, string or character literal that begins at `at`; `at` itself if none does.
 fn end_of_non_code(chars: &[char], at: usize) -> usize {
     let get = |i: usize| chars.get(i).copied().unwrap_or('\0');
     let find = |from: usize, pattern: &[char]| {
@@ -109,7 +109,7 @@ fn end_of_quoted(chars: &[char], mut at: usize, quote: char) -> usize {
     (at + 1).min(chars.len())
 }
 
-/// The functions of a file: name, first line and last line, counted from zero.
+/// Returns the functions of a file: name, first line and last line, counted from zero.
 fn functions(code: &str) -> Vec<(String, usize, usize)> {
     let lines: Vec<&str> = code.lines().collect();
     let mut found = Vec::new();
@@ -128,7 +128,7 @@ fn functions(code: &str) -> Vec<(String, usize, usize)> {
     found
 }
 
-/// The line of the brace that closes the body of the function that begins at `first`; none for a declaration.
+/// Returns the line of the closing brace of the function that begins at `first`; `None` for a declaration.
 fn end_of_body(lines: &[&str], first: usize) -> Option<usize> {
     let (mut braces, mut brackets) = (0, 0);
     for (number, line) in lines.iter().enumerate().skip(first) {
@@ -152,17 +152,14 @@ fn end_of_body(lines: &[&str], first: usize) -> Option<usize> {
 }
 
 #[test]
-fn every_source_file_opens_with_what_it_is() {
+fn every_source_file_has_a_header_comment() {
     let breaches: Vec<String> =
         sources().into_iter().filter(|(_, text)| !text.starts_with("//! ")).map(|(name, _)| name).collect();
-    assert_none(
-        "begin with `//! ` and say what the file is, and what it deliberately does not do",
-        &breaches,
-    );
+    assert_none("begin with a `//! ` comment that describes the file", &breaches);
 }
 
 #[test]
-fn no_file_is_long_without_a_reason() {
+fn long_files_give_a_reason() {
     let breaches: Vec<String> = sources()
         .into_iter()
         .filter(|(_, text)| text.lines().count() > FILE_LINES)
@@ -172,13 +169,13 @@ fn no_file_is_long_without_a_reason() {
         .map(|(name, text)| format!("{name}: {} lines", text.lines().count()))
         .collect();
     assert_none(
-        &format!("split what is longer than {FILE_LINES} lines, or say why not in `{LONG_BECAUSE}…`"),
+        &format!("split files longer than {FILE_LINES} lines, or give a reason in `{LONG_BECAUSE}…`"),
         &breaches,
     );
 }
 
 #[test]
-fn no_function_is_long_without_a_reason() {
+fn long_functions_give_a_reason() {
     let mut breaches = Vec::new();
     for (file, text) in sources() {
         let lines: Vec<&str> = text.lines().collect();
@@ -196,14 +193,14 @@ fn no_function_is_long_without_a_reason() {
     }
     assert_none(
         &format!(
-            "split what is longer than {FUNCTION_LINES} lines, or say why not above it in `{LONG_BECAUSE}…`"
+            "split functions longer than {FUNCTION_LINES} lines, or give a reason above in `{LONG_BECAUSE}…`"
         ),
         &breaches,
     );
 }
 
 #[test]
-fn the_measure_of_functions_is_right() {
+fn function_lengths_are_measured_correctly() {
     let text = r##"
 impl A {
     pub(crate) async fn a<'a>(x: &'a str) -> char {
@@ -223,7 +220,7 @@ fn c() {}
 }
 
 #[test]
-fn nothing_is_left_half_done() {
+fn no_unfinished_code_is_committed() {
     let mut breaches = Vec::new();
     for (file, text) in sources() {
         for (number, line) in code(&text).lines().enumerate() {
@@ -234,12 +231,12 @@ fn nothing_is_left_half_done() {
             }
         }
     }
-    assert_none("finish it, or take it out", &breaches);
+    assert_none("finish or remove it", &breaches);
 }
 
 #[test]
-fn no_file_names_a_place_on_someones_machine() {
-    // In two parts each, so that this file does not contain what it looks for.
+fn no_file_contains_a_path_of_a_developers_machine() {
+    // In two parts each, so that this file does not match itself.
     let places = [
         concat!("/wo", "rk/"),
         concat!("/ro", "ot/"),
@@ -257,10 +254,10 @@ fn no_file_names_a_place_on_someones_machine() {
             }
         }
     }
-    assert_none("name no place outside the repository; tests take a temporary folder", &breaches);
+    assert_none("use no path outside the repository; tests use a temporary folder", &breaches);
 }
 
-/// The value of the first line `key = "value"` of a TOML text.
+/// Returns the value of the first line `key = "value"` of a TOML text.
 fn toml_string(text: &str, key: &str) -> String {
     text.lines()
         .find_map(|line| {
@@ -276,7 +273,7 @@ fn toml_string(text: &str, key: &str) -> String {
 }
 
 #[test]
-fn the_toolchain_is_the_same_everywhere() {
+fn toolchain_version_is_the_same_everywhere() {
     let channel = toml_string(&read("rust-toolchain.toml"), "channel");
     let minimum = toml_string(&read("Cargo.toml"), "rust-version");
     assert!(
@@ -290,12 +287,12 @@ fn the_toolchain_is_the_same_everywhere() {
     );
     assert!(
         docker.contains(&format!("RUSTUP_TOOLCHAIN={channel} ")),
-        "the Dockerfile tells rustup to use Rust {channel}"
+        "the Dockerfile sets rustup to Rust {channel}"
     );
 }
 
 #[test]
-fn every_fidelity_row_names_a_test_that_exists() {
+fn every_fidelity_row_names_an_existing_test() {
     let Ok(text) = fs::read_to_string(root().join("FIDELITY.md")) else { return };
     let sources = sources();
     let functions: BTreeSet<String> =
@@ -321,11 +318,11 @@ fn every_fidelity_row_names_a_test_that_exists() {
             breaches.push(format!("FIDELITY.md:{}: {last}", number + 1));
         }
     }
-    assert_none("the last column names test functions or files, in backticks, that exist", &breaches);
+    assert_none("the last column must name existing test functions or files, in backticks", &breaches);
     assert!(rows > 0, "FIDELITY.md has a table whose last column is headed Test");
 }
 
-/// The folders of examples/, in order.
+/// Returns the folders of examples/ in order.
 fn examples() -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(root().join("examples"))
         .expect("there are examples")
@@ -338,7 +335,7 @@ fn examples() -> Vec<String> {
 }
 
 #[test]
-fn every_example_has_its_row_in_the_table_and_the_other_way_round() {
+fn examples_and_rows_of_their_table_match() {
     let rows: Vec<String> = read("examples/README.md")
         .lines()
         .filter_map(|line| line.strip_prefix("| [")?.split_once(']'))
@@ -354,7 +351,7 @@ fn every_example_has_its_row_in_the_table_and_the_other_way_round() {
 }
 
 #[test]
-fn every_example_is_told_in_the_language_of_its_readme() {
+fn every_example_follows_the_syntax_of_the_readme() {
     let mut breaches = Vec::new();
     for example in examples() {
         let namespace = example.split_once('-').expect("a number, then a name").1;
@@ -372,7 +369,7 @@ fn every_example_is_told_in_the_language_of_its_readme() {
             .skip_while(|line| !line.starts_with("finally "))
             .any(|line| !line.starts_with("finally "))
         {
-            wrong("`finally` lines come last");
+            wrong("`finally` lines must come last");
         }
         for line in [
             format!("finally kubectl delete all --all --namespace {namespace}"),
@@ -383,10 +380,10 @@ fn every_example_is_told_in_the_language_of_its_readme() {
             }
         }
     }
-    assert_none("examples/README.md tells what a line may be", &breaches);
+    assert_none("examples/README.md specifies all steps", &breaches);
 }
 
-/// Whether a line is a step as examples/README.md defines them, and the files it names are there.
+/// Reports whether a line is a step as specified in examples/README.md, and the files it names exist.
 fn is_step(line: &str, folder: &str) -> bool {
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
     match verb {

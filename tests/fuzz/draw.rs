@@ -1,10 +1,10 @@
-//! Random draws for generated scenarios: a seed and a number give the same scenario on every machine.
+//! Random draws for generated scenarios: a seed and a number yield the same scenario on every machine.
 
-/// A generator in the way of SplitMix64. Good enough to vary inputs with; nothing depends on its quality.
+/// A SplitMix64-like generator, sufficient for varying inputs.
 pub(crate) struct Draw(u64);
 
 impl Draw {
-    /// The draws of the scenario with this number in the run with this seed.
+    /// Returns the generator of scenario `number` in the run with this seed.
     pub(crate) fn new(seed: u64, number: u64) -> Self {
         let mut draw = Self(seed ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93));
         draw.next();
@@ -19,29 +19,29 @@ impl Draw {
         x ^ (x >> 31)
     }
 
-    /// An even draw from `0..bound`.
+    /// Returns a uniform draw from `0..bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "a draw needs at least one choice");
         let bound = u64::try_from(bound).expect("a usize fits");
         usize::try_from(self.next() % bound).expect("it is below a usize")
     }
 
-    /// An even draw from `least..=most`.
+    /// Returns a uniform draw from `least..=most`.
     pub(crate) fn between(&mut self, least: usize, most: usize) -> usize {
         least + self.below(most - least + 1)
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true with this probability in percent.
     pub(crate) fn percent(&mut self, of_hundred: usize) -> bool {
         self.below(100) < of_hundred
     }
 
-    /// One of them.
+    /// Returns one of the choices.
     pub(crate) fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
         choices[self.below(choices.len())]
     }
 
-    /// One of them, each so likely as its weight says.
+    /// Returns one of the choices, with a probability proportional to its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(usize, T)]) -> T {
         let mut left = self.below(choices.iter().map(|(weight, _)| weight).sum());
         for &(weight, choice) in choices {
@@ -53,7 +53,7 @@ impl Draw {
         unreachable!("the weights add up to more than was drawn")
     }
 
-    /// So many of what `make` makes.
+    /// Returns `count` values from `make`.
     pub(crate) fn list<T>(&mut self, count: usize, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
         (0..count).map(|_| make(self)).collect()
     }

@@ -1,10 +1,10 @@
-//! Compares decisions on fresh, random clusters with those of the real kube-scheduler: `make fuzz-golden SEED=1 N=20000`.
+//! Compares decisions on random clusters with those of the real kube-scheduler: `make fuzz-golden SEED=1 N=20000`.
 //!
-//! Scenarios are drawn from the seed and go to the oracle, a program that links the upstream framework; its answers are
-//! compared field by field, as the recorded ones in `tests/golden` are. A mismatch is made smaller for as long as it is
-//! one, printed with both sides, and written down as a vector. Exits 1 when there was one.
+//! Scenarios are generated from the seed and sent to the oracle, a program linked with the upstream framework. Its answers are
+//! compared field by field, like the vectors in `tests/golden`. A mismatch is minimized, printed with both sides, and saved as a
+//! vector. Exits with 1 after a mismatch.
 
-#![allow(clippy::print_stdout, reason = "a program for a person at a terminal")]
+#![allow(clippy::print_stdout, reason = "a command-line program")]
 
 #[path = "../golden/compare.rs"]
 mod compare;
@@ -29,30 +29,30 @@ use std::time::Instant;
 #[derive(Parser)]
 #[command(
     name = "fuzz",
-    about = "Compares decisions on random clusters with those of the real kube-scheduler"
+    about = "Compare decisions on random clusters with those of the real kube-scheduler"
 )]
 struct Args {
-    /// What the scenarios are drawn from; the same seed draws the same ones
+    /// Seed of the scenarios; the same seed generates the same scenarios
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many decisions to compare at least
+    /// Minimum number of decisions to compare
     #[arg(long, default_value_t = 20_000)]
     decisions: usize,
-    /// Only these families [default: all]
+    /// Scenario families to generate [default: all]
     #[arg(long = "family")]
     families: Vec<String>,
-    /// Begin with the scenario of this number
+    /// Number of the first scenario
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Go on after a mismatch, and show one of each kind
+    /// Continue after a mismatch, and show one of each kind
     #[arg(long)]
     all: bool,
-    /// Print this many scenarios, one a line, and compare nothing
+    /// Print this many scenarios, one per line, without comparing
     #[arg(long, value_name = "N")]
     print: Option<u64>,
 }
 
-/// What was compared of one family.
+/// Counts of one family.
 #[derive(Default)]
 struct Count {
     scenarios: usize,
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let Some(families) = families(&args.families) else {
         let known: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
-        eprintln!("fuzz: no such family; there are {}", known.join(", "));
+        eprintln!("fuzz: unknown family; available: {}", known.join(", "));
         return ExitCode::from(2);
     };
     if let Some(count) = args.print {
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     if mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The families of these names, all when none is named; nothing when a name is unknown.
+/// Returns the families of these names, or all without names; `None` if a name is unknown.
 fn families(names: &[String]) -> Option<Vec<Family>> {
     if names.is_empty() {
         return Some(FAMILIES.to_vec());
@@ -95,9 +95,9 @@ fn families(names: &[String]) -> Option<Vec<Family>> {
 struct Run {
     args: Args,
     counts: BTreeMap<String, Count>,
-    /// Why scenarios had no answer, with how many.
+    /// Errors of scenarios without an answer, with their number.
     errors: BTreeMap<String, usize>,
-    /// The kinds of mismatches that were shown.
+    /// Kinds of mismatches already shown.
     shown: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ impl Run {
         panic!("the oracle ended");
     }
 
-    /// Compares one answer of the oracle's; how many decisions that were.
+    /// Compares one answer of the oracle. Returns the number of decisions.
     fn one(&mut self, answer: &Value) -> usize {
         let kind = answer["scenario"]["kind"].as_str().unwrap_or("?");
         let count = self.counts.entry(kind.to_owned()).or_default();
@@ -137,14 +137,14 @@ impl Run {
         decisions
     }
 
-    /// Shows a mismatch of a kind that was not shown yet.
+    /// Shows a mismatch, unless one of its kind was shown.
     fn show(&mut self, answer: &Value, mismatches: &[Mismatch]) {
         let Some(first) = mismatches.iter().find(|mismatch| !self.shown.contains(&mismatch.kind)) else {
             return;
         };
         self.shown.push(first.kind.clone());
         let name = answer["scenario"]["name"].as_str().unwrap_or("scenario");
-        eprintln!("\n{name}: {}\nmaking it smaller ...", first.text);
+        eprintln!("\n{name}: {}\nminimizing ...", first.text);
         let mut oracle = Oracle::start(&target().join("upstream/bin/oracle"));
         let smallest = shrink::shrink(answer["scenario"].clone(), |scenario| {
             let answer = oracle.ask(scenario);
@@ -174,7 +174,7 @@ impl Run {
     fn report(&self, began: Instant) {
         eprintln!(
             "\n{:20} {:>9} {:>9} {:>12} {:>10}",
-            "family", "scenarios", "decisions", "not answered", "mismatches"
+            "family", "scenarios", "decisions", "no answer", "mismatches"
         );
         let mut all = Count::default();
         for (name, count) in &self.counts {
@@ -184,18 +184,18 @@ impl Run {
             all.mismatches += mismatches;
         }
         for (error, scenarios) in &self.errors {
-            eprintln!("not answered, {scenarios} times: {error}");
+            eprintln!("no answer for {scenarios} scenarios: {error}");
         }
         let seconds = began.elapsed().as_secs_f64();
         let per_second = f64::from(u32::try_from(all.decisions).unwrap_or(u32::MAX)) / seconds;
         eprintln!(
-            "seed {}: {} decisions in {seconds:.0} s, {per_second:.0} a second, {} scenarios with mismatches",
+            "seed {}: {} decisions in {seconds:.0} s, {per_second:.0} per second, {} scenarios with mismatches",
             self.args.seed, all.decisions, all.mismatches
         );
     }
 }
 
-/// The folder of build results.
+/// Returns the folder of build results.
 fn target() -> PathBuf {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(own, PathBuf::from)

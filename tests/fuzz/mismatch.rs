@@ -1,4 +1,4 @@
-//! Where our decisions on a scenario differ from the oracle's.
+//! Finds differences between our decisions on a scenario and the oracle's.
 
 use crate::compare::{Vector, compare_vector};
 use crate::world::World;
@@ -10,7 +10,7 @@ thread_local! {
     static DECIDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A panic in a decision of ours is a mismatch and told as one, not when it happens.
+/// Silences panics in our decisions, because each is reported as a mismatch.
 pub(crate) fn keep_panics_quiet() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -29,13 +29,13 @@ fn caught<T>(decide: impl FnOnce() -> T) -> std::thread::Result<T> {
 
 /// A difference.
 pub(crate) struct Mismatch {
-    /// The place in a decision without what differs from scenario to scenario: `rejected/*/plugin`.
+    /// The place in a decision, without what varies between scenarios: `rejected/*/plugin`.
     pub(crate) kind: String,
-    /// Which pod, which place, what was expected and what came.
+    /// Pod, place, expected and actual value.
     pub(crate) text: String,
 }
 
-/// All differences of an answer of the oracle's. A panic of ours is one.
+/// Returns all differences from an answer of the oracle. A panic of ours counts as one.
 pub(crate) fn of(answer: &Value) -> Vec<Mismatch> {
     let vector: Vector = serde_json::from_value(answer.clone()).expect("an answer is a vector");
     let compared = caught(|| {
@@ -62,7 +62,7 @@ fn kind(text: &str) -> String {
     steps.collect::<Vec<_>>().join("/")
 }
 
-/// What we decide on the pods of a scenario.
+/// Returns our decisions on the pods of a scenario.
 pub(crate) fn ours(scenario: &Value) -> Value {
     let vector = json!({ "scenario": scenario, "decisions": [] });
     let vector: Vector = serde_json::from_value(vector).expect("it has a scenario's parts");

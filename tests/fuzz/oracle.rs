@@ -1,4 +1,4 @@
-//! The oracle as a child process: scenarios in, vectors out, one a line.
+//! The oracle as a child process: scenarios in, vectors out, one per line.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, BufWriter, Lines, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-/// A running oracle. It ends when its input does, at the latest when this is dropped.
+/// A running oracle. It ends when its input is closed, at the latest on drop.
 pub(crate) struct Oracle {
     child: Child,
     input: Option<BufWriter<ChildStdin>>,
@@ -27,7 +27,7 @@ impl Oracle {
         Self { child, input, output, feeder: None }
     }
 
-    /// Feeds scenarios from a thread of its own until there are no more or the oracle is gone.
+    /// Sends scenarios from a separate thread until there are no more or the oracle has ended.
     pub(crate) fn feed(&mut self, scenarios: impl Iterator<Item = Value> + Send + 'static) {
         let mut input = self.input.take().expect("it is fed once");
         self.feeder = Some(thread::spawn(move || {
@@ -39,7 +39,7 @@ impl Oracle {
         }));
     }
 
-    /// Asks about one scenario and waits for the answer.
+    /// Sends one scenario and waits for the answer.
     pub(crate) fn ask(&mut self, scenario: &Value) -> Value {
         let input = self.input.as_mut().expect("it is not fed");
         writeln!(input, "{scenario}").and_then(|()| input.flush()).expect("the oracle reads");
@@ -59,7 +59,7 @@ impl Iterator for Oracle {
 impl Drop for Oracle {
     fn drop(&mut self) {
         drop(self.input.take());
-        // Killed, since it may still be busy with scenarios nobody waits for. That also ends the feeder's writes.
+        // Killed, because it may still be busy with unneeded scenarios. That also ends the sending thread.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(feeder) = self.feeder.take() {

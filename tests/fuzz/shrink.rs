@@ -1,19 +1,19 @@
-//! Makes a scenario smaller for as long as it still shows what it shows.
+//! Minimizes a scenario while it keeps its mismatch.
 
 use serde_json::Value;
 
-/// Fields an object is not the same object without.
+/// Fields that identify an object and are kept.
 const KEPT: &[&str] =
     &["apiVersion", "kind", "metadata", "name", "namespace", "uid", "schedulerName", "objects", "pods"];
 
-/// One step into a value.
+/// One step of a path into a value.
 #[derive(Clone, Debug)]
 enum Step {
     Key(String),
     Index(usize),
 }
 
-/// Removes pods, objects and fields, the large parts first, while `shows` holds of what is left.
+/// Removes pods, objects and fields, large parts first, while `shows` holds.
 pub(crate) fn shrink(mut scenario: Value, mut shows: impl FnMut(&Value) -> bool) -> Value {
     loop {
         let mut smaller = false;
@@ -27,7 +27,7 @@ pub(crate) fn shrink(mut scenario: Value, mut shows: impl FnMut(&Value) -> bool)
     }
 }
 
-/// Takes out stretches of a list, from half of it down to single items.
+/// Removes ranges of a list, from half of it down to single items.
 fn halves(scenario: &mut Value, list: &str, shows: &mut impl FnMut(&Value) -> bool) -> bool {
     let mut smaller = false;
     let mut stretch = items(scenario, list).len().div_ceil(2);
@@ -53,7 +53,7 @@ fn items<'a>(scenario: &'a Value, list: &str) -> &'a [Value] {
     scenario[list].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Takes out fields and items of lists anywhere inside, outer ones first.
+/// Removes fields and list items at any depth, outer ones first.
 fn parts(scenario: &mut Value, shows: &mut impl FnMut(&Value) -> bool) -> bool {
     let mut smaller = false;
     let mut at = 0;
@@ -85,7 +85,7 @@ fn collect(value: &Value, path: &mut Vec<Step>, places: &mut Vec<Vec<Step>>) {
         };
         let kept = match &step {
             Step::Key(key) => KEPT.contains(&key.as_str()),
-            Step::Index(_) => path.len() == 1, // whole objects are taken out elsewhere
+            Step::Index(_) => path.len() == 1, // whole objects are removed elsewhere
         };
         path.push(step);
         if !kept {

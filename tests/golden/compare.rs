@@ -1,4 +1,4 @@
-//! A vector, and where our decisions differ from those it records.
+//! Compares our decisions with those recorded in a vector.
 
 use crate::world::World;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub(crate) struct Scenario {
     pub(crate) pods: Vec<Value>,
 }
 
-/// Decides on the pods of a vector and says where that differs from what is recorded.
+/// Decides on the pods of a vector and appends all differences from the recording.
 pub(crate) fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
     let mut world = World::new(&vector.scenario);
     for (pod, expected) in vector.scenario.pods.iter().zip(&vector.decisions) {
@@ -31,23 +31,23 @@ pub(crate) fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
         diff_post_filter(&expected_way, &got_way, &mut differences);
         let place = format!("{} {}", vector.scenario.name, expected["pod"].as_str().unwrap_or("?"));
         mismatches.extend(differences.into_iter().map(|difference| format!("{place}{difference}")));
-        // Where the choice differs, each side would go on from another cluster.
+        // After a different choice, the clusters differ, so later decisions cannot be compared.
         if expected.get("selected") != got.get("selected") {
-            mismatches.push(format!("{place}: the rest of the vector is not compared"));
+            mismatches.push(format!("{place}: the rest of the vector was not compared"));
             return;
         }
     }
 }
 
-/// What PostFilter came to.
+/// Result of PostFilter.
 #[derive(Default)]
 struct PostFilter {
-    /// What it adds to the message, if only that it adds nothing; `None` in vectors that do not record it.
+    /// What it adds to the message, possibly nothing; `None` in vectors that do not record it.
     text: Option<Value>,
     preemption: Value,
 }
 
-/// What a decision says of PostFilter, and the rest of it.
+/// Splits a decision into the result of PostFilter and the rest.
 fn apart(decision: &Value) -> (PostFilter, Value) {
     let mut rest = decision.clone();
     let fields = rest.as_object_mut().expect("a decision is an object");
@@ -55,8 +55,8 @@ fn apart(decision: &Value) -> (PostFilter, Value) {
     (PostFilter { text: fields.remove("postFilter"), preemption }, rest)
 }
 
-/// Upstream takes any of the nodes that are equally good, and a vector records those that were seen in some tries: each
-/// of them must be one of ours, with the same victims. Where none is recorded, we have none.
+/// Upstream picks any of several equally good nodes, and a vector records those seen in some runs. Each of them must be one of
+/// ours, with the same victims. If none is recorded, we must have none.
 fn diff_post_filter(expected: &PostFilter, got: &PostFilter, differences: &mut Vec<String>) {
     let among_ours = match (&expected.preemption, &got.preemption) {
         (Value::Object(expected), Value::Object(got)) => {

@@ -1,10 +1,10 @@
-//! The files of vectors: one JSON object a line, plain (`.jsonl`, `.json`) or compressed (`.jsonl.gz`).
+//! Reads files of vectors: one JSON object per line, plain (`.jsonl`, `.json`) or compressed (`.jsonl.gz`).
 
 use flate2::read::GzDecoder;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The text of each file of our own vectors, or of those in the folder `GOLDEN_DIR` names, in the order of their names.
+/// Returns the text of each file in `golden/`, or in the folder `GOLDEN_DIR`, in name order.
 pub(crate) fn read() -> Vec<String> {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let folder = std::env::var_os("GOLDEN_DIR").map_or_else(own, PathBuf::from);
@@ -14,7 +14,7 @@ pub(crate) fn read() -> Vec<String> {
     files.iter().filter_map(|path| text(path)).collect()
 }
 
-/// What a file of vectors holds; `None` of another file.
+/// Returns the content of a file of vectors; `None` for other files.
 fn text(path: &Path) -> Option<String> {
     let bytes = || std::fs::read(path).expect("a vector can be read");
     let mut text = String::new();

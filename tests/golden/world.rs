@@ -1,6 +1,6 @@
-//! The cluster of a scenario in the engine, and what it decides in the form of the vectors.
+//! Builds a scenario's cluster in the engine and formats decisions as vectors.
 //!
-//! Objects come in through the types and conversions that production uses.
+//! Objects pass through the same types and conversions as in production.
 
 use crate::compare::Scenario;
 use serde_json::{Map, Value, json};
@@ -21,27 +21,27 @@ use supercargo_core::pod::{ControllerKind, PodInfo};
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
 
-/// Vectors are small: no draw decides what is compared.
+/// A fixed seed: vectors are small, so no compared field depends on random draws.
 const DRAWS: Draws = Draws { seed: Seed(1), attempt: 1 };
 
 /// The name of the default profile.
 const DEFAULT: &str = "default-scheduler";
 
-/// Later than any start time in a vector.
+/// A time later than any start time in a vector.
 const NOW: Time = Time::from_secs(4_000_000_000);
 
-/// A cluster and the plugins that decide about it.
+/// A cluster and the profiles that decide about it.
 pub(crate) struct World {
     tables: Tables,
     cache: Cache,
-    /// By the scheduler's name.
+    /// Profiles by scheduler name.
     profiles: Vec<(Symbol, Framework)>,
-    /// What the quick path remembers of the pods so far.
+    /// Cached decisions on the pods so far.
     shapes: Shapes,
 }
 
 impl World {
-    /// The cluster before the first decision.
+    /// Builds the cluster before the first decision.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let mut tables = Tables::new();
         let profiles = match &scenario.config {
@@ -53,7 +53,7 @@ impl World {
             let object = Object::from_value(object.clone());
             world.apply(&object.unwrap_or_else(|other| panic!("{other}")));
         }
-        // The pods to place are in the cluster too, pending, from the beginning.
+        // The pods to place are in the cluster as pending pods from the start.
         for pod in &scenario.pods {
             let pod = Arc::new(world.pod(&decode(pod)));
             world.cache.nominate(&pod, pod.nominated_node);
@@ -135,13 +135,13 @@ impl World {
         convert::pod(&mut self.tables, pod).expect("no vector has a malformed object")
     }
 
-    /// Decides on a pod, counts it where it goes, and tells all of it in the form of the vectors.
+    /// Decides on a pod, binds it in the cluster, and returns the decision in the form of vectors.
     pub(crate) fn decide(&mut self, pod: &Value) -> Value {
         let pod = Arc::new(self.pod(&decode(pod)));
         self.cache.refresh();
         let snapshot = self.cache.snapshot(&self.tables);
         if snapshot.nodes().is_empty() {
-            // The engine's loop says this before anything is decided.
+            // The engine's loop reports this before deciding.
             return json!({ "pod": snapshot.pod_key(&pod), "message": "no nodes available to schedule pods" });
         }
         let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
@@ -178,7 +178,7 @@ impl World {
     }
 }
 
-/// A pod like one that no node can take is told the same, and its place is made at the expense of the same pods.
+/// Checks that an identical pod, answered from the infeasible cache, gets the same diagnosis and victims.
 fn refused_again(
     framework: &Framework,
     shapes: &mut Shapes,
@@ -195,29 +195,33 @@ fn refused_again(
     framework.note_refusal(shapes, pod, failed.filtered);
     for _ in 0..2 {
         let again = framework.refuse(shapes, pod, failed.snapshot, (DRAWS, NOW), &mut NoProbe, tell);
-        assert!(again.is_none_or(|again| again == plain), "{}: it is not told the same", pod.name);
+        assert!(
+            again.is_none_or(|again| again == plain),
+            "{}: the infeasible cache answers differently",
+            pod.name
+        );
     }
 }
 
-/// The quick path, once it knows the pod's signature, decides as the plain one does.
+/// Checks that a cached decision on a known signature equals the full evaluation.
 fn both_ways(framework: &Framework, shapes: &mut Shapes, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>) {
     let plain = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
     for _ in 0..2 {
         if let Some(mut quick) = framework.decide_quickly(shapes, pod, snapshot, &mut NoProbe) {
             let is_what = quick.is_what(&plain, DRAWS.seed, pod);
-            assert!(is_what, "{}: the quick path decides {quick:?}", snapshot.pod_key(pod));
+            assert!(is_what, "{}: the cached decision is {quick:?}", snapshot.pod_key(pod));
         }
     }
 }
 
-/// The profile of this name, else the default one, else the first.
+/// Returns the profile of this name, or the default profile, or the first.
 fn profile<'a>(profiles: &'a [(Symbol, Framework)], snapshot: Snapshot<'_>, name: Symbol) -> &'a Framework {
     let named = |wanted: &str| profiles.iter().find(|(profile, _)| snapshot.text(*profile) == wanted);
     let found = named(snapshot.text(name)).or_else(|| named(DEFAULT)).or(profiles.first());
     &found.expect("a configuration has a profile").1
 }
 
-/// The profiles of a configuration.
+/// Returns a configuration's profiles.
 fn profiles(configuration: &Value, tables: &mut Tables) -> Vec<(Symbol, Framework)> {
     let flags = Flags::without_election();
     let effective = Effective::parse(Path::new("scenario.config"), &configuration.to_string(), &flags);
@@ -237,7 +241,7 @@ fn decode(pod: &Value) -> Pod {
     serde_json::from_value(pod.clone()).expect("any JSON is read")
 }
 
-/// An error of a plugin's PreFilter has the plugin's own entry; one of a Filter has only its text.
+/// Formats an error: that of a plugin's PreFilter has the plugin's entry, that of a Filter has only its text.
 fn tell_error(fields: &mut Map<String, Value>, text: &str) {
     if let Some((plugin, _)) =
         text.strip_prefix("running PreFilter plugin \"").and_then(|t| t.split_once('"'))
@@ -277,8 +281,8 @@ fn tell_filters(fields: &mut Map<String, Value>, filtered: &Filtered, snapshot: 
     }
 }
 
-/// Tells what PostFilter adds to the message, and every node that may be nominated, with the victims that would be
-/// deleted: those not on their way out already.
+/// Formats what PostFilter adds to the message, and every node that may be nominated, with the victims to be deleted (those not
+/// terminating already).
 fn tell_post_filter(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, snapshot: Snapshot<'_>) {
     if let Some(text) = &outcome.message {
         fields.insert("postFilter".into(), text.as_str().into());
@@ -293,7 +297,7 @@ fn tell_post_filter(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, s
     fields.insert("preemption".into(), by_node.collect::<Map<_, _>>().into());
 }
 
-/// Tells scores, totals and the choice; the choice: of the best nodes the one with the smallest name.
+/// Formats scores, totals and the choice: the best node with the smallest name, which is returned.
 fn tell_scores(fields: &mut Map<String, Value>, feasible: &Feasible, snapshot: Snapshot<'_>) -> Symbol {
     let all = feasible.scores.as_ref().expect("scores were asked for");
     let name = |node| snapshot.node_info(node).name;

@@ -1,11 +1,11 @@
-//! Affinity to nodes and to pods.
+//! Generates node affinity and pod affinity.
 
 use super::selectors::{label_selector, spoil};
 use super::{HOST, Mix, NAMESPACES, REGION, ZONE};
 use crate::draw::Draw;
 use serde_json::{Map, Value, json};
 
-/// Puts a node selector or affinity to nodes into a pod's spec.
+/// Adds a node selector or node affinity to a pod's spec.
 pub(super) fn to_nodes(draw: &mut Draw, mix: Mix, spec: &mut Value) {
     if draw.percent(20) {
         let mut pairs = Map::new();
@@ -45,7 +45,7 @@ fn weight(draw: &mut Draw) -> i64 {
     draw.weighted(&[(2, 1), (1, 29), (1, 58), (2, 100), (5, any)])
 }
 
-/// A term of node affinity, which names nodes in so many of a hundred cases.
+/// Returns a node affinity term, which names nodes in `by_name` percent of cases.
 pub(super) fn node_term(draw: &mut Draw, mix: Mix, by_name: usize) -> Value {
     let mut term = json!({});
     if draw.percent(85) {
@@ -102,7 +102,7 @@ fn name_requirement(draw: &mut Draw, mix: Mix) -> Value {
     requirement
 }
 
-/// Puts affinity to pods, against them, or both, into a pod's spec.
+/// Adds pod affinity, pod anti-affinity or both to a pod's spec.
 pub(super) fn to_pods(draw: &mut Draw, mix: Mix, spec: &mut Value) {
     for (field, chance) in [("podAffinity", 50), ("podAntiAffinity", 55)] {
         if !draw.percent(chance) {
@@ -150,7 +150,7 @@ fn pod_term(draw: &mut Draw, mix: Mix) -> Value {
     term
 }
 
-/// Selects namespaces by labels that some of them have.
+/// Returns a selector of namespaces by labels that some of them have.
 fn namespace_selector(draw: &mut Draw, mix: Mix) -> Value {
     let name = draw.pick(NAMESPACES);
     let mut expression = match draw.below(8) {

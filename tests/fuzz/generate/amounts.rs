@@ -1,4 +1,4 @@
-//! What nodes have to give and pods ask for.
+//! Generates allocatable resources and requests.
 
 use super::Mix;
 use crate::draw::Draw;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 const GPU: &str = "example.com/gpu";
 const HUGE: &str = "hugepages-2Mi";
 
-/// Names that are counted, and names that are not.
+/// Resource names that are tracked, and names that are not.
 const SELDOM: &[&str] = &[
     "example.com/fpga",
     "kubernetes.io/batch-cpu",
@@ -23,7 +23,7 @@ const SELDOM: &[&str] = &[
 const TIGHT_CPU: &[&str] = &["1", "2", "4", "4", "3500m", "1001m", "500m", "16"];
 const TIGHT_MEMORY: &[&str] = &["1Gi", "2Gi", "4Gi", "4Gi", "1e9", "1073741825", "512Mi", "64Gi"];
 
-/// `status.allocatable` of a node.
+/// Returns `status.allocatable` of a node.
 pub(super) fn allocatable(draw: &mut Draw, mix: Mix, contest: bool) -> Value {
     let tight = contest || draw.percent(15 + mix.resources / 2);
     let mut amounts = Map::new();
@@ -58,7 +58,7 @@ pub(super) fn allocatable(draw: &mut Draw, mix: Mix, contest: bool) -> Value {
     amounts.into()
 }
 
-/// The requests of a container, a pod or an overhead.
+/// Returns the requests of a container or pod, or an overhead.
 pub(super) fn requests(draw: &mut Draw, mix: Mix) -> Value {
     let mut amounts = Map::new();
     let mut set = |name: &str, amount: &str| drop(amounts.insert(name.to_owned(), amount.into()));
@@ -122,7 +122,7 @@ fn memory(draw: &mut Draw) -> &'static str {
     ])
 }
 
-/// What a container's status says of its resources.
+/// Returns a container's status, with its resources.
 pub(super) fn container_status(draw: &mut Draw, mix: Mix, name: &str) -> Value {
     let mut status = json!({ "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0 });
     match draw.below(6) {
@@ -137,7 +137,7 @@ pub(super) fn container_status(draw: &mut Draw, mix: Mix, name: &str) -> Value {
     status
 }
 
-/// Conditions of a pod that is being resized.
+/// Returns the conditions of a pod during a resize.
 pub(super) fn resize_conditions(draw: &mut Draw) -> Value {
     let count = draw.weighted(&[(4, 0), (5, 1), (1, 2)]);
     let conditions = draw.list(count, |draw| {

@@ -1,11 +1,11 @@
-//! Configurations of the scheduler: weights, order and arguments of plugins.
+//! Generates scheduler configurations: weights, order and arguments of plugins.
 
 use super::affinity::node_term;
 use super::{HOST, Mix, REGION, ZONE};
 use crate::draw::Draw;
 use serde_json::{Value, json};
 
-/// Plugins that score, with their default weights.
+/// Scoring plugins with their default weights.
 const SCORES: &[&str] = &[
     "TaintToleration",
     "NodeAffinity",
@@ -18,7 +18,7 @@ const SCORES: &[&str] = &[
     "DynamicResources",
 ];
 
-/// Plugins that can be left out without another missing what they prepare.
+/// Plugins that can be disabled without breaking others.
 const FILTERS: &[&str] = &[
     "NodeUnschedulable",
     "NodeName",
@@ -31,7 +31,7 @@ const FILTERS: &[&str] = &[
     "NodeDeclaredFeatures",
 ];
 
-/// A KubeSchedulerConfiguration, most often with one profile.
+/// Returns a KubeSchedulerConfiguration, most often with one profile.
 pub(super) fn configuration(draw: &mut Draw) -> Value {
     let mut profiles = vec![profile(draw, "default-scheduler")];
     if draw.percent(15) {
@@ -43,7 +43,7 @@ pub(super) fn configuration(draw: &mut Draw) -> Value {
     })
 }
 
-/// Makes the arguments of a plugin.
+/// Generates the arguments of a plugin.
 type Maker = fn(&mut Draw) -> Value;
 
 fn profile(draw: &mut Draw, name: &str) -> Value {
@@ -110,7 +110,7 @@ fn plugins(draw: &mut Draw) -> Value {
     plugins
 }
 
-/// Some of the plugins, in any order.
+/// Returns some of the plugins in random order.
 fn some(draw: &mut Draw, from: &[&str], weights: bool) -> Value {
     let mut left = from.to_vec();
     let count = draw.between(1, 3);
@@ -125,7 +125,7 @@ fn some(draw: &mut Draw, from: &[&str], weights: bool) -> Value {
     plugins.into()
 }
 
-/// Names of resources with weights.
+/// Returns resource names with weights.
 fn resources(draw: &mut Draw, weights: bool) -> Value {
     let mut left =
         vec!["cpu", "memory", "example.com/gpu", "ephemeral-storage", "hugepages-2Mi", "none.example/x"];

@@ -1,11 +1,11 @@
-//! Contests for room: priorities, start times and disruption budgets, which preemption goes by.
+//! Generates preemption inputs: priorities, start times and disruption budgets.
 
 use super::Mix;
 use super::selectors::label_selector;
 use crate::draw::Draw;
 use serde_json::{Map, Value, json};
 
-/// Gives a running pod a rank among those that may have to go.
+/// Gives a running pod, a possible victim, priority and start time.
 pub(super) fn running(draw: &mut Draw, pod: &mut Value) {
     if draw.percent(90) {
         pod["spec"]["priority"] =
@@ -22,7 +22,7 @@ pub(super) fn running(draw: &mut Draw, pod: &mut Value) {
     }
 }
 
-/// Gives a pod that is to be placed a rank, and sometimes the memory of an earlier contest.
+/// Gives a pod to place a priority, and sometimes a nomination from an earlier attempt.
 pub(super) fn incoming(draw: &mut Draw, pod: &mut Value, nodes: usize) {
     pod["spec"]["priority"] = draw.weighted(&[(5, 100), (3, 1000), (2, 50), (1, 10), (1, 0)]).into();
     if draw.percent(15) {
@@ -39,7 +39,7 @@ pub(super) fn incoming(draw: &mut Draw, pod: &mut Value, nodes: usize) {
     }
 }
 
-/// PodDisruptionBudgets.
+/// Returns PodDisruptionBudgets.
 pub(super) fn budgets(draw: &mut Draw, mix: Mix) -> Vec<Value> {
     let count = draw.weighted(&[(2, 0), (4, 1), (4, 2), (2, 3)]);
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! Images, on nodes and of containers.
+//! Generates images of nodes and containers.
 
 use crate::draw::Draw;
 use serde_json::{Value, json};
@@ -15,12 +15,12 @@ const NAMES: &[&str] = &[
     "app@sha256:0123",
 ];
 
-/// What a container or an image volume names.
+/// Returns the image name of a container or image volume.
 pub(super) fn name(draw: &mut Draw) -> &'static str {
     if draw.percent(3) { "" } else { draw.pick(NAMES) }
 }
 
-/// The images a node lists. Upstream knows an image by the size of the first node that names it.
+/// Returns a node's image list. Upstream uses the size reported by the first node that lists an image.
 pub(super) fn listed(draw: &mut Draw) -> Value {
     let count = draw.between(0, 6);
     let images = draw.list(count, |draw| {

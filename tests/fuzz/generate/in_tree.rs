@@ -1,9 +1,9 @@
-//! Volumes of the in-tree kinds that CSI drivers serve now: in pods, in PersistentVolumes, in classes and on nodes.
+//! Generates in-tree volumes that CSI drivers serve: in pods, PersistentVolumes, classes and on nodes.
 
 use crate::draw::Draw;
 use serde_json::{Value, json};
 
-/// An in-tree kind: its field, its plugin's name and the driver that serves it.
+/// An in-tree volume type: its field, plugin name and CSI driver.
 struct Kind {
     field: &'static str,
     plugin: &'static str,
@@ -60,7 +60,7 @@ fn kind(draw: &mut Draw) -> &'static Kind {
     &KINDS[draw.weighted(&[(5, 0), (5, 1), (3, 2), (3, 3), (2, 4), (1, 5), (1, 6)])]
 }
 
-/// Gives a volume, or the spec of a PersistentVolume, a source of an in-tree kind.
+/// Adds an in-tree source to a volume or to a PersistentVolume's spec.
 pub(super) fn source(draw: &mut Draw, name: &str, to: &mut Value) {
     let kind = kind(draw);
     to[kind.field] = (kind.make)(draw, name);
@@ -88,17 +88,17 @@ fn azure(draw: &mut Draw, name: &str) -> Value {
     disk
 }
 
-/// The name of a driver that serves an in-tree kind.
+/// Returns the name of a CSI driver that serves an in-tree type.
 pub(super) fn driver(draw: &mut Draw) -> &'static str {
     kind(draw).driver
 }
 
-/// The name of an in-tree plugin, as classes and annotations of nodes spell it.
+/// Returns the name of an in-tree plugin, as used in classes and node annotations.
 pub(super) fn plugin(draw: &mut Draw) -> &'static str {
     kind(draw).plugin
 }
 
-/// What stands in a label of zones.
+/// Returns the value of a zone label.
 pub(super) fn zones(draw: &mut Draw) -> &'static str {
     draw.pick(&["z1", "z2", "z1__z2", "z1__", "r1", "", " z1 __z3", "l-r-a__l-r-b", "l-r-a__l-s-b", "l-r-a"])
 }

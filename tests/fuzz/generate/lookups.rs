@@ -1,11 +1,11 @@
-//! Namespaces, and what default spreading looks up: Services and the controllers of pods.
+//! Generates namespaces, and what default spreading looks up: Services and the controllers of pods.
 
 use super::selectors::{label_selector, match_labels};
 use super::{Mix, NAMESPACES};
 use crate::draw::Draw;
 use serde_json::{Value, json};
 
-/// Controllers that may own a pod, by apiVersion and kind; the last few are not asked.
+/// Possible controllers of pods by apiVersion and kind; the last few are not looked up.
 const OWNERS: &[(usize, (&str, &str))] = &[
     (3, ("v1", "ReplicationController")),
     (5, ("apps/v1", "ReplicaSet")),
@@ -15,7 +15,7 @@ const OWNERS: &[(usize, (&str, &str))] = &[
     (1, ("v1", "ReplicaSet")),
 ];
 
-/// Namespace objects; some namespaces have none.
+/// Returns Namespace objects; some namespaces have none.
 pub(super) fn namespaces(draw: &mut Draw) -> Vec<Value> {
     let mut objects = Vec::new();
     for name in NAMESPACES {
@@ -31,7 +31,7 @@ pub(super) fn namespaces(draw: &mut Draw) -> Vec<Value> {
     objects
 }
 
-/// Services, ReplicationControllers, ReplicaSets and StatefulSets.
+/// Returns Services, ReplicationControllers, ReplicaSets and StatefulSets.
 pub(super) fn services_and_controllers(draw: &mut Draw, mix: Mix) -> Vec<Value> {
     let mut objects = Vec::new();
     for index in 0..2 {
@@ -66,7 +66,7 @@ fn object(draw: &mut Draw, api_version: &str, kind: &str, name: &str) -> Value {
     })
 }
 
-/// Owner references of a pod.
+/// Returns a pod's owner references.
 pub(super) fn owner_references(draw: &mut Draw) -> Value {
     let count = draw.weighted(&[(6, 1), (1, 2)]);
     let owners = draw.list(count, |draw| {

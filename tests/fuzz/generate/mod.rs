@@ -1,7 +1,7 @@
-//! Scenarios, drawn: small clusters, and some of up to 200 nodes, biased to what is easily got wrong.
+//! Generates scenarios: small clusters, and some of up to 200 nodes, biased to error-prone cases.
 //!
-//! Names, labels, amounts and ports come from small pools, so that things meet: pods that fit exactly, scores that tie, selectors
-//! that match. Objects are what an API server would store or, seldom, what it would refuse; they always decode.
+//! Names, labels, amounts and ports come from small pools, so that they interact: pods that fit exactly, tied scores, matching
+//! selectors. Objects are what an API server would store or, rarely, reject; they always decode.
 
 mod affinity;
 mod amounts;
@@ -20,17 +20,17 @@ mod volumes;
 use crate::draw::Draw;
 use serde_json::{Value, json};
 
-/// Label keys that spread and affinity go by.
+/// Topology keys of spreading and affinity.
 const HOST: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 
 const NAMESPACES: &[&str] = &["default", "team-a", "team-b"];
 
-/// How often, of a hundred, a pod, node or cluster has something.
+/// How often, in percent, a pod, node or cluster has a feature.
 #[derive(Clone, Copy, Default)]
 struct Mix {
-    /// More than a request or two: sidecars, overhead, pod-level requests, resizes, extended resources.
+    /// More than simple requests: sidecars, overhead, pod-level requests, resizes, extended resources.
     resources: usize,
     node_affinity: usize,
     taints: usize,
@@ -42,30 +42,30 @@ struct Mix {
     images: usize,
     /// Pending pods with a nominated node.
     nominated: usize,
-    /// Running pods that are on their way out, or have ended.
+    /// Running pods that are terminating or terminal.
     leaving: usize,
     /// Pods that mount volumes.
     volumes: usize,
     /// Features a node must declare.
     features: usize,
-    /// Clusters in which pods of higher priority find no room.
+    /// Clusters in which pods of higher priority do not fit.
     contest: usize,
-    /// Clusters with a configuration of their own.
+    /// Clusters with a configuration.
     configuration: usize,
-    /// Parts that an API server would refuse.
+    /// Fields that an API server would reject.
     odd: usize,
-    /// Clusters of so many nodes that they are judged by the block.
+    /// Clusters with enough nodes to be evaluated in blocks.
     many: usize,
 }
 
-/// A kind of scenario.
+/// A family of scenarios.
 #[derive(Clone, Copy)]
 pub(crate) struct Family {
     pub(crate) name: &'static str,
     mix: Mix,
 }
 
-/// Few of everything, so that a family is not blind to what it is not about.
+/// Low rates of everything, so that each family also covers features beyond its focus.
 const LITTLE: Mix = Mix {
     resources: 4,
     node_affinity: 3,
@@ -85,7 +85,7 @@ const LITTLE: Mix = Mix {
     many: 0,
 };
 
-/// Some of everything that most clusters have.
+/// Medium rates of features that most clusters have.
 const MIXED: Mix = Mix {
     resources: 35,
     node_affinity: 30,
@@ -132,7 +132,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "many-nodes", mix: Mix { many: 100, resources: 50, configuration: 30, ..MIXED } },
 ];
 
-/// The scenario with this number in the run with this seed. Families take turns.
+/// Returns scenario `number` of the run with this seed. Families alternate.
 pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     let count = u64::try_from(families.len()).expect("a usize fits");
     let family = families[usize::try_from(number % count).expect("it is below a usize")];
@@ -146,7 +146,7 @@ pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     let contest = draw.percent(mix.contest);
     let mut objects = lookups::namespaces(draw);
     let mut cluster: Vec<Value> = (0..nodes).map(|index| nodes::node(draw, mix, index, contest)).collect();
-    // As the API server lists them: of errors on several nodes, that on the first is told.
+    // In the API server's list order: of errors on several nodes, the first node's is reported.
     cluster.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
     objects.extend(cluster);
     objects.extend(lookups::services_and_controllers(draw, mix));
@@ -190,7 +190,7 @@ pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     scenario
 }
 
-/// The name of a node; seldom of one that is not there.
+/// Returns the name of a node, rarely of a missing one.
 fn node_name(draw: &mut Draw, nodes: usize) -> String {
     let index = if draw.percent(3) { nodes } else { draw.below(nodes) };
     format!("n{index}")

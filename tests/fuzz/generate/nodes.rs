@@ -1,10 +1,10 @@
-//! Nodes.
+//! Generates nodes.
 
 use super::{HOST, Mix, REGION, ZONE, amounts, images, taints};
 use crate::draw::Draw;
 use serde_json::{Map, Value, json};
 
-/// The node with this index.
+/// Returns the node with this index.
 pub(super) fn node(draw: &mut Draw, mix: Mix, index: usize, contest: bool) -> Value {
     let name = format!("n{index}");
     let mut node = json!({
@@ -54,7 +54,7 @@ fn labels(draw: &mut Draw, name: &str) -> Value {
     if draw.percent(5) {
         set("failure-domain.beta.kubernetes.io/zone", draw.pick(&["z1", "z2"]));
     }
-    // What CSI drivers put there.
+    // Labels set by CSI drivers.
     if draw.percent(20) {
         for driver in ["ebs.csi.aws.com", "gke.io", "cinder.csi.openstack.org"] {
             set(&format!("topology.{driver}/zone"), draw.pick(&["z1", "z2", "l-r-a"]));

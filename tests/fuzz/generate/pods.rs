@@ -1,10 +1,10 @@
-//! Pods: running, nominated and waiting.
+//! Generates pods: running, nominated and pending.
 
 use super::{Mix, NAMESPACES, affinity, amounts, images, lookups, node_name, selectors, spread, taints};
 use crate::draw::Draw;
 use serde_json::{Value, json};
 
-/// A pod that is bound to one of the nodes.
+/// Returns a pod bound to one of the nodes.
 pub(super) fn running(draw: &mut Draw, mix: Mix, index: usize, nodes: usize) -> Value {
     let mut pod = pod(draw, mix, &format!("e{index}"));
     pod["spec"]["nodeName"] = node_name(draw, nodes).into();
@@ -25,7 +25,7 @@ pub(super) fn running(draw: &mut Draw, mix: Mix, index: usize, nodes: usize) -> 
     pod
 }
 
-/// A pod that waits for room on one of the nodes.
+/// Returns a pod nominated to one of the nodes.
 pub(super) fn nominated(draw: &mut Draw, mix: Mix, index: usize, nodes: usize) -> Value {
     let mut pod = pod(draw, mix, &format!("w{index}"));
     pod["status"]["nominatedNodeName"] = node_name(draw, nodes).into();
@@ -34,7 +34,7 @@ pub(super) fn nominated(draw: &mut Draw, mix: Mix, index: usize, nodes: usize) -
     pod
 }
 
-/// A pod to place.
+/// Returns a pod to place.
 pub(super) fn incoming(draw: &mut Draw, mix: Mix, index: usize) -> Value {
     let mut pod = pod(draw, mix, &format!("p{index}"));
     if draw.percent(mix.resources / 10) {
@@ -147,7 +147,7 @@ fn port(draw: &mut Draw) -> Value {
     port
 }
 
-/// Gives the pod a status from which its requests are read too.
+/// Gives the pod a status that affects its requests.
 fn resize(draw: &mut Draw, mix: Mix, pod: &mut Value) {
     let mut status_of = |list: &str| -> Value {
         let names = pod["spec"][list].as_array().into_iter().flatten();
@@ -169,8 +169,8 @@ fn resize(draw: &mut Draw, mix: Mix, pod: &mut Value) {
     }
 }
 
-/// Writes requests at the pod's level without binary fractions where there is an overhead: such an amount grows by the
-/// overhead whenever upstream adds the pod up (`FIDELITY.md`). An API server stores none.
+/// Removes binary fractions from pod-level requests of pods with overhead. Upstream adds the overhead to such an amount each time
+/// it sums up the pod (`FIDELITY.md`). No API server stores one.
 fn without_fractions(pod: &mut Value) {
     if pod["spec"]["overhead"].is_null() {
         return;

@@ -1,10 +1,10 @@
-//! Label selectors and the labels of pods.
+//! Generates label selectors and pod labels.
 
 use super::Mix;
 use crate::draw::Draw;
 use serde_json::{Map, Value, json};
 
-/// Labels of a pod, which selectors below may match.
+/// Returns a pod's labels, which the selectors below may match.
 pub(super) fn pod_labels(draw: &mut Draw, mix: Mix) -> Value {
     let mut labels = Map::new();
     if draw.percent(90) {
@@ -25,7 +25,7 @@ pub(super) fn pod_labels(draw: &mut Draw, mix: Mix) -> Value {
     if labels.is_empty() && draw.percent(50) { Value::Null } else { labels.into() }
 }
 
-/// A label selector, or none.
+/// Returns a label selector or null.
 pub(super) fn label_selector(draw: &mut Draw, mix: Mix) -> Value {
     match draw.below(20) {
         0 => Value::Null,
@@ -36,7 +36,7 @@ pub(super) fn label_selector(draw: &mut Draw, mix: Mix) -> Value {
     }
 }
 
-/// Pairs a selector asks for.
+/// Returns `matchLabels` of a selector.
 pub(super) fn match_labels(draw: &mut Draw, mix: Mix) -> Value {
     let mut pairs = Map::new();
     for _ in 0..draw.weighted(&[(1, 0), (8, 1), (3, 2)]) {
@@ -88,7 +88,7 @@ fn expressions(draw: &mut Draw, mix: Mix) -> Value {
     expressions.into()
 }
 
-/// Makes a requirement, of labels or of nodes, one that upstream refuses; sometimes it stays good.
+/// Makes a label or node requirement invalid; sometimes it stays valid.
 pub(super) fn spoil(draw: &mut Draw, requirement: &mut Value) {
     match draw.below(7) {
         0 => requirement["operator"] = draw.pick(&["", "in", "Gt", "Lt", "Equals"]).into(),

@@ -1,11 +1,11 @@
-//! Topology spread constraints.
+//! Generates topology spread constraints.
 
 use super::selectors::label_selector;
 use super::{HOST, Mix, REGION, ZONE};
 use crate::draw::Draw;
 use serde_json::{Value, json};
 
-/// The constraints of a pod.
+/// Returns a pod's constraints.
 pub(super) fn constraints(draw: &mut Draw, mix: Mix) -> Value {
     let count = draw.weighted(&[(1, 0), (6, 1), (4, 2), (1, 3)]);
     draw.list(count, |draw| constraint(draw, mix)).into()

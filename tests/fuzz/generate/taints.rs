@@ -1,4 +1,4 @@
-//! Taints and tolerations.
+//! Generates taints and tolerations.
 
 use super::Mix;
 use crate::draw::Draw;
@@ -11,7 +11,7 @@ fn effect(draw: &mut Draw, mix: Mix) -> &'static str {
     if draw.percent(mix.odd) { draw.pick(&["", "Never", "noschedule"]) } else { draw.weighted(EFFECTS) }
 }
 
-/// Taints of a node.
+/// Returns a node's taints.
 pub(super) fn taints(draw: &mut Draw, mix: Mix) -> Value {
     let count = draw.weighted(&[(3, 0), (5, 1), (3, 2), (1, 3)]);
     let taints = draw.list(count, |draw| {
@@ -24,7 +24,7 @@ pub(super) fn taints(draw: &mut Draw, mix: Mix) -> Value {
     taints.into()
 }
 
-/// Tolerations of a pod.
+/// Returns a pod's tolerations.
 pub(super) fn tolerations(draw: &mut Draw, mix: Mix) -> Value {
     let count = draw.weighted(&[(1, 0), (4, 1), (4, 2), (3, 3)]);
     let tolerations = draw.list(count, |draw| {

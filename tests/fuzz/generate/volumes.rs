@@ -1,7 +1,7 @@
-//! Volumes: classes, volumes, claims, drivers and what pods mount.
+//! Generates storage: classes, volumes, claims, drivers and pod volumes.
 //!
-//! Upstream takes the first of the smallest fitting volumes in an order that it does not define, so no two volumes are of one size,
-//! and none are reserved for one claim.
+//! Upstream takes the first of the smallest fitting volumes in an undefined order. So no two volumes have the same size or are
+//! reserved for the same claim.
 
 use super::{HOST, Mix, ZONE, in_tree};
 use crate::draw::Draw;
@@ -13,7 +13,7 @@ const VOLUMES: &[&str] = &["v0", "v1", "v2", "v3", "v4", "v5"];
 const CSI: &str = "csi.example.com";
 const STORAGE: &str = "storage.k8s.io/v1";
 
-/// Everything about storage but pods.
+/// Returns all storage objects.
 pub(super) fn objects(draw: &mut Draw, mix: Mix, nodes: usize) -> Vec<Value> {
     let mut objects = classes(draw, mix);
     for name in [CSI, "ebs.csi.aws.com"] {
@@ -31,7 +31,7 @@ pub(super) fn objects(draw: &mut Draw, mix: Mix, nodes: usize) -> Vec<Value> {
             objects.push(csi_node(draw, index));
         }
     }
-    // A size for each volume, and a claim it may be reserved for, in any order.
+    // Each volume gets its own size and a claim that it may be reserved for, in random order.
     let mut sizes = vec![1, 2, 3, 5, 8, 10];
     let mut claims = CLAIMS.to_vec();
     for name in VOLUMES {
@@ -178,7 +178,7 @@ fn volume(draw: &mut Draw, mix: Mix, name: &str, size: usize, claim: &str) -> Va
     volume
 }
 
-/// Zone labels and other marks of a volume.
+/// Adds zone labels and annotations to a volume.
 fn mark_volume(draw: &mut Draw, metadata: &mut Value) {
     if draw.percent(25) {
         let key = draw.weighted(&[
@@ -219,7 +219,7 @@ fn access_modes(draw: &mut Draw) -> Value {
     }
 }
 
-/// A claim; with an owner, one that was made for a pod's ephemeral volume.
+/// Returns a claim; with an owner, that of a pod's ephemeral volume.
 fn claim(draw: &mut Draw, mix: Mix, name: &str, owner: Option<&str>) -> Value {
     let mut claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -298,13 +298,13 @@ fn attachment(draw: &mut Draw, index: usize, nodes: usize) -> Value {
     })
 }
 
-/// Puts volumes into a pod, and returns the claims of its ephemeral ones.
+/// Adds volumes to a pod, and returns the claims of its ephemeral volumes.
 pub(super) fn mount(draw: &mut Draw, mix: Mix, pod: &mut Value) -> Vec<Value> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let count = draw.weighted(&[(6, 1), (3, 2), (1, 3)]);
     let mut claims = Vec::new();
     let mut index = 0;
-    // The claims are all of this namespace; elsewhere they are missing.
+    // All claims are in this namespace; elsewhere they are missing.
     if draw.percent(93) {
         pod["metadata"]["namespace"] = "default".into();
     }
@@ -334,7 +334,7 @@ pub(super) fn mount(draw: &mut Draw, mix: Mix, pod: &mut Value) -> Vec<Value> {
     claims
 }
 
-/// A disk that the pod itself names.
+/// Adds a disk source to a pod's volume.
 fn disk(draw: &mut Draw, volume: &mut Value) {
     let read_only = draw.percent(40);
     match draw.below(5) {
