@@ -1,7 +1,7 @@
 //! Patches a pod's status: the PodScheduled=False condition and `nominatedNodeName`.
 //!
 //! Upstream: `pkg/scheduler/util/utils.go#PatchPodStatus`. Unlike upstream, the patch carries the pod's uid,
-//! so it never applies to a new pod of the same name, and it is dropped when a newer write about the pod is
+//! so it never applies to a new pod of the same name. It is dropped when a newer write about the pod is
 //! queued.
 
 use std::time::Duration;

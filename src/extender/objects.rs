@@ -3,8 +3,8 @@
 //! The engine's types hold only what decisions read, but an extender receives the complete object. So the
 //! watches keep the JSON of objects while an extender needs them:
 //!
-//! - nodes, for extenders without `nodeCacheCapable`;
-//! - pending pods, for all extenders;
+//! - nodes, for extenders that filter or prioritize without `nodeCacheCapable`;
+//! - pending pods, for extenders with any verb but `bindVerb`;
 //! - all pods, for extenders with `preemptVerb` but without `nodeCacheCapable`, which receive whole victims.
 //!
 //! A watch updates this store before the engine sees the event, so objects are never older than the engine's

@@ -1,8 +1,8 @@
 //! Bounds the open connections: two groups of limited size, and the choice of a victim when one is full.
 //!
-//! Connections that have completed a request and those that have not never evict each other. So a client that
-//! opens connections without a request takes no room from Prometheus, and one that holds connections after a
-//! request takes none from the kubelet's next probe.
+//! Connections that have completed a request and those that have not never evict each other. So clients that
+//! connect without a request take no room from Prometheus. Clients that hold a connection after a request
+//! take none from the kubelet's next probe.
 //!
 //! In a full group the victim belongs to the peer address with the most connections. Among those, it is at
 //! the stage with the most connections, and its last progress is the longest ago. A probe progresses as fast

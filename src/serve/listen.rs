@@ -10,8 +10,9 @@ use tokio::net::{TcpListener, TcpSocket};
 /// Length of the accept queue, as in the standard library and Tokio.
 const BACKLOG: u32 = 1024;
 
-/// Listens on `address`. As in kube-scheduler (Go's `net.favoriteAddrFamily`), an unspecified address,
-/// 0.0.0.0 or ::, means all addresses of both IP families, or all IPv4 addresses if the kernel has no IPv6.
+/// Listens on `address`. As in kube-scheduler (Go's `net.favoriteAddrFamily`), an unspecified address
+/// (0.0.0.0 or ::) means all addresses of both IP families. If the kernel has no IPv6, it means all IPv4
+/// addresses.
 ///
 /// # Errors
 /// Returns the system's error when the address is in use or does not belong to this machine.

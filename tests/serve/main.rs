@@ -2,7 +2,7 @@
 //!
 //! `src/serve/review.rs` tests the review requests themselves.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of a test panic as its body may")]
+#![allow(clippy::unwrap_used, reason = "test helpers may panic like tests")]
 
 mod hostile;
 mod identity;
