@@ -236,7 +236,7 @@ fn why_not(
         let (pods, node) = (words::count(told.victims.len() as i64, "lower-priority pod"), &told.node);
         let are = if told.victims.len() == 1 { "is" } else { "are" };
         answer.summary = format!(
-            "it fits on {node} once {pods} there {are} gone; the scheduler preempts them, which takes their termination time"
+            "it fits on {node} once {pods} there {are} gone; the scheduler preempts and waits for termination"
         );
     } else if never_fits(place, pod, findings) {
         answer.verdict = Verdict::NeverFits;

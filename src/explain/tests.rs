@@ -27,7 +27,7 @@ impl World {
         });
         let node: Node = serde_json::from_value(value).expect("the node is valid");
         let Ok(Event::NodeApplied(node)) = node.applied(&mut self.tables) else {
-            panic!("the event is about a node")
+            panic!("expected a node event")
         };
         self.cache.apply_node(&Arc::new(*node));
     }

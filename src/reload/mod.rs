@@ -149,7 +149,7 @@ impl Reload {
         if changed.is_empty() {
             return Ok(Outcome::Same);
         }
-        // Unchanged extenders are created anew, too; the old clients are dropped below.
+        // All extenders get new clients, also unchanged ones; the old clients are dropped below.
         let relist = self.extenders.add(&extenders);
         let text = || journal::configured(&decisive(&effective));
         let change = move |engine: &mut Scheduler, now| {

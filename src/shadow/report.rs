@@ -13,9 +13,9 @@ pub(super) const KIND: &str = "ShadowReport";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShadowReport {
-    /// [`API_VERSION`] if written by this version.
+    /// `supercargo.dev/v1alpha1` in this version.
     pub api_version: String,
-    /// [`KIND`].
+    /// `ShadowReport`.
     pub kind: String,
     /// The `schedulerName` whose decisions are compared.
     pub shadow_of: String,

@@ -82,7 +82,7 @@ fn rule_names() -> impl clap::builder::TypedValueParser<Value = Rule> {
     let names = Rule::ALL.map(|rule| format!("{rule:?}"));
     PossibleValuesParser::new(names).map(|name| {
         let rule = Rule::ALL.into_iter().find(|rule| format!("{rule:?}") == name);
-        rule.expect("only names of rules are let through")
+        rule.expect("clap accepts only rule names")
     })
 }
 

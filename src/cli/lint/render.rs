@@ -45,7 +45,8 @@ fn summary(report: &LintReport) -> String {
     };
     let judged = format!("{} on {}", many(report.judged, "workload"), many(report.nodes, "node"));
     let of = |severity: Severity| report.findings.iter().filter(|it| it.severity == severity).count();
-    let found = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "hint")];
+    let found =
+        [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "info finding")];
     let found =
         found.into_iter().map(|(severity, name)| (of(severity), name)).filter(|&(number, _)| number > 0);
     let found: Vec<String> = found.map(|(number, name)| many(number, name)).collect();

@@ -85,7 +85,7 @@ pub struct Rejected {
 pub struct Preemption {
     /// `namespace/name` of the victims, sorted.
     pub nominated_node: String,
-    /// `namespace/name` of those who would have to go, sorted.
+    /// `namespace/name` of the victims, sorted.
     pub victims: Vec<String>,
 }
 

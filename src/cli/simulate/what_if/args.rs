@@ -35,7 +35,7 @@ impl ChangeArgs {
 /// The value of `--add-nodes`: `N:template=NODE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddNodes {
-    /// Number of nodes to add, 0 to [`MOST`].
+    /// Number of nodes to add, 0 to 100,000.
     pub count: usize,
     /// Name of the node to copy.
     pub template: String,
@@ -59,7 +59,7 @@ pub struct Scale {
     pub kind: Option<String>,
     /// The workload's name.
     pub name: String,
-    /// The desired number of pods, 0 to [`MOST`].
+    /// The desired number of pods, 0 to 100,000.
     pub replicas: usize,
 }
 

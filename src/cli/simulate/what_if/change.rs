@@ -49,14 +49,14 @@ fn replace(cluster: &mut Cluster, changed: &mut Changed) {
     let tables = &cluster.world.tables;
     let keys: BTreeSet<(Option<Symbol>, &str)> =
         leaving.iter().map(|(namespace, name)| (tables.find(namespace), name.as_str())).collect();
-    let census = cluster.census.as_ref().expect("what is changed is loaded with a census");
+    let census = cluster.census.as_ref().expect("a cluster to change is loaded with a census");
     let is_leaving = |noted: &&Noted| keys.contains(&(Some(noted.pod.namespace), &*noted.pod.name));
     let pods: Vec<Noted> = census.pods.iter().filter(is_leaving).cloned().collect();
     forget(cluster, &pods, changed);
 }
 
 fn notes(cluster: &mut Cluster) -> &mut Vec<Noted> {
-    &mut cluster.census.as_mut().expect("what is changed is loaded with a census").pods
+    &mut cluster.census.as_mut().expect("a cluster to change is loaded with a census").pods
 }
 
 fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
@@ -172,7 +172,7 @@ fn resize(
         forget(cluster, &pods, changed);
         return Ok(());
     }
-    let census = cluster.census.as_ref().expect("what is changed is loaded with a census");
+    let census = cluster.census.as_ref().expect("a cluster to change is loaded with a census");
     let template = census
         .workloads
         .iter()
@@ -218,7 +218,7 @@ fn new_names(pods: &[Noted], kind: &str, scale: &Scale, first: usize) -> Vec<Str
 /// # Errors
 /// Fails if no workload in the namespace has this name, or if several kinds do.
 fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, InputError> {
-    let census = cluster.census.as_ref().expect("what is changed is loaded with a census");
+    let census = cluster.census.as_ref().expect("a cluster to change is loaded with a census");
     let text = |symbol: Symbol| cluster.world.tables.text(symbol);
     let of_pods = census.pods.iter().filter_map(|noted| {
         let owner = noted.owner.as_ref().filter(|owner| &*owner.kind != "Node")?;
