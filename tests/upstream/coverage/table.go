@@ -116,7 +116,7 @@ func table(blocks []*block, reasons []*reason, told map[string]*counts) {
 		}
 		fmt.Printf("| %s | %s | %s | %d | %s | %d |\n", plugin, rejects, scores, s.all, share, s.explained)
 	}
-	fmt.Print("\n## What is not met, and why\n")
+	fmt.Print("\n## Blocks that are not reached\n")
 	for _, reason := range reasons {
 		var lines []string
 		at := map[string]int{}
@@ -142,13 +142,13 @@ func table(blocks []*block, reasons []*reason, told map[string]*counts) {
 	}
 }
 
-const head = `# Which branches of upstream the golden vectors meet
+const head = `# Which branches of upstream the golden vectors reach
 
-Written by ` + "`make golden-coverage`" + `, which runs all vectors of this folder through upstream's own code, built with Go's coverage. A block is a piece of
-that code that runs as a whole or not at all. *Rejects*, *scores*: in how many vectors the plugin keeps a pod off a node (for DefaultPreemption: says
-anything), or scores. *Left out* are blocks that no recorded decision meets, each with its reason below; all others are met.
+Written by ` + "`make golden-coverage`" + `, which runs all vectors of this directory through upstream's code with Go's coverage. A block is a basic block of that
+code. *Rejects* and *Scores* count the vectors in which the plugin rejects a node (for DefaultPreemption: returns a message) or scores one. *Left out* are
+blocks that no recorded decision reaches, with the reasons below.
 
-| Package | Rejects | Scores | Blocks | Met | Left out |
+| Package | Rejects | Scores | Blocks | Reached | Left out |
 |---|---|---|---|---|---|
 `
 
