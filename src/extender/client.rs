@@ -101,6 +101,9 @@ impl Client {
     }
 
     /// Sends one query about a pod.
+    ///
+    /// # Errors
+    /// Returns [`Failed`] when the extender cannot be asked, fails, or responds with invalid data.
     pub async fn ask(&self, pod: &PodRef, question: &Question, objects: &Objects) -> Result<Answer, Failed> {
         let by = Instant::now() + self.timeout;
         let whole = tokio::time::timeout_at(by, self.question(pod, question, objects));
@@ -119,6 +122,9 @@ impl Client {
     }
 
     /// Lets the extender bind a pod, within `limit`.
+    ///
+    /// # Errors
+    /// Returns [`Failed`]; after [`Failed::Lost`] and [`Failed::Answered`] the pod may be bound.
     pub async fn bind(&self, pod: &PodRef, node: &str, limit: Duration) -> Result<(), Failed> {
         let args =
             wire::BindingArgs { pod_name: &pod.name, pod_namespace: &pod.namespace, pod_uid: &pod.uid, node };

@@ -146,6 +146,9 @@ pub struct Server {
 
 impl Server {
     /// Binds the address and loads the certificate, so that both fail at startup.
+    ///
+    /// # Errors
+    /// Returns a [`ServeError`] when the address or the certificate is unusable.
     pub async fn bind(options: ServeOptions, routes: Routes) -> Result<Self, ServeError> {
         let ServeOptions { address, certificate, certificate_poll, limits, certificates, serving } = options;
         let (tls, refresher) = certificate::load(certificate, certificate_poll, certificates).await?;
@@ -155,6 +158,9 @@ impl Server {
     }
 
     /// Returns the bound address.
+    ///
+    /// # Errors
+    /// Returns the system's error when the socket has no address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
