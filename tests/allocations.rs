@@ -1,9 +1,8 @@
-//! How often a decision asks for memory, and how much of it the engine keeps: numbers that do not depend on how busy a machine
-//! is, and must not grow unseen.
+//! Limits on memory allocations per decision and on memory kept by the engine. These numbers do not depend on the machine's load.
 //!
-//! Of decisions, counted is one whole cycle of a pod of a kind that was met before: taking it in, queueing, deciding, counting it on its
-//! node, and handing out its binding. Ceilings are what was counted when they were written, rounded up; of bytes, with a
-//! twentieth of reserve. Who brings a number down writes it down here.
+//! A decision counts as one whole cycle of a pod of a known kind: adding it, queueing, deciding, assuming it on its node and releasing
+//! its binding. Limits are the numbers measured when they were written, rounded up; for bytes, with a reserve of 5 %. When you reduce a
+//! number, lower its limit here.
 
 #[path = "../benches/engine/mod.rs"]
 mod engine;
@@ -22,7 +21,7 @@ use supercargo_core::report::{Outcome, Report};
 use supercargo_core::time::Time;
 use workloads::{Size, Workload};
 
-/// Pods that come before counting begins: each of 50 apps is met three times.
+/// Pods placed before counting starts: three of each of 50 apps.
 const MET: usize = 150;
 
 /// Pods that are counted.
@@ -32,7 +31,7 @@ fn size() -> Size {
     Size { nodes: 200, existing: 100, pods: MET + COUNTED, signatures: 1, waiting: 0 }
 }
 
-/// Allocations per cycle in the mean.
+/// Returns the mean number of allocations per cycle.
 fn per_cycle(workload: &Workload) -> f64 {
     let mut engine = Engine::furnished(workload, size());
     engine.verify_nothing();
@@ -52,7 +51,7 @@ fn per_cycle(workload: &Workload) -> f64 {
 }
 
 #[test]
-fn a_cycle_allocates_no_more_than_it_did() {
+fn allocations_per_cycle_stay_within_limits() {
     let ceilings = [
         ("basic", 29.0),
         ("soft-anti", 38.0),
@@ -65,17 +64,17 @@ fn a_cycle_allocates_no_more_than_it_did() {
     ];
     let mut broken = Vec::new();
     for (id, ceiling) in ceilings {
-        let workload = Workload::named(id).expect("it is one of ours");
+        let workload = Workload::named(id).expect("the workload exists");
         let counted = per_cycle(&workload);
         println!("{id:<14} {counted:7.2} allocations per cycle, at most {ceiling}");
         if counted > ceiling {
-            broken.push(format!("{id}: {counted} allocations per cycle, and at most {ceiling} are allowed"));
+            broken.push(format!("{id}: {counted} allocations per cycle, the limit is {ceiling}"));
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// Bytes the engine keeps more of after this, for each of `count`.
+/// Returns the increase of kept bytes by `what`, per item.
 fn kept_per(engine: &mut Engine, count: usize, what: impl FnOnce(&mut Engine)) -> f64 {
     let kept = allocation_counter::measure(|| what(engine)).bytes_current;
     kept as f64 / count as f64
@@ -87,10 +86,10 @@ fn labelled(mut pod: Value, labels: Value) -> Value {
 }
 
 #[test]
-fn the_engine_keeps_no_more_than_it_did() {
+fn kept_bytes_per_object_stay_within_limits() {
     const NODES: usize = 2_000;
     const PODS: usize = 20_000;
-    let workload = Workload::named("W12").expect("it is one of ours");
+    let workload = Workload::named("W12").expect("the workload exists");
     let size = Size { nodes: NODES, existing: PODS, pods: 0, signatures: 50, waiting: 0 };
     let mut engine = Engine::new();
     let node = kept_per(&mut engine, NODES, |engine| {
@@ -111,22 +110,22 @@ fn the_engine_keeps_no_more_than_it_did() {
     });
     let mut broken = Vec::new();
     for (what, kept, ceiling) in
-        // Some 40 bytes of each are the log of what happened to nodes, which is bounded as a whole, at 1.5 MB. Of a pending pod, some
-        // 600 are what is remembered of 50 signatures, which is bounded as a whole, too.
+        // Of these, about 40 bytes each are the log of node changes, which is bounded at 1.5 MB in total. About 600 bytes of a pending
+        // pod are cached decisions on 50 signatures, whose total is bounded, too.
         [("node", node, 750.0), ("bound pod", bound, 278.0), ("pending pod", pending, 1_640.0)]
     {
         println!("{kept:7.0} bytes per {what}, at most {ceiling}");
         if kept > ceiling {
-            broken.push(format!("{kept:.0} bytes per {what}, and at most {ceiling} are allowed"));
+            broken.push(format!("{kept:.0} bytes per {what}, the limit is {ceiling}"));
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 #[test]
-fn pods_that_came_and_went_leave_nothing() {
+fn deleted_pods_leave_no_memory_behind() {
     const PODS: usize = 1_000;
-    let workload = Workload::named("basic").expect("it is one of ours");
+    let workload = Workload::named("basic").expect("the workload exists");
     let size = Size { nodes: 20, existing: 0, pods: PODS, signatures: 1, waiting: 0 };
     let mut engine = Engine::furnished(&workload, size);
     let come_and_go = |engine: &mut Engine, from: usize| {
@@ -141,19 +140,19 @@ fn pods_that_came_and_went_leave_nothing() {
         engine.give_back_ids();
     };
     come_and_go(&mut engine, 0);
-    // The log of touched nodes grows to its bound and stays there: fill it.
+    // The log of node changes grows up to its bound, so fill it.
     for number in 0..70_000 {
         let mut node = (workload.node)(0, &size);
         node["metadata"]["labels"]["seen"] = ["once", "twice"][number % 2].into();
         engine.feed(node);
     }
     let left = kept_per(&mut engine, PODS, |engine| come_and_go(engine, PODS));
-    println!("{left:.0} bytes stay of each pod with a label of its own, at most 0");
-    assert!(left <= 0.0, "{left:.0} bytes stay of each pod");
+    println!("{left:.0} bytes remain of each deleted pod with a unique label, at most 0");
+    assert!(left <= 0.0, "{left:.0} bytes remain of each deleted pod");
 }
 
-/// Allocations on the scheduling thread of what is kept of one decision: its pod came, it was decided and told of, and its binding was
-/// answered. The report itself is made whether or not anybody keeps it.
+/// Returns the allocations per decision on the scheduling thread for recording it: pod added, decision, report and answered binding.
+/// The report itself is made in any case.
 fn per_kept_decision(mut journal: Journal) -> f64 {
     const DECISIONS: usize = 2_000;
     let (now, text) = (Time::from_secs(1_000_000), r#""applied":{"kind":"Pod"}"#);
@@ -188,14 +187,14 @@ fn per_kept_decision(mut journal: Journal) -> f64 {
             journal.stepped(now, true);
             journal.told(now, Told::Event(&answer));
         });
-        // The ring is full by then.
+        // The ring is full by now.
         counted += if turn < DECISIONS / 2 { 0 } else { kept.count_total };
     }
     counted as f64 / (DECISIONS / 2) as f64
 }
 
 #[test]
-fn keeping_decisions_costs_the_scheduling_thread_next_to_nothing() {
+fn recording_decisions_costs_few_allocations_on_the_scheduling_thread() {
     let folder = tempfile::tempdir().expect("there is room for a file");
     let metrics = Metrics::new();
     let options = SinkOptions {
@@ -204,15 +203,16 @@ fn keeping_decisions_costs_the_scheduling_thread_next_to_nothing() {
         when_full: WhenFull::Ends,
         header: None,
     };
-    let (sink, writer) = Sink::open(options, metrics.record_lines(Record::Input)).expect("it can be written");
+    let (sink, writer) =
+        Sink::open(options, metrics.record_lines(Record::Input)).expect("the file can be written");
     let ring = || Arc::new(Ring::new(100, 1 << 20));
     let nothing = per_kept_decision(Journal::default());
     let shown = per_kept_decision(Journal::default().with_ring(ring()));
     let recorded =
         per_kept_decision(Journal::default().with_ring(ring()).with_recording(sink, Time::default()));
-    writer.join().expect("it ends well");
+    writer.join().expect("the writer thread ends");
     println!(
-        "{nothing} allocations per decision that is not kept, {shown} where it is shown, {recorded} where all is recorded"
+        "allocations per decision: {nothing} without records, {shown} with /debug/decisions, {recorded} with a recording"
     );
     assert!(nothing <= 1.0 && shown <= 1.0, "{nothing} {shown}");
     assert!(recorded <= 9.0, "{recorded}");

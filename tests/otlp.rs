@@ -1,7 +1,7 @@
-//! Spans of attempts as a collector gets them: OTLP over HTTP from the reports of the engine, decoded here field by field; a collector that is
-//! away, or hangs; and the program on a real API server.
+//! Tests of exported spans: OTLP over HTTP from the engine's reports, decoded field by field, with unavailable or hanging collectors and
+//! with the program on a real API server.
 //!
-//! Built with the feature `otlp` alone: `cargo test --features otlp --test otlp`.
+//! Requires the feature `otlp`: `cargo test --features otlp --test otlp`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test panic as its body may")]
 
@@ -37,14 +37,14 @@ use support::wait::PATIENCE;
 use support::{Component, ControlPlane, KwokNode, objects, wait_for};
 use tokio::net::TcpListener;
 
-/// A field of a protobuf message: a number, or bytes that may be a text or a message.
+/// A field of a protobuf message: a number, or bytes of a string or message.
 #[derive(Clone, Debug)]
 enum Field {
     Number(u64),
     Bytes(Vec<u8>),
 }
 
-/// The fields of a protobuf message by their numbers, in order.
+/// The fields of a protobuf message by number, in order.
 #[derive(Clone, Debug, Default)]
 struct Message(BTreeMap<u64, Vec<Field>>);
 
@@ -61,7 +61,7 @@ impl Message {
                     Field::Bytes(take(&mut bytes, length).to_vec())
                 }
                 5 => Field::Number(u64::from(u32::from_le_bytes(take(&mut bytes, 4).try_into().unwrap()))),
-                kind => panic!("there are no fields of kind {kind}"),
+                kind => panic!("unexpected wire type {kind}"),
             };
             message.0.entry(tag >> 3).or_default().push(field);
         }
@@ -89,11 +89,11 @@ impl Message {
     fn number(&self, number: u64) -> Option<u64> {
         self.0.get(&number).map(|fields| match fields[..] {
             [Field::Number(number)] => number,
-            _ => panic!("{number} is not one number"),
+            _ => panic!("{number} is not a single number"),
         })
     }
 
-    /// Attributes (`KeyValue` of `common.proto`) as texts.
+    /// Returns attributes (`KeyValue` of `common.proto`) as strings.
     fn attributes(&self, number: u64) -> BTreeMap<String, String> {
         let value = |value: &Self| value.number(3).map_or_else(|| value.text(1), |number| number.to_string());
         self.messages(number).iter().map(|pair| (pair.text(1), value(&pair.messages(2)[0]))).collect()
@@ -118,7 +118,7 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     number
 }
 
-/// A collector that answers with a status, and keeps what it got: the path and the content type, and what was sent.
+/// A collector that responds with a status and keeps each request's path, content type and body.
 #[derive(Clone)]
 struct Collector {
     status: StatusCode,
@@ -126,7 +126,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// Its endpoint, and itself.
+    /// Starts one. Returns its endpoint and the collector.
     async fn start(status: StatusCode) -> (String, Self) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -166,7 +166,7 @@ fn report(attempt: u32, outcome: Outcome) -> Report {
     }
 }
 
-/// Reports attempts that are placed and bound; what the metrics say once all spans were sent, or were not.
+/// Reports attempts that are placed and bound. Returns the metrics after all spans were sent or lost.
 async fn trace(endpoint: &str, attempts: u32) -> String {
     let metrics = Arc::new(Metrics::new());
     let (tracer, sending) = traces::start(endpoint, "here", &metrics).unwrap();
@@ -184,7 +184,7 @@ async fn trace(endpoint: &str, attempts: u32) -> String {
     Exposition::new(metrics).render().await
 }
 
-/// How many spans came to each end.
+/// Returns the number of spans per result.
 fn spans(metrics: &str) -> BTreeMap<&str, u64> {
     let lines =
         metrics.lines().filter_map(|line| line.strip_prefix("supercargo_trace_spans_total{result=\""));
@@ -197,7 +197,7 @@ fn spans(metrics: &str) -> BTreeMap<&str, u64> {
 }
 
 #[tokio::test]
-async fn a_collector_gets_an_attempt_as_a_tree_of_spans() {
+async fn collector_receives_an_attempt_as_a_tree_of_spans() {
     let (endpoint, collector) = Collector::start(StatusCode::OK).await;
     let metrics = trace(&endpoint, 1).await;
     assert_eq!(spans(&metrics), BTreeMap::from([("dropped", 0), ("failed", 0), ("sent", 4)]));
@@ -221,7 +221,7 @@ async fn a_collector_gets_an_attempt_as_a_tree_of_spans() {
     let [filter, decision, bind, whole] = &spans[..] else { panic!("{spans:?}") };
     assert!(spans.iter().all(|span| span.bytes(1) == whole.bytes(1) && span.bytes(1)[0].len() == 16));
     assert!(spans.iter().all(|span| span.bytes(2)[0].len() == 8));
-    // The identity of a parent that is none is left out, or empty.
+    // The root's parent ID is omitted or empty.
     assert!(whole.bytes(4).concat().is_empty());
     assert_eq!(filter.bytes(4), decision.bytes(2));
     assert_eq!([decision.bytes(4), bind.bytes(4)], [whole.bytes(2), whole.bytes(2)]);
@@ -246,9 +246,9 @@ async fn a_collector_gets_an_attempt_as_a_tree_of_spans() {
     }
 }
 
-/// One thread does it all here: what sends does not get its turn before the last report is taken, so a report that waited would wait for ever.
+/// On a single thread, the exporter runs only after the last report, so a report that waited would hang.
 #[tokio::test]
-async fn what_a_collector_refuses_or_is_too_much_is_lost_and_counted() {
+async fn rejected_and_excess_spans_are_lost_and_counted() {
     let (endpoint, collector) = Collector::start(StatusCode::SERVICE_UNAVAILABLE).await;
     let metrics = trace(&endpoint, 1_000).await;
     let counted = spans(&metrics);
@@ -258,7 +258,7 @@ async fn what_a_collector_refuses_or_is_too_much_is_lost_and_counted() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_costs_its_spans_and_nothing_else() {
+async fn unreachable_collector_costs_only_its_spans() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let endpoint = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -268,9 +268,9 @@ async fn a_collector_that_is_away_costs_its_spans_and_nothing_else() {
     assert!(metrics.lines().any(|line| line == bound), "{metrics}");
 }
 
-/// The clock stands still, and leaps to the next deadline as soon as nothing else happens.
+/// Time is paused, and advances to the next deadline when all tasks are idle.
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_never_answers_is_given_up() {
+async fn hanging_collector_times_out() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let metrics = trace(&endpoint, 1).await;
@@ -278,7 +278,7 @@ async fn a_collector_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
-async fn the_program_sends_the_trace_of_a_pod_that_it_bound() -> Result<()> {
+async fn program_exports_the_trace_of_a_bound_pod() -> Result<()> {
     let (endpoint, collector) = Collector::start(StatusCode::OK).await;
     let plane = ControlPlane::builder().with([Component::ControllerManager, Component::Kwok]).start().await?;
     install(&plane).await?;
@@ -305,12 +305,12 @@ async fn the_program_sends_the_trace_of_a_pod_that_it_bound() -> Result<()> {
                 && said.get("k8s.node.name").is_some_and(|node| node == "only")
         };
         let whole = spans.iter().find(of_pod);
-        ensure!(whole.is_some(), "it is not among {} spans: {}", spans.len(), program.log_tail());
+        ensure!(whole.is_some(), "the trace is missing among {} spans: {}", spans.len(), program.log_tail());
         let trace = whole.map(|span| span.bytes(1)).unwrap_or_default();
         let mut parts: Vec<String> =
             spans.iter().filter(|span| span.bytes(1) == trace).map(|span| span.text(5)).collect();
         parts.sort();
-        // Of a single node there is nothing to score.
+        // With a single node, scoring is skipped.
         assert_eq!(parts, ["Bind", "Filter", "PreFilter", "decision", "scheduling attempt"]);
         Ok(())
     })
@@ -318,7 +318,7 @@ async fn the_program_sends_the_trace_of_a_pod_that_it_bound() -> Result<()> {
 }
 
 #[test]
-fn an_endpoint_that_is_none_ends_the_program_with_2_and_names_the_flag() {
+fn invalid_endpoint_exits_with_2_and_names_the_flag() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("none");
     for (wrong, words) in [

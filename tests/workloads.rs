@@ -1,6 +1,6 @@
-//! The workloads of `make bench`: that each runs, tiny, places what it should, and decides the same twice; and that those with
-//! which the real kube-scheduler is timed have the same nodes and pods there, field by field. What it decides about small ones is
-//! recorded in `golden/workloads.jsonl.gz`, and `tests/golden.rs` demands the same of us.
+//! Tests of the workloads of `make bench`. Each workload, at a small size, places its pods and decides the same in two runs. Workloads
+//! timed with the real kube-scheduler have the same nodes and pods there, field by field. Its decisions on small ones are recorded
+//! in `golden/workloads.jsonl.gz`, and `tests/golden.rs` compares ours.
 
 #[path = "../benches/engine/mod.rs"]
 mod engine;
@@ -15,7 +15,7 @@ use std::path::Path;
 use workloads::{Size, Workload};
 
 #[test]
-fn every_workload_decides_the_same_twice() {
+fn every_workload_decides_the_same_in_two_runs() {
     for workload in Workload::all() {
         let size = workload.tiny();
         let [first, second] = [measure(&workload, size, false), measure(&workload, size, true)];
@@ -28,14 +28,14 @@ fn every_workload_decides_the_same_twice() {
     }
 }
 
-/// What the oracle makes of its workloads: `make golden` writes it, as `oracle time --print` tells it.
+/// The oracle's objects of its workloads, written by `make golden` from `oracle time --print`.
 const OBJECTS: &str = include_str!("fixtures/bench-objects.jsonl");
 
-/// The sizes it is written for.
+/// The sizes used for [`OBJECTS`].
 const PRINTED: Size = Size { nodes: 3, existing: 2, pods: 2, signatures: 3, waiting: 0 };
 
 #[test]
-fn the_oracle_is_timed_on_the_same_nodes_and_pods_field_by_field() {
+fn oracle_is_timed_on_identical_nodes_and_pods() {
     let mut theirs =
         OBJECTS.lines().map(|line| bare(serde_json::from_str(line).expect("a line is an object")));
     let mut compared = 0;
@@ -51,7 +51,7 @@ fn the_oracle_is_timed_on_the_same_nodes_and_pods_field_by_field() {
     assert_eq!(theirs.next(), None, "the oracle has no more");
 }
 
-/// The object without what says nothing: its kind, which the oracle does not write, and what is empty, which Go writes.
+/// Removes what does not matter: the kind, which the oracle does not write, and empty fields, which Go writes.
 fn bare(object: Value) -> Value {
     match object {
         Value::Object(fields) => {
@@ -75,15 +75,15 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The workloads that are compared, small, as scenarios.
+/// Returns the compared workloads, at a small size, as scenarios.
 fn scenarios() -> Vec<Value> {
     let comparable = Workload::all().into_iter().filter(Workload::is_comparable);
     comparable.map(|workload| workload.scenario(workload.shrunk(8, 6))).collect()
 }
 
-/// With `UPDATE_EXPECT=1` scenarios are written without decisions, and `make golden` asks for them.
+/// With `UPDATE_EXPECT=1`, writes the scenarios without decisions, which `make golden` then adds.
 #[test]
-fn what_kube_scheduler_decides_is_recorded_of_these_workloads() {
+fn kube_schedulers_decisions_are_recorded_for_current_workloads() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/workloads.jsonl.gz");
     let ours = scenarios();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
@@ -100,7 +100,7 @@ fn what_kube_scheduler_decides_is_recorded_of_these_workloads() {
         text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
     assert_eq!(recorded.len(), ours.len());
     for (recorded, ours) in recorded.iter().zip(&ours) {
-        assert_eq!(&recorded["scenario"], ours, "{} is another workload than was recorded", ours["name"]);
+        assert_eq!(&recorded["scenario"], ours, "{} differs from the recorded workload", ours["name"]);
         let decided = recorded["decisions"].as_array().map_or(0, Vec::len);
         assert_eq!(decided, ours["pods"].as_array().map_or(0, Vec::len), "{}", ours["name"]);
     }

@@ -292,7 +292,7 @@ impl ser::SerializeMap for Fields {
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Unwritten> {
         let Value::String(key) = key.serialize(Lean)?.value else {
-            return unwritten("a key that is no text");
+            return unwritten("a key that is not a string");
         };
         self.key = Some(key);
         Ok(())

@@ -31,7 +31,7 @@ pub struct CoreStats {
     pub bindings: u64,
     /// Evictions in progress.
     pub evictions: u64,
-    /// Bindings cancelled by the final check before sending, since the start.
+    /// Bindings that the recheck cancelled since the start.
     pub last_looks_failed: u64,
     /// Pod events dropped since the start.
     pub dropped_events: u64,
@@ -57,7 +57,7 @@ pub struct CoreStats {
     pub prioritizing: u64,
     /// Groups of identical unschedulable pods that wait for the same plugins.
     pub unschedulable_groups: u64,
-    /// Decisions answered from the cache of infeasible pods.
+    /// Decisions answered from the infeasible cache.
     pub recalled_decisions: u64,
     /// Cached decisions compared with a full evaluation: `[same, different]`.
     pub verified_decisions: [u64; 2],

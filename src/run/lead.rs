@@ -12,7 +12,7 @@ use supercargo_core::scheduler::Scheduler;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// The write fence, which exists before any election.
+/// The lease fence, which exists before any election.
 pub(super) struct Candidacy {
     clock: BootClock,
     /// Closed until the lease is held; always open without leader election.

@@ -1,12 +1,12 @@
-//! A real Prometheus scrapes a real run: every query of the dashboard and every recording rule returns a series, and every selector of an alert
-//! meets one.
+//! A real Prometheus scrapes a running supercargo: every dashboard query and recording rule returns a series, and every selector of an
+//! alert matches one.
 //!
-//! Part of `make release-check`, which builds Prometheus first; `tests/dashboards.rs` compares names without any of this.
+//! Part of `make release-check`, which builds Prometheus first. `tests/dashboards.rs` compares names without a cluster.
 
 #[path = "../support/mod.rs"]
 mod support;
 
-#[allow(dead_code, reason = "the tests of the API server use the rest of it")]
+#[allow(dead_code, reason = "the API server tests use the rest")]
 #[path = "../apiserver/world.rs"]
 mod world;
 
@@ -32,7 +32,7 @@ fn prometheus() -> Result<PathBuf> {
     built.context("prometheus is not built; run `tests/packaging/build.sh prometheus` first")
 }
 
-/// A little of everything: pods that fit, one that does not, one that waits for its gate, one that takes the place of another.
+/// Creates pods of all kinds: some fit, one is too large, one is gated, and one preempts another.
 async fn work(world: &World<'_>) -> Result<()> {
     for (name, value) in [("live-low", 10), ("live-high", 1_000)] {
         let class = json!({
@@ -63,7 +63,7 @@ async fn work(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Asks Prometheus; the series of the answer.
+/// Queries Prometheus and returns the number of series.
 async fn series(port: u16, query: &str) -> Result<usize> {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let (status, body) =
@@ -75,13 +75,13 @@ async fn series(port: u16, query: &str) -> Result<usize> {
 
 async fn has_series(port: u16, whose: &str, query: &str) -> Result<()> {
     wait_for(&format!("{whose} to have a series"), PATIENCE, || async {
-        ensure!(series(port, query).await? > 0, "there is none of {query}");
+        ensure!(series(port, query).await? > 0, "no series for {query}");
         Ok(())
     })
     .await
 }
 
-/// The queries of all panels, with what Grafana puts in.
+/// Returns the queries of all panels, with Grafana's variables replaced.
 fn panels() -> Result<Vec<(String, String)>> {
     let dashboard: Value =
         serde_json::from_str(&std::fs::read_to_string(root().join("dashboards/supercargo.json"))?)?;
@@ -97,7 +97,7 @@ fn panels() -> Result<Vec<(String, String)>> {
     Ok(queries.map(|(title, query)| (title, filled(query))).collect())
 }
 
-/// The selectors of an expression, each with its name and what it demands of labels; a code that only trouble brings is not demanded.
+/// Returns the selectors of an expression: metric name and label matchers, except status codes that only failures produce.
 fn selectors(expr: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in expr.match_indices('{') {
@@ -156,7 +156,7 @@ async fn every_panel_and_rule_has_data_in_a_real_prometheus() -> Result<()> {
                 demanded += 1;
             }
         }
-        eprintln!("prometheus: {} panel queries, {records} recording rules and {demanded} selectors of alerts have series", panels.len());
+        eprintln!("prometheus: {} panel queries, {records} recording rules and {demanded} alert selectors have series", panels.len());
         Ok(())
     })
     .await

@@ -1,5 +1,5 @@
-//! The program as it is shipped: static, stripped, small, without a trace of the machine that built it; and it finds its API server by name, over
-//! TLS, with the token of a service account.
+//! Tests of the release binary: static, stripped, small, and without paths of the build machine. It resolves its API server's name, and
+//! connects over TLS with a ServiceAccount's token.
 //!
 //! Part of `make release-check`, which builds it first.
 
@@ -20,16 +20,16 @@ use support::ports::Port;
 use support::wait::PATIENCE;
 use support::{Access, Component, ControlPlane, KwokNode, Program, http, objects, supercargo, wait_for};
 
-/// Bytes: what an image of it may take.
+/// Maximum size of the binary in bytes.
 const SIZE_MAX: usize = 24_000_000;
 
 fn dist(name: &str) -> Result<PathBuf> {
     let path = support::binaries::target_dir().join("dist").join(name);
-    ensure!(path.is_file(), "{} is missing; `make release-binary sbom` makes it", path.display());
+    ensure!(path.is_file(), "{} is missing; run `make release-binary sbom` first", path.display());
     Ok(path)
 }
 
-/// What is looked at of an ELF file of 64 bits.
+/// The fields of a 64-bit ELF file that the tests read.
 struct Elf {
     bytes: Vec<u8>,
 }
@@ -37,16 +37,16 @@ struct Elf {
 impl Elf {
     fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path)?;
-        ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "{} is no ELF file of 64 bits", path.display());
+        ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "{} is not a 64-bit ELF file", path.display());
         Ok(Self { bytes })
     }
 
     fn number(&self, at: usize, length: usize) -> Result<usize> {
-        let bytes = self.bytes.get(at..at + length).context("the file is cut off")?;
+        let bytes = self.bytes.get(at..at + length).context("the file is truncated")?;
         Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
-    /// The kinds of its segments, and where each begins and how long it is.
+    /// Returns type, offset and size of its segments.
     fn segments(&self) -> Result<Vec<(usize, usize, usize)>> {
         let (table, size, count) = (self.number(32, 8)?, self.number(54, 2)?, self.number(56, 2)?);
         let segment =
@@ -54,13 +54,13 @@ impl Elf {
         (0..count).map(|number| segment(table + number * size)).collect()
     }
 
-    /// The kinds of its sections.
+    /// Returns the types of its sections.
     fn sections(&self) -> Result<BTreeSet<usize>> {
         let (table, size, count) = (self.number(40, 8)?, self.number(58, 2)?, self.number(60, 2)?);
         (0..count).map(|number| self.number(table + number * size + 4, 4)).collect()
     }
 
-    /// How many libraries it needs at run time.
+    /// Returns the number of shared libraries it needs.
     fn libraries(&self) -> Result<usize> {
         const DYNAMIC: usize = 2;
         const NEEDED: usize = 1;
@@ -75,16 +75,13 @@ impl Elf {
 }
 
 #[test]
-fn the_binary_is_static_stripped_and_small() -> Result<()> {
+fn release_binary_is_static_stripped_and_small() -> Result<()> {
     const INTERPRETER: usize = 3;
     const SYMBOLS: usize = 2;
     let elf = Elf::read(&dist("supercargo")?)?;
-    ensure!(
-        elf.segments()?.iter().all(|(kind, _, _)| *kind != INTERPRETER),
-        "it is loaded by another program"
-    );
+    ensure!(elf.segments()?.iter().all(|(kind, _, _)| *kind != INTERPRETER), "it has an interpreter");
     assert_eq!(elf.libraries()?, 0, "libraries");
-    ensure!(!elf.sections()?.contains(&SYMBOLS), "it has its symbols");
+    ensure!(!elf.sections()?.contains(&SYMBOLS), "it has symbols");
     let size = elf.bytes.len();
     ensure!(size < SIZE_MAX, "it has {size} bytes");
     eprintln!("release: static, stripped, {size} bytes");
@@ -92,18 +89,18 @@ fn the_binary_is_static_stripped_and_small() -> Result<()> {
 }
 
 #[test]
-fn the_binary_names_no_folder_of_the_machine_that_built_it() -> Result<()> {
+fn release_binary_contains_no_path_of_the_build_machine() -> Result<()> {
     let bytes = std::fs::read(dist("supercargo")?)?;
     let home = std::env::var("HOME").unwrap_or_default();
     for folder in [env!("CARGO_MANIFEST_DIR").to_owned(), format!("{home}/.cargo")] {
         let found = bytes.windows(folder.len()).any(|window| window == folder.as_bytes());
-        ensure!(!found, "it has {folder} in it");
+        ensure!(!found, "it contains {folder}");
     }
     Ok(())
 }
 
 #[test]
-fn the_list_of_what_it_is_built_from_is_whole() -> Result<()> {
+fn bill_of_materials_is_complete() -> Result<()> {
     let list: Value = serde_json::from_str(&std::fs::read_to_string(dist("supercargo.cdx.json")?)?)?;
     assert_eq!((&list["bomFormat"], &list["specVersion"]), (&json!("CycloneDX"), &json!("1.5")));
     let parts = list["components"].as_array().context("it has components")?;
@@ -137,14 +134,14 @@ fn the_list_of_what_it_is_built_from_is_whole() -> Result<()> {
 }
 
 #[tokio::test]
-async fn it_finds_the_api_server_by_name_over_tls_and_schedules() -> Result<()> {
+async fn release_binary_connects_by_name_over_tls_and_schedules() -> Result<()> {
     let parts = [Component::ControllerManager, Component::Scheduler, Component::Kwok];
     let plane = ControlPlane::builder().with(parts).start().await?;
     supercargo::install(&plane).await?;
     let client = plane.client().await?;
     KwokNode::new("only").create(&client).await?;
 
-    // The certificate is for that name as well; the library of the system that resolves names is not there.
+    // The certificate is valid for that name, too. The system's resolver library is not available.
     let server = format!("https://localhost:{}", plane.port(Component::ApiServer));
     let (_, token) = plane.service_account(supercargo::NAMESPACE, supercargo::NAME).await?;
     let kubeconfig = plane.folder().join("release.kubeconfig");
