@@ -1,9 +1,13 @@
 //! `supercargo simulate`: runs the scheduling engine over files or over a snapshot of a live cluster. It writes
 //! nothing.
 //!
-//! Data flow: `files` reads objects, `inventory` sorts them, `expand` creates the pods of workloads, `complete` sets
-//! the defaults an API server would set, `world` converts them as the scheduler does, `decide` schedules, `report`
-//! prints. `what_if` does the same after hypothetical changes.
+//! Data flow:
+//! - `files` reads objects, and `inventory` sorts them.
+//! - `expand` creates the pods of workloads, and `complete` sets the defaults that an API server would set.
+//! - `world` converts objects as the scheduler does.
+//! - `decide` schedules, and `report` prints.
+//!
+//! `what_if` does the same after hypothetical changes.
 
 mod args;
 mod compare;

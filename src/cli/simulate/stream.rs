@@ -1,5 +1,6 @@
-//! Reads large files in pieces: one item of a JSON or YAML list is in memory as text at a time, and its irrelevant
-//! fields are dropped before the next.
+//! Reads large files in pieces, so that memory does not grow with the file.
+//!
+//! One item of a JSON or YAML list is in memory as text at a time. Its irrelevant fields are dropped before the next.
 //!
 //! YAML is split at lines that begin an item or a document, which works for kubectl's output. The caller parses other
 //! layouts whole.
