@@ -1,4 +1,4 @@
-//! The write fence: only writes covered by the lease leave the process.
+//! The lease fence: only writes covered by the lease leave the process.
 //!
 //! A write may leave only while the last renewal is recent, and its time limit is the remaining lease. So no
 //! write of ours is in flight when another replica takes over. The check happens when the write leaves, on a
