@@ -134,7 +134,7 @@ fn map_is_told(browser: &Browser<'_>, resource: usize) {
 }
 
 #[test]
-fn whoever_hears_the_page_is_told_what_it_shows_and_what_changes() {
+fn screen_reader_gets_names_roles_and_announcements() {
     let (driver, reports) = (Driver::start(), Reports::new());
     let page = small(&reports);
     let browser = driver.open(1400, 900, false);
@@ -143,10 +143,7 @@ fn whoever_hears_the_page_is_told_what_it_shows_and_what_changes() {
     is_open(&browser);
     let all = is_told_well(&browser);
     let regions: Vec<&str> = all.iter().filter(|it| it.role == "region").map(|it| it.name.as_str()).collect();
-    assert_eq!(
-        regions,
-        ["Summary", "Pods that wait for a node", "Nodes", "Spreading", "Pods by owner", "Pods"]
-    );
+    assert_eq!(regions, ["Summary", "Pending pods", "Nodes", "Topology spread", "Pods by owner", "Pods"]);
     for role in ["columnheader", "rowheader"] {
         assert!(all.iter().any(|it| it.role == role), "{role}");
     }
@@ -182,7 +179,7 @@ fn panel_is_told(browser: &Browser<'_>, name: &str) {
 }
 
 #[test]
-fn every_node_of_the_map_is_reached_by_arrows_from_the_one_that_tabs_lead_to() {
+fn arrow_keys_reach_every_node_from_the_tab_stop() {
     let (driver, reports) = (Driver::start(), Reports::new());
     // More than have their names in their cells.
     let nodes = 90;

@@ -1,4 +1,4 @@
-//! The columns of a report, read from the engine's cache: nodes, pods, and what they ask for, in each state.
+//! Builds the columns of a report from the engine's cache: nodes, pods and their requests, in each state.
 
 use super::model::{ABSENT, ELSEWHERE, Nodes, Owner, Pods, Resource, Unit, WAITS};
 use crate::cli::census::Owner as Maker;
@@ -11,12 +11,12 @@ use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::resources::Resources;
 
-/// The label of a zone, and its name before Kubernetes 1.17.
+/// Zone label, and its name before Kubernetes 1.17.
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
-/// Resources beside cpu, memory, local disk and pods that have a column.
+/// Maximum number of extended resources with a column.
 const SCALARS_MAX: usize = 12;
 
-/// What is counted.
+/// Resources that have a column.
 pub(super) struct Counted {
     pub(super) resources: Vec<Resource>,
     scalars: Vec<Symbol>,
@@ -24,7 +24,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Whatever a node offers.
+    /// Returns the resources that at least one node offers.
     pub(super) fn of(snapshot: Snapshot<'_>) -> Self {
         let nodes = || snapshot.nodes().iter().map(|idx| snapshot.node_info(idx));
         let has_disk = nodes().any(|node| node.allocatable.ephemeral_storage > 0);
@@ -47,7 +47,7 @@ impl Counted {
         amounts
     }
 
-    /// The nodes as they are, by name.
+    /// Returns the nodes of the current state, by name.
     pub(super) fn nodes(&self, snapshot: Snapshot<'_>) -> Register {
         let keys = ZONES.map(|key| snapshot.tables().find(key));
         let record = |idx| {
@@ -67,7 +67,7 @@ impl Counted {
     }
 }
 
-/// The nodes of one state, by name.
+/// Nodes of one state, by name.
 pub(super) type Register = BTreeMap<String, Record>;
 
 /// A node in one state.
@@ -75,12 +75,12 @@ pub(super) struct Record {
     zone: String,
     taints: Vec<String>,
     is_closed: bool,
-    /// By resource, as is `requested`.
+    /// Amount for each resource, as in `requested`.
     allocatable: Vec<i64>,
     requested: Vec<i64>,
 }
 
-/// The numbers of the nodes of all states, in the order of their names.
+/// Index of each node of any state, in the order of names.
 #[derive(Default)]
 pub(super) struct Order(BTreeMap<String, u32>);
 
@@ -90,13 +90,14 @@ impl Order {
         Self(names.into_iter().cloned().zip(0..).collect())
     }
 
-    /// The number of a node by its name.
+    /// Returns the index of a node.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         self.0.get(name).copied()
     }
 }
 
-/// The nodes of all states in columns, and the zones. What a node is like is told of the last state that has it.
+/// Returns the nodes of all states in columns, and the zones. Labels and taints are those of the last state
+/// with the node.
 pub(super) fn nodes(counted: &Counted, order: &Order, states: &[Register]) -> (Nodes, Vec<String>) {
     let zones: BTreeSet<&str> =
         states.iter().flat_map(BTreeMap::values).map(|node| node.zone.as_str()).collect();
@@ -130,7 +131,7 @@ pub(super) fn nodes(counted: &Counted, order: &Order, states: &[Register]) -> (N
     (nodes, zones.into_iter().map(str::to_owned).collect())
 }
 
-/// Things by number, in the order they came.
+/// Assigns indexes to values, in the order they first occur.
 pub(super) struct Numbers<T> {
     numbers: BTreeMap<T, u32>,
 }
@@ -154,13 +155,13 @@ impl<T: Ord> Numbers<T> {
     }
 }
 
-/// Who made which pod, by uid.
+/// Owner of each pod, by uid.
 pub(super) type Makers = BTreeMap<Uid, Maker>;
 
-/// All pods there are in one state, by uid, with the name of the node.
+/// Pods of one state, by uid, with the name of their node.
 pub(super) type Census = BTreeMap<Uid, (Arc<PodInfo>, Option<Symbol>)>;
 
-/// Counts the pods of a world, those that wait included.
+/// Returns all pods of a world, including pending ones.
 pub(super) fn census(world: &World, waiting: &[Arc<PodInfo>]) -> Census {
     let placed = world.cache.placed_uids().filter_map(|uid| world.cache.placed(uid));
     let placed =
@@ -172,7 +173,7 @@ pub(super) fn census(world: &World, waiting: &[Arc<PodInfo>]) -> Census {
     census
 }
 
-/// The pods of all states in columns.
+/// Pods of all states in columns.
 #[derive(Default)]
 pub(super) struct People {
     pub(super) pods: Pods,
@@ -183,7 +184,7 @@ pub(super) struct People {
 }
 
 impl People {
-    /// Puts the pods of all states into one order.
+    /// Sorts the pods of all states by namespace and name, and builds the columns.
     pub(super) fn of(
         counted: &Counted,
         order: &Order,
@@ -233,7 +234,7 @@ impl People {
         Some(Owner { namespace, kind: maker.kind.to_string(), name: maker.name.to_string() })
     }
 
-    /// The number of a pod.
+    /// Returns the index of a pod.
     pub(super) fn number(&self, uid: &str) -> Option<u32> {
         self.numbers.get(uid).copied()
     }

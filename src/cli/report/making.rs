@@ -1,5 +1,5 @@
-//! From a cluster to its report: the states are noted one after the other, pods placed in between, and what waits or was decided
-//! is asked about in the end.
+//! Builds the report of a cluster: records each state, places pods in between, and finally explains pending
+//! pods and decisions.
 
 use super::args::ReportArgs;
 use super::gather::{Census, Counted, Makers, Numbers, Order, People, Register, census, nodes};
@@ -20,7 +20,7 @@ use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::rng::Seed;
 use supercargo_core::signature::Signature;
 
-/// The states of a cluster, each as it was when it was noted.
+/// Recorded states of a cluster.
 pub(super) struct States {
     counted: Counted,
     order: Order,
@@ -32,7 +32,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// A cluster as it is.
+    /// Records the current state of a cluster.
     pub(super) fn of(cluster: &mut Cluster) -> Self {
         let snapshot = cluster.world.refreshed();
         let counted = Counted::of(snapshot);
@@ -53,14 +53,14 @@ impl States {
         states
     }
 
-    /// Notes who made the pods there are, and those to come.
+    /// Records the owners of all pods, including those to be placed.
     pub(super) fn note_owners(&mut self, cluster: &Cluster) {
         let pods = cluster.census.iter().flat_map(|census| census.pods.iter().chain(&census.to_come));
         let owned = pods.filter_map(|noted| Some((Arc::clone(&noted.pod.uid), noted.owner.clone()?)));
         self.makers.extend(owned);
     }
 
-    /// Notes how things are.
+    /// Records the current state.
     fn note(&mut self, world: &mut World, waiting: &[Arc<PodInfo>]) {
         world.cache.refresh();
         self.censuses.push(census(world, waiting));
@@ -75,16 +75,16 @@ impl States {
     }
 }
 
-/// A report in the making.
+/// A report under construction.
 pub(super) struct Making<'a> {
     args: &'a ReportArgs,
     decider: Decider,
     states: States,
     notices: Vec<String>,
-    /// The pods without a node.
+    /// Pending pods.
     waiting: Vec<Arc<PodInfo>>,
     plugins: Numbers<&'static str>,
-    /// Decisions by pod, with what is told by a node's name.
+    /// Decisions with pod, explanation, score table, and whether the simulation made them.
     decisions: Vec<(Uid, Explanation, Scores, bool)>,
     pending: Vec<(Vec<Arc<PodInfo>>, Explanation)>,
     unexplained: Vec<Arc<PodInfo>>,
@@ -92,7 +92,7 @@ pub(super) struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    /// A report of a cluster whose state was noted.
+    /// Starts a report of a cluster whose first state is recorded.
     pub(super) fn new(
         args: &'a ReportArgs,
         cluster: Cluster,
@@ -100,7 +100,7 @@ impl<'a> Making<'a> {
         states: States,
     ) -> Self {
         let Cluster { world, pending, notices, .. } = cluster;
-        // The score tables are made apart, of some decisions; the decisions themselves need not be told at length.
+        // Scores are computed separately for selected decisions, so the decisions themselves need no details.
         let rules = Rules {
             tie_break: TieBreak::Seeded,
             seed: Seed(args.seed),
@@ -121,7 +121,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Places pods, one after the other, and notes how things are then.
+    /// Places pods one after another and records the new state.
     pub(super) fn place(&mut self, pods: &[Arc<PodInfo>]) {
         let shown = self.chosen(pods);
         let mut progress = Progress::new(pods.len());
@@ -131,7 +131,7 @@ impl<'a> Making<'a> {
             let decided = self.decider.decide(pod, false);
             for victim in &decided.evicted {
                 match placed.remove(victim) {
-                    // Whoever owns it makes it anew, and then it waits.
+                    // The controller of an evicted pod recreates it, so it becomes pending.
                     Some(pod) => self.waiting.push(pod),
                     None => evicted += 1,
                 }
@@ -156,7 +156,7 @@ impl<'a> Making<'a> {
         self.simulated = Some(Simulated { pods, placed, evicted, nodes });
     }
 
-    /// Explains the pods that wait, once for all that are alike.
+    /// Explains pending pods, once per group of identical pods.
     pub(super) fn explain_waiting(&mut self) {
         let mut groups: FixedMap<Signature, Vec<Arc<PodInfo>>> = FixedMap::default();
         for pod in &self.waiting {
@@ -183,7 +183,7 @@ impl<'a> Making<'a> {
         progress.clear();
     }
 
-    /// Asks for the scores of some pods that were on nodes all along.
+    /// Computes scores for some of the pods that are already placed.
     pub(super) fn score_placed(&mut self) {
         let done: BTreeSet<&str> = self.decisions.iter().map(|(uid, ..)| &**uid).collect();
         let placed = self.states.last().values();
@@ -200,12 +200,12 @@ impl<'a> Making<'a> {
         progress.clear();
     }
 
-    /// Which of the pods are shown with their scores: one of each owner, those of most pods first, then whoever comes.
+    /// Selects the pods to show with scores: one of each owner, owners of most pods first, then others.
     fn chosen(&self, pods: &[Arc<PodInfo>]) -> BTreeSet<Uid> {
         let room = self.args.score_tables.saturating_sub(self.decisions.len());
         let mut by_owner: BTreeMap<_, Vec<&Arc<PodInfo>>> = BTreeMap::new();
         for pod in pods {
-            // Who has no owner is one of a kind.
+            // A pod without owner forms a group of its own.
             let owner = self.states.makers.get(&pod.uid).ok_or(&pod.uid);
             by_owner.entry((pod.namespace, owner)).or_default().push(pod);
         }
@@ -216,7 +216,7 @@ impl<'a> Making<'a> {
         firsts.chain(others).take(room).map(|pod| Arc::clone(&pod.uid)).collect()
     }
 
-    /// Explains a pod as things are.
+    /// Explains a pod in the current state.
     fn ask(&mut self, pod: &Arc<PodInfo>) -> Explanation {
         let scheduler = self.decider.world_mut().tables.text(pod.scheduler_name).to_owned();
         let is_ours = is_ours(&self.args.source, self.decider.profiles(), &scheduler);
@@ -227,7 +227,7 @@ impl<'a> Making<'a> {
         explain(&mut place, pod, question)
     }
 
-    /// Shows the scores of a pod that is on this node.
+    /// Adds the scores of a pod that is on this node.
     fn score(&mut self, pod: &Arc<PodInfo>, node: &str, is_made: bool) {
         let node_name = Some(self.decider.world_mut().tables.symbol(node));
         let mut told = self.ask(&Arc::new(PodInfo { node_name, ..PodInfo::clone(pod) }));
@@ -236,7 +236,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// The report.
+    /// Returns the report.
     pub(super) fn finish(mut self, source: String, made_at: String) -> Report {
         let States { counted, order, mut found, makers, censuses, registers, skews } = self.states;
         let world = self.decider.world_mut();
@@ -284,7 +284,7 @@ impl<'a> Making<'a> {
     }
 }
 
-/// A decision as the report tells it.
+/// Converts a decision into its form in the report.
 fn scored(
     pod: u32,
     told: &Explanation,

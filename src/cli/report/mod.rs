@@ -1,6 +1,7 @@
-//! `supercargo report`: a cluster on one page that needs nothing else, before and after where pods are placed. Changes nothing.
+//! `supercargo report`: an HTML report of a cluster, before and after pods are placed or changes applied.
+//! Changes nothing.
 //!
-//! `making` reads the states of a cluster into the `model`, `page` makes a page of the model and of nothing else.
+//! `making` reads the states of a cluster into the `model`; `page` formats the model as HTML.
 
 mod args;
 mod gather;
@@ -21,10 +22,10 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Exit code for anything but flags, files and names.
+/// Exit code if the report cannot be written.
 const FAILED: u8 = 1;
 
-/// Runs the command on the process's own streams.
+/// Runs the command: writes the report and returns the exit code.
 pub fn main(args: &ReportArgs) -> ExitCode {
     match is_welcome(args, io::stdout().is_terminal())
         .and_then(|()| make(args))
@@ -35,10 +36,11 @@ pub fn main(args: &ReportArgs) -> ExitCode {
     }
 }
 
-/// A page is nothing for a terminal.
+/// Rejects printing a page to a terminal.
 fn is_welcome(args: &ReportArgs, is_terminal: bool) -> Result<(), Refused> {
     if args.to.is_none() && args.output == Form::Html && is_terminal {
-        let text = "a report is a page for a browser: name its file with --to report.html, or redirect standard output";
+        let text =
+            "a report is an HTML page: write it to a file with --to report.html, or redirect standard output";
         return Err(InputError(text.to_owned()).into());
     }
     Ok(())
@@ -50,7 +52,7 @@ fn make(args: &ReportArgs) -> Result<Report, Refused> {
     cluster.notices.iter().for_each(|notice| complain(notice));
     if !args.pods.is_empty() && cluster.templates.is_empty() {
         let files = named(&args.pods);
-        return Err(InputError(format!("{files}: expected pods, or workloads that make some")).into());
+        return Err(InputError(format!("{files}: expected pods or workloads")).into());
     }
     let mut states = States::of(&mut cluster);
     let pods = change(&mut cluster, &args.changes)?.pods;
@@ -64,7 +66,7 @@ fn make(args: &ReportArgs) -> Result<Report, Refused> {
     Ok(making.finish(source(args), made_at()?))
 }
 
-/// What the cluster is read from, in words.
+/// Describes the input: where the cluster comes from, and the changes.
 fn source(args: &ReportArgs) -> String {
     let cluster = match (args.source.cluster.as_slice(), &args.source.live.context) {
         ([], Some(context)) => format!("the cluster of the context {context}"),
@@ -73,8 +75,9 @@ fn source(args: &ReportArgs) -> String {
     };
     let changes = &args.changes;
     let mut parts = vec![cluster];
-    parts
-        .extend(changes.add_nodes.iter().map(|add| format!("with {} more like {}", add.count, add.template)));
+    parts.extend(
+        changes.add_nodes.iter().map(|add| format!("with {} nodes added like {}", add.count, add.template)),
+    );
     parts.extend(changes.remove_node.iter().map(|node| format!("without {node}")));
     parts.extend(changes.scale.iter().map(|scale| format!("with {} pods of {}", scale.replicas, scale.name)));
     if !args.pods.is_empty() {
@@ -91,7 +94,7 @@ fn named(files: &[impl AsRef<Path>]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Now; or what `SOURCE_DATE_EPOCH` has for it, so that the same cluster makes the same report
+/// Returns the time of the report: now, or that of `SOURCE_DATE_EPOCH`, for reproducible reports
 /// (<https://reproducible-builds.org/specs/source-date-epoch/>).
 fn made_at() -> Result<String, InputError> {
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
@@ -108,7 +111,7 @@ fn formed(report: &Report, form: Form) -> Result<String, Refused> {
     match form {
         Form::Html => Ok(page::page(report)?),
         Form::Json => {
-            let text = serde_json::to_string(report).expect("a report has texts, numbers and lists only");
+            let text = serde_json::to_string(report).expect("a report holds only strings, numbers and lists");
             Ok(plain_json(text + "\n"))
         }
     }
@@ -119,7 +122,7 @@ fn write(text: &str, args: &ReportArgs) -> ExitCode {
     match std::fs::write(path, text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("error: {}: the report cannot be written: {error}", path.display()));
+            complain(&format!("error: cannot write the report {}: {error}", path.display()));
             ExitCode::from(FAILED)
         }
     }
@@ -135,12 +138,12 @@ mod tests {
         let line = ["supercargo", "report"].iter().chain(flags);
         let args = Args::try_parse_from(line).expect("they are flags");
         let Some(Command::Report(args)) = args.command else { panic!("it is a report") };
-        assert!(is_welcome(&args, false).is_ok(), "what is no terminal takes all");
+        assert!(is_welcome(&args, false).is_ok(), "a file or pipe accepts every format");
         is_welcome(&args, true).is_ok()
     }
 
     #[test]
-    fn a_page_does_not_go_to_a_terminal() {
+    fn page_is_not_printed_to_a_terminal() {
         assert!(!is_welcome_on_a_terminal(&[]));
         assert!(is_welcome_on_a_terminal(&["--to", "report.html"]));
         assert!(is_welcome_on_a_terminal(&["-o", "json"]));

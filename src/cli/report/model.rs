@@ -1,6 +1,7 @@
-//! What a report is made of, for programs and for the page alike (docs/report.md). Holds no markup.
+//! The data of a report, for programs and the page (docs/report.md). Contains no markup.
 //!
-//! Nodes and pods stand in columns and are named by their number, so that 50,000 pods are a few megabytes.
+//! Nodes and pods are stored in columns and refer to each other by index, so that 50,000 pods take a few
+//! megabytes.
 
 use crate::explain::Explanation;
 use serde::Serialize;
@@ -9,14 +10,14 @@ use serde::Serialize;
 pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
 /// `kind` of the report.
 pub(super) const KIND: &str = "ClusterReport";
-/// A pod that has no node.
+/// Node index of a pending pod.
 pub(super) const WAITS: i32 = -1;
-/// A pod that is not there: it comes later, or has gone.
+/// Node index of a pod that does not exist in this state.
 pub(super) const ABSENT: i32 = -2;
-/// A pod on a node that is not among those that were given.
+/// Node index of a pod on a node that is not part of the input.
 pub(super) const ELSEWHERE: i32 = -3;
 
-/// A report.
+/// A report of a cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -24,80 +25,80 @@ pub(super) struct Report {
     pub(super) api_version: &'static str,
     /// [`KIND`].
     pub(super) kind: &'static str,
-    /// The program that made it, with its version.
+    /// Program that made the report, with its version.
     pub(super) made_by: String,
-    /// When, in UTC.
+    /// Time in UTC.
     pub(super) made_at: String,
-    /// What the cluster was read from.
+    /// Input of the report.
     pub(super) source: String,
-    /// What people should know of what was read.
+    /// Messages about the input for the reader.
     pub(super) notices: Vec<String>,
     /// `now`, or `before` and `after`.
     pub(super) states: Vec<&'static str>,
-    /// What is counted, in the order of the columns.
+    /// Resources, in the order of the columns.
     pub(super) resources: Vec<Resource>,
-    /// Values of `topology.kubernetes.io/zone`, sorted; empty for nodes without.
+    /// Values of the zone label, sorted; empty for nodes without one.
     pub(super) zones: Vec<String>,
     pub(super) nodes: Nodes,
     /// Namespaces of pods and owners.
     pub(super) namespaces: Vec<String>,
     pub(super) owners: Vec<Owner>,
-    /// Different requests of pods: one amount per resource.
+    /// Distinct requests of pods: one amount for each resource.
     pub(super) requests: Vec<Vec<i64>>,
     pub(super) pods: Pods,
-    /// Spread constraints of pods, those of most pods first.
+    /// Spread constraints of pods; those of most pods first.
     pub(super) spread: Vec<Spread>,
-    /// How many more spread constraints there are.
+    /// Number of further spread constraints.
     pub(super) spread_left_out: usize,
-    /// Pods that wait, as things are in the last state.
+    /// Explained pending pods of the last state.
     pub(super) pending: Vec<Waiting>,
-    /// Pods that wait and are not explained.
+    /// Pending pods without an explanation.
     pub(super) unexplained: Vec<u32>,
-    /// What became of the pods of the files; null where there were none.
+    /// Result of placing the pods of the files; null without files or changes.
     pub(super) simulated: Option<Simulated>,
-    /// Plugins that score.
+    /// Names of the scoring plugins.
     pub(super) plugins: Vec<&'static str>,
     pub(super) decisions: Vec<Scored>,
 }
 
-/// Something that is counted.
+/// A resource with a column.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Resource {
     pub(super) name: String,
     pub(super) unit: Unit,
 }
 
-/// What amounts of a resource are counted in.
+/// Unit of a resource's amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Unit {
-    /// Thousandths.
+    /// Thousandths of a unit.
     Milli,
     Bytes,
     One,
 }
 
-/// The nodes, sorted by name.
+/// Nodes, sorted by name.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Nodes {
     pub(super) name: Vec<String>,
     pub(super) zone: Vec<u32>,
-    /// Numbers of the nodes that are closed to new pods.
+    /// Indexes of cordoned nodes.
     pub(super) cordoned: Vec<u32>,
-    /// Different taints, as kubectl writes them.
+    /// Distinct taints, in kubectl's format.
     pub(super) taint_names: Vec<String>,
-    /// By node.
+    /// For each node: indexes of its taints.
     pub(super) taints: Vec<Vec<u32>>,
-    /// By resource, by node.
+    /// By resource and node.
     pub(super) allocatable: Vec<Vec<i64>>,
-    /// By state: numbers of the nodes that are not there.
+    /// By state: indexes of nodes that do not exist.
     pub(super) absent: Vec<Vec<u32>>,
-    /// By state, by resource, by node.
+    /// By state, resource and node.
     pub(super) requested: Vec<Vec<Vec<i64>>>,
 }
 
-/// Who makes pods.
+/// A controller that owns pods.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Owner {
     pub(super) namespace: u32,
@@ -105,67 +106,68 @@ pub(super) struct Owner {
     pub(super) name: String,
 }
 
-/// The pods that have not ended, sorted by namespace and name.
+/// Unfinished pods, sorted by namespace and name.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Pods {
     pub(super) name: Vec<String>,
     pub(super) namespace: Vec<u32>,
-    /// -1 where it has none.
+    /// Index of the owner; -1 without one.
     pub(super) owner: Vec<i32>,
     pub(super) priority: Vec<i32>,
     pub(super) request: Vec<u32>,
-    /// By state: the node's number, or [`WAITS`], [`ABSENT`], [`ELSEWHERE`].
+    /// By state: index of the node, or [`WAITS`], [`ABSENT`], [`ELSEWHERE`].
     pub(super) node: Vec<Vec<i32>>,
 }
 
-/// A spread constraint and how even the pods it is about are.
+/// A spread constraint and the skew of the pods it selects.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spread {
     pub(super) namespace: u32,
-    /// The first owner of pods with it; -1 where they have none.
+    /// Owner of the first pod with the constraint; -1 without one.
     pub(super) owner: i32,
     pub(super) topology_key: String,
     pub(super) max_skew: i32,
     pub(super) min_domains: i32,
-    /// Whether it is `DoNotSchedule`.
+    /// Whether `whenUnsatisfiable` is `DoNotSchedule`.
     pub(super) is_hard: bool,
     pub(super) selector: String,
-    /// How many pods have it.
+    /// Number of pods with the constraint.
     pub(super) pods: usize,
     /// By state.
     pub(super) states: Vec<Skew>,
 }
 
-/// How uneven pods are.
+/// Skew of a spread constraint in one state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Skew {
-    /// How far the fullest domain is ahead of the emptiest, or of none where there are too few domains.
+    /// Pods in the domain with most, minus pods in the domain with fewest; minus 0 if there are fewer than
+    /// `minDomains`.
     pub(super) skew: i64,
     pub(super) domain_count: usize,
-    /// Domains with their pods, the fullest first; of many, the ends.
+    /// Domains with their number of pods, most first. Of a long list, only the first and last.
     pub(super) domains: Vec<(String, i64)>,
 }
 
-/// Pods that wait and are alike.
+/// A group of identical pending pods.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Waiting {
-    /// Their numbers.
+    /// Indexes of the pods.
     pub(super) pods: Vec<u32>,
-    /// Of the first of them.
+    /// Explanation of the first pod.
     pub(super) explanation: Explanation,
 }
 
-/// What became of the pods of the files.
+/// Result of placing pods.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Simulated {
     pub(super) pods: usize,
     pub(super) placed: usize,
-    /// Pods that went to make room.
+    /// Number of preempted pods.
     pub(super) evicted: usize,
-    /// On how many nodes pods came.
+    /// Number of nodes that received pods.
     pub(super) nodes: usize,
 }
 
@@ -174,29 +176,29 @@ pub(super) struct Simulated {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Scored {
     pub(super) pod: u32,
-    /// The node it is on; null where it has none yet.
+    /// Index of its node; null if it has none.
     pub(super) node: Option<u32>,
-    /// Whether it is the decision a simulation made; otherwise it is what would be decided as things are.
+    /// Whether the simulation made this decision. Otherwise the pod was evaluated again in the current state.
     pub(super) is_made: bool,
-    /// How many nodes could take it.
+    /// Number of feasible nodes.
     pub(super) fits_on: usize,
-    /// How many are as good as the best.
+    /// Number of nodes with the highest total score.
     pub(super) winners: usize,
-    /// By how much the best is ahead of the next that is worse.
+    /// Lead of the best node over the best node with a lower total score.
     pub(super) margin: Option<i64>,
     pub(super) decided_by: String,
-    /// How many nodes that could take it are not in the table.
+    /// Number of feasible nodes that are not in the table.
     pub(super) left_out: usize,
-    /// Numbers of the plugins, in the order of the columns.
+    /// Indexes of the plugins, in the order of the columns.
     pub(super) plugins: Vec<u32>,
     pub(super) weights: Vec<i64>,
-    /// The best nodes, best first.
+    /// Nodes with the highest total scores, best first.
     pub(super) nodes: Vec<Row>,
-    /// Why the others could not take it, and how many of them.
+    /// Rejection reasons of the other nodes, with the number of nodes.
     pub(super) reasons: Vec<Rest>,
 }
 
-/// A node's scores.
+/// Scores of a node.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) node: u32,
@@ -205,7 +207,7 @@ pub(super) struct Row {
     pub(super) normalized: Vec<i64>,
 }
 
-/// A reason and the nodes it holds on.
+/// A rejection reason and the number of nodes it applies to.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Rest {
     pub(super) code: crate::explain::ReasonCode,

@@ -1,6 +1,6 @@
-//! How even the pods of each spread constraint are, counted as the scheduler counts them.
+//! Computes the skew of each spread constraint, counting nodes and pods as the scheduler does.
 //!
-//! Constraints that pods bring themselves; the defaults of a configuration are not told, since no pod names them.
+//! Covers constraints in pod specs. Default constraints of the configuration are not included.
 
 use super::gather::People;
 use super::model::{Skew, Spread};
@@ -14,12 +14,12 @@ use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
 
-/// Constraints that are told.
+/// Maximum number of constraints in the report.
 const CONSTRAINTS_MAX: usize = 200;
-/// Domains that are named at each end of a long list.
+/// Number of domains named at each end of a long list.
 const ENDS: usize = 10;
 
-/// A constraint and a pod that has it.
+/// A constraint, with a pod that has it and the number of such pods.
 pub(super) struct Found {
     pod: Arc<PodInfo>,
     at: usize,
@@ -32,9 +32,9 @@ impl Found {
     }
 }
 
-/// The different constraints of all pods, those of most pods first.
+/// Returns the distinct constraints of all pods, those of most pods first.
 pub(super) fn find<'p>(pods: impl Iterator<Item = &'p Arc<PodInfo>>, snapshot: Snapshot<'_>) -> Vec<Found> {
-    // Pods of one template have all that matters here in common.
+    // Pods of one template agree in all fields that matter here.
     let mut found: FixedMap<_, Found> = FixedMap::default();
     for pod in pods.filter(|pod| !pod.spread.is_empty()) {
         for at in 0..pod.spread.len() {
@@ -52,7 +52,7 @@ pub(super) fn find<'p>(pods: impl Iterator<Item = &'p Arc<PodInfo>>, snapshot: S
     found
 }
 
-/// What is told of the constraints, without their skew, and how many are left out.
+/// Returns the constraints without their skew, and the number left out.
 pub(super) fn tell(found: &mut Vec<Found>, people: &People, snapshot: Snapshot<'_>) -> (Vec<Spread>, usize) {
     let left_out = found.len().saturating_sub(CONSTRAINTS_MAX);
     found.truncate(CONSTRAINTS_MAX);
@@ -77,7 +77,7 @@ pub(super) fn tell(found: &mut Vec<Found>, people: &People, snapshot: Snapshot<'
     (spread.collect(), left_out)
 }
 
-/// How uneven the pods of a constraint are now.
+/// Computes the current skew of a constraint.
 pub(super) fn skew(found: &Found, snapshot: Snapshot<'_>) -> Skew {
     let constraint = found.constraint();
     let mut domains: BTreeMap<Symbol, i64> = BTreeMap::new();
@@ -112,7 +112,7 @@ pub(super) fn skew(found: &Found, snapshot: Snapshot<'_>) -> Skew {
     Skew { skew, domain_count, domains: named }
 }
 
-/// Whether a node is one of those the constraint is about (upstream `podtopologyspread/common.go`).
+/// Returns whether the constraint counts a node (upstream `podtopologyspread/common.go`).
 fn counts(found: &Found, idx: NodeIdx, snapshot: Snapshot<'_>) -> bool {
     let (pod, constraint) = (&found.pod, found.constraint());
     let (node, labels, tables) = (snapshot.node_info(idx), snapshot.node_labels(idx), snapshot.tables());

@@ -1,13 +1,13 @@
 
 "use strict";
-// The model of the report, and how its numbers and names are told. Every text becomes a text node; none becomes markup.
+// The data of the report, and how numbers and names are formatted. All text becomes text nodes, never markup.
 
 const model = JSON.parse(document.getElementById("data").textContent);
 const { nodes, pods, resources } = model;
 const last = model.states.length - 1;
 const WAITS = -1, ABSENT = -2, ELSEWHERE = -3;
 
-// A text without control characters and marks that turn the direction of writing: they are spelled out.
+// Escapes control characters, zero-width characters and bidirectional controls.
 function plain(text) {
   return String(text).replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, (c) => {
     const short = { "\n": "\\n", "\r": "\\r", "\t": "\\t" }[c];
@@ -15,7 +15,7 @@ function plain(text) {
   });
 }
 
-// An element: its attributes, functions as listeners, then texts and elements.
+// Creates an element with attributes (functions become event listeners) and children (texts or elements).
 function el(tag, attributes, ...inside) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -29,7 +29,7 @@ function el(tag, attributes, ...inside) {
   return made;
 }
 
-// Tells readers of the screen what changed.
+// Announces a change to screen readers.
 function announce(text) {
   document.getElementById("status").textContent = plain(text);
 }
@@ -60,7 +60,7 @@ function share(resource, node, state) {
   return allocatable > 0 ? (100 * nodes.requested[state][resource][node]) / allocatable : null;
 }
 
-// Whole hundredths; more than all is never told as all.
+// Formats a whole percentage. Rounds so that more than 100 % is never shown as 100 %.
 function percent(value) {
   if (value === null) return "none";
   return (value > 100 ? Math.ceil(value) : Math.floor(value)) + " %";
@@ -85,10 +85,10 @@ function zoneName(zone) {
 
 function place(pod, state) {
   const at = pods.node[state][pod];
-  return at >= 0 ? nodes.name[at] : { [WAITS]: "waits", [ABSENT]: "not there", [ELSEWHERE]: "a node not given" }[at];
+  return at >= 0 ? nodes.name[at] : { [WAITS]: "pending", [ABSENT]: "absent", [ELSEWHERE]: "unknown node" }[at];
 }
 
-// The numbers of all pods on each node, in one state; made when first asked for.
+// Indexes of the pods on each node, for one state; computed on first use.
 const residents = model.states.map(() => null);
 function podsOn(node, state) {
   if (!residents[state]) {

@@ -1,5 +1,5 @@
 
-// The lists: nodes once more, for those who rather read than look, owners, and pods.
+// The lists: nodes as a table, owners, and pods.
 
 function podWords(pod) {
   return namespaceOf(pod) + "/" + pods.name[pod] + " " + ownerName(pods.owner[pod]) + " " + place(pod, last);
@@ -12,11 +12,11 @@ function nodeList() {
     ...resources.slice(0, 6).map((resource, at) => ({
       name: resource.name, isNumber: true, value: (node) => share(at, node, last) ?? -1, show: (node) => percent(share(at, node, last)),
     })),
-    { name: "Taints", value: (node) => (closed.has(node) ? "closed " : "") + nodes.taints[node].map((at) => nodes.taintNames[at]).join(" ") },
+    { name: "Taints", value: (node) => (closed.has(node) ? "cordoned " : "") + nodes.taints[node].map((at) => nodes.taintNames[at]).join(" ") },
   ];
   const words = (node) => nodes.name[node] + " " + zoneName(nodes.zone[node]) + " " + columns[columns.length - 1].value(node);
   const list = table({ caption: "Nodes: requested of allocatable" + (last > 0 ? ", after" : ""), columns, rows: nodes.name.map((_, node) => node), words });
-  const details = el("details", null, el("summary", null, "The same as a table"),
+  const details = el("details", null, el("summary", null, "Show as a table"),
     el("div", { class: "controls" }, search("Find nodes", list.seek).root), list.root);
   document.getElementById("map").append(details);
 }
@@ -40,7 +40,7 @@ function ownerList(pick) {
     { name: "Namespace", value: (at) => model.namespaces[model.owners[at].namespace] },
     number("Pods", (at) => of[at].pods),
     ...(last > 0 ? [number("Placed before", (at) => of[at].was)] : []),
-    number("Placed", (at) => of[at].placed), number("Waiting", (at) => of[at].pods - of[at].placed),
+    number("Placed", (at) => of[at].placed), number("Pending", (at) => of[at].pods - of[at].placed),
     number("Nodes", (at) => of[at].nodes.size), number("Zones", (at) => of[at].zones.size),
     ...resources.slice(0, 2).map((resource, index) => ({ ...number(resource.name, (at) => of[at].sums[index]), show: (at) => amount(index, of[at].sums[index]) })),
   ];
@@ -52,7 +52,7 @@ function ownerList(pick) {
 function podList() {
   const all = pods.name.map((_, pod) => pod);
   const kinds = [
-    ["all", () => true], ["waiting", (pod) => pods.node[last][pod] === WAITS], ["with scores", (pod) => byPod.has(pod)],
+    ["all", () => true], ["pending", (pod) => pods.node[last][pod] === WAITS], ["with scores", (pod) => byPod.has(pod)],
     ...(last > 0 ? [["moved or new", (pod) => pods.node[0][pod] !== pods.node[last][pod]]] : []),
   ];
   let of = null;
@@ -79,7 +79,7 @@ function podList() {
     of = owner;
     picked.hidden = owner === null;
     picked.replaceChildren(...(owner === null ? [] : ["of " + plain(ownerName(owner)) + " ",
-      el("button", { type: "button", click: () => { pick(null); find.field.focus(); } }, "of all owners")]));
+      el("button", { type: "button", click: () => { pick(null); find.field.focus(); } }, "show all owners")]));
     which.selectedIndex = 0;
     narrow();
     announce(count(pods.owner.filter((other) => owner === null || other === owner).length, "pod"));

@@ -1,13 +1,14 @@
 
-// The map of nodes: one cell a node, by zone. How full a node is stands in the cell as a number, or as a level where there are many,
-// beside its colour. One cell at a time is in the order of tabs; arrows go on from there.
+// The map of nodes: one cell per node, grouped by zone. Each cell shows utilization as a number, or as a fill
+// level in large clusters, in addition to its color. A single cell is in the tab order; arrow keys move
+// between cells.
 
 const map = {
   resource: 0, state: last, order: "name", cells: [], groups: [], at: 0,
   size: nodes.name.length <= 60 ? "big" : nodes.name.length <= 800 ? "mid" : "small",
 };
 
-// What is shown of a node: hundredths, or null where it offers nothing of the resource.
+// Returns the shown value of a node in percent, or null if the node does not offer the resource.
 function shown(node) {
   if (map.state <= last) return share(map.resource, node, map.state);
   const [before, after] = [share(map.resource, node, 0), share(map.resource, node, last)];
@@ -23,7 +24,7 @@ function level(value) {
 }
 
 function told(value, node) {
-  if (map.state <= last && absent[map.state].has(node)) return "not there";
+  if (map.state <= last && absent[map.state].has(node)) return "absent";
   if (map.state <= last || value === null) return percent(value);
   return value === 0 ? "same" : (value > 0 ? "+" : "−") + Math.abs(Math.round(value * 10) / 10) + " %";
 }
@@ -38,8 +39,8 @@ function describe(node) {
   const taints = nodes.taints[node].map((taint) => nodes.taintNames[taint]);
   return [nodes.name[node], zoneName(nodes.zone[node]),
     resources[at].name + " " + told(shown(node), node) + " (" + amounts + " of " + amount(at, nodes.allocatable[at][node]) + ")",
-    ...model.states.map((state, index) => absent[index].has(node) ? "not there " + state : null),
-    closed.has(node) ? "closed" : null, taints.length > 0 ? "taints " + taints.join(" ") : null].filter(Boolean).join(", ");
+    ...model.states.map((state, index) => absent[index].has(node) ? "absent " + state : null),
+    closed.has(node) ? "cordoned" : null, taints.length > 0 ? "taints " + taints.join(" ") : null].filter(Boolean).join(", ");
 }
 
 function cellOf(node) {
@@ -72,7 +73,7 @@ function arrange() {
   enter(0);
 }
 
-// Makes a cell the one that tabs lead to.
+// Puts a single cell into the tab order.
 function enter(at) {
   const before = map.cells[map.sequence[map.at]];
   if (before) before.tabIndex = -1;
@@ -85,7 +86,7 @@ function go(at) {
   map.cells[map.sequence[map.at]].focus();
 }
 
-// The cell above or below: the nearest of the next line, by where it is on the screen.
+// Moves to the nearest cell in the line above or below, by screen position.
 function line(step) {
   const here = map.cells[map.sequence[map.at]].getBoundingClientRect();
   let best = null;
@@ -135,8 +136,8 @@ function legend() {
   };
   return el("ul", { class: "legend", "aria-label": "Legend" },
     sample("l0", 0, "0 %"), sample("l1", 25, "to 25 %"), sample("l2", 50, "to 50 %"), sample("l3", 75, "to 75 %"),
-    sample("l4", 90, "to 90 %"), sample("l5", 100, "to 100 %"), sample("l6", 100, "more than there is"),
-    sample("none", 0, absent.some((of) => of.size > 0) ? "offers none, or is not there" : "offers none"), nodes.cordoned.length > 0 ? sample("l0", 0, "closed" + (map.size === "big" ? " ×" : ""), " closed") : null,
+    sample("l4", 90, "to 90 %"), sample("l5", 100, "to 100 %"), sample("l6", 100, "above 100 %"),
+    sample("none", 0, absent.some((of) => of.size > 0) ? "not offered, or absent" : "not offered"), nodes.cordoned.length > 0 ? sample("l0", 0, "cordoned" + (map.size === "big" ? " ×" : ""), " closed") : null,
     map.size === "big" && nodes.taintNames.length > 0 ? el("li", null, "• tainted") : null);
 }
 
@@ -164,7 +165,7 @@ function drawMap() {
   paint();
   arrange();
   root.append(controls(), legend(),
-    el("p", { class: "unseen", id: "map-help" }, "Arrow keys go from node to node, Enter opens one."), grid, readout);
+    el("p", { class: "unseen", id: "map-help" }, "Arrow keys move between nodes, Enter opens a node."), grid, readout);
 }
 
 drawMap();

@@ -1,9 +1,9 @@
-//! Markup that names cannot break out of: every text is escaped as it is put in, and control characters are spelled out.
+//! Builds HTML safely: all text is escaped when it is added, including control characters.
 
 use crate::cli::screen::{is_obeyed, plain};
 use std::fmt::Write as _;
 
-/// A text for the inside of an element or of a quoted attribute.
+/// Escapes a text for the content of an element or a quoted attribute.
 pub(super) fn escaped(text: &str) -> String {
     let text = plain(text);
     let mut out = String::with_capacity(text.len());
@@ -20,13 +20,13 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// A JSON text for the inside of a script element: nothing in it ends the element or begins a comment, and nothing in it is obeyed by
-/// whatever shows the source.
+/// Escapes JSON for a script element, so that it can neither close the element nor open a comment. Control
+/// characters are escaped too.
 pub(super) fn inert(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if matches!(c, '<' | '>' | '&') || is_obeyed(c) {
-            // Writing to a text cannot fail. None of these is beyond what four digits say.
+            // Writing to a String cannot fail. All escaped characters fit in four hex digits.
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
@@ -35,30 +35,30 @@ pub(super) fn inert(json: &str) -> String {
     out
 }
 
-/// Markup that is built piece by piece.
+/// HTML built piece by piece.
 #[derive(Default)]
 pub(super) struct Markup(String);
 
 impl Markup {
-    /// Puts in markup as it is. Only for what is written in this program.
+    /// Adds markup unchanged. Only for constants of this program.
     pub(super) fn raw(&mut self, markup: &str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// Puts in a text.
+    /// Adds a text, escaped.
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
         self.0.push_str(&escaped(text));
         self
     }
 
-    /// An element of nothing but text, with its attributes as they are written in a tag.
+    /// Adds an element that contains only text. `tag` may include attributes.
     pub(super) fn element(&mut self, tag: &str, text: &str) -> &mut Self {
         let name = tag.split(' ').next().unwrap_or(tag);
         self.raw("<").raw(tag).raw(">").text(text).raw("</").raw(name).raw(">")
     }
 
-    /// A row of a table's head.
+    /// Adds the header row of a table.
     pub(super) fn head(&mut self, cells: &[(&str, bool)]) -> &mut Self {
         self.raw("<thead><tr>");
         for (cell, is_number) in cells {
@@ -67,7 +67,7 @@ impl Markup {
         self.raw("</tr></thead>")
     }
 
-    /// All of it.
+    /// Returns the whole markup.
     pub(super) fn into_text(self) -> String {
         self.0
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_break_out_of_an_element_or_an_attribute() {
+    fn text_is_escaped_in_elements_and_attributes() {
         assert_eq!(escaped("a\"'><b>&\u{202e}\n"), "a&quot;&#39;&gt;&lt;b&gt;&amp;\\u{202e}\\n");
         let mut markup = Markup::default();
         markup.element("td class=\"n\"", "</td><script>");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn data_neither_ends_its_script_nor_changes() {
+    fn json_in_a_script_is_escaped_and_keeps_its_value() {
         let told = serde_json::json!(["</script><!--", "\u{2028}\u{1b}\u{85}", "é"]);
         let written = inert(&told.to_string());
         assert!(written.chars().all(|c| !"<>&\u{2028}\u{85}\u{1b}".contains(c)), "{written}");

@@ -1,8 +1,8 @@
-//! The page: one file that needs no other and no network. What matters most stands in it as markup, for readers without scripts;
-//! the rest is data, which the page's own script shows.
+//! Formats a report as a single HTML file without external resources. The most important parts are static
+//! markup, readable without scripts. The rest is data for the page's script.
 //!
-//! Nothing but that script and that style sheet may run: the policy in the head names both by their hashes, so markup that got in
-//! by a name would do nothing even if it were not escaped, which it is.
+//! The content security policy allows only this script and style sheet, by their hashes. So markup from a
+//! name would have no effect even if it were not escaped.
 
 mod markup;
 mod sections;
@@ -17,7 +17,7 @@ use supercargo_core::framework::Measure;
 
 const PAGE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("report.css");
-/// The parts of one script, in this order.
+/// Parts of the script, concatenated in this order.
 const SCRIPT: &str = concat!(
     include_str!("data.js"),
     include_str!("table.js"),
@@ -26,12 +26,12 @@ const SCRIPT: &str = concat!(
     include_str!("lists.js")
 );
 
-/// The page.
+/// Formats the page.
 ///
 /// # Errors
-/// When the hash of a script cannot be had, which a build without TLS 1.3 would be the reason of.
+/// Fails if the build has no TLS 1.3 cipher suite, which provides the SHA-256 hash.
 pub(super) fn page(report: &Report) -> Result<String, InputError> {
-    let json = serde_json::to_string(report).expect("a report has texts, numbers and lists only");
+    let json = serde_json::to_string(report).expect("a report holds only strings, numbers and lists");
     let policy = format!(
         "default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
         source_of(STYLE)?,
@@ -55,22 +55,22 @@ pub(super) fn page(report: &Report) -> Result<String, InputError> {
     Ok(filled(PAGE, &parts))
 }
 
-/// The template with its `{{name}}`s filled in. What is filled in is not looked at again.
+/// Replaces each `{{name}}` of the template. Inserted text is not expanded again.
 fn filled(template: &str, parts: &[(&str, String)]) -> String {
     let mut out =
         String::with_capacity(template.len() + parts.iter().map(|(_, text)| text.len()).sum::<usize>());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
-        let (name, after) = after.split_once("}}").expect("the template closes what it opens");
+        let (name, after) = after.split_once("}}").expect("the template closes each placeholder");
         let part = parts.iter().find(|(other, _)| *other == name);
         out.push_str(before);
-        out.push_str(&part.unwrap_or_else(|| panic!("nothing is known of {name}")).1);
+        out.push_str(&part.unwrap_or_else(|| panic!("unknown placeholder {name}")).1);
         rest = after;
     }
     out + rest
 }
 
-/// What a policy calls a text: its hash.
+/// Returns the policy source of a text: its SHA-256 hash in base64.
 fn source_of(text: &str) -> Result<String, InputError> {
     let suite = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
     let suite =
@@ -80,10 +80,10 @@ fn source_of(text: &str) -> Result<String, InputError> {
     Ok(format!("sha256-{}", base64.as_str().unwrap_or_default()))
 }
 
-/// An amount as people write it.
+/// Formats an amount.
 fn amount(unit: Unit, value: i64) -> String {
     match unit {
-        // A cluster has thousands of cores, of which nobody counts thousandths.
+        // Large amounts of CPU are shown in whole cores.
         Unit::Milli if value.abs() >= 100_000 => (value / 1_000).to_string(),
         Unit::Milli => words::amount(Measure::Cpu, value),
         Unit::Bytes => words::amount(Measure::Memory, value),
@@ -91,7 +91,7 @@ fn amount(unit: Unit, value: i64) -> String {
     }
 }
 
-/// How much of it is asked for, in hundredths; `None` where there is none.
+/// Returns the requested share of allocatable in percent; `None` if nothing is allocatable.
 fn percent(requested: i64, allocatable: i64) -> Option<i64> {
     let share = i128::from(requested) * 100 / i128::from(allocatable.max(1));
     (allocatable > 0).then_some(i64::try_from(share).unwrap_or(i64::MAX))
@@ -102,13 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_of_a_text_is_what_browsers_expect() {
+    fn policy_hash_matches_the_browsers() {
         let known = "sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=";
         assert_eq!(source_of("abc").map_err(|error| error.0), Ok(known.to_owned()));
     }
 
     #[test]
-    fn what_is_filled_in_is_not_filled_in_again() {
+    fn inserted_text_is_not_expanded_again() {
         let parts = [("a", "{{b}}".to_owned()), ("b", "x".to_owned())];
         assert_eq!(filled("<{{a}}|{{b}}>", &parts), "<{{b}}|x>");
     }

@@ -1,5 +1,5 @@
 
-// What is told of one node or one pod, beside the page. Closed with Escape, and the focus goes back to where it was.
+// The panel with details of a node or a pod. Escape closes it and returns the focus.
 
 const panel = document.getElementById("panel");
 let opener = null;
@@ -54,7 +54,7 @@ function showNode(node, from) {
     columns: [
       { name: "Pod", value: (pod) => pods.name[pod], show: (pod) => link(pods.name[pod], (from) => showPod(pod, from)) },
       { name: "Namespace", value: namespaceOf },
-      ...(last > 0 ? [{ name: "Before and after", value: (pod) => came(pod, node) }] : []),
+      ...(last > 0 ? [{ name: "Change", value: (pod) => came(pod, node) }] : []),
       ...resources.slice(0, 2).map((resource, at) => ({
         name: resource.name, isNumber: true, value: (pod) => model.requests[pods.request[pod]][at],
         show: (pod) => amount(at, model.requests[pods.request[pod]][at]),
@@ -63,15 +63,15 @@ function showNode(node, from) {
   });
   show(from, nodes.name[node],
     facts([["Kind", "node"], ["Zone", zoneName(nodes.zone[node])], ["Taints", taints.join(", ") || "none"],
-      ...model.states.map((state, at) => absent[at].has(node) && ["Not there", state]),
-      closed.has(node) && ["Closed", "to new pods (cordoned)"]]),
-    el("h3", null, "Requests"), simple("What its pods ask for", heads, rows),
+      ...model.states.map((state, at) => absent[at].has(node) && ["Absent", state]),
+      closed.has(node) && ["Cordoned", "unschedulable for new pods"]]),
+    el("h3", null, "Requests"), simple("Requests of its pods", heads, rows),
     el("h3", null, count(here.length, "pod")), list.root);
 }
 
 function came(pod, node) {
   const [before, after] = [pods.node[0][pod] === node, pods.node[last][pod] === node];
-  return before && after ? "stays" : after ? "comes" : "goes";
+  return before && after ? "stays" : after ? "added" : "removed";
 }
 
 function showPod(pod, from) {
@@ -84,7 +84,7 @@ function showPod(pod, from) {
     return [last > 0 ? "Node " + state : "Node", told];
   });
   show(from, namespaceOf(pod) + "/" + pods.name[pod],
-    facts([["Kind", "pod"], ["Owner", ownerName(owner)], ...where, ["Asks for", asks.join(", ") || "nothing"],
+    facts([["Kind", "pod"], ["Owner", ownerName(owner)], ...where, ["Requests", asks.join(", ") || "nothing"],
       ["Priority", String(pods.priority[pod])]]),
     waits(pod), scores(pod));
 }
@@ -100,11 +100,11 @@ function waits(pod) {
     there.scrollIntoView();
     there.querySelector("summary").focus();
   };
-  return [el("h3", null, "Why it waits"), el("p", { id: "panel-why" }, explanation.summary + "."),
+  return [el("h3", null, "Why it is pending"), el("p", { id: "panel-why" }, explanation.summary + "."),
     el("ul", null, explanation.reasons.map((group) =>
       el("li", null, count(group.nodes, "node") + ": ", el("code", null, group.code), " ", group.text))),
-    explanation.changes.length > 0 && el("p", null, "What would help most: " + explanation.changes[0].text + "."),
-    el("p", null, el("button", { type: "button", click: goThere }, "Show the whole explanation"))];
+    explanation.changes.length > 0 && el("p", null, "Best fix:" + explanation.changes[0].text + "."),
+    el("p", null, el("button", { type: "button", click: goThere }, "Show the full explanation"))];
 }
 
 function scores(pod) {
@@ -118,17 +118,17 @@ function scores(pod) {
     announce("scores, " + choose.value);
   });
   draw();
-  const lead = decision.margin === null ? "no node is behind" : "ahead of the next by " + decision.margin;
+  const lead = decision.margin === null ? "no node has a lower total" : "ahead of the next node by" + decision.margin;
   const others = decision.reasons.map((rest) =>
     el("li", null, count(rest.nodes, "node") + ": ", el("code", null, rest.code), " ", rest.text));
   return [
-    el("h3", null, decision.isMade ? "The decision" : decision.node === null ? "What would be decided now" : "Its node, decided again as things are"),
-    el("p", null, count(decision.fitsOn, "node") + " of " + nodes.name.length.toLocaleString("en") + " could take it; " +
-      (decision.winners === 1 ? "one is best" : decision.winners.toLocaleString("en") + " are equally good") + " (" + lead + ")."),
+    el("h3", null, decision.isMade ? "The decision" : decision.node === null ? "Decision in the current state" : "Its node, decided again in the current state"),
+    el("p", null, count(decision.fitsOn, "node") + " of " + nodes.name.length.toLocaleString("en") + "  feasible;" +
+      (decision.winners === 1 ? "one is best" : decision.winners.toLocaleString("en") + "  are tied") + " (" + lead + ")."),
     el("p", null, "Decided by: " + decision.decidedBy + "."),
     el("div", { class: "controls" }, el("label", null, "Scores", choose)), at,
-    decision.leftOut > 0 && el("p", { class: "dim" }, "and " + count(decision.leftOut, "more node") + " that could take it"),
-    others.length > 0 && el("h3", null, "The rest: why not the other nodes"), others.length > 0 && el("ul", null, others),
+    decision.leftOut > 0 && el("p", { class: "dim" }, "and " + count(decision.leftOut, "more node") + ", also feasible"),
+    others.length > 0 && el("h3", null, "Why not the other nodes"), others.length > 0 && el("ul", null, others),
   ];
 }
 
@@ -136,13 +136,13 @@ function noScores(pod) {
   const sibling = pods.owner[pod] < 0 ? undefined : model.decisions.find((other) => pods.owner[other.pod] === pods.owner[pod]);
   const line = "supercargo explain pod " + pods.name[pod] + " -n " + namespaceOf(pod) + " --scores";
   return [el("h3", null, "Scores"),
-    el("p", null, explained.has(pod) ? "No node can take it, so none has a score." :
-      "This report has the scores of " + count(model.decisions.length, "decision") + ", and this one is not among them."),
-    sibling && el("p", null, "One of the same owner is: ", link(pods.name[sibling.pod], (from) => showPod(sibling.pod, from))),
+    el("p", null, explained.has(pod) ? "No node is feasible, so there are no scores." :
+      "This report contains scores of" + count(model.decisions.length, "decision") + ", but not of this pod."),
+    sibling && el("p", null, "Scores of a pod with the same owner:", link(pods.name[sibling.pod], (from) => showPod(sibling.pod, from))),
     !explained.has(pod) && el("pre", null, line)];
 }
 
-// One column a plugin; those that say the same of all nodes shown are told in a line.
+// One column per plugin. Plugins with the same value for all shown nodes are listed in a line instead.
 function scoreTable(decision, which) {
   const value = (row, at) => which === "weighted" ? row.normalized[at] * decision.weights[at] : row[which][at];
   const all = decision.plugins.map((_, at) => at);
@@ -156,5 +156,5 @@ function scoreTable(decision, which) {
     el("td", { class: "n" }, String(row.total)), differ.map((at) => el("td", { class: "n" }, String(value(row, at))))));
   const line = same.map((at) => name(at) + " " + value(decision.nodes[0], at)).join(", ");
   return el("div", null, simple("The best " + count(decision.nodes.length, "node") + ", " + which, heads, rows, { class: "scores" }),
-    same.length > 0 && el("p", { class: "dim" }, "The same for all of these: " + line + "."));
+    same.length > 0 && el("p", { class: "dim" }, "Equal for all of these:" + line + "."));
 }

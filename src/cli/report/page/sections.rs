@@ -1,13 +1,13 @@
-//! The summary and the spread constraints as markup: these parts of the page need no script.
+//! The summary and the spread constraints. These sections need no script.
 
 use super::markup::Markup;
 use super::{amount, percent, waiting};
 use crate::cli::report::model::{ABSENT, Report, Resource, Skew, Spread, WAITS};
 
-/// Resources that have a column in the table of zones.
+/// Maximum number of resources with a column in the table of zones.
 const COLUMNS_MAX: usize = 5;
 
-/// What people should know of what was read.
+/// Returns the messages about the input.
 pub(super) fn notices(report: &Report) -> String {
     let mut out = Markup::default();
     for notice in &report.notices {
@@ -16,7 +16,7 @@ pub(super) fn notices(report: &Report) -> String {
     out.into_text()
 }
 
-/// The summary's inside.
+/// Returns the content of the summary section.
 pub(super) fn summary(report: &Report) -> String {
     let mut out = Markup::default();
     figures(&mut out, report);
@@ -40,7 +40,7 @@ fn figures(out: &mut Markup, report: &Report) {
     };
     out.raw("<dl class=\"figures\">");
     let closed = report.nodes.cordoned.len();
-    let closed = if closed > 0 { format!("{closed} closed") } else { String::new() };
+    let closed = if closed > 0 { format!("{closed} cordoned") } else { String::new() };
     figure(out, "Nodes", &changed(&count(report, |_| true)), &closed);
     let zones = report.zones.iter().filter(|zone| !zone.is_empty()).count();
     figure(out, "Zones", &zones.to_string(), "");
@@ -48,7 +48,7 @@ fn figures(out: &mut Markup, report: &Report) {
     figure(out, "Pods on nodes", placed.last().map_or("0", String::as_str), &was);
     let waited = report.pods.node[0].iter().filter(|&&at| at == WAITS).count();
     let was = if placed.len() > 1 { format!("before: {waited}") } else { String::new() };
-    figure(out, "Waiting", &waiting::count(report).to_string(), &was);
+    figure(out, "Pending", &waiting::count(report).to_string(), &was);
     figure(out, "Owners", &report.owners.len().to_string(), "");
     out.raw("</dl>");
 }
@@ -61,18 +61,18 @@ fn simulated(out: &mut Markup, report: &Report) {
         text += &format!(" on {}", noun(of.nodes, "node"));
     }
     if of.evicted > 0 {
-        text += &format!("; {} went to make room", noun(of.evicted, "pod"));
+        text += &format!("; {} preempted", noun(of.evicted, "pod"));
     }
     let class = if of.placed == of.pods { "p class=\"result\"" } else { "p class=\"result short\"" };
     out.element(
         class,
         &format!(
-            "{text}. \"Before\" is the cluster as it is, \"after\" is with them and all that was changed."
+            "{text}. \"Before\" shows the cluster as it is, \"after\" shows it with these pods and all changes."
         ),
     );
 }
 
-/// Sums of a resource over some nodes, by state: requested and allocatable.
+/// Returns requested and allocatable amounts of a resource, summed over some nodes, for each state.
 fn sums(report: &Report, resource: usize, of: impl Fn(usize) -> bool) -> Vec<(i64, i64)> {
     let nodes = &report.nodes;
     let by_state = nodes.requested.iter().zip(&nodes.absent).map(|(requested, absent)| {
@@ -85,7 +85,7 @@ fn sums(report: &Report, resource: usize, of: impl Fn(usize) -> bool) -> Vec<(i6
     by_state.collect()
 }
 
-/// How many of some nodes there are, by state.
+/// Returns the number of existing nodes among some nodes, for each state.
 fn count(report: &Report, of: impl Fn(usize) -> bool) -> Vec<String> {
     let nodes = &report.nodes;
     let here = |absent: &Vec<u32>| {
@@ -136,7 +136,7 @@ fn zones(out: &mut Markup, report: &Report) {
     out.raw("</tbody></table></div>");
 }
 
-/// A bar with its number beside it: the last state in full, the first as a mark.
+/// Adds a bar with its percentage: the last state as a bar, the first as a mark.
 fn share(out: &mut Markup, sums: &[(i64, i64)]) {
     let shares: Vec<Option<i64>> =
         sums.iter().map(|&(requested, allocatable)| percent(requested, allocatable)).collect();
@@ -160,7 +160,7 @@ fn share(out: &mut Markup, sums: &[(i64, i64)]) {
     out.raw("</svg>").element("span class=\"n\"", &format!("{} %", changed(&texts))).raw("</span>");
 }
 
-/// One text where nothing changed, or both.
+/// Formats a value that may differ between the states.
 fn changed(texts: &[String]) -> String {
     match texts {
         [before, after] if before != after => format!("{before} → {after}"),
@@ -168,23 +168,23 @@ fn changed(texts: &[String]) -> String {
     }
 }
 
-/// The section's inside.
+/// Returns the content of the spread section.
 pub(super) fn spread(report: &Report) -> String {
     let mut out = Markup::default();
     if report.spread.is_empty() {
-        out.element("p", "No pod has a spread constraint of its own.");
+        out.element("p", "No pod has a topology spread constraint.");
         return out.into_text();
     }
     out.raw("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Spread constraints\"><table>");
-    out.raw("<caption>Spread constraints: pods that match, by domain</caption>");
-    let head = ["Owner", "Matching pods", "Over", "Rule", "Pods", "maxSkew", "Skew", "Domains"];
+    out.raw("<caption>Spread constraints: matching pods by domain</caption>");
+    let head = ["Owner", "Matching pods", "Topology key", "Rule", "Pods", "maxSkew", "Skew", "Domains"];
     out.head(&head.map(|name| (name, matches!(name, "Pods" | "maxSkew" | "Skew")))).raw("<tbody>");
     for of in &report.spread {
         constraint(&mut out, report, of);
     }
     out.raw("</tbody></table></div>");
     if report.spread_left_out > 0 {
-        out.element("p class=\"dim\"", &format!("and {} more, of fewer pods", report.spread_left_out));
+        out.element("p class=\"dim\"", &format!("and {} more, each with fewer pods", report.spread_left_out));
     }
     out.into_text()
 }
@@ -231,7 +231,7 @@ fn domains(out: &mut Markup, of: &Skew) {
     if left_out > 0 {
         let half = of.domains.len() / 2;
         told(out, &of.domains[..half]);
-        out.raw(" ").element("span class=\"dim\"", &format!("... {left_out} between ...")).raw(" ");
+        out.raw(" ").element("span class=\"dim\"", &format!("... {left_out} more ...")).raw(" ");
         told(out, &of.domains[half..]);
     } else {
         told(out, &of.domains);

@@ -1,10 +1,10 @@
 
-// Tables of many rows: a page of them at a time, sorted by any column, narrowed by words. Rows are numbers.
+// Tables for many rows: paged, sorted by any column, filtered by search words. Rows are indexes.
 
-// The number at which some text of a row would sort: texts by their letters, digits in them as numbers.
+// Compares texts in natural order: numbers inside a text compare by value.
 const inOrder = new Intl.Collator("en", { numeric: true }).compare;
 
-// columns: { name, value(row), show(row)?, isNumber }. `words(row)` is what words are looked for in.
+// columns: { name, value(row), show(row)?, isNumber }. `words(row)` returns the text that is searched.
 function table({ caption, columns, rows, words, by, page = 50, rowHeader = 0 }) {
   let sorted = { at: by ? by.at : 0, falls: by ? by.falls : false };
   let from = 0, shown = rows, sought = "";
@@ -24,7 +24,7 @@ function table({ caption, columns, rows, words, by, page = 50, rowHeader = 0 }) 
     sorted = { at, falls: sorted.at === at ? !sorted.falls : Boolean(columns[at].isNumber) };
     from = 0;
     draw();
-    announce(caption + " sorted by " + columns[at].name + (sorted.falls ? ", falling" : ", rising"));
+    announce(caption + " sorted by " + columns[at].name + (sorted.falls ? ", descending" : ", ascending"));
   }
 
   function turn(by) {
@@ -47,14 +47,14 @@ function table({ caption, columns, rows, words, by, page = 50, rowHeader = 0 }) 
       return at === rowHeader ? el("th", { scope: "row" }, cell) : el("td", { class: column.isNumber ? "n" : null }, cell);
     }))));
     const to = Math.min(from + page, list.length);
-    told.textContent = list.length === 0 ? "nothing to show" :
+    told.textContent = list.length === 0 ? "no rows" :
       (from + 1).toLocaleString("en") + " to " + to.toLocaleString("en") + " of " + list.length.toLocaleString("en") +
-      (shown.length < rows.length ? " (" + rows.length.toLocaleString("en") + " in all)" : "");
+      (shown.length < rows.length ? " (" + rows.length.toLocaleString("en") + "  in total)" : "");
     [back.disabled, on.disabled] = [from === 0, to >= list.length];
     pager.hidden = list.length <= page && shown.length === rows.length;
   }
 
-  // Shows the rows in which all words of the text are found.
+  // Shows the rows that contain all words of the text.
   function seek(text) {
     sought = text;
     const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -78,7 +78,7 @@ function table({ caption, columns, rows, words, by, page = 50, rowHeader = 0 }) 
   return { root, seek, replace };
 }
 
-// A field that narrows a list while one types.
+// A search field that filters a list while the user types.
 function search(label, seek) {
   let waiting = 0;
   const field = el("input", { type: "search", autocomplete: "off", spellcheck: "false", input: () => {

@@ -1,24 +1,24 @@
-//! The pods that wait, with their explanations, as markup: this part of the page needs no script.
+//! The pending pods and their explanations. This section needs no script.
 
 use super::markup::Markup;
 use crate::cli::report::model::{Report, Waiting};
 use crate::explain::{Explanation, Verdict};
 
-/// Names of pods that are told of those that are alike.
+/// Maximum number of identical pods listed by name.
 const ALIKE_MAX: usize = 20;
-/// Pods without an explanation that are told by name.
+/// Maximum number of unexplained pods listed by name.
 const UNEXPLAINED_MAX: usize = 100;
 
-/// How many pods wait.
+/// Returns the number of pending pods.
 pub(super) fn count(report: &Report) -> usize {
     report.pending.iter().map(|waiting| waiting.pods.len()).sum::<usize>() + report.unexplained.len()
 }
 
-/// The section's inside.
+/// Returns the content of the section.
 pub(super) fn section(report: &Report) -> String {
     let mut out = Markup::default();
     if count(report) == 0 {
-        out.element("p", "No pod waits for a node.");
+        out.element("p", "No pending pods.");
         return out.into_text();
     }
     for (at, waiting) in report.pending.iter().enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn section(report: &Report) -> String {
     if !report.unexplained.is_empty() {
         let left = report.unexplained.len();
         let text = format!(
-            "{left} more wait and are not explained here: the report explains {} sorts of pods",
+            "{left} more pending pods without an explanation: the report explains {} groups of identical pods",
             report.pending.len()
         );
         out.raw("<details><summary>").text(&text).raw("</summary><ul class=\"names\">");
@@ -55,7 +55,7 @@ fn one(out: &mut Markup, report: &Report, waiting: &Waiting, at: usize) {
     out.raw(&format!("<details class=\"wait\" id=\"waiting-{at}\"{open}><summary>"));
     out.element(&format!("span class=\"chip {class}\""), verdict).raw(" ").element("b", &of.pod);
     if waiting.pods.len() > 1 {
-        out.raw(" ").element("span class=\"dim\"", &format!("and {} alike", waiting.pods.len() - 1));
+        out.raw(" ").element("span class=\"dim\"", &format!("and {} identical", waiting.pods.len() - 1));
     }
     out.element("span class=\"why\"", &gist(of)).raw("</summary><div class=\"inside\">");
     before(out, of);
@@ -64,10 +64,10 @@ fn one(out: &mut Markup, report: &Report, waiting: &Waiting, at: usize) {
     hints(out, of);
     changes(out, of);
     if let Some(event) = &of.event {
-        out.raw("<h3>What its event says</h3>").element("p class=\"mono\"", event);
+        out.raw("<h3>FailedScheduling event</h3>").element("p class=\"mono\"", event);
     }
     if waiting.pods.len() > 1 {
-        out.raw("<h3>Pods that are alike</h3><ul class=\"names\">");
+        out.raw("<h3>Identical pods</h3><ul class=\"names\">");
         for &pod in waiting.pods.iter().take(ALIKE_MAX) {
             out.element("li", &name(report, pod));
         }
@@ -79,7 +79,7 @@ fn one(out: &mut Markup, report: &Report, waiting: &Waiting, at: usize) {
     out.raw("</div></details>");
 }
 
-/// How things stand, and what is in the way on most nodes.
+/// Returns the summary with the most frequent reason.
 fn gist(of: &Explanation) -> String {
     let is_stuck = matches!(of.verdict, Verdict::Blocked | Verdict::NeverFits | Verdict::WaitsForPreemption);
     match (of.before_nodes.first(), of.reasons.first()) {
@@ -94,13 +94,13 @@ fn gist(of: &Explanation) -> String {
 fn verdict(of: Verdict) -> (&'static str, &'static str) {
     match of {
         Verdict::FitsNow => ("good", "fits now"),
-        Verdict::WaitsForPreemption => ("soon", "waits for others to go"),
+        Verdict::WaitsForPreemption => ("soon", "waiting for preemption"),
         Verdict::Blocked => ("bad", "blocked"),
-        Verdict::NeverFits => ("bad", "can never fit"),
+        Verdict::NeverFits => ("bad", "can never be scheduled"),
         Verdict::Gated => ("soon", "gated"),
-        Verdict::NotOurs => ("soon", "another scheduler's"),
+        Verdict::NotOurs => ("soon", "handled by another scheduler"),
         Verdict::Bound => ("good", "placed"),
-        Verdict::Ended => ("good", "ended"),
+        Verdict::Ended => ("good", "finished"),
         Verdict::Deleting => ("soon", "being deleted"),
     }
 }
@@ -109,7 +109,7 @@ fn before(out: &mut Markup, of: &Explanation) {
     if of.before_nodes.is_empty() {
         return;
     }
-    out.raw("<h3>Before any node is looked at</h3><ul>");
+    out.raw("<h3>Before node evaluation</h3><ul>");
     for said in &of.before_nodes {
         out.raw("<li>").element("code", &format!("{:?}", said.code)).raw(" ").text(&said.text).raw("</li>");
     }
@@ -120,11 +120,11 @@ fn reasons(out: &mut Markup, of: &Explanation) {
     if of.reasons.is_empty() {
         return;
     }
-    let heading = format!("Why not ({} nodes, all checks on each; {} can take it)", of.nodes, of.fits_on);
+    let heading =
+        format!("Why not ({} nodes, every filter evaluated on each; {} feasible)", of.nodes, of.fits_on);
     out.element("h3", &heading)
         .raw("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Reasons\"><table><caption class=\"unseen\">Reasons</caption>");
-    out.head(&[("Nodes", true), ("Only this", true), ("Reason", false), ("What it is", false)])
-        .raw("<tbody>");
+    out.head(&[("Nodes", true), ("Only reason", true), ("Reason", false), ("Details", false)]).raw("<tbody>");
     for group in &of.reasons {
         out.raw("<tr>").element("td class=\"n\"", &group.nodes.to_string());
         out.element("td class=\"n\"", &group.alone_on.to_string());
@@ -141,7 +141,7 @@ fn near_misses(out: &mut Markup, of: &Explanation) {
     if of.near_misses.is_empty() || of.verdict == Verdict::FitsNow {
         return;
     }
-    out.raw("<h3>Nodes with a single obstacle</h3><dl class=\"rows\">");
+    out.raw("<h3>Nodes rejected for a single reason</h3><dl class=\"rows\">");
     for near in &of.near_misses {
         out.raw("<div>").element("dt class=\"mono\"", &near.node).element("dd", &near.text).raw("</div>");
     }
@@ -155,7 +155,7 @@ fn hints(out: &mut Markup, of: &Explanation) {
     if of.hints.is_empty() {
         return;
     }
-    out.raw("<h3>Perhaps a slip of the pen</h3><ul>");
+    out.raw("<h3>Possible typo</h3><ul>");
     for hint in &of.hints {
         out.raw("<li>").element("code", &hint.field).raw(": ").text(&hint.text);
         if let Some(meant) = &hint.did_you_mean {
@@ -170,15 +170,15 @@ fn changes(out: &mut Markup, of: &Explanation) {
     if of.changes.is_empty() {
         return;
     }
-    out.raw("<h3>What would help <span class=\"dim\">each was tried</span></h3><ol class=\"changes\">");
+    out.raw("<h3>Possible fixes <span class=\"dim\">each verified by scheduling the pod again with the change</span></h3><ol class=\"changes\">");
     for change in &of.changes {
         out.raw("<li>").text(&change.text);
         let names = change.examples.join(", ");
         let then = match change.fits_on {
             0 => String::new(),
-            1 => format!("then it fits on {names}"),
-            many if many > change.examples.len() => format!("then it fits on {many} nodes: {names}, ..."),
-            many => format!("then it fits on {many} nodes: {names}"),
+            1 => format!("it then fits on {names}"),
+            many if many > change.examples.len() => format!("it then fits on {many} nodes: {names}, ..."),
+            many => format!("it then fits on {many} nodes: {names}"),
         };
         if !then.is_empty() {
             out.element("span class=\"then\"", &then);
