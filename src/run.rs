@@ -198,8 +198,8 @@ async fn rest(
     kept
 }
 
-/// Waits for a signal or the end of the scheduling thread, and returns the cause, if it is an error. Fails if the lease is
-/// lost, because nothing in flight may be waited for then.
+/// Waits for a signal or the end of the scheduling thread, and returns the cause, if it is an error. Fails if the
+/// lease is lost, because nothing in flight may be waited for then.
 async fn running(
     end: &mut oneshot::Receiver<End>,
     election: &mut Election,

@@ -1,8 +1,9 @@
-//! Limits on memory allocations per decision and on memory kept by the engine. These numbers do not depend on the machine's load.
+//! Limits on memory allocations per decision and on memory kept by the engine. These numbers do not depend on the
+//! machine's load.
 //!
-//! A decision counts as one whole cycle of a pod of a known kind: adding it, queueing, deciding, assuming it on its node and releasing
-//! its binding. Limits are the numbers measured when they were written, rounded up; for bytes, with a reserve of 5 %. When you reduce a
-//! number, lower its limit here.
+//! A decision counts as one whole cycle of a pod of a known kind: adding it, queueing, deciding, assuming it on its
+//! node and releasing its binding. Limits are the numbers measured when they were written, rounded up; for bytes,
+//! with a reserve of 5 %. When you reduce a number, lower its limit here.
 
 #[path = "../benches/engine/mod.rs"]
 mod engine;
@@ -110,8 +111,8 @@ fn kept_bytes_per_object_stay_within_limits() {
     });
     let mut broken = Vec::new();
     for (what, kept, ceiling) in
-        // Of these, about 40 bytes each are the log of node changes, which is bounded at 1.5 MB in total. About 600 bytes of a pending
-        // pod are cached decisions on 50 signatures, whose total is bounded, too.
+        // Of these, about 40 bytes each are the log of node changes, which is bounded at 1.5 MB in total. About 600
+        // bytes of a pending pod are cached decisions on 50 signatures, whose total is bounded, too.
         [("node", node, 750.0), ("bound pod", bound, 278.0), ("pending pod", pending, 1_640.0)]
     {
         println!("{kept:7.0} bytes per {what}, at most {ceiling}");
@@ -151,8 +152,8 @@ fn deleted_pods_leave_no_memory_behind() {
     assert!(left <= 0.0, "{left:.0} bytes remain of each deleted pod");
 }
 
-/// Returns the allocations per decision on the scheduling thread for recording it: pod added, decision, report and answered binding.
-/// The report itself is made in any case.
+/// Returns the allocations per decision on the scheduling thread for recording it: pod added, decision, report and
+/// answered binding. The report itself is made in any case.
 fn per_kept_decision(mut journal: Journal) -> f64 {
     const DECISIONS: usize = 2_000;
     let (now, text) = (Time::from_secs(1_000_000), r#""applied":{"kind":"Pod"}"#);

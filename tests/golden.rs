@@ -1,4 +1,5 @@
-//! Golden vectors: recorded decisions of the real kube-scheduler on small clusters, which ours must equal in every field.
+//! Golden vectors: recorded decisions of the real kube-scheduler on small clusters, which ours must equal in every
+//! field.
 //!
 //! Vectors are in `golden/`, one JSON object per line; `golden/README.md` describes them and what is excluded.
 //! If `GOLDEN_DIR` is set, the vectors in that folder (`.json`, `.jsonl`, `.jsonl.gz`) are compared instead.

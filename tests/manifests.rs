@@ -1,5 +1,5 @@
-//! Checks `manifests/`, the Dockerfile and the examples without a cluster: roles grant exactly the permissions in use, the pod is
-//! restricted, and references between files are valid.
+//! Checks `manifests/`, the Dockerfile and the examples without a cluster: roles grant exactly the permissions in
+//! use, the pod is restricted, and references between files are valid.
 //!
 //! The tests against a real API server show that it admits the manifests, and that supercargo works with exactly these
 //! permissions.
@@ -212,7 +212,8 @@ fn program_accepts_the_configuration_and_its_single_profile() {
     assert_eq!(settings, Settings::default(), "kube-scheduler's defaults, for the profile supercargo");
 }
 
-/// The permissions of each role, one line per resource, with object names where a rule has them. Add a permission here together with its use.
+/// The permissions of each role, one line per resource, with object names where a rule has them. Add a permission
+/// here together with its use.
 const RIGHTS: [(&str, &[&str]); 5] = [
     (
         "supercargo-act",

@@ -1,5 +1,5 @@
-//! Tests of exported spans: OTLP over HTTP from the engine's reports, decoded field by field, with unavailable or hanging collectors and
-//! with the program on a real API server.
+//! Tests of exported spans: OTLP over HTTP from the engine's reports, decoded field by field, with unavailable or
+//! hanging collectors and with the program on a real API server.
 //!
 //! Requires the feature `otlp`: `cargo test --features otlp --test otlp`.
 

@@ -1,15 +1,15 @@
-//! Repository conventions: every file has a header, files and functions are short, nothing is unfinished, and facts stated in two
-//! places agree.
+//! Repository conventions: every file has a header, files and functions are short, nothing is unfinished, and facts
+//! stated in two places agree.
 //!
-//! The tests read the repository as text. `tests/fences.sh` checks module dependencies, and `tests/manifests.rs` checks the
-//! manifests.
+//! The tests read the repository as text. `tests/fences.sh` checks module dependencies, and `tests/manifests.rs`
+//! checks the manifests.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of lines of a file and of a function. A line `// long because: …` lifts the limit: for a file among its opening
-/// comments, for a function right above it.
+/// Maximum number of lines of a file and of a function. A line `// long because: …` lifts the limit: for a file among
+/// its opening comments, for a function right above it.
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 70;
 const LONG_BECAUSE: &str = "// long because: ";

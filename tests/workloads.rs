@@ -1,6 +1,6 @@
-//! Tests of the workloads of `make bench`. Each workload, at a small size, places its pods and decides the same in two runs. Workloads
-//! timed with the real kube-scheduler have the same nodes and pods there, field by field. Its decisions on small ones are recorded
-//! in `golden/workloads.jsonl.gz`, and `tests/golden.rs` compares ours.
+//! Tests of the workloads of `make bench`. Each workload, at a small size, places its pods and decides the same in
+//! two runs. Workloads timed with the real kube-scheduler have the same nodes and pods there, field by field. Its
+//! decisions on small ones are recorded in `golden/workloads.jsonl.gz`, and `tests/golden.rs` compares ours.
 
 #[path = "../benches/engine/mod.rs"]
 mod engine;

@@ -122,8 +122,8 @@ impl Container {
     }
 }
 
-/// `ResourceRequirements`. Decisions use only the names of extended resources in `limits`, by which extenders select their
-/// pods. `/metrics/resources` shows all limits.
+/// `ResourceRequirements`. Decisions use only the names of extended resources in `limits`, by which extenders select
+/// their pods. `/metrics/resources` shows all limits.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "named as upstream")]

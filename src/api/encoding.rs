@@ -30,8 +30,8 @@ impl Encoding {
         if media_type.eq_ignore_ascii_case(PROTOBUF) { Self::Protobuf } else { Self::Json }
     }
 
-    /// Returns the encoding requested by `clientConnection`: the first one of `acceptContentTypes`, or `contentType` if that is
-    /// empty (`client-go/rest/request.go`).
+    /// Returns the encoding requested by `clientConnection`: the first one of `acceptContentTypes`, or `contentType`
+    /// if that is empty (`client-go/rest/request.go`).
     pub fn wanted(accepted: &str, sent: &str) -> Self {
         let accepted = if accepted.is_empty() { sent } else { accepted };
         Self::of(accepted.split(',').next().unwrap_or_default())

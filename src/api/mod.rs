@@ -1,8 +1,8 @@
 //! Lean types of the API objects that the scheduler reads, decoded from JSON or protobuf.
 //!
-//! All input passes through them: watches, lists and files. They hold only the fields that decisions use and skip the rest.
-//! An object that upstream's decoder would reject does not fail its list. It is decoded to its name and the error, to be
-//! reported and skipped. Writes to the API server use k8s-openapi's types instead.
+//! All input passes through them: watches, lists and files. They hold only the fields that decisions use and skip the
+//! rest. An object that upstream's decoder would reject does not fail its list. It is decoded to its name and the
+//! error, to be reported and skipped. Writes to the API server use k8s-openapi's types instead.
 
 pub mod apps;
 pub mod core;

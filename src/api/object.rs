@@ -58,7 +58,8 @@ pub struct NotRead {
 }
 
 impl Object {
-    /// Decodes an object by its `apiVersion` and `kind`. A malformed object is decoded, too; converting it yields the error.
+    /// Decodes an object by its `apiVersion` and `kind`. A malformed object is decoded, too; converting it yields the
+    /// error.
     ///
     /// # Errors
     /// If the scheduler does not read this kind.

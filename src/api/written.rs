@@ -1,7 +1,7 @@
 //! Encodes decoded objects as JSON, such that decoding the JSON yields the same object.
 //!
-//! Fields that the scheduler does not read (environment variables, commands, most annotations) were never decoded, so they
-//! are not written. Fields equal to their absence are omitted.
+//! Fields that the scheduler does not read (environment variables, commands, most annotations) were never decoded, so
+//! they are not written. Fields equal to their absence are omitted.
 
 use super::{Kind, Received};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -17,7 +17,8 @@ use supercargo_core::pod::{
 };
 use supercargo_core::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
 
-/// Converts `spec.nodeSelector` and required node affinity. As upstream, it does not validate the node selector's syntax.
+/// Converts `spec.nodeSelector` and required node affinity. As upstream, it does not validate the node selector's
+/// syntax.
 pub(super) fn required_node_affinity(tables: &mut Tables, spec: &PodSpec) -> RequiredNodeAffinity {
     let node_selector = spec
         .node_selector

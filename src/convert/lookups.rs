@@ -1,4 +1,5 @@
-//! Converts the objects that default spreading and preemption look up: namespaces, Services, controllers and disruption budgets.
+//! Converts the objects that default spreading and preemption look up: namespaces, Services, controllers and
+//! disruption budgets.
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/helper/spread.go`, `pkg/scheduler/framework/preemption/preemption.go`.
 

@@ -1,8 +1,8 @@
 //! Converts API objects to the engine's types: quantities to numbers, texts to interned ids.
 //!
-//! Objects are converted as written; the API server has already applied defaults. What upstream's decoder would reject is
-//! reported as [`Malformed`]. What upstream accepts and later evaluates (unknown operators, invalid selectors) keeps
-//! upstream's result and, where visible, upstream's message.
+//! Objects are converted as written; the API server has already applied defaults. What upstream's decoder would
+//! reject is reported as [`Malformed`]. What upstream accepts and later evaluates (unknown operators, invalid
+//! selectors) keeps upstream's result and, where visible, upstream's message.
 
 mod affinity;
 mod csi_migration;

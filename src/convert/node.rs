@@ -42,8 +42,8 @@ const KNOWN_FEATURES: &[&str] = &[
     "UserNamespacesHostNetworkSupport",
 ];
 
-/// Returns the known features in a node's list. Upstream merges both lists as sorted ones, so it misses a feature listed
-/// after a later name. No API server admits such a list.
+/// Returns the known features in a node's list. Upstream merges both lists as sorted ones, so it misses a feature
+/// listed after a later name. No API server admits such a list.
 fn declared_features(tables: &mut Tables, list: &[String]) -> Box<[Symbol]> {
     let mut known = KNOWN_FEATURES.iter().copied().peekable();
     let mut seen = Vec::new();

@@ -73,8 +73,8 @@ fn template(
     })
 }
 
-/// Returns the owner if it controls the pod and is of a kind that default spreading looks up. Group, version and kind must
-/// match exactly.
+/// Returns the owner if it controls the pod and is of a kind that default spreading looks up. Group, version and kind
+/// must match exactly.
 fn controller(tables: &mut Tables, owner: &OwnerReference) -> Option<Controller> {
     let kind = match (owner.api_version.as_str(), owner.kind.as_str()) {
         ("v1", "ReplicationController") => ControllerKind::ReplicationController,
@@ -97,8 +97,8 @@ fn host_ports(tables: &mut Tables, spec: &PodSpec) -> Box<[HostPort]> {
     ports.collect()
 }
 
-/// Returns the kubelet features that the pod requires (those of `component-helpers/nodedeclaredfeatures/features` that affect
-/// scheduling).
+/// Returns the kubelet features that the pod requires (those of `component-helpers/nodedeclaredfeatures/features`
+/// that affect scheduling).
 fn required_features(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
     let mut containers = spec.containers.iter().chain(&spec.init_containers);
     let restarts_all = containers.any(|container| {

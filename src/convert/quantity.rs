@@ -1,8 +1,8 @@
 //! Quantities, bit-compatible with parsing, addition, comparison and rounding of `apimachinery/pkg/api/resource`.
 //!
-//! Upstream stores a quantity in one of two forms, and the form decides what happens when a result leaves the range of i64.
-//! So both forms are kept. A decimal of more than about 10^29 units saturates instead of growing without bound; upstream
-//! returns the low bits of such a number, which are meaningless. Quantities are not formatted here.
+//! Upstream stores a quantity in one of two forms, and the form decides what happens when a result leaves the range
+//! of i64. So both forms are kept. A decimal of more than about 10^29 units saturates instead of growing without
+//! bound; upstream returns the low bits of such a number, which are meaningless. Quantities are not formatted here.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -122,8 +122,8 @@ impl Quantity {
         base * format!("1e{exponent}").parse::<f64>().expect("a power of ten is a number")
     }
 
-    /// Like [`Self::value`], but saturates where upstream's value wraps around or becomes 0. A request too large to represent
-    /// must not count as zero or negative.
+    /// Like [`Self::value`], but saturates where upstream's value wraps around or becomes 0. A request too large to
+    /// represent must not count as zero or negative.
     pub fn clamped_value(self) -> i64 {
         self.clamped(Self::whole, Self::value)
     }
@@ -142,8 +142,8 @@ impl Quantity {
         }
     }
 
-    /// Returns the amount in units of `10^scale`, rounded up (upstream `ScaledValue`). Outside the range of i64, it wraps or
-    /// becomes 0, as upstream's does.
+    /// Returns the amount in units of `10^scale`, rounded up (upstream `ScaledValue`). Outside the range of i64, it
+    /// wraps or becomes 0, as upstream's does.
     fn at_scale(self, target: i32) -> i64 {
         match self.0 {
             Form::Scaled { value, scale } if scale < target => {
@@ -219,7 +219,8 @@ fn divide_away_from_zero(value: i64, places: u32) -> i64 {
     if value % divisor == 0 { whole } else { whole + value.signum() }
 }
 
-/// Upstream's `positiveScaleInt64`: returns the product and whether it fits. An overflowed product depends on the power.
+/// Upstream's `positiveScaleInt64`: returns the product and whether it fits. An overflowed product depends on the
+/// power.
 fn scale_up(value: i64, places: i32) -> (i64, bool) {
     if places <= 0 || value == 0 {
         return (value, true);
@@ -416,7 +417,8 @@ fn nanos(digits: &[u8], scale: i32) -> i128 {
 mod tests {
     use super::*;
 
-    /// Upstream's results for some 4,300 texts, 1,200 sums and 1,200 comparisons, written by `tests/upstream/quantities`.
+    /// Upstream's results for some 4,300 texts, 1,200 sums and 1,200 comparisons, written by
+    /// `tests/upstream/quantities`.
     const UPSTREAM: &str = include_str!("../../tests/fixtures/quantities.txt");
 
     fn answer(line: &str) -> String {

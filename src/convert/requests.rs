@@ -1,8 +1,8 @@
 //! Computes pod resource requests, in each variant that plugins use.
 //!
 //! Upstream: `component-helpers/resource/helpers.go#PodRequests`, called with different options by each consumer, and
-//! `pkg/scheduler/framework/types.go` (`CalculateResource`, `Resource.Add`, `SetMaxResource`). Quantities are summed exactly
-//! and rounded once for the whole pod. Upstream's sums wrap around outside the range of i64; these saturate.
+//! `pkg/scheduler/framework/types.go` (`CalculateResource`, `Resource.Add`, `SetMaxResource`). Quantities are summed
+//! exactly and rounded once for the whole pod. Upstream's sums wrap around outside the range of i64; these saturate.
 
 pub(crate) mod shown;
 
@@ -107,8 +107,8 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// Upstream's `PodRequests`. `of` selects a container's amounts, `defaults` fill in resources that it does not name, and
-    /// `pod_level` replaces the sums of the resources it names.
+    /// Upstream's `PodRequests`. `of` selects a container's amounts, `defaults` fill in resources that it does not
+    /// name, and `pod_level` replaces the sums of the resources it names.
     fn sum(
         &self,
         of: impl for<'s> Fn(&'s Asked<'a>) -> &'s Amounts<'a>,

@@ -94,7 +94,8 @@ impl<E> Inbox<E> {
         answered.await.map_err(|_| Ended)
     }
 
-    /// Runs `change` on the engine between two decisions and returns its result. `text` is called only if inputs are recorded.
+    /// Runs `change` on the engine between two decisions and returns its result. `text` is called only if inputs are
+    /// recorded.
     pub async fn change<R: Send + 'static>(
         &self,
         change: impl FnOnce(&mut E, Time) -> R + Send + 'static,

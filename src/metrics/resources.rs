@@ -1,4 +1,5 @@
-//! `/metrics/resources`: requests and limits of each pod, as kube-scheduler shows them (`pkg/scheduler/metrics/resources`).
+//! `/metrics/resources`: requests and limits of each pod, as kube-scheduler shows them
+//! (`pkg/scheduler/metrics/resources`).
 //!
 //! Rendered directly as text, because registry families would hold a second copy of every pod's labels.
 //! `src/census` supplies the amounts.

@@ -124,7 +124,8 @@ fn goes_unplaced(pod: &Pod) -> bool {
     unplaced && pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Returns the objects of the API server that the engine should hold: nodes, their pods, and pending pods of its profiles.
+/// Returns the objects of the API server that the engine should hold: nodes, their pods, and pending pods of its
+/// profiles.
 fn of_server(nodes: &[Node], pods: &[Pod], engine: &Scheduler) -> Sight {
     let nodes: BTreeSet<String> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
     let profiles: BTreeSet<&str> = engine.profile_names().collect();

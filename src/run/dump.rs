@@ -1,7 +1,7 @@
 //! Logs the engine's cache and queue on SIGUSR2, and starts a comparison with the API server. Read-only.
 //!
-//! Upstream: `pkg/scheduler/backend/cache/debugger`, whose headings are kept. Each pending pod also has its queue, what it
-//! waits for and since when.
+//! Upstream: `pkg/scheduler/backend/cache/debugger`, whose headings are kept. Each pending pod also has its queue,
+//! what it waits for and since when.
 
 use super::drift;
 use super::questions::Questions;

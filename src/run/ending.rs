@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time limit of the whole shutdown. The manifests grant 30 s (`terminationGracePeriodSeconds`) before the kubelet kills the
-/// process; 5 s are left for a late signal or a slow machine.
+/// Time limit of the whole shutdown. The manifests grant 30 s (`terminationGracePeriodSeconds`) before the kubelet
+/// kills the process; 5 s are left for a late signal or a slow machine.
 const END_WITHIN: Duration = Duration::from_secs(25);
 
 /// Timeout for writing the remaining log lines at the very end.

@@ -17,9 +17,9 @@ use std::time::Duration;
 use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
 
-/// Each cached signature is compared with a full evaluation once in this time. For the maximum of 8,192 signatures, that
-/// takes two rounds at 27 comparisons a second. The help of `--verify-decisions`, the alert SupercargoCacheUnchecked and its
-/// runbook quote this number.
+/// Each cached signature is compared with a full evaluation once in this time. For the maximum of 8,192 signatures,
+/// that takes two rounds at 27 comparisons a second. The help of `--verify-decisions`, the alert
+/// SupercargoCacheUnchecked and its runbook quote this number.
 const VERIFY_WITHIN: Duration = Duration::from_secs(300);
 
 /// The journal, what it is made from, and its writer threads.

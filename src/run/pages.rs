@@ -61,8 +61,9 @@ impl Sources {
     }
 }
 
-/// Sources of the pending-pods pages. The engine is read in short slices between decisions, however many pods and nodes there
-/// are. Sorting and encoding happen outside the scheduling thread. Every user with access to the port may query them.
+/// Sources of the pending-pods pages. The engine is read in short slices between decisions, however many pods and
+/// nodes there are. Sorting and encoding happen outside the scheduling thread. Every user with access to the port may
+/// query them.
 fn pods(questions: Questions, clock: Clock) -> PodSources {
     let (names, queue) = (questions.clone(), questions.clone());
     PodSources::new(

@@ -1,9 +1,11 @@
 //! The log: structured, on stderr, in text or JSON.
 //!
-//! Logging never fails and never waits for stderr: lines go through a bounded queue ([`LogLines`]), and lost lines are counted.
+//! Logging never fails and never waits for stderr: lines go through a bounded queue ([`LogLines`]), and lost lines
+//! are counted.
 //!
-//! Field values may come from anyone who can create a pod, so an entry must not be able to imitate another one. In text, as
-//! klog does, a tab follows each line break, and other control characters are escaped. In JSON, all of them are escaped.
+//! Field values may come from anyone who can create a pod, so an entry must not be able to imitate another one. In
+//! text, as klog does, a tab follows each line break, and other control characters are escaped. In JSON, all of them
+//! are escaped.
 
 mod queue;
 mod throttle;
@@ -51,7 +53,8 @@ impl fmt::Debug for Verbosity {
     }
 }
 
-/// Starts logging for the whole process, panics included. `RUST_LOG`, if set, takes precedence until the level is changed.
+/// Starts logging for the whole process, panics included. `RUST_LOG`, if set, takes precedence until the level is
+/// changed.
 ///
 /// # Errors
 /// If stderr cannot be duplicated or no thread can be started.
@@ -105,7 +108,8 @@ fn report_loss(Loss { lines, error }: Loss) {
     tracing::warn!(lines, error, "log lines were lost because stderr was blocked or not writable");
 }
 
-/// Returns the filter of a `--v` level: milestones and warnings from 0, decisions from 2, their steps from 3, everything from 6.
+/// Returns the filter of a `--v` level: milestones and warnings from 0, decisions from 2, their steps from 3,
+/// everything from 6.
 fn of_level(verbosity: u8) -> EnvFilter {
     let level = match verbosity {
         0..=2 => LevelFilter::INFO,

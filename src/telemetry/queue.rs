@@ -1,7 +1,7 @@
 //! The bounded queue between log calls and stderr, drained by a thread of its own.
 //!
-//! Logging never blocks and never fails. Lines that find no room or cannot be written are dropped and counted, and the log
-//! reports the loss once writing works again.
+//! Logging never blocks and never fails. Lines that find no room or cannot be written are dropped and counted, and
+//! the log reports the loss once writing works again.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-/// Capacity of the queue in bytes: ten seconds of 200-byte lines at 2,000 decisions a second. A line is accepted while less
-/// than this is queued, so a single long line, such as a cache dump, always fits.
+/// Capacity of the queue in bytes: ten seconds of 200-byte lines at 2,000 decisions a second. A line is accepted
+/// while less than this is queued, so a single long line, such as a cache dump, always fits.
 const WAITING_MAX: usize = 4 * 1024 * 1024;
 
 /// Delay before a write that would block is retried. Happens only if another process made stderr non-blocking.
@@ -59,7 +59,8 @@ pub(super) struct Loss {
 }
 
 impl LogLines {
-    /// Starts the thread that writes lines to `to`. After a loss, once writing works again, it calls `report`, which may log.
+    /// Starts the thread that writes lines to `to`. After a loss, once writing works again, it calls `report`, which
+    /// may log.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -151,8 +152,8 @@ impl LogLines {
         }
     }
 
-    /// Records the outcome of a write, and returns a loss to report now. While the queue is more than half full, more lines
-    /// may be lost, so the report waits until the queue has drained.
+    /// Records the outcome of a write, and returns a loss to report now. While the queue is more than half full, more
+    /// lines may be lost, so the report waits until the queue has drained.
     fn done(&self, outcome: io::Result<()>) -> Option<Loss> {
         let mut state = self.lock();
         match outcome {
@@ -233,7 +234,8 @@ mod tests {
     }
 
     impl Reader {
-        /// Accepts the next write and returns its bytes. `take` is the number of bytes written, or a negative error code.
+        /// Accepts the next write and returns its bytes. `take` is the number of bytes written, or a negative error
+        /// code.
         fn call(&self, take: i32) -> String {
             let bytes = self.calls.recv_timeout(HANG).unwrap();
             let answer = usize::try_from(take).map_err(|_| io::Error::from_raw_os_error(-take));

@@ -1,7 +1,7 @@
 //! Exports spans to an OpenTelemetry collector: OTLP over HTTP with protobuf, in batches.
 //!
-//! Rejected spans are lost, counted and logged once. They are not retried, because newer spans matter more. Request headers
-//! come from `OTEL_EXPORTER_OTLP_HEADERS`, as in every OpenTelemetry exporter.
+//! Rejected spans are lost, counted and logged once. They are not retried, because newer spans matter more. Request
+//! headers come from `OTEL_EXPORTER_OTLP_HEADERS`, as in every OpenTelemetry exporter.
 
 use super::{Span, Value};
 use crate::metrics::{Metrics, TraceSpans};

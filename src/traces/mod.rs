@@ -1,7 +1,8 @@
 //! OpenTelemetry spans of scheduling attempts, built from the engine's reports after the fact.
 //!
-//! Decisions are not instrumented for spans. The scheduling thread puts spans into a bounded queue and never waits; spans
-//! that do not fit are dropped and counted. The feature `otlp` adds the exporter; without it, `--otlp-endpoint` is rejected.
+//! Decisions are not instrumented for spans. The scheduling thread puts spans into a bounded queue and never waits;
+//! spans that do not fit are dropped and counted. The feature `otlp` adds the exporter; without it, `--otlp-endpoint`
+//! is rejected.
 
 #[cfg(feature = "otlp")]
 mod export;
@@ -18,8 +19,8 @@ use tokio::task::JoinHandle;
 
 /// Capacity of the span queue: about four hundred attempts.
 const WAITING_MAX: usize = 2_048;
-/// Maximum number of bindings in progress whose decision's end is remembered. If one is forgotten, its binding's span starts
-/// with the attempt.
+/// Maximum number of bindings in progress whose decision's end is remembered. If one is forgotten, its binding's span
+/// starts with the attempt.
 const DECIDED_MAX: usize = 4_096;
 
 /// One span.
@@ -102,7 +103,8 @@ impl Tracer {
         }
     }
 
-    /// Returns the spans that end with a report. The attempt's own span ends with its last report, its parts' spans as they end.
+    /// Returns the spans that end with a report. The attempt's own span ends with its last report, its parts' spans
+    /// as they end.
     fn spans_of(&mut self, now: Time, report: &Report, stretches: &[Stretch]) -> Vec<Span> {
         let attempt = Attempt { seeds: &self.seeds, report, now };
         let uid = &*report.pod.uid;

@@ -1,5 +1,5 @@
-//! Faulty input: an unreachable API server, missing permissions, invalid flags and files, malformed objects. Each fault is reported
-//! with its place, and everything else keeps working.
+//! Faulty input: an unreachable API server, missing permissions, invalid flags and files, malformed objects. Each
+//! fault is reported with its place, and everything else keeps working.
 //!
 //! A real API server admits few malformed objects. `src/api` and `src/convert` test the others.
 
@@ -81,7 +81,8 @@ async fn missing_permissions_are_logged_and_granting_them_resumes_work() -> Resu
     supercargo::revoke(&admin, &namespace).await
 }
 
-/// With permission to read but not to bind, each pod gets an event, is retried, and is placed once permission is granted.
+/// With permission to read but not to bind, each pod gets an event, is retried, and is placed once permission is
+/// granted.
 #[tokio::test]
 async fn missing_bind_permission_is_reported_and_retried() -> Result<()> {
     play("cannot-bind", async |world| {
@@ -325,7 +326,8 @@ fn unusable_certificate_or_key_exits_with_1_and_file_name() -> Result<()> {
     Ok(())
 }
 
-/// A container image with only the program has no CA certificates. They are missed only if a certificate must be verified.
+/// A container image with only the program has no CA certificates. They are missed only if a certificate must be
+/// verified.
 #[test]
 fn https_extender_without_system_ca_needs_its_own_ca() -> Result<()> {
     let wrong = Wrong::new()?;

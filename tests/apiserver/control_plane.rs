@@ -1,5 +1,5 @@
-//! Tests of the control plane harness: it behaves like a cluster, and fails and recovers on request. `leftovers.rs` tests that it
-//! leaves nothing behind.
+//! Tests of the control plane harness: it behaves like a cluster, and fails and recovers on request. `leftovers.rs`
+//! tests that it leaves nothing behind.
 
 use std::collections::HashSet;
 use std::time::Duration;

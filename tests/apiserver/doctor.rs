@@ -1,4 +1,5 @@
-//! `supercargo doctor` on a real API server: healthy installations, and ones with a missing permission, no leader or a second scheduler.
+//! `supercargo doctor` on a real API server: healthy installations, and ones with a missing permission, no leader or
+//! a second scheduler.
 
 use std::process::Command;
 

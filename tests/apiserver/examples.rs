@@ -1,5 +1,5 @@
-//! Runs every folder of `examples/` on a real API server and checks its placements, conditions and events. The demo runs the same
-//! steps with output.
+//! Runs every folder of `examples/` on a real API server and checks its placements, conditions and events. The demo
+//! runs the same steps with output.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! Several replicas with one lease: the leader is killed, suspended, disconnected or stuck, and another takes over. No pod is bound
-//! twice, no node is overcommitted, no pod is lost, and the audit log shows that only one replica wrote at a time.
+//! Several replicas with one lease: the leader is killed, suspended, disconnected or stuck, and another takes over.
+//! No pod is bound twice, no node is overcommitted, no pod is lost, and the audit log shows that only one replica
+//! wrote at a time.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! No process outlives a harness, however it ends. Processes that are detached on purpose are found again, and no others are touched.
+//! No process outlives a harness, however it ends. Processes that are detached on purpose are found again, and no
+//! others are touched.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -168,8 +169,8 @@ fn process_that_ignores_sigterm_is_killed_after_grace_period() -> Result<()> {
     Ok(())
 }
 
-/// Runs this test again in a process of its own, which starts something, and ends it with `signal`. At first, at least `count`
-/// processes mention its folder; afterwards, all of them and the folder must be gone.
+/// Runs this test again in a process of its own, which starts something, and ends it with `signal`. At first, at
+/// least `count` processes mention its folder; afterwards, all of them and the folder must be gone.
 async fn kill_a_victim(test: &str, signal: Signal, count: usize) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let told = scratch.path().join("told");

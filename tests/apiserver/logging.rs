@@ -1,5 +1,5 @@
-//! A log that cannot be written or is not read: pods are scheduled, probes succeed, lost lines are counted, and the process ends on
-//! request.
+//! A log that cannot be written or is not read: pods are scheduled, probes succeed, lost lines are counted, and the
+//! process ends on request.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};

@@ -1,5 +1,5 @@
-//! Tests against a real API server, for everything that a simulated one could get wrong. All tests share a control plane, each with
-//! its own namespace. A test that breaks components starts its own control plane.
+//! Tests against a real API server, for everything that a simulated one could get wrong. All tests share a control
+//! plane, each with its own namespace. A test that breaks components starts its own control plane.
 //!
 //! They need the pinned binaries, which `make upstream` builds.
 

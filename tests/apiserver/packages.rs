@@ -1,5 +1,5 @@
-//! The manifests on a real API server that enforces the restricted pod security standard in kube-system: base and overlays are admitted
-//! without warnings, and a privileged pod is rejected.
+//! The manifests on a real API server that enforces the restricted pod security standard in kube-system: base and
+//! overlays are admitted without warnings, and a privileged pod is rejected.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,8 @@ fn path(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 
-/// The Deployment's pod is created under the standard, too, which `the_deployment_of_the_manifests_gets_its_pods` checks.
+/// The Deployment's pod is created under the standard, too, which `the_deployment_of_the_manifests_gets_its_pods`
+/// checks.
 #[tokio::test]
 async fn base_and_overlays_comply_with_restricted_pod_standard() -> Result<()> {
     let admin = installed().await?.admin();
@@ -95,7 +96,8 @@ async fn chart_and_network_policy_comply_with_restricted_pod_standard() -> Resul
     Ok(())
 }
 
-/// A static pod mounts host files, which the restricted standard forbids. So its fields are validated in another namespace.
+/// A static pod mounts host files, which the restricted standard forbids. So its fields are validated in another
+/// namespace.
 #[tokio::test]
 async fn static_pod_has_only_valid_fields() -> Result<()> {
     let plane = installed().await?;

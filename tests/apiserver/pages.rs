@@ -1,5 +1,5 @@
-//! The HTTPS port's pages compared with the real kube-scheduler's: access control, media types, and pod resource metrics line by
-//! line.
+//! The HTTPS port's pages compared with the real kube-scheduler's: access control, media types, and pod resource
+//! metrics line by line.
 
 use anyhow::{Context, Result, ensure};
 use http::Method;

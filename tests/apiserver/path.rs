@@ -1,5 +1,5 @@
-//! Pods that others affect: placed by other schedulers, bound by hand, completed or deleted while pending, or on a node that is deleted.
-//! All of them are counted, and none is touched.
+//! Pods that others affect: placed by other schedulers, bound by hand, completed or deleted while pending, or on a
+//! node that is deleted. All of them are counted, and none is touched.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};

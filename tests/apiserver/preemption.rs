@@ -1,5 +1,5 @@
-//! Preemption on a real API server: a pod of higher priority replaces one of lower priority, and all visible effects equal
-//! kube-scheduler's.
+//! Preemption on a real API server: a pod of higher priority replaces one of lower priority, and all visible effects
+//! equal kube-scheduler's.
 //!
 //! A finalizer holds victims so that tests can observe the time between their deletion and their end.
 

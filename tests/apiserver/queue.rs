@@ -1,4 +1,5 @@
-//! `supercargo queue` and the pending-pods pages for users with different permissions: each sees only the pods it may read.
+//! `supercargo queue` and the pending-pods pages for users with different permissions: each sees only the pods it may
+//! read.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Recordings of a scheduler on a real API server, made by itself and from outside: replays match what the API server shows.
+//! Recordings of a scheduler on a real API server, made by itself and from outside: replays match what the API server
+//! shows.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};

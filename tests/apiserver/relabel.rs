@@ -1,8 +1,8 @@
-//! Nodes keep moving between racks of two, while pods with affinity by rack come and go: cached decisions stay equal to full
-//! evaluations.
+//! Nodes keep moving between racks of two, while pods with affinity by rack come and go: cached decisions stay equal
+//! to full evaluations.
 //!
-//! 65 racks exceed the number of values for which domains are counted in place. In racks of two, each move empties or completes a
-//! domain.
+//! 65 racks exceed the number of values for which domains are counted in place. In racks of two, each move empties or
+//! completes a domain.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -69,7 +69,8 @@ async fn cached_decisions_hold_while_nodes_move_between_racks() -> Result<()> {
     .await
 }
 
-/// Repeatedly swaps the racks of two nodes, one after the other; between the two moves, one rack has one node and one has three.
+/// Repeatedly swaps the racks of two nodes, one after the other; between the two moves, one rack has one node and one
+/// has three.
 async fn move_nodes(world: &World<'_>, until: Instant) -> Result<usize> {
     let api = Api::<Node>::all(world.client.clone());
     let mut racks: Vec<usize> = (0..NODES).map(|number| number / 2).collect();

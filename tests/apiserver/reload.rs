@@ -1,4 +1,5 @@
-//! Reloading the configuration file: pods of a new profile are scheduled, those of a removed one are not, and an invalid file is rejected.
+//! Reloading the configuration file: pods of a new profile are scheduled, those of a removed one are not, and an
+//! invalid file is rejected.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Interruptions under load: restarts of supercargo and the API server, and token renewal. No pod is lost or bound twice, no node is
-//! overcommitted, and no manual action is needed.
+//! Interruptions under load: restarts of supercargo and the API server, and token renewal. No pod is lost or bound
+//! twice, no node is overcommitted, and no manual action is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;

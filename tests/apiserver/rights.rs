@@ -1,5 +1,5 @@
-//! Removes each permission of the manifests, one at a time. Without one that decisions, binding or leader election need, no pod is
-//! placed and the missing permission is logged. Without any other, scheduling continues.
+//! Removes each permission of the manifests, one at a time. Without one that decisions, binding or leader election
+//! need, no pod is placed and the missing permission is logged. Without any other, scheduling continues.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The HTTPS port with real identities: access control, and metrics of real events. The API server reviews every token, and supercargo
-//! has only the manifests' permissions.
+//! The HTTPS port with real identities: access control, and metrics of real events. The API server reviews every
+//! token, and supercargo has only the manifests' permissions.
 
 use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;

@@ -1,7 +1,8 @@
-//! Shadow mode beside the real kube-scheduler, with only the overlay's permissions: kube-scheduler places many kinds of pods, and the
-//! shadow compares each placement.
+//! Shadow mode beside the real kube-scheduler, with only the overlay's permissions: kube-scheduler places many kinds
+//! of pods, and the shadow compares each placement.
 //!
-//! The audit log shows that the account writes nothing. `SUPERCARGO_SHADOW_PODS` sets the number of pods (default 2,000).
+//! The audit log shows that the account writes nothing. `SUPERCARGO_SHADOW_PODS` sets the number of pods (default
+//! 2,000).
 
 mod pods;
 
@@ -136,8 +137,8 @@ async fn judged(shadow: &Supercargo, token: &str, pods: usize) -> Result<BTreeMa
     .await
 }
 
-/// Checks the account's audited requests against the overlay: no writes, and every permission is used except `list`, which is for
-/// API servers that abort watches.
+/// Checks the account's audited requests against the overlay: no writes, and every permission is used except `list`,
+/// which is for API servers that abort watches.
 async fn check_rights(audited: &Audited) -> Result<()> {
     let reviews = ["tokenreviews", "subjectaccessreviews"];
     let used = audited

@@ -87,8 +87,8 @@ fn check_event(
     Ok(())
 }
 
-/// The first failure changes the pod's condition, and with it the resource version in the second failure's event. From the third
-/// failure on nothing changes, so the second event becomes a series.
+/// The first failure changes the pod's condition, and with it the resource version in the second failure's event.
+/// From the third failure on nothing changes, so the second event becomes a series.
 ///
 /// Messages count all nodes, so the test has its own control plane.
 #[tokio::test]

@@ -1,5 +1,6 @@
-//! Pods with WaitForFirstConsumer claims, with the real controller-manager, which completes the bindings that supercargo writes. The
-//! test plays the volume provisioner. Pods without volumes overtake every pod that waits for a volume.
+//! Pods with WaitForFirstConsumer claims, with the real controller-manager, which completes the bindings that
+//! supercargo writes. The test plays the volume provisioner. Pods without volumes overtake every pod that waits for a
+//! volume.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -126,7 +127,8 @@ async fn provision(world: &World<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reports that a claim's volume cannot be provisioned, as external-provisioner does, so that another node may be selected.
+/// Reports that a claim's volume cannot be provisioned, as external-provisioner does, so that another node may be
+/// selected.
 async fn give_up(world: &World<'_>, name: &str) -> Result<()> {
     let without = json!({"metadata": {"annotations": {SELECTED_NODE: null}}});
     claims(world).patch(name, &PatchParams::default(), &Patch::Merge(&without)).await?;

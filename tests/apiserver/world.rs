@@ -1,8 +1,8 @@
-//! One test's part of the shared control plane: a namespace, a scheduler of that name with the manifests' permissions, and nodes that
-//! accept only this test's pods.
+//! One test's part of the shared control plane: a namespace, a scheduler of that name with the manifests'
+//! permissions, and nodes that accept only this test's pods.
 //!
-//! Other tests add and remove nodes concurrently, so messages that count all nodes vary. A test of such messages starts its own
-//! control plane.
+//! Other tests add and remove nodes concurrently, so messages that count all nodes vary. A test of such messages
+//! starts its own control plane.
 
 use std::collections::BTreeMap;
 

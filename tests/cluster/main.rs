@@ -1,8 +1,8 @@
-//! `cargo run --example cluster -- up`: starts a control plane with kwok nodes and supercargo for interactive use, which runs until
-//! `down`.
+//! `cargo run --example cluster -- up`: starts a control plane with kwok nodes and supercargo for interactive use,
+//! which runs until `down`.
 //!
-//! Standard output has only what scripts need (`eval "$(cargo run --example cluster -- up)"`); everything else goes to standard
-//! error. `down` stops only recorded processes, after checking that they are still the same ones.
+//! Standard output has only what scripts need (`eval "$(cargo run --example cluster -- up)"`); everything else goes
+//! to standard error. `down` stops only recorded processes, after checking that they are still the same ones.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -159,8 +159,8 @@ async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
     Ok((plane, beside))
 }
 
-/// Installs `manifests/base` and starts supercargo as a process, while the Deployment's pod only appears to run on kwok. Nothing
-/// renews the token, so it is valid for a month.
+/// Installs `manifests/base` and starts supercargo as a process, while the Deployment's pod only appears to run on
+/// kwok. Nothing renews the token, so it is valid for a month.
 async fn start_supercargo(plane: &ControlPlane, has_nodes: bool) -> Result<Process> {
     eprintln!("cluster: applying manifests/base and starting supercargo");
     supercargo::install(plane).await?;

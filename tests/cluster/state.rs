@@ -70,8 +70,8 @@ impl State {
     }
 }
 
-/// Locks the folder against another `up` or `down` while the returned file is open. The lock file is next to the folder, because
-/// `down` removes the folder.
+/// Locks the folder against another `up` or `down` while the returned file is open. The lock file is next to the
+/// folder, because `down` removes the folder.
 pub(crate) fn lock(folder: &Path) -> Result<File> {
     let path = folder.with_extension("lock");
     let parent = folder

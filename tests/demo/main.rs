@@ -1,5 +1,5 @@
-//! `cargo run --example demo`: starts a control plane with four nodes and supercargo, runs the examples, and shows where each pod
-//! was placed or why it is pending. Exits with 0 only if every expectation holds.
+//! `cargo run --example demo`: starts a control plane with four nodes and supercargo, runs the examples, and shows
+//! where each pod was placed or why it is pending. Exits with 0 only if every expectation holds.
 //!
 //! The report goes to standard output, progress to standard error. Steps and expectations are read from `examples/`.
 

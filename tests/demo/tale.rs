@@ -1,4 +1,5 @@
-//! Reports one example: its steps, where each pod is placed or why it is pending, the events, and whether expectations hold.
+//! Reports one example: its steps, where each pod is placed or why it is pending, the events, and whether
+//! expectations hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -150,7 +151,8 @@ fn in_short(expectation: &Expectation) -> String {
     }
 }
 
-/// Returns the state once the events of all bindings have arrived, or after a timeout: a pod with `nodeName` has no event.
+/// Returns the state once the events of all bindings have arrived, or after a timeout: a pod with `nodeName` has no
+/// event.
 async fn settled(runner: &Runner, example: &Example) -> Result<View> {
     let complete = wait_for("the events", SETTLING, || async {
         let view = runner.view(example).await?;

@@ -1,8 +1,8 @@
 //! Compares decisions on random clusters with those of the real kube-scheduler: `make fuzz-golden SEED=1 N=20000`.
 //!
-//! Scenarios are generated from the seed and sent to the oracle, a program linked with the upstream framework. Its answers are
-//! compared field by field, like the vectors in `tests/golden`. A mismatch is minimized, printed with both sides, and saved as a
-//! vector. Exits with 1 after a mismatch.
+//! Scenarios are generated from the seed and sent to the oracle, a program linked with the upstream framework. Its
+//! answers are compared field by field, like the vectors in `tests/golden`. A mismatch is minimized, printed with
+//! both sides, and saved as a vector. Exits with 1 after a mismatch.
 
 #![allow(clippy::print_stdout, reason = "a command-line program")]
 

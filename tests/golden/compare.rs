@@ -55,8 +55,8 @@ fn apart(decision: &Value) -> (PostFilter, Value) {
     (PostFilter { text: fields.remove("postFilter"), preemption }, rest)
 }
 
-/// Upstream picks any of several equally good nodes, and a vector records those seen in some runs. Each of them must be one of
-/// ours, with the same victims. If none is recorded, we must have none.
+/// Upstream picks any of several equally good nodes, and a vector records those seen in some runs. Each of them must
+/// be one of ours, with the same victims. If none is recorded, we must have none.
 fn diff_post_filter(expected: &PostFilter, got: &PostFilter, differences: &mut Vec<String>) {
     let among_ours = match (&expected.preemption, &got.preemption) {
         (Value::Object(expected), Value::Object(got)) => {

@@ -281,8 +281,8 @@ fn tell_filters(fields: &mut Map<String, Value>, filtered: &Filtered, snapshot: 
     }
 }
 
-/// Formats what PostFilter adds to the message, and every node that may be nominated, with the victims to be deleted (those not
-/// terminating already).
+/// Formats what PostFilter adds to the message, and every node that may be nominated, with the victims to be deleted
+/// (those not terminating already).
 fn tell_post_filter(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, snapshot: Snapshot<'_>) {
     if let Some(text) = &outcome.message {
         fields.insert("postFilter".into(), text.as_str().into());

@@ -1,5 +1,5 @@
-//! A real Prometheus scrapes a running supercargo: every dashboard query and recording rule returns a series, and every selector of an
-//! alert matches one.
+//! A real Prometheus scrapes a running supercargo: every dashboard query and recording rule returns a series, and
+//! every selector of an alert matches one.
 //!
 //! Part of `make release-check`, which builds Prometheus first. `tests/dashboards.rs` compares names without a cluster.
 
@@ -97,7 +97,8 @@ fn panels() -> Result<Vec<(String, String)>> {
     Ok(queries.map(|(title, query)| (title, filled(query))).collect())
 }
 
-/// Returns the selectors of an expression: metric name and label matchers, except status codes that only failures produce.
+/// Returns the selectors of an expression: metric name and label matchers, except status codes that only failures
+/// produce.
 fn selectors(expr: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in expr.match_indices('{') {

@@ -1,5 +1,5 @@
-//! Tests of the release binary: static, stripped, small, and without paths of the build machine. It resolves its API server's name, and
-//! connects over TLS with a ServiceAccount's token.
+//! Tests of the release binary: static, stripped, small, and without paths of the build machine. It resolves its API
+//! server's name, and connects over TLS with a ServiceAccount's token.
 //!
 //! Part of `make release-check`, which builds it first.
 

@@ -122,8 +122,8 @@ fn run(mut command: Command, input: &str) -> Result<String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot start")?;
     let mut pipe = child.stdin.take().expect("its standard input is a pipe");
-    // kubectl reads all input before it writes, so neither side can block the other. If it fails before reading, the pipe breaks;
-    // kubectl's own error below is more useful than that one.
+    // kubectl reads all input before it writes, so neither side can block the other. If it fails before reading, the
+    // pipe breaks; kubectl's own error below is more useful than that one.
     let _ = pipe.write_all(input.as_bytes());
     drop(pipe);
     let output = child.wait_with_output()?;

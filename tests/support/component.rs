@@ -17,8 +17,8 @@ pub(crate) const TOKEN_FILE: &str = "tokens.csv";
 pub(crate) enum Component {
     Etcd,
     ApiServer,
-    /// Creates default ServiceAccounts, without which pods cannot be created, removes the not-ready taint of nodes, and runs
-    /// Deployments, Jobs and other workloads.
+    /// Creates default ServiceAccounts, without which pods cannot be created, removes the not-ready taint of nodes,
+    /// and runs Deployments, Jobs and other workloads.
     ControllerManager,
     /// The scheduler of pods with `default-scheduler`.
     Scheduler,

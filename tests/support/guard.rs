@@ -1,11 +1,12 @@
 //! Stops everything a harness started, however the harness ends: return, panic, Ctrl-C or SIGKILL.
 //!
-//! Two small shells run beside the harness. The *anchor* leads a process group that every child joins. The *watcher* is outside the
-//! group and reads from a pipe whose only writer is the harness. When the harness ends, the kernel closes the pipe, and the watcher
-//! kills the group and removes its folder. No child can be missed: the writing end is close-on-exec, so a forked child that has not
-//! joined the group yet still holds the pipe open.
+//! Two small shells run beside the harness. The *anchor* leads a process group that every child joins. The *watcher*
+//! is outside the group and reads from a pipe whose only writer is the harness. When the harness ends, the kernel
+//! closes the pipe, and the watcher kills the group and removes its folder. No child can be missed: the writing end
+//! is close-on-exec, so a forked child that has not joined the group yet still holds the pipe open.
 //!
-//! Graceful stops (SIGTERM, then SIGKILL) are done by [`super::process::Process`]. The guard is for when the harness is gone.
+//! Graceful stops (SIGTERM, then SIGKILL) are done by [`super::process::Process`]. The guard is for when the harness
+//! is gone.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;

@@ -1,5 +1,5 @@
-//! HTTP requests to local ports, for health checks, metrics and pages. Server certificates are not verified here; clients with
-//! a kubeconfig do that.
+//! HTTP requests to local ports, for health checks, metrics and pages. Server certificates are not verified here;
+//! clients with a kubeconfig do that.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Real control planes for tests, the demo and interactive use: etcd, kube-apiserver and other components, started from pinned
-//! binaries on free loopback ports and always stopped.
+//! Real control planes for tests, the demo and interactive use: etcd, kube-apiserver and other components, started
+//! from pinned binaries on free loopback ports and always stopped.
 //!
 //! A test calls `support::shared().await` for the control plane shared by its binary, creates a namespace with
-//! [`objects::create_namespace`], and waits for conditions with [`wait::wait_for`]. A fault test starts its own control plane
-//! with [`ControlPlane::builder`]. [`Access`] is an identity: a kubeconfig file, a client and kubectl.
+//! [`objects::create_namespace`], and waits for conditions with [`wait::wait_for`]. A fault test starts its own
+//! control plane with [`ControlPlane::builder`]. [`Access`] is an identity: a kubeconfig file, a client and kubectl.
 //!
 //! The scheduler under test is just another [`Program`]. Linux only: process identity is checked through `/proc`.
 #![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]

@@ -157,7 +157,8 @@ pub(crate) async fn create_all(client: &Client, nodes: &[KwokNode]) -> Result<()
     Ok(())
 }
 
-/// Returns the nodes of a kind cluster: the tainted `kind-control-plane`, and `count` - 1 workers `kind-worker`, `kind-worker2`, ...
+/// Returns the nodes of a kind cluster: the tainted `kind-control-plane`, and `count` - 1 workers `kind-worker`,
+/// `kind-worker2`, ...
 pub(crate) fn kind(count: usize) -> Vec<KwokNode> {
     let worker = |number: usize| match number {
         1 => KwokNode::new("kind-worker"),

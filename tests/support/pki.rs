@@ -1,5 +1,5 @@
-//! Keys and certificates of a control plane, laid out as by kubeadm: a certificate authority, serving and client certificates, and
-//! the key pair that signs ServiceAccount tokens.
+//! Keys and certificates of a control plane, laid out as by kubeadm: a certificate authority, serving and client
+//! certificates, and the key pair that signs ServiceAccount tokens.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -81,8 +81,8 @@ impl Builder {
     }
 }
 
-/// A running control plane. Its processes are stopped and its folder removed when the value is dropped or this process ends in any
-/// way.
+/// A running control plane. Its processes are stopped and its folder removed when the value is dropped or this
+/// process ends in any way.
 pub(crate) struct ControlPlane {
     // Dropped after the body of `drop`, which stops processes gracefully; the guard kills the rest.
     guard: Option<Guard>,
@@ -135,7 +135,8 @@ impl ControlPlane {
         self.admin().client().await
     }
 
-    /// Creates a user with a client certificate. Without RBAC objects for it or its group, it has almost no permissions.
+    /// Creates a user with a client certificate. Without RBAC objects for it or its group, it has almost no
+    /// permissions.
     pub(crate) fn user(&self, name: &str, group: Option<&str>) -> Result<Access> {
         let stem: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         self.user_as(&stem, name, group)
@@ -287,8 +288,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Waits for the first namespaces, roles and ServiceAccounts, which are created only after API server and controller manager
-    /// report ready.
+    /// Waits for the first namespaces, roles and ServiceAccounts, which are created only after API server and
+    /// controller manager report ready.
     async fn wait_until_usable(&self) -> Result<()> {
         let client = self.client().await?;
         let namespaces = Api::<Namespace>::all(client.clone());
@@ -354,8 +355,8 @@ fn refuse_foreign(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the control plane shared by the tests of this binary, with all components. Each test uses its own namespace. It stops
-/// with the process.
+/// Returns the control plane shared by the tests of this binary, with all components. Each test uses its own
+/// namespace. It stops with the process.
 pub(crate) async fn shared() -> &'static ControlPlane {
     static SHARED: OnceCell<Result<ControlPlane>> = OnceCell::const_new();
     let started = SHARED.get_or_init(|| ControlPlane::builder().with(Component::ALL).start()).await;

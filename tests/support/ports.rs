@@ -1,7 +1,8 @@
 //! Free loopback ports that stay reserved while a component is down, so that it can restart on the same port.
 //!
-//! They are below the kernel's range of ephemeral ports; otherwise any client could take the port of a restarting component. Test
-//! binaries avoid each other's ports through one abstract Unix socket per port, which vanishes with its process.
+//! They are below the kernel's range of ephemeral ports; otherwise any client could take the port of a restarting
+//! component. Test binaries avoid each other's ports through one abstract Unix socket per port, which vanishes with
+//! its process.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt;

@@ -73,7 +73,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` in the process group of a [`super::guard::Guard`]. Its output is appended to `<name>.log` in `logs`.
+    /// Starts `program` in the process group of a [`super::guard::Guard`]. Its output is appended to `<name>.log` in
+    /// `logs`.
     pub(crate) fn start(program: &Program, logs: &Path, group: i32) -> Result<Self> {
         let log = logs.join(format!("{}.log", program.name));
         let output = OpenOptions::new()
@@ -278,7 +279,8 @@ impl Record {
         started(self.pid) == Some(self.started) && program_of(self.pid).is_some_and(same_program)
     }
 
-    /// Stops all recorded processes that still run: SIGTERM, `grace`, SIGKILL. Other processes with the same ID are left alone.
+    /// Stops all recorded processes that still run: SIGTERM, `grace`, SIGKILL. Other processes with the same ID are
+    /// left alone.
     pub(crate) fn stop_all(records: &[Self], grace: Duration) -> Result<()> {
         let signal_all = |signal: Signal| {
             for record in records.iter().filter(|record| record.is_alive()) {
@@ -345,8 +347,8 @@ fn all_threads_stand(pid: u32) -> bool {
     stats.all(|stat| state_and_rest(&stat).is_some_and(|(state, _)| matches!(state, "T" | "t" | "Z" | "X")))
 }
 
-/// Splits a line of `/proc/<pid>/stat` after the name, which may contain spaces and parentheses. The state follows, and the start
-/// time 18 fields later.
+/// Splits a line of `/proc/<pid>/stat` after the name, which may contain spaces and parentheses. The state follows,
+/// and the start time 18 fields later.
 fn state_and_rest(stat: &str) -> Option<(&str, &str)> {
     stat.rsplit_once(')')?.1.trim_start().split_once(' ')
 }

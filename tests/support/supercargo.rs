@@ -1,8 +1,9 @@
-//! supercargo beside a control plane: installed from the manifests, and run as a process with its ServiceAccount's permissions.
+//! supercargo beside a control plane: installed from the manifests, and run as a process with its ServiceAccount's
+//! permissions.
 //!
-//! The manifests are applied unchanged. The Deployment's pod is placed and reported as Running, but kwok executes nothing. The
-//! scheduler is this build's binary with the pod's flags and configuration, and a token file as the kubelet provides it. RBAC is on, so
-//! a permission missing in `manifests/` is missing here.
+//! The manifests are applied unchanged. The Deployment's pod is placed and reported as Running, but kwok executes
+//! nothing. The scheduler is this build's binary with the pod's flags and configuration, and a token file as the
+//! kubelet provides it. RBAC is on, so a permission missing in `manifests/` is missing here.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -82,8 +83,8 @@ pub(crate) fn configuration(scheduler: &str) -> String {
     )
 }
 
-/// Returns the same for one of several replicas, with a lease in the namespace of this name. The lease duration is 3 s instead of
-/// 15 s, so that failovers are quick.
+/// Returns the same for one of several replicas, with a lease in the namespace of this name. The lease duration is 3
+/// s instead of 15 s, so that failovers are quick.
 pub(crate) fn elected_configuration(scheduler: &str) -> String {
     configuration(scheduler).replace(
         "  leaderElect: false\n",
@@ -121,7 +122,8 @@ pub(crate) struct Setup {
     pub(crate) port: Option<u16>,
     /// Address of the API server, if not the control plane's own.
     pub(crate) server: Option<String>,
-    /// Validity of its token, in Go's duration format; one hour by default. Nothing renews it after the harness has ended.
+    /// Validity of its token, in Go's duration format; one hour by default. Nothing renews it after the harness has
+    /// ended.
     pub(crate) token_duration: Option<String>,
     /// Additional flags.
     pub(crate) args: Vec<String>,

@@ -8,8 +8,8 @@ use anyhow::{Result, anyhow};
 /// Default timeout for operations that take a second on an idle machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Retries `look` until it returns `Ok`. Its error describes what is missing; at the deadline, the last error is returned:
-/// `waited 90s for pod default/x to be bound; last seen: it has no node`.
+/// Retries `look` until it returns `Ok`. Its error describes what is missing; at the deadline, the last error is
+/// returned: `waited 90s for pod default/x to be bound; last seen: it has no node`.
 pub(crate) async fn wait_for<T, F, Fut>(what: &str, within: Duration, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,

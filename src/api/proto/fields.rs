@@ -23,7 +23,8 @@ use crate::api::storage::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Implements [`Message`]: maps field numbers to fields. `; N in { ... }` maps a nested message whose fields JSON inlines.
+/// Implements [`Message`]: maps field numbers to fields. `; N in { ... }` maps a nested message whose fields JSON
+/// inlines.
 macro_rules! message {
     ($type:ty { $($number:literal => $field:ident),* $(; $outer:literal in { $($inner:literal => $inlined:ident),* })? }) => {
         impl Message for $type {

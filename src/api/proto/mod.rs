@@ -1,7 +1,8 @@
 //! Decodes the API server's protobuf into the lean types, with the same result as decoding JSON.
 //!
-//! Only the fields of the lean types are decoded; all others are skipped. The field numbers are listed in `fields`; no code
-//! is generated from `.proto` files. There is no encoder. Arbitrary bytes yield an object or an error, in linear time.
+//! Only the fields of the lean types are decoded; all others are skipped. The field numbers are listed in `fields`;
+//! no code is generated from `.proto` files. There is no encoder. Arbitrary bytes yield an object or an error, in
+//! linear time.
 //!
 //! Upstream: `apimachinery/pkg/runtime/serializer/protobuf` and the `generated.proto` of each group.
 
@@ -19,7 +20,8 @@ use wire::{each, merge};
 
 /// Objects that can be decoded from protobuf.
 pub trait FromProtobuf {
-    /// Decodes an object without its envelope. An invalid one becomes malformed, with as much of its metadata as was decoded.
+    /// Decodes an object without its envelope. An invalid one becomes malformed, with as much of its metadata as was
+    /// decoded.
     fn from_protobuf(message: &[u8]) -> Self;
 }
 

@@ -1,7 +1,7 @@
 //! Requests and limits for `/metrics/resources`: from the spec only, all resources, unrounded.
 //!
-//! Upstream: `pkg/scheduler/metrics/resources/resources.go`, which uses `component-helpers/resource/helpers.go#PodRequests`
-//! and `#PodLimits`.
+//! Upstream: `pkg/scheduler/metrics/resources/resources.go`, which uses
+//! `component-helpers/resource/helpers.go#PodRequests` and `#PodLimits`.
 
 use super::{Amounts, Asked, Lists, at_pod_level, find, parse, set};
 use crate::api::core::{Container, PodSpec};

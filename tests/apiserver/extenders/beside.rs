@@ -1,5 +1,5 @@
-//! The real kube-scheduler and ours with the same extender and configuration send equal requests and report equal results and
-//! messages.
+//! The real kube-scheduler and ours with the same extender and configuration send equal requests and report equal
+//! results and messages.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Generates scenarios: small clusters, and some of up to 200 nodes, biased to error-prone cases.
 //!
-//! Names, labels, amounts and ports come from small pools, so that they interact: pods that fit exactly, tied scores, matching
-//! selectors. Objects are what an API server would store or, rarely, reject; they always decode.
+//! Names, labels, amounts and ports come from small pools, so that they interact: pods that fit exactly, tied scores,
+//! matching selectors. Objects are what an API server would store or, rarely, reject; they always decode.
 
 mod affinity;
 mod amounts;

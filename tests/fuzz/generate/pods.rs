@@ -169,8 +169,8 @@ fn resize(draw: &mut Draw, mix: Mix, pod: &mut Value) {
     }
 }
 
-/// Removes binary fractions from pod-level requests of pods with overhead. Upstream adds the overhead to such an amount each time
-/// it sums up the pod (`FIDELITY.md`). No API server stores one.
+/// Removes binary fractions from pod-level requests of pods with overhead. Upstream adds the overhead to such an
+/// amount each time it sums up the pod (`FIDELITY.md`). No API server stores one.
 fn without_fractions(pod: &mut Value) {
     if pod["spec"]["overhead"].is_null() {
         return;

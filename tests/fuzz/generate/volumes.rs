@@ -1,7 +1,7 @@
 //! Generates storage: classes, volumes, claims, drivers and pod volumes.
 //!
-//! Upstream takes the first of the smallest fitting volumes in an undefined order. So no two volumes have the same size or are
-//! reserved for the same claim.
+//! Upstream takes the first of the smallest fitting volumes in an undefined order. So no two volumes have the same
+//! size or are reserved for the same claim.
 
 use super::{HOST, Mix, ZONE, in_tree};
 use crate::draw::Draw;
