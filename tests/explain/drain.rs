@@ -147,7 +147,7 @@ fn obstacles_name_the_kubectl_flag_that_accepts_them() {
         told.starts_with("a: drain blocked: 3 of 3 pods cannot be evicted; all fit elsewhere\n"),
         "{told}"
     );
-    assert!(told.contains("default/lonely: no controller would make it anew"), "{told}");
+    assert!(told.contains("default/lonely: no controller would recreate it"), "{told}");
 }
 
 #[test]
