@@ -1,7 +1,7 @@
 //! `supercargo queue`, of a file and of a port: whole answers, and what of bad input.
 
 use crate::offline::{self, page};
-use crate::shown::is_shown;
+use crate::shown::assert_output;
 use crate::support::{Ran, root, run};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn queue_prints_every_output_format() {
     for form in ["table", "wide", "json", "yaml"] {
         let ran = queue(&["-A", "-o", form]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{form}");
-        is_shown(&format!("queue.{form}.txt"), &ran.stdout);
+        assert_output(&format!("queue.{form}.txt"), &ran.stdout);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::support::{Cluster, node, plain_node, pod, root, run};
 use serde_json::json;
 
 /// Compares with `explain/shown/NAME`, or rewrites it.
-pub(crate) fn is_shown(name: &str, told: &str) {
+pub(crate) fn assert_output(name: &str, told: &str) {
     is_as_written(&format!("tests/explain/shown/{name}"), told);
 }
 
@@ -30,7 +30,7 @@ fn pending_pod_output_matches_in_every_format() {
     for form in ["table", "wide", "json", "yaml"] {
         let ran = cluster.ask("p", &["-o", form]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{form}");
-        is_shown(&format!("waits.{form}.txt"), &ran.stdout);
+        assert_output(&format!("waits.{form}.txt"), &ran.stdout);
     }
 }
 
@@ -40,7 +40,7 @@ fn placed_pod_scores_match_in_every_format() {
     for form in ["table", "wide", "json", "yaml"] {
         let ran = cluster.ask("placed", &["--scores", "-o", form]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{form}");
-        is_shown(&format!("placed.{form}.txt"), &ran.stdout);
+        assert_output(&format!("placed.{form}.txt"), &ran.stdout);
     }
 }
 
@@ -94,6 +94,6 @@ fn lint_output_matches_in_every_format() {
         let files = ["docs/lint/cluster.yaml", "docs/lint/workloads.yaml"];
         let ran = run(root(), &["lint", "--cluster", files[0], files[1], "-o", form]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{form}");
-        is_shown(&format!("lint.{form}.txt"), &ran.stdout);
+        assert_output(&format!("lint.{form}.txt"), &ran.stdout);
     }
 }

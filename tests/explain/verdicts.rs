@@ -8,7 +8,7 @@ fn verdict(objects: &[Value], more: &[&str]) -> (String, Option<i32>, Value) {
     (answer["verdict"].as_str().expect("a text").to_owned(), code, answer)
 }
 
-fn is(objects: &[Value], expected: &str, code: i32) -> Value {
+fn assert_verdict(objects: &[Value], expected: &str, code: i32) -> Value {
     let (verdict, exit, answer) = verdict(objects, &[]);
     assert_eq!((verdict.as_str(), exit), (expected, Some(code)), "{answer:#}");
     answer
@@ -16,14 +16,14 @@ fn is(objects: &[Value], expected: &str, code: i32) -> Value {
 
 #[test]
 fn feasible_pod_fits_now() {
-    let answer = is(&[plain_node("a"), plain_node("b"), pod("p", "1", &json!({}))], "fitsNow", 0);
+    let answer = assert_verdict(&[plain_node("a"), plain_node("b"), pod("p", "1", &json!({}))], "fitsNow", 0);
     assert_eq!((&answer["fitsOn"], &answer["nodes"], &answer["event"]), (&json!(2), &json!(2), &Value::Null));
 }
 
 #[test]
 fn pod_without_free_resources_is_blocked_with_amounts() {
     let other = pod("other", "3500m", &json!({ "nodeName": "a" }));
-    let answer = is(&[plain_node("a"), other, pod("p", "1", &json!({}))], "blocked", 3);
+    let answer = assert_verdict(&[plain_node("a"), other, pod("p", "1", &json!({}))], "blocked", 3);
     assert_eq!(reasons(&answer), [("InsufficientCpu".to_owned(), 1)]);
     assert_eq!(answer["reasons"][0]["text"], "requests 1 cpu; most free: 500m of 4, on a");
     assert_eq!(answer["nearMisses"][0]["text"], "requests 1 cpu, 500m of 4 free");
@@ -35,7 +35,8 @@ fn pod_without_free_resources_is_blocked_with_amounts() {
 #[test]
 fn pod_larger_than_every_node_never_fits() {
     let other = pod("other", "3500m", &json!({ "nodeName": "a" }));
-    let answer = is(&[plain_node("a"), plain_node("b"), other, pod("p", "5", &json!({}))], "neverFits", 3);
+    let answer =
+        assert_verdict(&[plain_node("a"), plain_node("b"), other, pod("p", "5", &json!({}))], "neverFits", 3);
     assert_eq!(
         answer["reasons"][0]["text"],
         "requests 5 cpu; even when empty, the largest of these nodes has only 4"
@@ -46,7 +47,7 @@ fn pod_larger_than_every_node_never_fits() {
 fn pod_waiting_for_an_affinity_peer_is_blocked() {
     let affinity = json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "later" } } }] } } });
-    let answer = is(&[plain_node("a"), pod("p", "1", &affinity)], "blocked", 3);
+    let answer = assert_verdict(&[plain_node("a"), pod("p", "1", &affinity)], "blocked", 3);
     assert_eq!(reasons(&answer), [("PodAffinityUnmet".to_owned(), 1)]);
     assert_eq!(answer["hints"][0]["code"], "LabelValueUnknown");
 }
@@ -54,8 +55,11 @@ fn pod_waiting_for_an_affinity_peer_is_blocked() {
 #[test]
 fn preempting_pod_lists_its_victims() {
     let other = pod("other", "4", &json!({ "nodeName": "a", "priority": 1 }));
-    let answer =
-        is(&[plain_node("a"), other, pod("p", "1", &json!({ "priority": 9 }))], "waitsForPreemption", 3);
+    let answer = assert_verdict(
+        &[plain_node("a"), other, pod("p", "1", &json!({ "priority": 9 }))],
+        "waitsForPreemption",
+        3,
+    );
     assert_eq!(answer["preemption"], json!({ "node": "a", "victims": ["default/other"] }));
     assert_eq!(answer["changes"][0]["codes"], json!(["Preempt"]));
 }
@@ -69,14 +73,14 @@ fn nominated_pod_waits_for_preemption() {
     };
     let mut asked = pod("p", "1", &json!({ "priority": 9 }));
     asked["status"] = json!({ "nominatedNodeName": "a" });
-    let answer = is(&[plain_node("a"), leaving("other"), asked], "waitsForPreemption", 3);
+    let answer = assert_verdict(&[plain_node("a"), leaving("other"), asked], "waitsForPreemption", 3);
     assert_eq!(answer["summary"], "it is nominated to a and waits until the preempted pods there terminate");
 }
 
 #[test]
 fn gated_pod_reports_gates_and_later_reasons() {
     let gates = json!({ "schedulingGates": [{ "name": "example.com/budget" }] });
-    let answer = is(&[plain_node("a"), pod("p", "5", &gates)], "gated", 3);
+    let answer = assert_verdict(&[plain_node("a"), pod("p", "5", &gates)], "gated", 3);
     let summary = answer["summary"].as_str().expect("a text");
     assert!(
         summary.contains("example.com/budget") && summary.contains("unschedulable on every node"),
@@ -87,13 +91,13 @@ fn gated_pod_reports_gates_and_later_reasons() {
 #[test]
 fn pod_of_another_scheduler_is_not_ours() {
     let mine = |name: &str| [plain_node("a"), pod("p", "1", &json!({ "schedulerName": name }))];
-    let answer = is(&mine("volcano"), "notOurs", 3);
+    let answer = assert_verdict(&mine("volcano"), "notOurs", 3);
     assert!(
         answer["summary"].as_str().expect("a text").starts_with("its schedulerName is volcano"),
         "{answer:#}"
     );
-    is(&mine("supercargo"), "fitsNow", 0);
-    is(&mine("default-scheduler"), "fitsNow", 0);
+    assert_verdict(&mine("supercargo"), "fitsNow", 0);
+    assert_verdict(&mine("default-scheduler"), "fitsNow", 0);
     let cluster = Cluster::of(&mine("volcano"));
     let profile = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: volcano}]\n";
     cluster.write("config", profile);
@@ -103,14 +107,14 @@ fn pod_of_another_scheduler_is_not_ours() {
 #[test]
 fn bound_finished_and_deleted_pods_have_their_verdicts() {
     let placed = pod("p", "1", &json!({ "nodeName": "a" }));
-    let answer = is(&[plain_node("a"), placed.clone()], "bound", 0);
+    let answer = assert_verdict(&[plain_node("a"), placed.clone()], "bound", 0);
     assert_eq!((&answer["node"], &answer["summary"]), (&json!("a"), &json!("the pod is on a")));
     let mut ended = placed;
     ended["status"] = json!({ "phase": "Succeeded" });
-    is(&[plain_node("a"), ended], "ended", 0);
+    assert_verdict(&[plain_node("a"), ended], "ended", 0);
     let mut going = pod("p", "1", &json!({}));
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    is(&[plain_node("a"), going], "deleting", 3);
+    assert_verdict(&[plain_node("a"), going], "deleting", 3);
 }
 
 #[test]
@@ -122,7 +126,7 @@ fn every_failing_check_of_a_node_is_reported() {
         { "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }, { "key": "gpu", "value": "x", "effect": "NoSchedule" }] }),
     );
     let wants = json!({ "nodeSelector": { "disk": "ssd" } });
-    let answer = is(&[closed, pod("p", "5", &wants)], "neverFits", 3);
+    let answer = assert_verdict(&[closed, pod("p", "5", &wants)], "neverFits", 3);
     let codes: Vec<String> = reasons(&answer).into_iter().map(|(code, _)| code).collect();
     assert_eq!(codes, ["NodeCordoned", "UntoleratedTaint", "NodeSelectorMismatch", "InsufficientCpu"]);
     assert_eq!(answer["nearMisses"], json!([]));
@@ -135,7 +139,7 @@ fn every_failing_check_of_a_node_is_reported() {
 #[test]
 fn missing_claim_is_reported_before_node_evaluation() {
     let volume = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "data" } }] });
-    let answer = is(&[plain_node("a"), pod("p", "1", &volume)], "blocked", 3);
+    let answer = assert_verdict(&[plain_node("a"), pod("p", "1", &volume)], "blocked", 3);
     assert_eq!(answer["beforeNodes"][0]["code"], "ClaimNotReady", "{answer:#}");
     assert!(
         answer["beforeNodes"][0]["text"].as_str().is_some_and(|text| text.contains("\"data\"")),
@@ -145,6 +149,6 @@ fn missing_claim_is_reported_before_node_evaluation() {
 
 #[test]
 fn cluster_without_nodes_has_no_node_reasons() {
-    let answer = is(&[pod("p", "1", &json!({}))], "blocked", 3);
+    let answer = assert_verdict(&[pod("p", "1", &json!({}))], "blocked", 3);
     assert_eq!((&answer["summary"], &answer["reasons"]), (&json!("the cluster has no nodes"), &json!([])));
 }
