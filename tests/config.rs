@@ -244,16 +244,16 @@ fn invalid_flag_or_gate_exits_with_2_and_says_what_to_do() {
     for (args, told) in [
         (
             &["--kube-api-burst=5"][..],
-            "--kube-api-burst is not taken: deprecated; use clientConnection.burst",
+            "--kube-api-burst is not supported: deprecated; use clientConnection.burst",
         ),
         (
             &["--lock_object_name", "x"],
-            "--lock-object-name is not taken: gone from kube-scheduler; use leaderElection",
+            "--lock-object-name is not supported: removed from kube-scheduler; use leaderElection",
         ),
         (&["--feature-gates=Foo=true"], "--feature-gates: unrecognized feature gate: Foo"),
         (
             &["--feature-gates", "kube:StorageCapacityScoring=true"],
-            "cannot set feature gate StorageCapacityScoring to true: it changes what the scheduler does",
+            "cannot set feature gate StorageCapacityScoring to true: it changes scheduling",
         ),
     ] {
         let output = supercargo(args);

@@ -1,16 +1,17 @@
-//! `--feature-gates`: one at its default is taken, one that would change what the scheduler does is refused, and all others of
-//! kube-scheduler change nothing here.
+//! Checks `--feature-gates`. Accepted are gates at their default and gates without effect here; a gate that
+//! would change scheduling is an error.
 //!
-//! Upstream: `component-base/featuregate/feature_gate.go`; words are theirs.
+//! Upstream: `component-base/featuregate/feature_gate.go`; error messages equal upstream's.
 
-/// One gate a line: its name, its default, and whether it is locked, is the scheduler's, or has its effect elsewhere. As the
-/// real kube-scheduler shows them (`kubernetes_feature_enabled`) and answers when each is turned round.
+/// One gate per line: name, default, and `locked`, `scheduler` or `elsewhere` (where it takes effect).
+/// Recorded from the real kube-scheduler: its metric `kubernetes_feature_enabled`, and its answer to each
+/// inverted gate.
 const TABLE: &str = include_str!("gates.txt");
 
-/// Gates whose very mention turns others round, whatever they are set to.
+/// Gates that change other gates when they are set to any value.
 const TURN_OTHERS: &str = "AllBeta";
 
-/// Where a gate has its effect.
+/// Where a gate takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Locked,
@@ -18,7 +19,7 @@ enum Effect {
     Elsewhere,
 }
 
-/// The default and the effect of a gate.
+/// Returns the default and the effect of a gate.
 fn find(name: &str) -> Option<(bool, Effect)> {
     TABLE.lines().find_map(|line| {
         let mut words = line.split(' ');
@@ -35,10 +36,10 @@ fn find(name: &str) -> Option<(bool, Effect)> {
     })
 }
 
-/// Judges the values of all `--feature-gates`; the gates that were turned round, and change nothing here.
+/// Checks the values of all `--feature-gates`. Returns the changed gates that have no effect here.
 ///
 /// # Errors
-/// With what is wrong first.
+/// Returns the message for the first invalid setting.
 pub fn judge(values: &[String]) -> Result<Vec<String>, String> {
     let mut elsewhere = Vec::new();
     let pairs =
@@ -67,8 +68,8 @@ pub fn judge(values: &[String]) -> Result<Vec<String>, String> {
             }
             Some((_, Effect::Scheduler)) => {
                 return Err(format!(
-                    "cannot set feature gate {name} to {on}: it changes what the scheduler does, and supercargo does \
-                     what kube-scheduler does with its default"
+                    "cannot set feature gate {name} to {on}: it changes scheduling, and supercargo always schedules \
+                     as kube-scheduler with its default"
                 ));
             }
             Some((_, Effect::Elsewhere)) => elsewhere.push(format!("{name}={on}")),
@@ -77,7 +78,7 @@ pub fn judge(values: &[String]) -> Result<Vec<String>, String> {
     Ok(elsewhere)
 }
 
-/// As Go reads it.
+/// Parses a boolean as Go's `strconv.ParseBool`.
 fn truth(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_at_its_default_is_taken_and_one_of_other_components_changes_nothing() {
+    fn default_gates_and_gates_of_other_components_are_accepted() {
         for values in [
             &["SchedulerQueueingHints=true,kube:SchedulerAsyncAPICalls=false"][..],
             &["", ",,", "NodeDeclaredFeatures=T"],
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_would_change_decisions_is_refused_by_name() {
+    fn gate_that_changes_decisions_is_rejected_by_name() {
         for gate in [
             "StorageCapacityScoring=true",
             "NodeDeclaredFeatures=false",
@@ -122,9 +123,9 @@ mod tests {
         }
     }
 
-    /// As the real kube-scheduler answers.
+    /// Messages recorded from the real kube-scheduler.
     #[test]
-    fn what_is_wrong_is_told_in_upstreams_words() {
+    fn invalid_gates_give_upstream_error_messages() {
         for (value, expected) in [
             ("Foo=true", "unrecognized feature gate: Foo"),
             ("kube:Foo=true", "unrecognized feature gate: Foo"),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_every_gate_once() {
+    fn gate_table_has_each_gate_once() {
         let names: std::collections::BTreeSet<&str> =
             TABLE.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
         assert_eq!((names.len(), TABLE.lines().count()), (241, 241));

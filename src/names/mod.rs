@@ -1,8 +1,9 @@
-//! Names of hosts, resolved as Go programs do it: by `/etc/hosts`, and by the servers of `/etc/resolv.conf`.
+//! A DNS resolver for connections. It resolves host names as Go programs do: from `/etc/hosts` and with the
+//! servers in `/etc/resolv.conf`.
 //!
-//! The C library's way loads further libraries at run time, which a static binary in an empty image has not. So there is one way
-//! for all builds. Both files are read anew for each name, and answers are not kept: a connection lasts long, and a new one
-//! is to see what is true by then.
+//! The C library's resolver loads shared libraries at run time, which an empty image with a static binary
+//! lacks. All builds use this resolver instead. It rereads both files for every name and caches nothing:
+//! connections live long, and a new one must see the current state.
 
 use hickory_resolver::config::{
     LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
@@ -21,7 +22,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tower::Service;
 
-/// Resolves names for connections.
+/// Resolves host names for new connections.
 #[derive(Clone, Debug)]
 pub struct Resolver {
     hosts: PathBuf,
@@ -30,23 +31,23 @@ pub struct Resolver {
 }
 
 impl Default for Resolver {
-    /// By the files of this machine.
+    /// Uses the files of this machine.
     fn default() -> Self {
         Self { hosts: "/etc/hosts".into(), settings: "/etc/resolv.conf".into(), port: 53 }
     }
 }
 
 impl Resolver {
-    /// The addresses of a name, those of IPv4 first.
+    /// Returns the addresses of a name, IPv4 first.
     ///
     /// # Errors
-    /// When nobody knows it, or nobody answers; with the name.
+    /// Fails if the name does not exist or no server answers. The message contains the name.
     pub async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let failed =
             |error: &dyn std::fmt::Display| io::Error::other(format!("cannot resolve {name}: {error}"));
         let mut hosts = Hosts::default();
         hosts.read_hosts_conf(read(&self.hosts).await.as_slice()).map_err(|error| failed(&error))?;
-        // What the machine itself knows of a name is all there is to it.
+        // An entry in the hosts file has precedence over DNS.
         let known = written_down(&hosts, name);
         if !known.is_empty() {
             return Ok(known);
@@ -54,7 +55,7 @@ impl Resolver {
         match self.resolver().await.map_err(|error| failed(&error))?.lookup_ip(name).await {
             Ok(found) => Ok(four_first(found.iter().collect())),
             Err(error) if error.is_no_records_found() => {
-                Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no host {name}")))
+                Err(io::Error::new(io::ErrorKind::NotFound, format!("host {name} not found")))
             }
             Err(error) => Err(failed(&error)),
         }
@@ -72,7 +73,7 @@ impl Resolver {
     }
 }
 
-/// The addresses that the file of hosts has of a name.
+/// Returns the addresses of a name in the hosts file.
 fn written_down(hosts: &Hosts, name: &str) -> Vec<IpAddr> {
     let Ok(name) = dns::Name::from_utf8(name) else { return Vec::new() };
     let of = |kind| hosts.lookup_static_host(&Query::query(name.clone(), kind));
@@ -87,7 +88,7 @@ fn four_first(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     addresses
 }
 
-/// What the file says; where it names no server, one of this machine is asked, as elsewhere.
+/// Parses resolv.conf. If it names no server, a server on this machine is asked, as other resolvers do.
 fn settings(file: &[u8]) -> (ResolverConfig, ResolverOpts) {
     system_conf::parse_resolv_conf(file).unwrap_or_else(|_| {
         let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
@@ -95,12 +96,12 @@ fn settings(file: &[u8]) -> (ResolverConfig, ResolverOpts) {
     })
 }
 
-/// A file that is not there says nothing.
+/// Returns the content of a file; empty if it does not exist.
 async fn read(path: &Path) -> Vec<u8> {
     tokio::fs::read(path).await.unwrap_or_default()
 }
 
-/// What a connection is made with: the port is put in by who makes it.
+/// Resolver interface of hyper's connector. The port is 0: the connector sets it.
 impl Service<Name> for Resolver {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = io::Error;

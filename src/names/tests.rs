@@ -1,4 +1,4 @@
-//! Names resolved against files and a server of this test.
+//! Tests of the resolver with temporary files and a local DNS server.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UdpSocket};
 
-/// What a question asks for: addresses of IPv4, or of IPv6.
+/// Record type of a question: A or AAAA.
 #[derive(PartialEq)]
 enum Kind {
     Four,
@@ -18,7 +18,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A message that answers with these addresses, the name once more by reference.
+/// Returns a DNS reply with these addresses. The name is a compression pointer to the question.
 fn reply(question: &[u8], records: &[(&str, IpAddr)], flags: u8) -> Vec<u8> {
     let mut bytes = question.to_vec();
     bytes[2] |= 0x80 | flags;
@@ -36,7 +36,7 @@ fn reply(question: &[u8], records: &[(&str, IpAddr)], flags: u8) -> Vec<u8> {
     bytes
 }
 
-/// The name and the kind that a question is about.
+/// Returns the name and the record type of a question.
 fn asked(question: &[u8]) -> (String, Kind) {
     let (mut labels, mut at) = (Vec::new(), 12);
     while question[at] != 0 {
@@ -47,7 +47,8 @@ fn asked(question: &[u8]) -> (String, Kind) {
     (labels.join("."), if question[at + 2] == 1 { Kind::Four } else { Kind::Six })
 }
 
-/// A server that knows some names, and writes down what it is asked. Of names that begin with `large` it tells by TCP alone.
+/// A DNS server with fixed records that stores the questions it receives. Names that begin with `large` are
+/// truncated over UDP.
 struct Zone {
     resolver: Resolver,
     asked: Arc<Mutex<Vec<String>>>,
@@ -74,7 +75,7 @@ impl Zone {
                 let question = &bytes[..length];
                 let (name, _) = asked(question);
                 heard.lock().unwrap().push(name.clone());
-                // Somebody else's answer first: it does not count.
+                // A forged reply with a wrong ID comes first and must be ignored.
                 let mut forged = reply(question, &[("", ip("6.6.6.6"))], 0);
                 forged[1] ^= 0xff;
                 let _ = udp.send_to(&forged, from).await;
@@ -127,7 +128,7 @@ fn of_zone(question: &[u8], names: &BTreeMap<String, Vec<IpAddr>>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_name_of_the_cluster_is_found_by_its_search_domains_and_forged_answers_do_not_count() {
+async fn search_domains_resolve_and_forged_replies_are_ignored() {
     let known = [
         ("kubernetes.default.svc.cluster.local", "10.96.0.1"),
         ("kubernetes.default.svc.cluster.local", "fd00::1"),
@@ -139,15 +140,15 @@ async fn a_name_of_the_cluster_is_found_by_its_search_domains_and_forged_answers
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_asked_for_in_full() {
+async fn truncated_reply_is_retried_over_tcp() {
     let zone = Zone::start("", &[("large.example", "10.0.0.1"), ("large.example", "10.0.0.2")]).await;
     assert_eq!(zone.resolve("large.example").await, Ok(vec![ip("10.0.0.1"), ip("10.0.0.2")]));
 }
 
 #[tokio::test]
-async fn what_nobody_knows_and_what_nobody_can_tell_are_told_apart_by_name() {
+async fn unknown_host_and_server_failure_are_different_errors() {
     let zone = Zone::start("options attempts:1\n", &[]).await;
-    assert_eq!(zone.resolve("nowhere.example").await, Err("there is no host nowhere.example".to_owned()));
+    assert_eq!(zone.resolve("nowhere.example").await, Err("host nowhere.example not found".to_owned()));
     let error = zone.resolve("broken.example").await.unwrap_err();
     assert!(
         error.starts_with("cannot resolve broken.example: ") && error.ends_with("Server Failure"),
@@ -158,7 +159,7 @@ async fn what_nobody_knows_and_what_nobody_can_tell_are_told_apart_by_name() {
 }
 
 #[tokio::test]
-async fn addresses_and_hosts_of_the_machine_need_no_server() {
+async fn ip_addresses_and_hosts_file_need_no_dns_server() {
     let zone = Zone::start("", &[]).await;
     std::fs::write(&zone.resolver.hosts, "10.1.1.1 control-plane\n").unwrap();
     assert_eq!(zone.resolve("10.2.2.2").await, Ok(vec![ip("10.2.2.2")]));

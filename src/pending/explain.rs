@@ -1,6 +1,8 @@
-//! What is against a pending pod, as the running server sees it now: counted, and without a word about nodes or other pods.
+//! Explains a pending pod from the running scheduler's state: rejection reasons with counts, without names of
+//! nodes or other pods.
 //!
-//! What would help is not looked for here, where pods are waiting to be decided about: `supercargo explain pod` does that beside the server.
+//! Does not search for possible fixes, which would delay scheduling; `supercargo explain pod` does that
+//! outside the scheduler.
 
 use super::report::{PendingPod, moment};
 use super::words;
@@ -10,38 +12,38 @@ use supercargo_core::pod::Uid;
 use supercargo_core::scheduler::{Pending, Scheduler};
 use supercargo_core::time::Time;
 
-/// Nodes that are looked at in one go at least, and the parts there are at most: beginning costs something, too.
+/// Minimum number of nodes evaluated in one step, and maximum number of steps. Each step has a fixed cost.
 const PART: usize = 512;
 const PARTS_MAX: usize = 16;
 
-/// What is against a pending pod.
+/// Explanation of a pending pod.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingExplanation {
-    /// Always the same of this version.
+    /// API version of this kind.
     pub api_version: &'static str,
-    /// Always the same.
+    /// Kind of this object.
     pub kind: &'static str,
-    /// When it was looked at, RFC 3339.
+    /// Time of the evaluation, RFC 3339.
     pub time: String,
-    /// The pod, and where it waits.
+    /// The pod, and its place in the scheduler.
     pub pod: PendingPod,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many of them could take it now.
+    /// Number of feasible nodes.
     pub fits_on: usize,
-    /// What is said before any node is looked at.
+    /// Reasons that apply before node evaluation.
     pub before_nodes: Vec<Said>,
-    /// What is said of nodes.
+    /// Reasons of nodes, with counts.
     pub reasons: Vec<Counted>,
 }
 
-/// An explanation in the making, part by part, so that nobody waits for all of it at once.
+/// An explanation under construction. It is computed in steps, so that scheduling is never blocked for long.
 pub struct Explaining {
     namespace: String,
     name: String,
     uid: Option<Uid>,
-    /// From which slot it goes on; `None` when it is done.
+    /// Slot of the next node; `None` when done.
     next: Option<usize>,
     tally: Tally,
     fits_on: usize,
@@ -50,13 +52,14 @@ pub struct Explaining {
 }
 
 impl Explaining {
-    /// Nothing was looked at yet of what is against the pod of this namespace and name.
+    /// Starts an explanation of the pod with this namespace and name.
     pub fn new(namespace: String, name: String) -> Self {
         let (tally, told) = (Tally::default(), None);
         Self { namespace, name, uid: None, next: Some(0), tally, fits_on: 0, nodes: 0, told }
     }
 
-    /// Looks at some nodes more. Of a pod that has left meanwhile nothing is told, and nothing is looked for of one that has a node.
+    /// Evaluates some more nodes. Ends without a result if the pod has left, and stops evaluating if it has a
+    /// node.
     pub fn go_on(&mut self, engine: &Scheduler, now: Time) {
         let Some(from) = self.next.take() else { return };
         let Some(pending) = self.pod(engine) else {
@@ -67,7 +70,7 @@ impl Explaining {
         let part = engine.explain_pending(&pending, from, PART.max(all.div_ceil(PARTS_MAX)));
         (self.told, self.next) = (Some((now, words::told(engine, &pending))), part.next);
         let Some(findings) = part.findings else {
-            // It has a node by now: what was said of others is of no interest any more.
+            // The pod has a node now, so reasons found earlier no longer apply.
             (self.tally, self.fits_on, self.nodes) = (Tally::default(), 0, all);
             return;
         };
@@ -76,12 +79,12 @@ impl Explaining {
         self.nodes += findings.nodes.len();
     }
 
-    /// Whether there is nothing left to look at.
+    /// Returns whether the explanation is complete.
     pub fn is_done(&self) -> bool {
         self.next.is_none()
     }
 
-    /// What was found; `None` where no pod of that name waits.
+    /// Returns the result; `None` if no such pod is pending.
     pub fn done(self) -> Option<PendingExplanation> {
         let (now, pod) = self.told?;
         let (before_nodes, reasons) = self.tally.counted();

@@ -1,6 +1,7 @@
-//! Where each pending pod waits, for what and since when, for whoever asks and may know: read off the engine between two decisions.
+//! Reports on pending pods: where each is in the scheduler, why, and since when. Reads the engine between two
+//! decisions.
 //!
-//! Who may know is not decided here (`crate::serve`), and how it looks on a screen neither (`crate::cli::queue`).
+//! `crate::serve` authorizes the caller; `crate::cli::queue` formats the report as a table.
 
 mod explain;
 mod query;
@@ -16,21 +17,21 @@ pub use reporting::Reporting;
 use std::collections::BTreeSet;
 use supercargo_core::scheduler::Scheduler;
 
-/// Where the report is.
+/// Path of the report.
 pub const PAGE: &str = "/debug/pending";
 
-/// Which pods are asked for.
+/// Selection of pods.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// The namespaces that whoever asks may know of; `None` for all.
+    /// Namespaces the caller may read; `None` for all.
     pub namespaces: Option<BTreeSet<String>>,
-    /// Whether there may be others, which are not told of.
+    /// Whether there may be further namespaces, which the report does not cover.
     pub is_part: bool,
-    /// What labels they have.
+    /// Label selector.
     pub labels: LabelQuery,
 }
 
-/// The namespaces there are, in order.
+/// Returns the names of all namespaces, sorted.
 pub fn namespaces(engine: &Scheduler) -> Vec<String> {
     let snapshot = engine.snapshot();
     let names = snapshot.lookups().namespaces().map(|(name, _)| snapshot.text(name).to_owned());

@@ -1,14 +1,14 @@
-//! What whoever asks writes: parameters of a URL, and selectors of labels as kubectl takes them.
+//! Parses query parameters and label selectors in kubectl's syntax.
 //!
-//! Upstream: `apimachinery/pkg/labels/selector.go`. What it calls a set of requirements is a list here, and all have to be met.
+//! Upstream: `apimachinery/pkg/labels/selector.go`. All requirements of a selector must be met.
 
 use std::collections::BTreeSet;
 
-/// A selector of labels, as `-l` takes it.
+/// A label selector in the syntax of kubectl's `-l`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelQuery(Vec<(String, Demand)>);
 
-/// What is asked of the value of a key.
+/// Requirement on the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Demand {
     Exists,
@@ -20,10 +20,10 @@ enum Demand {
 }
 
 impl LabelQuery {
-    /// Reads `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`; an empty text selects everything.
+    /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`. An empty text selects everything.
     ///
     /// # Errors
-    /// In words, with the part that is none.
+    /// Returns a message with the invalid part.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts: Vec<String> = vec![String::new()];
         let mut depth = 0_u32;
@@ -41,7 +41,7 @@ impl LabelQuery {
         }
         let wrong = |part: &str| {
             format!(
-                "{:?} selects no labels; write for example app=web,tier!=test or 'zone in (a,b)'",
+                "{:?} is not a label selector; expected a form such as app=web,tier!=test or 'zone in (a,b)'",
                 part.trim()
             )
         };
@@ -49,7 +49,7 @@ impl LabelQuery {
         demands.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether labels meet it, of which `value` gives that of a key.
+    /// Returns whether labels meet all requirements; `value` returns the value of a key.
     pub fn matches<'v>(&self, value: impl Fn(&str) -> Option<&'v str>) -> bool {
         self.0.iter().all(|(key, demand)| {
             let value = value(key);
@@ -106,18 +106,17 @@ fn demand(part: &str) -> Option<(String, Demand)> {
     Some((key(part)?, Demand::Exists))
 }
 
-/// The parameters of a URL's query; the last one counts of several alike.
+/// Parses the query of a URL. If a parameter is repeated, the last value counts.
 ///
 /// # Errors
-/// With what is no parameter, or none of `known`.
+/// Returns a message for a malformed parameter, or one that is not in `known`.
 pub fn parameters<'k>(query: &str, known: &[&'k str]) -> Result<Vec<(&'k str, String)>, String> {
     let mut found = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value =
-            decoded(value).ok_or_else(|| format!("the parameter {name:?} is not encoded as it has to be"))?;
+        let value = decoded(value).ok_or_else(|| format!("invalid encoding of parameter {name:?}"))?;
         let Some(name) = known.iter().find(|known| **known == name) else {
-            return Err(format!("there is no parameter {name:?}; there are {}", known.join(", ")));
+            return Err(format!("unknown parameter {name:?}; expected one of {}", known.join(", ")));
         };
         found.retain(|(other, _)| other != name);
         found.push((*name, value));
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_selected_as_kubectl_selects_them() {
+    fn label_selector_matches_like_kubectl() {
         let labels = [("app", "web"), ("example.com/tier", "front"), ("weight", "7"), ("empty", "")];
         for selector in [
             "",
@@ -187,16 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_no_labels_is_told() {
+    fn invalid_label_selector_is_an_error() {
         for wrong in ["a=b,", "=b", "a in b", "a within (b)", "a=b=c d", "a in (b", "a>b", "a b", "\u{1b}[2J"]
         {
             let told = LabelQuery::parse(wrong).expect_err(wrong);
-            assert!(told.contains("selects no labels"), "{told}");
+            assert!(told.contains("is not a label selector"), "{told}");
         }
     }
 
     #[test]
-    fn parameters_are_decoded_and_unknown_ones_told() {
+    fn parameters_are_decoded_and_unknown_ones_rejected() {
         let known = ["namespace", "labelSelector"];
         let found = parameters("namespace=a&labelSelector=b%3Dc%2C%21d+e&namespace=f", &known);
         let expected = vec![("labelSelector", "b=c,!d e".to_owned()), ("namespace", "f".to_owned())];

@@ -1,4 +1,5 @@
-//! What `/debug/pending` shows and `supercargo queue` reads: a versioned kind, written and read by these types alone.
+//! The report at `/debug/pending`, which `supercargo queue` reads. A versioned kind, serialized only by these
+//! types.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,30 +10,30 @@ pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
 /// `kind` of the report.
 const KIND: &str = "QueueReport";
 
-/// The pods on their way to a node.
+/// Report of pods without a confirmed binding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueReport {
-    /// Always the same of this version.
+    /// API version of this kind.
     pub api_version: String,
-    /// Always the same.
+    /// Kind of this object.
     pub kind: String,
-    /// When it was written, RFC 3339.
+    /// Time of the report, RFC 3339.
     pub time: String,
-    /// Whether who wrote it decides about pods, or stands by for another that does.
+    /// Whether this replica is the leader; standby replicas do not schedule.
     pub leading: bool,
-    /// Whether all namespaces are told of that were asked for; otherwise only those whose pods may be read by whoever asked.
+    /// Whether all requested namespaces are covered. Otherwise only those in which the caller may read pods.
     pub complete: bool,
-    /// How many pods are at which place, of those that are told of.
+    /// Number of selected pods at each place.
     pub counts: BTreeMap<String, usize>,
-    /// How many more there are than are listed.
+    /// Number of selected pods beyond the listed ones.
     pub left_out: usize,
-    /// The pods, by namespace and name.
+    /// Pods, sorted by namespace and name.
     pub pods: Vec<PendingPod>,
 }
 
 impl QueueReport {
-    /// A report without pods.
+    /// Returns a report without pods.
     pub(super) fn new(now: Time, leading: bool, complete: bool) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
@@ -46,13 +47,13 @@ impl QueueReport {
         }
     }
 
-    /// Whether this is what it says it is, of this version.
+    /// Returns whether kind and API version are those of this program.
     pub fn is_of_this_version(&self) -> bool {
         self.api_version == API_VERSION && self.kind == KIND
     }
 }
 
-/// A pod on its way to a node.
+/// A pod without a confirmed binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingPod {
@@ -69,39 +70,40 @@ pub struct PendingPod {
     pub scheduler_name: String,
     /// `spec.priority`.
     pub priority: i32,
-    /// Where it waits: `active`, `backoff`, `unschedulable`, `gated`, `extenders`, `volumes` or `binding`.
+    /// Place in the scheduler: `active`, `backoff`, `unschedulable`, `gated`, `extenders`, `volumes` or
+    /// `binding`.
     pub place: String,
-    /// What it waits for, in words.
+    /// What it waits for, as text.
     pub waits_for: String,
-    /// The plugins that rejected it, or hold it back.
+    /// Plugins that rejected it or gate it.
     pub plugins: Vec<String>,
-    /// The plugins because of which preemption did not help.
+    /// Plugins whose rejections preemption could not resolve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hindered_by: Vec<String>,
     /// Its scheduling gates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<String>,
-    /// The node it is on its way to.
+    /// Node it is being bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The node where room is being made for it.
+    /// Node where its preemption victims terminate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominated_node: Option<String>,
-    /// Since when it waits there, RFC 3339.
+    /// Time it entered this place, RFC 3339.
     pub since: String,
-    /// When it was first to be tried, RFC 3339.
+    /// Time it first entered the active queue, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_queued: Option<String>,
-    /// How often it was tried.
+    /// Number of scheduling attempts.
     pub attempts: u32,
-    /// How many of its last attempts in a row ended with an error, rather than with a verdict.
+    /// Number of consecutive latest attempts that ended with an error.
     pub errors: u32,
-    /// When it is tried at the latest, RFC 3339, if nothing happens before.
+    /// Latest time of the next attempt, RFC 3339. A cluster change may cause an earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try: Option<String>,
 }
 
-/// A time as the API writes it.
+/// Formats a time as the API server does.
 pub fn moment(time: Time) -> String {
     let nanos = i128::from(time.as_nanos());
     jiff::Timestamp::from_nanosecond(nanos).map_or_else(|_| "?".to_owned(), |at| format!("{at:.0}"))

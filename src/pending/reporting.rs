@@ -1,5 +1,5 @@
-//! A report of pending pods in the making: first which pods, then what is told of them, some at a time, so that the scheduling thread is never
-//! held for long.
+//! Builds a report of pending pods in steps: first selects the pods, then describes some per step, so that
+//! the scheduling thread is never blocked for long.
 
 use super::report::QueueReport;
 use super::{Question, words};
@@ -9,26 +9,26 @@ use supercargo_core::pod::Uid;
 use supercargo_core::scheduler::{Pending, Scheduler};
 use supercargo_core::time::Time;
 
-/// Pods of one report at most.
+/// Maximum number of pods in one report.
 const PODS_MAX: usize = 20_000;
-/// Pods that are told of in one go.
+/// Number of pods described per step.
 const PART: usize = 256;
 
-/// A report in the making.
+/// A report under construction.
 pub struct Reporting {
     question: Question,
     report: Option<QueueReport>,
-    /// The pods that are left to be told of.
+    /// Pods that are not described yet.
     left: std::vec::IntoIter<Uid>,
 }
 
 impl Reporting {
-    /// Nothing was looked at yet.
+    /// Starts a report.
     pub fn new(question: Question) -> Self {
         Self { question, report: None, left: Vec::new().into_iter() }
     }
 
-    /// Finds out which pods there are, or tells of some more. Of those that have left meanwhile nothing is told.
+    /// Selects the pods, or describes some more of them. Pods that have left in the meantime are skipped.
     pub fn go_on(&mut self, engine: &Scheduler, now: Time) {
         let Some(report) = &mut self.report else {
             let (report, pods) = begin(engine, now, &self.question);
@@ -41,12 +41,12 @@ impl Reporting {
         }
     }
 
-    /// Whether there is nothing left to look at.
+    /// Returns whether the report is complete.
     pub fn is_done(&self) -> bool {
         self.report.is_some() && self.left.len() == 0
     }
 
-    /// What was found; `None` where nothing was looked at.
+    /// Returns the report; `None` before the first step.
     pub fn done(self) -> Option<QueueReport> {
         let mut report = self.report?;
         report.pods.sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
@@ -54,7 +54,7 @@ impl Reporting {
     }
 }
 
-/// The pods on their way to a node that are asked for. Those that are too many are counted at once.
+/// Selects the pods. Pods above the limit are only counted.
 fn begin(engine: &Scheduler, now: Time, question: &Question) -> (QueueReport, Vec<Uid>) {
     let snapshot = engine.snapshot();
     let mut known: BTreeMap<Symbol, bool> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What is told of pods at every place, and of whose pods.
+//! Tests of reports and explanations of pending pods at every place.
 
 use super::*;
 use supercargo_core::cycle::{Framework, NoProbe};
@@ -31,7 +31,7 @@ fn decide(engine: &mut Scheduler) {
     while !matches!(engine.step(NOW, &mut NoProbe), Step::Idle { .. }) {}
 }
 
-/// One pod at each of many places, in two namespaces.
+/// Returns an engine with pods at many places, in two namespaces.
 fn engine() -> Scheduler {
     let profile = Profile { name: "supercargo".to_owned(), framework: Framework::default() };
     let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
@@ -64,7 +64,7 @@ fn engine() -> Scheduler {
     engine
 }
 
-/// A report, made in one go.
+/// Returns a report, without interruptions.
 fn report(engine: &Scheduler, now: Time, question: &Question) -> QueueReport {
     let mut reporting = Reporting::new(question.clone());
     while !reporting.is_done() {
@@ -73,7 +73,7 @@ fn report(engine: &Scheduler, now: Time, question: &Question) -> QueueReport {
     reporting.done().expect("it was looked at")
 }
 
-/// An explanation, made in one go.
+/// Returns an explanation, without interruptions.
 fn explain(engine: &Scheduler, now: Time, namespace: &str, name: &str) -> Option<PendingExplanation> {
     let mut explaining = Explaining::new(namespace.to_owned(), name.to_owned());
     while !explaining.is_done() {
@@ -91,16 +91,16 @@ fn rows(report: &QueueReport) -> Vec<String> {
 }
 
 #[test]
-fn each_pod_is_told_with_where_it_waits_for_what_and_until_when() {
+fn report_shows_place_cause_and_next_attempt_of_each_pod() {
     let report = report(&engine(), NOW, &Question::default());
     assert_eq!(
         rows(&report),
         [
-            "other/theirs unschedulable: a change that concerns NodeResourcesFit; 1 2027-01-15T08:05:30Z",
-            "team/bound binding: its binding to node n1; 1 -",
-            "team/held gated: its scheduling gates to be taken away: g1, g2; 0 -",
-            "team/large unschedulable: a change that concerns NodeResourcesFit; 1 2027-01-15T08:05:30Z",
-            "team/slow volumes: its volumes on node n1; 1 -",
+            "other/theirs unschedulable: a cluster change relevant to NodeResourcesFit; 1 2027-01-15T08:05:30Z",
+            "team/bound binding: confirmation of binding to node n1; 1 -",
+            "team/held gated: removal of its scheduling gates: g1, g2; 0 -",
+            "team/large unschedulable: a cluster change relevant to NodeResourcesFit; 1 2027-01-15T08:05:30Z",
+            "team/slow volumes: its volumes to be bound on node n1; 1 -",
         ]
     );
     let counts: Vec<_> = report.counts.iter().map(|(place, pods)| format!("{place} {pods}")).collect();
@@ -110,7 +110,7 @@ fn each_pod_is_told_with_where_it_waits_for_what_and_until_when() {
 }
 
 #[test]
-fn of_namespaces_that_are_not_asked_for_nothing_is_told_not_even_a_count() {
+fn report_and_counts_cover_only_selected_namespaces() {
     let engine = engine();
     let question =
         Question { namespaces: Some(["other".to_owned()].into()), is_part: true, ..Question::default() };
@@ -123,21 +123,21 @@ fn of_namespaces_that_are_not_asked_for_nothing_is_told_not_even_a_count() {
 }
 
 #[test]
-fn pods_are_selected_by_their_labels() {
+fn report_filters_pods_by_labels() {
     let labels = LabelQuery::parse("app in (held,theirs),!other").expect("it is a selector");
     let report = report(&engine(), NOW, &Question { labels, ..Question::default() });
     assert_eq!(report.pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["theirs", "held"]);
 }
 
 #[test]
-fn a_report_is_the_same_after_it_was_written_and_read() {
+fn report_survives_a_json_round_trip() {
     let report = report(&engine(), NOW, &Question::default());
     let text = serde_json::to_string(&report).expect("it is JSON");
     assert_eq!(serde_json::from_str::<QueueReport>(&text).expect("it is a report"), report);
 }
 
 #[test]
-fn a_pending_pod_is_explained_by_counts_alone() {
+fn pending_explanation_names_no_nodes_or_other_pods() {
     let engine = engine();
     let explained = explain(&engine, NOW, "team", "large").expect("it waits");
     let json = serde_json::to_value(&explained).expect("it is JSON");
@@ -150,14 +150,14 @@ fn a_pending_pod_is_explained_by_counts_alone() {
         serde_json::json!([{"code": "InsufficientCpu", "plugin": "NodeResourcesFit", "nodes": 1, "aloneOn": 1, "text": "Insufficient cpu"}])
     );
     let text = json.to_string();
-    assert!(!text.contains("n1") && !text.contains("bound"), "neither nodes nor others are named: {text}");
+    assert!(!text.contains("n1") && !text.contains("bound"), "nodes and other pods are not named: {text}");
     let slow = explain(&engine, NOW, "team", "slow").expect("it waits");
     assert_eq!((slow.pod.place.as_str(), slow.reasons.len()), ("volumes", 0));
     assert!(explain(&engine, NOW, "other", "large").is_none());
 }
 
 #[test]
-fn what_is_told_part_by_part_is_what_would_be_told_at_once() {
+fn stepwise_explanation_equals_a_full_one() {
     let mut engine = engine();
     for number in 0..1_200 {
         let node = format!(
@@ -180,7 +180,7 @@ fn what_is_told_part_by_part_is_what_would_be_told_at_once() {
 }
 
 #[test]
-fn of_pods_that_leave_while_a_report_is_made_nothing_is_told() {
+fn pods_that_leave_during_a_report_are_skipped() {
     let mut engine = engine();
     for number in 0..300 {
         pod(&mut engine, "team", &format!("p{number}"), "9", "");
@@ -201,7 +201,7 @@ fn of_pods_that_leave_while_a_report_is_made_nothing_is_told() {
 }
 
 #[test]
-fn a_pod_that_leaves_while_it_is_explained_is_not_told_of() {
+fn pod_that_leaves_during_its_explanation_has_no_result() {
     let mut engine = engine();
     for number in 0..600 {
         let node = format!(

@@ -1,15 +1,16 @@
-//! A pending pod in words.
+//! Describes a pending pod.
 
 use super::report::{PendingPod, moment};
 use supercargo_core::queue::Place;
 use supercargo_core::scheduler::{Pending, Scheduler, Whereabouts};
 
-/// The plugin that holds pods back whose `spec.schedulingGates` are not empty.
+/// Plugin that gates pods with non-empty `spec.schedulingGates`.
 const SCHEDULING_GATES: &str = "SchedulingGates";
-/// The plugin that holds pods back whose victims have yet to go.
+/// Plugin that gates pods until their preemption victims are deleted.
 const PREEMPTION: &str = "DefaultPreemption";
 
-/// Where it is, in a word; of the queue's places the label `queue` of `scheduler_pending_pods`.
+/// Returns the name of a place. For places of the queue it equals the label `queue` of
+/// `scheduler_pending_pods`.
 pub(super) fn place(at: Whereabouts) -> &'static str {
     match at {
         Whereabouts::Queued(place) => place.as_str(),
@@ -19,7 +20,7 @@ pub(super) fn place(at: Whereabouts) -> &'static str {
     }
 }
 
-/// All that is told of a pod.
+/// Returns the description of a pod.
 pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
     let (snapshot, pod, queued) = (engine.snapshot(), pending.pod(), pending.queued);
     let text = |symbol| snapshot.text(symbol).to_owned();
@@ -54,26 +55,26 @@ pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
 fn waits_for(pending: &Pending<'_>, of: &PendingPod) -> String {
     let node = of.node.as_deref().unwrap_or_default();
     match pending.at {
-        Whereabouts::Queued(Place::Active) => "its turn".to_owned(),
+        Whereabouts::Queued(Place::Active) => "a scheduling attempt".to_owned(),
         Whereabouts::Queued(Place::Backoff) if of.errors > 0 => {
             "the end of its backoff, after an error".to_owned()
         }
         Whereabouts::Queued(Place::Backoff) => "the end of its backoff".to_owned(),
         Whereabouts::Queued(Place::Unschedulable) => match concerned(of).as_slice() {
-            [] => "a change of the cluster".to_owned(),
-            plugins => format!("a change that concerns {}", plugins.join(" or ")),
+            [] => "a cluster change".to_owned(),
+            plugins => format!("a cluster change relevant to {}", plugins.join(" or ")),
         },
         Whereabouts::Queued(Place::Gated) => gated(pending.queued.gate, of),
         Whereabouts::Extenders => "the answer of an extender".to_owned(),
-        Whereabouts::Volumes(_) => format!("its volumes on node {node}"),
-        Whereabouts::Binding { is_in_doubt: false, .. } => format!("its binding to node {node}"),
+        Whereabouts::Volumes(_) => format!("its volumes to be bound on node {node}"),
+        Whereabouts::Binding { is_in_doubt: false, .. } => format!("confirmation of binding to node {node}"),
         Whereabouts::Binding { is_in_doubt: true, .. } => {
-            format!("word of its binding to node {node}, whose answer was lost")
+            format!("confirmation of binding to node {node}, after a lost answer")
         }
     }
 }
 
-/// The plugins whose events wake it.
+/// Returns the plugins whose events requeue the pod.
 fn concerned(of: &PendingPod) -> Vec<&str> {
     let mut plugins: Vec<&str> = of.plugins.iter().chain(&of.hindered_by).map(String::as_str).collect();
     plugins.sort_unstable();
@@ -84,14 +85,14 @@ fn concerned(of: &PendingPod) -> Vec<&str> {
 fn gated(gate: Option<&str>, of: &PendingPod) -> String {
     match gate {
         Some(SCHEDULING_GATES) if of.gates.len() == 1 => {
-            format!("its scheduling gate to be taken away: {}", of.gates.join(", "))
+            format!("removal of its scheduling gate: {}", of.gates.join(", "))
         }
-        Some(SCHEDULING_GATES) => format!("its scheduling gates to be taken away: {}", of.gates.join(", ")),
+        Some(SCHEDULING_GATES) => format!("removal of its scheduling gates: {}", of.gates.join(", ")),
         Some(PREEMPTION) => match &of.nominated_node {
-            Some(node) => format!("the pods to go that make room for it on node {node}"),
-            None => "the pods to go that make room for it".to_owned(),
+            Some(node) => format!("its preemption victims on node {node} to terminate"),
+            None => "its preemption victims to terminate".to_owned(),
         },
-        Some(plugin) => format!("{plugin} to let it in"),
-        None => "a plugin to let it in".to_owned(),
+        Some(plugin) => format!("admission by {plugin}"),
+        None => "admission by a plugin".to_owned(),
     }
 }

@@ -139,7 +139,7 @@ async fn pending_pod_is_explained_to_users_who_may_read_it() -> Result<()> {
         // Nodes of other tests have taints that it does not tolerate.
         let waits_for = told["pod"]["waitsFor"].as_str().unwrap_or_default();
         ensure!(
-            waits_for.starts_with("a change that concerns ") && waits_for.contains("NodeResourcesFit"),
+            waits_for.starts_with("a cluster change relevant to ") && waits_for.contains("NodeResourcesFit"),
             "{body}"
         );
         let reasons = told["reasons"].as_array().context("there are reasons")?;

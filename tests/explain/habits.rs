@@ -135,7 +135,7 @@ fn evil() -> Cluster {
     // YAML needs such characters escaped.
     cluster.write("test", &test.to_string().replace('\u{7f}', "\\u007f").replace('\u{9b}', "\\u009b"));
     let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("the entry exists");
-    cluster.write("queue", &report.replace("its turn", "its \\u001b[2J\\u202eturn"));
+    cluster.write("queue", &report.replace("a scheduling attempt", "a \\u001b[2J\\u202escheduling attempt"));
     let shadow = json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "ShadowReport", "shadowOf": EVIL, "since": "x", "decisions": { EVIL: 1 },
         "unjudged": {}, "dropped": 0, "disagreements": [] });
     cluster.write("shadow", &shadow.to_string());

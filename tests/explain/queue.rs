@@ -60,8 +60,9 @@ fn filtering_a_truncated_report_counts_only_listed_pods() {
 fn control_characters_in_names_are_escaped() {
     let folder = tempfile::tempdir().expect("the temporary directory is created");
     let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("the entry exists");
-    let evil =
-        report.replace("its turn", "its \\u001b[2J\\u202eturn").replace("import-1", "import\\u0007\\n");
+    let evil = report
+        .replace("a scheduling attempt", "a \\u001b[2J\\u202escheduling attempt")
+        .replace("import-1", "import\\u0007\\n");
     std::fs::write(folder.path().join("report"), evil).expect("the file is written");
     for form in ["table", "wide", "json", "yaml"] {
         let ran = run(folder.path(), &["queue", "-A", "-f", "report", "-o", form]);
@@ -78,7 +79,7 @@ fn queue_rejects_invalid_flags_and_files() {
         (&["queue", "-f", "README.md"][..], "README.md: not a QueueReport"),
         (&["queue", "-f", "no-such-file"], "cannot read no-such-file"),
         (&["queue", "-n", "a", "-A"], "cannot be used with"),
-        (&["queue", "-l", "a b"], "selects no labels"),
+        (&["queue", "-l", "a b"], "is not a label selector"),
         (&["queue", "-f", "a", "--server", "https://localhost:1"], "cannot be used with"),
         (&["queue", "--insecure-skip-tls-verify"], "--server"),
         (&["queue", "-o", "html"], "possible values"),
