@@ -189,7 +189,7 @@ fn nodes_drained_together_take_no_pods_of_each_other() {
         assert_eq!(answer["budgets"], json!([{ "budget": "default/all", "allowed": 1, "pods": 2 }]));
     }
     let none = run(cluster.folder(), &["drain-check", "--cluster", "cluster", "-l", "pool=gone"]);
-    assert_eq!(none.refused(), "--selector: none of 3 nodes has such labels");
+    assert_eq!(none.refused(), "--selector: matches none of 3 nodes");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn filtering_a_truncated_report_counts_only_listed_pods() {
     assert!(told(&["-n", "ml"]).starts_with("1 gated\n"), "{}", told(&["-n", "ml"]));
     // Nothing is narrowed down here.
     assert!(told(&["-A"]).contains("8 backoff"), "{}", told(&["-A"]));
-    assert!(told(&["-A"]).contains("7 more that are not listed"), "{}", told(&["-A"]));
+    assert!(told(&["-A"]).contains("7 more, not listed"), "{}", told(&["-A"]));
 }
 
 #[test]
