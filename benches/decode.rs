@@ -1,12 +1,14 @@
-//! Times the way in: an object from its bytes to the engine's types, and a watch from an API server's answer to the engine.
+//! Times decoding: an object from bytes to the engine's types, and a watch from the API server's response to the
+//! engine.
 //!
 //! ```text
 //! cargo bench --bench decode
 //! ```
 //!
-//! The pods are those of `tests/fixtures/protobuf.jsonl.gz`: one as scheduler_perf makes them, and one with what a service in production
-//! has. Of the watch, the whole process counts: the watch's own code, the channel, and the conversion on the scheduling thread; the API
-//! server's bytes are made before, and no network is between. Times are told, never judged. It needs Linux for processor time.
+//! The pods are those of `tests/fixtures/protobuf.jsonl.gz`: one from scheduler_perf, and one with the fields of a
+//! production service. For the watch, the whole process counts: the watch's code, the channel and the conversion on
+//! the scheduling thread. The API server's bytes are prepared before, and there is no network. Times are printed
+//! without thresholds. Requires Linux for CPU time.
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -35,17 +37,17 @@ use supercargo_core::intern::Tables;
 use supercargo_core::scheduler::Step;
 use supercargo_core::time::Time;
 
-/// Objects are decoded for so long, round by round; the best round counts.
+/// Number and duration of rounds; the best round counts.
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(150);
 
-/// Events of the watch that is timed.
+/// Number of events of the timed watch.
 const EVENTS: usize = 50_000;
 
-/// As much as an API server sends at once.
+/// Size of the chunks in which the API server sends.
 const CHUNK: usize = 16 << 10;
 
-/// The fields of the fixture that are read here.
+/// The fields of a fixture line in use.
 #[derive(serde::Deserialize)]
 struct Line<'a> {
     written: &'a str,
@@ -81,7 +83,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
     hexadecimal.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
-/// Nanoseconds a call takes, in the best of some rounds.
+/// Returns the nanoseconds per call, in the best round.
 fn time(mut work: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
@@ -114,7 +116,7 @@ fn objects(sample: &Sample, out: &mut impl std::io::Write) -> std::io::Result<()
     Ok(())
 }
 
-/// Takes events in, and tells when the last of them has come.
+/// An engine that consumes events and signals the last one.
 struct Listener {
     tables: Tables,
     left: usize,
@@ -130,7 +132,7 @@ impl Engine for Listener {
         if let Event::PodApplied(_) = black_box(event) {
             self.left -= 1;
             if self.left == 0 {
-                // Who listened may have gone.
+                // The receiver may be gone.
                 let _ = self.done.send(());
             }
         }
@@ -176,7 +178,7 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     field
 }
 
-/// The answer to a watch in which the pod changes again and again.
+/// Returns the response to a watch in which the pod changes repeatedly.
 fn answer(sample: &Sample, encoding: Encoding) -> Vec<u8> {
     let event = match encoding {
         Encoding::Json => format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", sample.json).into_bytes(),
@@ -189,7 +191,7 @@ fn answer(sample: &Sample, encoding: Encoding) -> Vec<u8> {
     event.repeat(EVENTS)
 }
 
-/// Milliseconds of processor time for a thousand events, and of the clock.
+/// Returns the CPU time and wall time per thousand events, in milliseconds.
 fn watch(sample: &Sample, encoding: Encoding) -> (f64, f64) {
     let answer: Bytes = answer(sample, encoding).into();
     let (done, wait) = channel();
@@ -238,7 +240,7 @@ fn main() -> std::io::Result<()> {
             let (processor, clock) = watch(&sample, encoding);
             writeln!(
                 out,
-                "{:<11} {:<11} 1,000 events of a watch: {processor:.2} ms of processor time in {clock:.2} ms",
+                "{:<11} {:<11} 1,000 events of a watch: {processor:.2} ms of CPU time in {clock:.2} ms",
                 sample.name,
                 encoding.as_str()
             )?;

@@ -1,4 +1,4 @@
-//! What is asked of the engine beside ratios, and workloads in whose course more happens than decisions: supercargo alone.
+//! supercargo alone: measurements beyond the ratios, and workloads that do more than decide.
 
 use crate::beside::{number, ours, tell};
 use crate::report::{Numbers, Table};
@@ -8,39 +8,39 @@ use std::collections::BTreeMap;
 const FIELDS: [&str; 6] =
     ["decisions_per_s", "cpu_us_per_decision", "cpu_us_with_queue", "p50_us", "p99_us", "rss_mb"];
 
-/// What is measured: in words, the workload, and its size where it is not the workload's own.
+/// Returns the measured rows: description, workload, and a size that differs from the workload's own.
 fn rows(is_quick: bool) -> Vec<(&'static str, &'static str, Size)> {
-    let own = |id: &str| Workload::named(id).expect("it is one of ours").size;
+    let own = |id: &str| Workload::named(id).expect("the workload exists").size;
     let running = |existing: usize| Some(Size { existing, ..own("basic") });
     let rows = [
-        ("1,000 kinds of pods in turn", "W15", None),
-        ("a kind never seen", "W15-new", None),
-        ("1,000 kinds, 20,000 nodes", "W15-20k", None),
-        ("100,000 nodes, one kind", "W2", None),
+        ("1,000 signatures in turn", "W15", None),
+        ("unseen signatures", "W15-new", None),
+        ("1,000 signatures, 20,000 nodes", "W15-20k", None),
+        ("100,000 nodes, one signature", "W2", None),
         (
-            "100,000 nodes, kinds never seen",
+            "100,000 nodes, unseen signatures",
             "basic",
             Some(Size { nodes: 100_000, existing: 0, signatures: 1_000, ..own("basic") }),
         ),
-        ("no pods that run", "basic", running(0)),
-        ("150,000 pods that run", "basic", running(150_000)),
-        ("no pods that run, spread", "spread", running(0)),
-        ("150,000 that run, spread", "spread", running(150_000)),
-        ("no pods that run, hard-anti", "hard-anti", running(0)),
-        ("150,000 that run, hard-anti", "hard-anti", running(150_000)),
-        ("nobody waits", "W12-idle", None),
-        ("10,000 wait, of ten kinds", "W12", None),
-        ("10,000 wait, of as many kinds", "W12-many", None),
-        ("10,000 gated, others come and go", "W13", None),
-        ("pods with ever new labels come and go", "churn", None),
-        ("50 reports of pods per arrival", "W13-reports", None),
+        ("no running pods", "basic", running(0)),
+        ("150,000 running pods", "basic", running(150_000)),
+        ("no running pods, spread", "spread", running(0)),
+        ("150,000 running pods, spread", "spread", running(150_000)),
+        ("no running pods, hard-anti", "hard-anti", running(0)),
+        ("150,000 running pods, hard-anti", "hard-anti", running(150_000)),
+        ("no pending pods", "W12-idle", None),
+        ("10,000 pending pods, ten signatures", "W12", None),
+        ("10,000 pending pods, 10,000 signatures", "W12-many", None),
+        ("10,000 gated pods, others created and deleted", "W13", None),
+        ("pods with new labels created and deleted", "churn", None),
+        ("50 status updates per new pod", "W13-reports", None),
         ("preemption", "W11", None),
-        ("preemption by every hundredth", "W11-mix", None),
-        ("volumes made late", "W14-late", None),
+        ("every hundredth pod preempts", "W11-mix", None),
+        ("volumes provisioned after the decision", "W14-late", None),
         ("rolling update of DaemonSets", "W9-rolling", None),
-        ("nodes come and go", "W17", None),
-        ("start", "W16", None),
-        ("start with 100,000 nodes", "W16-100k", None),
+        ("nodes added and removed", "W17", None),
+        ("startup", "W16", None),
+        ("startup with 100,000 nodes", "W16-100k", None),
     ];
     let small = if is_quick { 10 } else { 1 };
     let scaled = |size: Size| Size {
@@ -53,7 +53,7 @@ fn rows(is_quick: bool) -> Vec<(&'static str, &'static str, Size)> {
     rows.into_iter().map(|(what, id, size)| (what, id, scaled(size.unwrap_or_else(|| own(id))))).collect()
 }
 
-/// Measures all of it in turn, again and again, so that what the machine does beside falls on all of it.
+/// Measures all rows in turn, several times, so that other load on the machine affects all of them.
 pub(crate) fn table(is_quick: bool, passes: usize) -> String {
     let rows = rows(is_quick);
     let mut found: Vec<BTreeMap<&str, Numbers>> = rows.iter().map(|_| BTreeMap::new()).collect();

@@ -1,8 +1,8 @@
-//! `make bench`: this program and the real kube-scheduler in turn on the same clusters and pods, and what came of it in
-//! `docs/benchmarks.md`.
+//! `make bench`: runs supercargo and the real kube-scheduler in turn on the same clusters and pods, and writes the
+//! results to `docs/benchmarks.md`.
 //!
-//! Each run is a process of its own. A pair is one run of each side, one right after the other, and a ratio is that of a pair:
-//! what else the machine does falls on both.
+//! Each run is a separate process. A pair is one run of each side, directly after each other, and ratios are those of
+//! pairs, so other load on the machine affects both sides.
 
 use crate::alone;
 use crate::report::{Numbers, Table, circumstances, target, write_section};
@@ -14,27 +14,27 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The command as a person would give it.
+/// The command shown in the results.
 const COMMAND: &str = "cargo bench --bench algorithm --";
 
-/// How much is done.
+/// Extent of the measurements.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) is_quick: bool,
     pub(crate) pairs: usize,
-    /// Pods of each run that has a peer.
+    /// Pods per run of a workload that both sides run.
     pub(crate) pods: usize,
-    /// Pods of a run of kube-scheduler that looks at all nodes: each costs it as much as the one before, and tens of milliseconds.
+    /// Pods per run of kube-scheduler with all nodes. Each costs tens of milliseconds, and all cost the same.
     pub(crate) whole_pods: usize,
     pub(crate) nodes: usize,
     pub(crate) existing: usize,
 }
 
 impl Extent {
-    /// A look, for development.
+    /// A short run, for development.
     pub(crate) const QUICK: Self =
         Self { is_quick: true, pairs: 2, pods: 100, whole_pods: 100, nodes: 1_000, existing: 2_000 };
-    /// What is written down.
+    /// The full run, whose results are recorded.
     pub(crate) const FULL: Self =
         Self { is_quick: false, pairs: 5, pods: 1_000, whole_pods: 200, nodes: 5_000, existing: 10_000 };
 }
@@ -43,12 +43,12 @@ pub(super) fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Runs a program that answers with a line of JSON.
+/// Runs a program that prints a line of JSON.
 fn asked(program: &Path, args: &[String]) -> Value {
     let output = Command::new(program).args(args).stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
     assert!(output.status.success(), "{} {} fails", program.display(), args.join(" "));
-    serde_json::from_slice(&output.stdout).expect("it answers with a line of JSON")
+    serde_json::from_slice(&output.stdout).expect("it prints a line of JSON")
 }
 
 fn words(size: &Size) -> Vec<String> {
@@ -61,16 +61,16 @@ fn words(size: &Size) -> Vec<String> {
     flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value.to_string()]).collect()
 }
 
-/// A run of this program.
+/// Runs supercargo once.
 pub(super) fn ours(id: &str, size: &Size) -> Value {
-    let program = std::env::current_exe().expect("a program knows where it is");
+    let program = std::env::current_exe().expect("the program has a path");
     let mut args = vec!["--json".to_owned(), "--workload".to_owned(), id.to_owned()];
     args.extend(words(size));
     args.extend(["--waiting".to_owned(), size.waiting.to_string()]);
     asked(&program, &args)
 }
 
-/// A run of kube-scheduler's on a scenario in a file.
+/// Runs kube-scheduler once on a scenario file.
 fn theirs(scenario: &Path, percentage: usize) -> Value {
     let args = ["time", "--scenario", &scenario.to_string_lossy(), "--pct", &percentage.to_string()];
     asked(&target().join("upstream/bin/oracle"), &args.map(str::to_owned))
@@ -80,7 +80,7 @@ pub(super) fn number(line: &Value, field: &str) -> f64 {
     line[field].as_f64().unwrap_or_else(|| panic!("{field} is missing in {line}"))
 }
 
-/// What came of the pairs of one workload.
+/// Results of the pairs of one workload.
 #[derive(Default)]
 struct Pairs {
     sampled: Numbers,
@@ -95,10 +95,10 @@ struct Pairs {
 }
 
 fn pairs(workload: &Workload, size: Size, extent: &Extent) -> Pairs {
-    let folder = tempfile::tempdir().expect("there is room for a file");
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let written = |name: &str, size: Size| {
         let file = folder.path().join(name);
-        std::fs::write(&file, workload.scenario(size).to_string()).expect("there is room for a file");
+        std::fs::write(&file, workload.scenario(size).to_string()).expect("the scenario can be written");
         file
     };
     let file = written("scenario.json", size);
@@ -122,8 +122,8 @@ fn pairs(workload: &Workload, size: Size, extent: &Extent) -> Pairs {
     found
 }
 
-/// How many decisions were compared in every field, and in how many places they differ. The clusters are small, since of
-/// every node every score is told.
+/// Returns the number of decisions compared in every field, and the number of differences. The clusters are small,
+/// because every score of every node is printed.
 fn mismatches(workload: &Workload) -> (usize, usize) {
     let mut size = workload.shrunk(90, 60);
     size.existing = size.existing.min(360);
@@ -144,7 +144,7 @@ fn compared(workload: &Workload) -> String {
     format!("{differences} of {decisions}")
 }
 
-/// The table of workloads that both sides decide about.
+/// Returns the table of workloads that both sides run.
 fn beside(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -> Size) -> String {
     let mut table = Table::new(&[
         "workload",
@@ -165,7 +165,7 @@ fn beside(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -
         let found = pairs(workload, size, extent);
         let placed: Vec<f64> = found.scheduled.values().copied().collect();
         if placed.iter().any(|&count| count != placed[0]) {
-            tell(&format!("{}: not as many pods found a node: {:?}", workload.id, found.scheduled));
+            tell(&format!("{}: the numbers of placed pods differ: {:?}", workload.id, found.scheduled));
         }
         table.row(&[
             workload.id.to_owned(),
@@ -184,12 +184,12 @@ fn beside(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -
     table.text().to_owned()
 }
 
-/// A part of the measurements, with a section of its own.
+/// A part of the measurements, with its own section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Part {
     /// The workloads of `oracle time`.
     Beside,
-    /// Those of W1 to W17 that have a peer.
+    /// Those of W1 to W17 that kube-scheduler can run, too.
     Needs,
     /// supercargo alone.
     Alone,
@@ -226,10 +226,10 @@ impl Part {
                 if only.is_some() {
                     return table;
                 }
-                let preempting = Workload::named("W11").expect("it is one of ours");
+                let preempting = Workload::named("W11").expect("the workload exists");
                 let compared = compared(&preempting);
                 format!(
-                    "{table}\nPreemption (W11) is compared, too, and not timed beside: {compared} decisions differ.\n"
+                    "{table}\nPreemption (W11) is compared but not timed here: {compared} decisions differ.\n"
                 )
             }
             Self::Alone => alone::table(extent.is_quick, extent.pairs),
@@ -242,20 +242,20 @@ fn needed(own: Size, extent: &Extent) -> Size {
     Size { nodes, existing: own.existing * nodes / own.nodes, pods: own.pods.min(extent.pods / 2), ..own }
 }
 
-/// Measures, and writes it down.
+/// Measures, and prints or writes the results.
 pub(crate) fn run(extent: &Extent, only: Option<&str>, part: Option<Part>) {
     let parts = Part::ALL.into_iter().filter(|&each| part.is_none_or(|part| part == each));
     for part in parts.filter(|&part| only.is_none() || part != Part::Alone) {
         let circumstances = circumstances("kube-scheduler v1.36.3 in process (tests/upstream/oracle)");
         let table = part.measured(extent, only);
         let how = match part {
-            Part::Alone => format!("Medians of {} runs of each in turn, with their ranges.", extent.pairs),
+            Part::Alone => format!("Medians of {} interleaved runs, with their ranges.", extent.pairs),
             Part::Beside | Part::Needs => format!(
-                "Processor time per decision in microseconds, medians of {} interleaved pairs with their ranges; ratios are of pairs. \
-                 kube-scheduler decides about {} of the pods where it looks at all nodes. \
-                 `{COMMAND} --workload W --nodes N --existing E --pods P --json` is a run of ours, \
-                 `target/upstream/bin/oracle time --workload W ... [--pct 100]` one of kube-scheduler's. Differences are of small \
-                 clusters of the same workload, compared in every field: feasible nodes, reasons, scores, totals, choice and texts.",
+                "CPU time per decision in microseconds: medians of {} interleaved pairs with their ranges; ratios are of pairs. \
+                 With all nodes, kube-scheduler decides about {} of the pods. \
+                 `{COMMAND} --workload W --nodes N --existing E --pods P --json` runs supercargo once, \
+                 `target/upstream/bin/oracle time --workload W ... [--pct 100]` kube-scheduler. Differences are counted in small \
+                 clusters of the same workload, in every field: feasible nodes, reasons, scores, totals, choice and texts.",
                 extent.pairs, extent.whole_pods,
             ),
         };
@@ -263,7 +263,7 @@ pub(crate) fn run(extent: &Extent, only: Option<&str>, part: Option<Part>) {
         if extent.is_quick || only.is_some() {
             let _ = writeln!(std::io::stdout(), "{text}");
         } else if let Err(error) = write_section(part.section(), &text) {
-            tell(&format!("{error}; this was to be written:\n{text}"));
+            tell(&format!("{error}; the results were:\n{text}"));
         }
     }
 }

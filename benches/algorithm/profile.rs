@@ -1,7 +1,7 @@
-//! Where the time of decisions goes: `perf` samples a run that decides afresh, by a look at every node, and one that decides from memory.
+//! Profiles decisions with `perf`: a run with full evaluations of every node, and a run with cached decisions.
 //!
-//! Only samples within decisions count; the run tells when those were, by the clock that perf stamps samples with. A symbol's share is
-//! of what runs in it itself, what was inlined there included.
+//! Only samples within decisions count. The run prints their times, by the clock of perf's timestamps. A symbol's
+//! share includes the functions inlined into it, but not the functions it calls.
 
 use crate::beside::tell;
 use crate::engine::{Engine, measure_on};
@@ -15,27 +15,27 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The workload of `oracle time` whose decisions take the most.
+/// The workload of `oracle time` with the most expensive decisions.
 pub(crate) const HOTTEST: &str = "hard-anti";
 
-/// How long decisions are sampled, of which a look takes less; samples per second.
+/// Duration of sampled decisions (less in a quick run), and samples per second.
 const DECIDED: Duration = Duration::from_secs(2);
 const FREQUENCY: &str = "4999";
 
-/// How many symbols are told.
+/// Number of symbols shown.
 const TOLD: usize = 15;
 
-/// How it is decided.
+/// The kind of decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum By {
-    /// By a look at every node.
+    /// Full evaluation of every node.
     Afresh,
-    /// From memory, patched where something changed.
+    /// Cached decisions, where only changed nodes are evaluated.
     Memory,
 }
 
-/// Decides about the workload's pods until that took long enough, and prints when each decision began and ended, in nanoseconds of the
-/// monotonic clock.
+/// Decides on the workload's pods for the required time, and prints start and end of each decision, in nanoseconds of
+/// the monotonic clock.
 pub(crate) fn tell_spans(workload: &Workload, size: Size, by: By, out: &mut impl Write) {
     let since_boot = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has a monotonic clock");
     let (began, since_boot) = (Instant::now(), Duration::from(since_boot));
@@ -47,7 +47,7 @@ pub(crate) fn tell_spans(workload: &Workload, size: Size, by: By, out: &mut impl
             engine.decide_afresh();
         }
         let spans = measure_on(engine, workload, size).spans;
-        assert!(!spans.is_empty(), "{} decides nothing", workload.id);
+        assert!(!spans.is_empty(), "{} made no decisions", workload.id);
         for (from, lap) in spans {
             decided += lap;
             let from = since_boot + from.duration_since(began);
@@ -56,7 +56,7 @@ pub(crate) fn tell_spans(workload: &Workload, size: Size, by: By, out: &mut impl
     }
 }
 
-/// What perf saw of one run.
+/// Samples of one run.
 struct Profile {
     decisions: usize,
     us_per_decision: f64,
@@ -82,7 +82,7 @@ fn output(command: &mut Command) -> String {
 fn sampled(workload: &str, size: [usize; 3], by: By) -> Profile {
     let data = target().join("tmp/profile.data");
     std::fs::create_dir_all(target().join("tmp")).expect("results can be written");
-    let program = std::env::current_exe().expect("a program knows where it is");
+    let program = std::env::current_exe().expect("the program has a path");
     let mut record = Command::new("perf");
     record.args(["record", "--quiet", "-e", "cpu-clock", "-F", FREQUENCY, "-k", "CLOCK_MONOTONIC", "-o"]);
     record.arg(&data).arg("--").arg(program).args(["--workload", workload, "--spans"]);
@@ -104,7 +104,7 @@ fn sampled(workload: &str, size: [usize; 3], by: By) -> Profile {
     Profile { decisions: spans.len(), us_per_decision: nanos as f64 / 1e3 / spans.len() as f64, symbols }
 }
 
-/// When each sample was taken, in nanoseconds, and in which symbol.
+/// Returns the time of each sample in nanoseconds, and its symbol.
 fn samples(data: &Path) -> Vec<(u128, String)> {
     let told = output(Command::new("perf").args(["script", "--ns", "-F", "time,ip,sym", "-i"]).arg(data));
     let sample = |line: &str| {
@@ -117,7 +117,7 @@ fn samples(data: &Path) -> Vec<(u128, String)> {
     told.lines().filter_map(sample).collect()
 }
 
-/// How many samples within the spans, which do not overlap and are in order, fall on each symbol.
+/// Counts samples per symbol within the spans, which are ordered and do not overlap.
 fn within(samples: &[(u128, String)], spans: &[[u128; 2]]) -> HashMap<String, usize> {
     let mut symbols = HashMap::new();
     for (time, symbol) in samples {
@@ -151,27 +151,24 @@ fn table(profile: &Profile) -> String {
     table.text().to_owned()
 }
 
-/// Samples both, and writes what came of it into docs/benchmarks.md; a look is printed.
+/// Profiles both kinds and writes the results to docs/benchmarks.md; a quick run prints them.
 pub(crate) fn run(workload: &str, is_quick: bool) {
     let size = if is_quick { [1_000, 2_000, 200] } else { [5_000, 10_000, 1_000] };
     let [nodes, existing, pods] = size;
     let mut text = format!(
-        "{}\n\n{workload}, {nodes} nodes, {existing} pods on them, {pods} pods at a time; perf with {FREQUENCY} samples per second of processor time.\n",
+        "{}\n\n{workload}, {nodes} nodes, {existing} pods on them, {pods} pods at a time; perf with {FREQUENCY} samples per second of CPU time.\n",
         circumstances("perf's cpu-clock")
     );
     for (by, how) in [
-        (
-            By::Afresh,
-            "Before: every pod is decided about by a look at every node, the plain path that memory is compared with",
-        ),
-        (By::Memory, "After: from memory, patched where something changed"),
+        (By::Afresh, "Full evaluation: every pod evaluates every node"),
+        (By::Memory, "Cached decisions: only changed nodes are evaluated"),
     ] {
         let profile = sampled(workload, size, by);
         tell(&format!("{by:?}: {} decisions, {} samples within", profile.decisions, profile.samples()));
-        assert!(profile.samples() > 0, "perf saw nothing within {} decisions", profile.decisions);
+        assert!(profile.samples() > 0, "perf has no samples within {} decisions", profile.decisions);
         let _ = write!(
             text,
-            "\n{how}. {} us per decision on the wall, {} decisions, {} samples within them.\n\n{}",
+            "\n{how}. {} us of wall time per decision, {} decisions, {} samples within them.\n\n{}",
             short(profile.us_per_decision),
             short(profile.decisions as f64),
             short(profile.samples() as f64),

@@ -1,7 +1,8 @@
-//! What it costs that somebody asks: the same burst and the same rates by supercargo, with and without a client that asks about pending pods
-//! without a pause. Each run begins with the same data; the two take turns, and which of them is first, too.
+//! The cost of queries: the same burst and rates with supercargo, with and without a client that continuously queries
+//! pending pods. Each run starts with the same data, and the two alternate, also in which is first.
 //!
-//! Somebody else holds the Lease until supercargo has listed all and, where somebody asks, has answered: the burst begins when it leads.
+//! Another holder keeps the Lease until supercargo has listed everything and, with queries, has answered. The burst
+//! starts when it leads.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -19,26 +20,26 @@ use crate::support::objects::service_account_token;
 use crate::tell;
 use crate::workloads::Workload;
 
-/// It leads soon after the Lease is free, and keeps it however busy the machine is.
+/// It leads soon after the Lease is free, and keeps it on a busy machine.
 const CONFIGURATION: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
     leaderElection: {leaderElect: true, leaseDuration: 60s, renewDeadline: 40s, retryPeriod: 200ms, \
     resourceNamespace: load, resourceName: supercargo}\n";
-/// How long it may take to be ready.
+/// Timeout for readiness.
 const READY: Duration = Duration::from_secs(120);
 
-/// What came of one run.
+/// Results of one run.
 #[derive(Debug)]
 struct Outcome {
     burst: Burst,
     rates: Vec<AtRate>,
-    /// Of the questions during the burst, and during each rate; none where nobody asked.
+    /// Queries during the burst and during each rate; empty without a client.
     asked: Vec<Asked>,
 }
 
-/// A number of a burst.
+/// A measurement of a burst.
 type OfBurst = fn(&Burst) -> f64;
 
-/// Both of a round.
+/// Both runs of a round.
 struct Pair {
     workload: &'static str,
     alone: Outcome,
@@ -49,7 +50,7 @@ fn name(number: usize) -> String {
     format!("nowhere-{number:05}")
 }
 
-/// A pod that fits nowhere: it asks for more than any node has.
+/// Returns an unschedulable pod: its requests exceed every node.
 fn nowhere(number: usize) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -59,7 +60,7 @@ fn nowhere(number: usize) -> Value {
     })
 }
 
-/// Runs all rounds and tells of them as text.
+/// Runs all rounds and returns the results as text.
 pub(crate) async fn measure(
     plan: &Plan,
     rounds: usize,
@@ -73,7 +74,7 @@ pub(crate) async fn measure(
             let mut both = [None, None];
             for is_asked in [round % 2 == 0, round % 2 != 0] {
                 let outcome = one(workload, plan, waiting, is_asked, &mut stage).await?;
-                let by = if is_asked { "with questions" } else { "without" };
+                let by = if is_asked { "with queries" } else { "without queries" };
                 tell(&format!("round {round} of {rounds}: {} {by}: {outcome:?}", workload.id));
                 both[usize::from(is_asked)] = Some(outcome);
             }
@@ -113,7 +114,7 @@ async fn one(
     Ok(Outcome { burst, rates, asked })
 }
 
-/// The Lease, held by somebody for the next hour.
+/// Returns the Lease with another holder for the next hour.
 fn held() -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     json!({
@@ -123,7 +124,7 @@ fn held() -> Value {
     })
 }
 
-/// Waits until all is listed.
+/// Waits until supercargo is ready.
 async fn ready(running: &Running) -> Result<()> {
     let port = running.port().context("supercargo has a port")?;
     let by = Instant::now() + READY;
@@ -137,22 +138,22 @@ async fn ready(running: &Running) -> Result<()> {
     }
 }
 
-/// Somebody who asks and is answered.
+/// Starts a client and waits for its first answer.
 async fn asking(scene: &Scene<'_>, running: &Running, waiting: usize) -> Result<Asker> {
     let port = running.port().context("supercargo has a port")?;
     let asker = Asker::begin(port, &reader(scene).await?, (0..waiting).map(name).collect())?;
     let by = Instant::now() + READY;
     while asker.is_unanswered() {
-        ensure!(Instant::now() < by, "no question is answered: {}", asker.refusal());
+        ensure!(Instant::now() < by, "no query is answered: {}", asker.refusal());
         sleep(Duration::from_millis(50)).await;
     }
     Ok(asker)
 }
 
-/// The token of a ServiceAccount that may get the pods of the namespace and nothing else.
+/// Returns a token that may only read the namespace's pods.
 async fn reader(scene: &Scene<'_>) -> Result<String> {
     let (admin, account) = (scene.plane.admin(), format!("--serviceaccount={NAMESPACE}:default"));
-    // Nobody here puts the shipped roles for users together.
+    // No controller aggregates the shipped user roles here.
     admin.kubectl(&["create", "role", "reader", "--verb=get", "--resource=pods", "-n", NAMESPACE]).await?;
     admin.kubectl(&["create", "rolebinding", "reader", "--role=reader", &account, "-n", NAMESPACE]).await?;
     service_account_token(&admin.client().await?, NAMESPACE, "default").await
@@ -168,12 +169,12 @@ fn told(plan: &Plan, rounds: usize, waiting: usize, workloads: &[Workload], pair
     let at = plan.rates.iter().map(|rate| format!("--rate {rate}"));
     let flags: Vec<String> = named.chain(at).collect();
     format!(
-        "{}\n\n{} nodes, {} pods on them, {waiting} pods that fit nowhere; medians of {rounds} interleaved rounds with their ranges, ratios of \
-         pairs. One client asks without a pause, by turns why a pod waits (`/debug/explain`) and where all do (`/debug/pending`); it runs on the same \
-         machine. `cargo bench --bench e2e -- --part asked {} --nodes {} --existing {} --pods {} --seconds {} --waiting {waiting} --rounds {rounds}` repeats \
-         it.\n\n\
-         A burst of {} pods:\n\n{}\nPods created at a fixed rate for {} seconds, from the moment each was due until it was seen to be bound, in \
-         milliseconds:\n\n{}\nThe answers, in milliseconds:\n\n{}\n",
+        "{}\n\n{} nodes, {} pods on them, {waiting} unschedulable pods; medians of {rounds} interleaved rounds with their ranges, ratios of \
+         pairs. One client on the same machine queries continuously, alternating between one pod's reasons (`/debug/explain`) and all pending pods \
+         (`/debug/pending`). `cargo bench --bench e2e -- --part asked {} --nodes {} --existing {} --pods {} --seconds {} --waiting {waiting} --rounds {rounds}` repeats \
+         the run.\n\n\
+         A burst of {} pods:\n\n{}\nPods created at a fixed rate for {} seconds, from the due time of each to its observed binding, in \
+         milliseconds:\n\n{}\nLatency of the queries, in milliseconds:\n\n{}\n",
         circumstances("kube-apiserver v1.36.3, etcd v3.7.3"),
         size.nodes,
         size.existing,
@@ -198,7 +199,7 @@ fn bursts(workloads: &[Workload], pairs: &[Pair]) -> String {
         let asked = all.map(|of| numbers(pairs, workload, |pair| Some(of(&pair.asked.burst))));
         let ratio = all
             .map(|of| numbers(pairs, workload, |pair| Some(of(&pair.asked.burst) / of(&pair.alone.burst))));
-        for (by, cells) in [("nobody asks", alone), ("somebody asks", asked), ("ratio", ratio)] {
+        for (by, cells) in [("without queries", alone), ("with queries", asked), ("ratio", ratio)] {
             let head = [workload.to_owned(), by.to_owned()];
             table.row(&head.into_iter().chain(cells).collect::<Vec<_>>());
         }
@@ -208,12 +209,12 @@ fn bursts(workloads: &[Workload], pairs: &[Pair]) -> String {
 
 fn rates(plan: &Plan, workloads: &[Workload], pairs: &[Pair]) -> String {
     let mut table =
-        Table::new(&["workload", "pods/s", "", "p50", "p99", "CPU ms per pod", "not bound in a minute"]);
+        Table::new(&["workload", "pods/s", "", "p50", "p99", "CPU ms per pod", "unbound after a minute"]);
     let all: [fn(&AtRate) -> f64; 4] =
         [|at| at.p50_ms, |at| at.p99_ms, |at| at.cpu_ms_per_pod, |at| at.unbound as f64];
     for workload in workloads.iter().map(|workload| workload.id) {
         for (number, rate) in plan.rates.iter().enumerate() {
-            for (by, is_asked) in [("nobody asks", false), ("somebody asks", true)] {
+            for (by, is_asked) in [("without queries", false), ("with queries", true)] {
                 let cells = all.map(|told| {
                     numbers(pairs, workload, |pair| {
                         let outcome = if is_asked { &pair.asked } else { &pair.alone };

@@ -1,5 +1,5 @@
-//! Somebody who asks the running scheduler about pending pods, one question after the other without a pause: why this pod waits, then
-//! where all of them do.
+//! A client that continuously queries the running scheduler about pending pods, alternating between one pod's reasons
+//! and all pending pods.
 
 use anyhow::{Result, ensure};
 use http::Request;
@@ -13,21 +13,21 @@ use tokio::time::Instant;
 
 use crate::load::NAMESPACE;
 
-/// How long an answer may take.
+/// Timeout of a query.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How soon is asked again where nobody listens yet, or is not ready to say.
+/// Delay before a retry if the server is not listening or not ready.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is asked for.
+/// Type of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// Why one pod waits.
+    /// The reasons of one pending pod.
     Explain,
-    /// Where every pod of the namespace waits.
+    /// All pending pods of the namespace.
     Pending,
 }
 
-/// An answer with what was asked for in it.
+/// A complete answer.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     page: Page,
@@ -35,17 +35,17 @@ struct Answer {
     took: Duration,
 }
 
-/// What came of the questions of some time.
+/// Results of the queries in a time span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) answers_per_s: f64,
-    /// The median and the 99th percentile of the milliseconds that an explanation took.
+    /// Median and 99th percentile of explain queries, in milliseconds.
     pub(crate) explain_ms: [f64; 2],
-    /// The same of a list.
+    /// Median and 99th percentile of list queries, in milliseconds.
     pub(crate) pending_ms: [f64; 2],
 }
 
-/// Asks until it is dropped.
+/// The client, which queries until it is dropped.
 pub(crate) struct Asker {
     answers: Arc<Mutex<Vec<Answer>>>,
     refusal: Arc<Mutex<String>>,
@@ -53,7 +53,7 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Begins to ask the scheduler at this port about these pods in turn, as the holder of a token.
+    /// Starts querying the scheduler at this port about these pods in turn, with a token.
     pub(crate) fn begin(port: u16, token: &str, pods: Vec<String>) -> Result<Self> {
         let mut config = kube::Config::new(format!("https://127.0.0.1:{port}/").parse()?);
         config.accept_invalid_certs = true;
@@ -76,7 +76,7 @@ impl Asker {
                         continue;
                     }
                     Ok(Err(why)) => format!("{why:#}"),
-                    Err(_) => format!("nothing within {PATIENCE:?}"),
+                    Err(_) => format!("no answer within {PATIENCE:?}"),
                 };
                 *why.lock().unwrap_or_else(PoisonError::into_inner) = told;
                 tokio::time::sleep(PAUSE).await;
@@ -85,22 +85,22 @@ impl Asker {
         Ok(Self { answers, refusal, task })
     }
 
-    /// Whether there was no answer yet.
+    /// Reports whether there was no answer yet.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Why a question was not answered, if one was not.
+    /// Returns the last error, or "".
     pub(crate) fn refusal(&self) -> String {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What came of the questions that were answered between two moments.
+    /// Returns the results of queries answered between two times.
     pub(crate) fn between(&self, from: Instant, to: Instant) -> Result<Asked> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let within: Vec<Answer> =
             answers.iter().filter(|answer| (from..=to).contains(&answer.at)).copied().collect();
-        ensure!(!within.is_empty(), "no question was answered meanwhile; {}", self.refusal());
+        ensure!(!within.is_empty(), "no query was answered meanwhile; {}", self.refusal());
         let of = |page: Page| {
             let mut took: Vec<Duration> =
                 within.iter().filter(|answer| answer.page == page).map(|answer| answer.took).collect();
@@ -124,7 +124,7 @@ impl Drop for Asker {
     }
 }
 
-/// One question. An answer that does not name the pod is none.
+/// Sends one query. An answer that does not name the pod is an error.
 async fn get(client: &Client, token: &str, page: Page, pod: &str) -> Result<()> {
     let path = match page {
         Page::Explain => format!("/debug/explain?namespace={NAMESPACE}&name={pod}"),
@@ -135,6 +135,6 @@ async fn get(client: &Client, token: &str, page: Page, pod: &str) -> Result<()> 
     let status = answer.status();
     let body = String::from_utf8_lossy(&answer.into_body().collect_bytes().await?).into_owned();
     ensure!(status.is_success(), "{path}: {status}: {body}");
-    ensure!(body.contains(pod), "{path}: {pod} is not in the answer");
+    ensure!(body.contains(pod), "{path}: {pod} is missing in the answer");
     Ok(())
 }

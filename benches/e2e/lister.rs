@@ -1,5 +1,5 @@
-//! Who asks the API server for what supercargo asks it at its start, in the same form and at once, throws away what comes, and then posts one
-//! Binding: how long that takes is the API server's own time.
+//! Requests the lists that supercargo requests at startup, in the same format and concurrently, discards them, and
+//! posts one Binding. Its time is the API server's own.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::{Buf, BytesMut};
@@ -24,13 +24,13 @@ use crate::null_binder::bind;
 use crate::support::Access;
 use crate::tell;
 
-/// What it says before it binds, and behind that the bytes of all lists.
+/// Prefix of the log line with the total size of all lists.
 pub(crate) const READ: &str = "bytes of lists: ";
 
-/// The length of a frame's length.
+/// Size of a frame's length field.
 const FRAME_HEAD: usize = size_of::<u32>();
 
-/// Lists, and binds the pod to the node.
+/// Reads the lists, and binds the pod to the node.
 pub(crate) async fn run(kubeconfig: &Path, pod: &str, node: &str) -> Result<()> {
     let client = connected(&Access::from_kubeconfig(kubeconfig)).await?;
     let mut lists = JoinSet::new();
@@ -44,16 +44,16 @@ pub(crate) async fn run(kubeconfig: &Path, pod: &str, node: &str) -> Result<()> 
     }
     tell(&format!("{READ}{bytes}"));
     bind(&client, NAMESPACE, pod, node).await?;
-    // What it has used can be read as long as it lives.
+    // The parent reads this process's resource usage while it is alive.
     std::future::pending().await
 }
 
-/// A client whose connections are as supercargo's.
+/// Creates a client with the same connection settings as supercargo's.
 pub(crate) async fn connected(access: &Access) -> Result<Client> {
     Ok(supercargo::client::builder(&access.config().await?)?.build())
 }
 
-/// The lists that supercargo begins with (`src/watch`): of each kind a watch that begins with what there is.
+/// Returns supercargo's initial lists (`src/watch`): for each kind, a watch that streams the initial objects.
 fn lists_of_all_kinds() -> [String; Kind::ALL.len()] {
     [
         list::<Pod>("&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"),
@@ -81,7 +81,7 @@ fn list<K: Resource<DynamicType = ()>>(selector: &str) -> String {
     format!("{}?{query}{selector}", K::url_path(&(), None))
 }
 
-/// Reads a list to its end; the bytes of its frames.
+/// Reads a list to its end and returns its size in bytes.
 async fn read(client: &Client, list: &str) -> Result<usize> {
     let request = Request::get(list).header(ACCEPT, Encoding::Protobuf.accept_watch()).body(Body::empty())?;
     let answer = client.send(request).await?;
@@ -98,10 +98,10 @@ async fn read(client: &Client, list: &str) -> Result<usize> {
             }
         }
     }
-    bail!("the list broke off before its end")
+    bail!("the list was truncated")
 }
 
-/// A frame without its length, if it is whole.
+/// Splits off a complete frame, without its length field.
 fn frame(buffer: &mut BytesMut) -> Option<BytesMut> {
     let length = u32::from_be_bytes(*buffer.first_chunk()?) as usize;
     if buffer.len() - FRAME_HEAD < length {
@@ -111,13 +111,13 @@ fn frame(buffer: &mut BytesMut) -> Option<BytesMut> {
     Some(buffer.split_to(length))
 }
 
-/// Whether this is the bookmark at the end of a list. What else a frame holds is stepped over.
+/// Reports whether the frame is the bookmark that ends the list.
 fn ends_list(frame: &[u8]) -> Result<bool> {
     let garbled = |flaw: Flaw| anyhow!("{flaw}");
     let WatchEvent { change, object } = WatchEvent::read(frame).map_err(garbled)?;
     match change {
         Change::Applied | Change::Deleted => Ok(false),
         Change::Bookmark => Ok(bookmark(object).map_err(garbled)?.1),
-        Change::Error | Change::Unknown(_) => bail!("the API server refuses to go on"),
+        Change::Error | Change::Unknown(_) => bail!("the API server ended the list with an error"),
     }
 }

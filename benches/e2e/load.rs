@@ -1,4 +1,4 @@
-//! Objects for the API server: a cluster at once, pods in a burst, pods at a rate.
+//! Creates objects in the API server: a whole cluster, pods in a burst, and pods at a rate.
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::support::Access;
 
-/// Clients that objects are sent with; each makes as many connections as it needs.
+/// Number of clients; each opens as many connections as it needs.
 pub(crate) const CLIENTS: usize = 4;
 
-/// Requests on their way at once.
+/// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 32;
 
-/// The namespace of pods.
+/// The pods' namespace.
 pub(crate) const NAMESPACE: &str = "load";
 
 /// Creates an object.
@@ -37,11 +37,11 @@ fn path(object: &Value) -> Result<String> {
         Some("Pod") => format!("/api/v1/namespaces/{NAMESPACE}/pods"),
         Some("Service") => format!("/api/v1/namespaces/{NAMESPACE}/services"),
         Some("ServiceAccount") => format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"),
-        kind => anyhow::bail!("nobody needs a {kind:?} here"),
+        kind => anyhow::bail!("unsupported kind {kind:?}"),
     })
 }
 
-/// Who creates objects.
+/// Creates objects with several clients.
 pub(crate) struct Loader {
     clients: Vec<Client>,
 }
@@ -55,7 +55,7 @@ impl Loader {
         Ok(Self { clients })
     }
 
-    /// The namespace, and the account without which no pod can be created there.
+    /// Creates the namespace, and the ServiceAccount that pods need.
     pub(crate) async fn prepare(&self) -> Result<()> {
         let named = |name: &str| json!({"metadata": {"name": name}});
         for (kind, name) in [("Namespace", NAMESPACE), ("ServiceAccount", "default")] {
@@ -67,7 +67,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Creates all of them as fast as it goes.
+    /// Creates all objects as fast as possible.
     pub(crate) async fn create(&self, objects: impl Iterator<Item = Value>) -> Result<()> {
         let requests = objects.enumerate().map(|(number, object)| {
             let client = &self.clients[number % CLIENTS];
@@ -76,7 +76,7 @@ impl Loader {
         stream::iter(requests).buffer_unordered(IN_FLIGHT).try_collect().await
     }
 
-    /// Creates one after the other at a rate, whatever becomes of those before; when each was due, in their order.
+    /// Creates pods at a fixed rate, without waiting for earlier requests. Returns the due times, in order.
     pub(crate) async fn create_at(&self, rate: u32, pods: Vec<Value>) -> Result<Vec<Instant>> {
         let began = Instant::now();
         let due =

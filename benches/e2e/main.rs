@@ -1,16 +1,14 @@
-//! The whole way of a pod, from its creation until its binding is seen, on a real kube-apiserver and etcd: kube-scheduler with its
-//! client's limits lifted, supercargo, and a binder that thinks nothing. `make bench-e2e` writes what came of it into
-//! `docs/benchmarks.md`.
+//! Times pods from creation to observed binding on a real kube-apiserver and etcd, with kube-scheduler (client limits
+//! raised), supercargo and a no-op binder. `make bench-e2e` writes the results to `docs/benchmarks.md`.
 //!
-//! Each run has an etcd of its own, on a fresh copy of the same data, and an API server that has just started; the three take turns.
-//! First a burst: the pods are there when the scheduler starts, and time and processor time are counted from the first binding that is
-//! seen to the last. Then pods are created at a fixed rate whatever becomes of them, and the time of each is counted from the moment it
-//! was due. It needs Linux.
+//! Each run has a newly started API server and an etcd on a fresh copy of the same data; the three binders alternate.
+//! First a burst: the pods exist when the scheduler starts, and wall time and CPU time count from the first to the
+//! last observed binding. Then pods are created at a fixed rate regardless of progress, and each pod's time counts
+//! from its due time. Requires Linux.
 //!
-//! `--part ceiling` compares larger bursts of two, supercargo's and those of the binder that thinks nothing: how much of what the API
-//! server gives is reached once the start is over.
-//! `--part asked` measures another thing in the same way: what supercargo loses while somebody asks it about pending pods without a pause.
-//! `--part start` measures how long a start takes where many pods run: all sides take turns at one control plane.
+//! `--part ceiling` compares larger bursts of supercargo and the no-op binder: the share of the API server's
+//! throughput reached after startup. `--part asked` measures the cost of a client that continuously queries pending
+//! pods. `--part start` measures startup with many running pods; all sides take turns on one control plane.
 
 mod asked;
 mod asker;
@@ -43,44 +41,45 @@ use std::process::ExitCode;
 use workloads::{Size, Workload};
 
 #[derive(Parser)]
-#[command(name = "e2e", about = "Times the whole way of a pod on a real API server")]
+#[command(name = "e2e", about = "Time pods from creation to binding on a real API server")]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// What is measured
+    /// Part to measure
     #[arg(long, value_enum, default_value_t = Part::WholeWay)]
     part: Part,
-    /// Which [default: all of `oracle time`'s; basic and spread where somebody asks, basic for the start]
+    /// Workloads [default: all of `oracle time`; basic and spread for asked; basic for start]
     #[arg(long = "workload")]
     workloads: Vec<String>,
-    /// Only these of null-binder, kube-scheduler, supercargo [default: all]
+    /// Binders to run: null-binder, kube-scheduler, supercargo [default: all]
     #[arg(long = "side")]
     sides: Vec<String>,
-    /// How often each side runs each workload
+    /// Number of rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// [default: 5000; 2000 where somebody asks]
+    /// Number of nodes [default: 5000; 2000 for asked]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Pods that run already [default: 10000; 4000 where somebody asks, 50000 for the start]
+    /// Number of existing pods [default: 10000; 4000 for asked; 50000 for start]
     #[arg(long)]
     existing: Option<usize>,
-    /// Pods of the burst [default: 1000; 5000 for the ceiling]
+    /// Number of pods in the burst [default: 1000; 5000 for ceiling]
     #[arg(long)]
     pods: Option<usize>,
-    /// Pods that fit nowhere, which are asked about
+    /// Number of unschedulable pods to query
     #[arg(long, default_value_t = 100)]
     waiting: usize,
-    /// Pods created per second afterwards; repeated [default: 50 and 100; 50, 100 and 200 where somebody asks; none for the ceiling]
+    /// Pods created per second after the burst; may be repeated [default: 50 and 100; 50, 100 and 200 for asked; none
+    /// for ceiling]
     #[arg(long = "rate")]
     rates: Vec<u32>,
-    /// For how long at each rate
+    /// Duration of each rate in seconds
     #[arg(long, default_value_t = 4)]
     seconds: u32,
     /// Write docs/benchmarks.md instead of printing
     #[arg(long)]
     write: bool,
-    /// cargo adds it
+    /// Added by cargo
     #[arg(long, hide = true, global = true)]
     bench: bool,
 }
@@ -88,30 +87,30 @@ struct Args {
 /// A part of `docs/benchmarks.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// The whole way of a pod, by three sides.
+    /// Pods from creation to binding, with three binders.
     WholeWay,
-    /// Large bursts by supercargo and the binder that thinks nothing.
+    /// Larger bursts with supercargo and the no-op binder.
     Ceiling,
-    /// The same by supercargo, with and without somebody who asks.
+    /// supercargo with and without a client that queries pending pods.
     Asked,
-    /// A start where many pods run, by two sides and one that only lists.
+    /// Startup with many running pods.
     Start,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// The binder that thinks nothing
+    /// Run the no-op binder
     NullBinder {
-        /// Who it is, and where the API server
+        /// Kubeconfig file
         kubeconfig: PathBuf,
     },
-    /// Who lists as supercargo does, and binds one pod
+    /// Read supercargo's initial lists, and bind one pod
     Lister {
-        /// Who it is, and where the API server
+        /// Kubeconfig file
         kubeconfig: PathBuf,
-        /// The pod
+        /// Name of the pod
         pod: String,
-        /// Where it goes
+        /// Name of the node
         node: String,
     },
 }
@@ -154,8 +153,7 @@ impl Args {
                 Part::Start => all.take(1).collect(),
             });
         }
-        let named =
-            |id: &String| Workload::named(id).ok_or_else(|| anyhow::anyhow!("there is no workload {id}"));
+        let named = |id: &String| Workload::named(id).ok_or_else(|| anyhow::anyhow!("unknown workload {id}"));
         self.workloads.iter().map(named).collect()
     }
 }
@@ -203,7 +201,7 @@ async fn whole_way(args: &Args, plan: &Plan, workloads: &[Workload]) -> Result<S
     for workload in workloads {
         let mut stage = Stage::fill(workload, plan.size, Vec::new()).await?;
         for round in 1..=args.rounds {
-            // Each is first in its turn.
+            // Rotate the order, so that each binder is first equally often.
             let order = sides.iter().cycle().skip(round % sides.len()).take(sides.len());
             for &side in order {
                 let outcome = run::run(side, workload, plan, &mut stage).await?;

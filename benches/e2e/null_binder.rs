@@ -1,5 +1,5 @@
-//! A binder that thinks nothing: it lists the nodes once, and gives each pod that comes the next one in turn, with a Binding and an
-//! event Scheduled as a scheduler writes them. What it binds per second is what the API server gives at most.
+//! A no-op binder: lists the nodes once and binds pods to them in turn, without filtering or scoring, with a Binding
+//! and a Scheduled event per pod. Its throughput is the API server's upper bound.
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt};
@@ -18,7 +18,7 @@ use crate::load::{CLIENTS, post};
 use crate::support::Access;
 use crate::tell;
 
-/// Bindings in flight, and events: those who wait for a node come first.
+/// Bindings and events in flight; pods have precedence over events.
 const BINDINGS: usize = 100;
 const EVENTS: usize = 16;
 
@@ -79,7 +79,7 @@ async fn tell_of(client: &Client, namespace: &str, pod: &str, node: &str) -> Res
     post(client, &events, &scheduled(namespace, pod, node)).await
 }
 
-/// The event as a scheduler writes it.
+/// Returns the event that a scheduler writes.
 fn scheduled(namespace: &str, pod: &str, node: &str) -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     json!({

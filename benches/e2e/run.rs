@@ -1,4 +1,4 @@
-//! One run: one that binds on a stage that was set anew, a burst, and pods at fixed rates.
+//! One run: a binder on freshly restored data, with a burst and with pods at fixed rates.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -12,39 +12,39 @@ use crate::support::{ControlPlane, http, plane::ADMIN_TOKEN};
 use crate::watch::Bound;
 use crate::workloads::{Size, Workload};
 
-/// How long all pods of a burst may take, and those of a rate after the last was due.
+/// Timeouts for a burst, and for a rate after its last pod was due.
 const PATIENCE: Duration = Duration::from_secs(180);
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// How long the metrics must stand still before no more writes are taken to be on their way.
+/// How long the metrics must be unchanged before all writes are considered done.
 const QUIET: Duration = Duration::from_millis(700);
 
-/// What is done in each run.
+/// Parameters of each run.
 pub(crate) struct Plan {
     pub(crate) size: Size,
     pub(crate) rates: Vec<u32>,
     pub(crate) seconds: u32,
 }
 
-/// What came of one run.
+/// Results of one run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) pods_per_s: f64,
-    /// From the first binding that was seen to the last.
+    /// From the first to the last observed binding.
     pub(crate) cpu_ms_per_pod: f64,
-    /// From the start of the process to the last binding: with its lists, and what it decided before the first.
+    /// From process start to the last binding, including lists and decisions before the first.
     pub(crate) cpu_ms_with_start: f64,
     pub(crate) writes_per_pod: f64,
     pub(crate) peak_mb: f64,
     pub(crate) rates: Vec<AtRate>,
 }
 
-/// What came of pods that were created at a rate.
+/// Results of pods created at a rate.
 #[derive(Debug)]
 pub(crate) struct AtRate {
     pub(crate) rate: u32,
-    /// From the moment a pod was due until it was seen to be bound, in milliseconds; of a pod that was not bound in time, the time that it
-    /// was waited for.
+    /// From a pod's due time to its observed binding, in milliseconds; for a pod that was not bound in time, the time
+    /// waited.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) unbound: usize,
@@ -53,12 +53,12 @@ pub(crate) struct AtRate {
     pub(crate) ended: Instant,
 }
 
-/// What came of a burst: counted from the first binding that is seen to the last.
+/// Results of a burst, from the first to the last observed binding.
 #[derive(Debug)]
 pub(crate) struct Burst {
     pub(crate) pods_per_s: f64,
     pub(crate) cpu_ms_per_pod: f64,
-    /// Processor time from the start of the process.
+    /// CPU time since process start.
     pub(crate) cpu_ms_with_start: f64,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
@@ -78,7 +78,7 @@ pub(crate) async fn run(side: Side, workload: &Workload, plan: &Plan, stage: &mu
     Ok(Outcome { pods_per_s, cpu_ms_per_pod, cpu_ms_with_start, writes_per_pod, peak_mb, rates })
 }
 
-/// Pods at each rate, until one is more than can be bound.
+/// Creates pods at each rate, until a rate exceeds what can be bound.
 pub(crate) async fn at_rates(
     workload: &Workload,
     plan: &Plan,
@@ -102,7 +102,7 @@ pub(crate) async fn at_rates(
     Ok(rates)
 }
 
-/// Waits for the pods of the burst to be bound.
+/// Waits until the pods of the burst are bound.
 pub(crate) async fn burst(running: &Running, bound: &Bound, size: Size) -> Result<Burst> {
     let first = bound.until(size.existing + 1, PATIENCE).await;
     ensure!(first > size.existing, "nothing was bound");
@@ -152,7 +152,7 @@ async fn at_rate(
     })
 }
 
-/// Writes of pods and events that the API server has answered so far.
+/// Returns the number of pod and event writes that the API server has answered.
 async fn writes(plane: &ControlPlane) -> Result<f64> {
     let (status, text) = http::get(&format!("{}/metrics", plane.server()), Some(ADMIN_TOKEN)).await?;
     ensure!(status == 200, "the API server's metrics: {status}");
@@ -169,7 +169,7 @@ async fn writes(plane: &ControlPlane) -> Result<f64> {
     Ok(all.values().sum())
 }
 
-/// The same once no more come.
+/// Returns the same number once it no longer grows.
 async fn writes_at_rest(plane: &ControlPlane) -> Result<f64> {
     let mut last = writes(plane).await?;
     loop {

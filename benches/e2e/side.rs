@@ -1,4 +1,4 @@
-//! The three that bind: how each is started, and what it has used.
+//! The three binders: how each is started, and its resource usage.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::supercargo::binary;
 use crate::support::{Component, ControlPlane, Process, Program, ports::Port};
 
-/// Who binds.
+/// A binder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     NullBinder,
@@ -15,18 +15,18 @@ pub(crate) enum Side {
     Supercargo,
 }
 
-/// One that was started. Dropping it ends it, save for kube-scheduler, which ends with its control plane.
+/// A running binder. Dropping it stops it, except kube-scheduler, which stops with its control plane.
 pub(crate) struct Running {
     pid: u32,
     _process: Option<Process>,
     port: Option<Port>,
 }
 
-/// What a process has used so far.
+/// Resource usage of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
-    /// The most memory that was resident, in bytes.
+    /// Peak resident memory, in bytes.
     pub(crate) peak: u64,
 }
 
@@ -41,7 +41,7 @@ impl Side {
         }
     }
 
-    /// Starts it; it may not be ready yet.
+    /// Starts it without waiting for readiness.
     pub(crate) async fn start(self, plane: &ControlPlane) -> Result<Running> {
         let kubeconfig = plane.admin().kubeconfig().to_owned();
         match self {
@@ -62,13 +62,13 @@ impl Side {
     }
 }
 
-/// Starts supercargo with this configuration and further flags.
+/// Starts supercargo with this configuration and additional flags.
 pub(crate) fn supercargo(plane: &ControlPlane, configuration: &str, flags: &[&str]) -> Result<Running> {
     let (name, config) = (Side::Supercargo.as_str(), plane.folder().join("supercargo.yaml"));
     fs::write(&config, configuration)?;
     let port = Port::reserve()?;
     let mut program = Program::new(name, binary()?)
-        // As the image has it.
+        // As in the image.
         .env("MALLOC_ARENA_MAX", "1")
         .arg(format!("--kubeconfig={}", plane.admin().kubeconfig().display()))
         .arg(format!("--config={}", config.display()))
@@ -82,28 +82,28 @@ pub(crate) fn supercargo(plane: &ControlPlane, configuration: &str, flags: &[&st
 }
 
 impl Running {
-    /// A program that was started.
+    /// Wraps a started program.
     pub(crate) fn of(process: Process) -> Self {
         Self { pid: process.pid(), _process: Some(process), port: None }
     }
 
-    /// A component of the control plane that was started.
+    /// Wraps a started component of the control plane.
     pub(crate) fn component(plane: &ControlPlane, component: Component) -> Result<Self> {
         let pid = *plane.pids().get(component.name()).context("it was started just now")?;
         Ok(Self { pid, _process: None, port: None })
     }
 
-    /// Where it serves its pages, if that is known.
+    /// Returns its HTTPS port, if known.
     pub(crate) fn port(&self) -> Option<u16> {
         self.port.as_ref().map(Port::number)
     }
 
-    /// What it has used.
+    /// Returns its resource usage.
     pub(crate) fn usage(&self) -> Result<Usage> {
         usage(self.pid)
     }
 
-    /// The processor time of its threads of this name.
+    /// Returns the CPU time of its threads with this name.
     pub(crate) fn cpu_of_threads(&self, name: &str) -> Result<Duration> {
         let mut all = Duration::ZERO;
         for thread in fs::read_dir(format!("/proc/{}/task", self.pid))? {
@@ -116,7 +116,7 @@ impl Running {
     }
 }
 
-/// What a process has used, from `/proc`.
+/// Reads a process's resource usage from `/proc`.
 pub(crate) fn usage(pid: u32) -> Result<Usage> {
     let cpu = cpu(&fs::read_to_string(format!("/proc/{pid}/stat"))?)?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -125,9 +125,9 @@ pub(crate) fn usage(pid: u32) -> Result<Usage> {
     Ok(Usage { cpu, peak })
 }
 
-/// Processor time in a line of stat, which counts it in ticks of a hundredth of a second.
+/// Returns the CPU time in a line of `stat`, which counts ticks of 10 ms.
 fn cpu(stat: &str) -> Result<Duration> {
-    // Behind the name, which may hold anything: utime and stime are fields 14 and 15 of the line.
+    // After the name, which may contain anything: utime and stime are fields 14 and 15 of the line.
     let (_, fields) = stat.rsplit_once(')').context("a line of stat has a name")?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let ticks = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;

@@ -1,4 +1,4 @@
-//! A control plane filled once, from whose data each run begins anew: an etcd on a fresh copy, and an API server that has just started.
+//! A control plane that is filled once. Each run starts with a copy of its etcd data and a new API server.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -14,14 +14,14 @@ use crate::tell;
 use crate::watch::Bound;
 use crate::workloads::{Size, Workload};
 
-/// The API server rests when it uses less than a tenth of a processor for this long; how long that is waited for.
+/// The API server is idle if it uses less than a tenth of a CPU for this long, and the timeout for that.
 const QUIET: Duration = Duration::from_millis(500);
 const REST_WITHIN: Duration = Duration::from_secs(60);
 
-/// A control plane with the cluster of a workload, and how long it took to fill it.
+/// Starts a control plane with a workload's cluster. Returns it with the time it took to fill.
 pub(crate) async fn filled(workload: &Workload, size: Size) -> Result<(ControlPlane, Loader, Duration)> {
     let began = Instant::now();
-    // Nobody here would take the taint off new nodes.
+    // No controller runs here that removes the not-ready taint of new nodes.
     let no_taint = "--disable-admission-plugins=TaintNodesByCondition";
     let plane = ControlPlane::builder().arg(Component::ApiServer, no_taint).start().await?;
     let loader = Loader::new(&plane.admin()).await?;
@@ -30,7 +30,7 @@ pub(crate) async fn filled(workload: &Workload, size: Size) -> Result<(ControlPl
     Ok((plane, loader, began.elapsed()))
 }
 
-/// Waits until the API server has nothing left to do.
+/// Waits until the API server is idle.
 pub(crate) async fn rest(plane: &ControlPlane) -> Result<()> {
     let server = *plane.pids().get(Component::ApiServer.name()).context("it runs")?;
     let by = Instant::now() + REST_WITHIN;
@@ -40,19 +40,18 @@ pub(crate) async fn rest(plane: &ControlPlane) -> Result<()> {
         if usage(server)?.cpu.saturating_sub(before) < QUIET / 10 {
             return Ok(());
         }
-        ensure!(Instant::now() < by, "the API server does not come to rest");
+        ensure!(Instant::now() < by, "the API server does not become idle");
     }
 }
 
-/// The cluster of a workload and the pods of a burst, which nobody binds yet, as they lie in etcd. The control plane stands still between
-/// runs.
+/// The etcd data of a workload's cluster, with the unbound pods of a burst. The control plane is stopped between runs.
 pub(crate) struct Stage {
     plane: ControlPlane,
     kept: PathBuf,
     size: Size,
 }
 
-/// A stage on which a run has begun.
+/// A control plane in which a run has started.
 pub(crate) struct Scene<'a> {
     pub(crate) plane: &'a ControlPlane,
     pub(crate) bound: Bound,
@@ -60,7 +59,7 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Stage {
-    /// Fills it, with further pods that were there before those of the burst.
+    /// Fills it. `further` pods are created before those of the burst.
     pub(crate) async fn fill(workload: &Workload, size: Size, further: Vec<Value>) -> Result<Self> {
         let (plane, loader, took) = filled(workload, size).await?;
         loader.create(further.into_iter()).await?;
@@ -73,7 +72,7 @@ impl Stage {
         Ok(Self { plane, kept, size })
     }
 
-    /// Begins a run; whatever ran before is ended, and what it did is gone.
+    /// Starts a run on the original data; the previous run is stopped and its changes are discarded.
     pub(crate) async fn set(&mut self) -> Result<Scene<'_>> {
         let plane = &self.plane;
         for component in [Component::Scheduler, Component::ApiServer, Component::Etcd] {
@@ -95,7 +94,7 @@ impl Stage {
     }
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder recursively.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,7 +1,9 @@
-//! The start: from the launch of a process until the binding of a pod that was there before it is seen, in a cluster full of pods that run.
+//! Times startup: from the launch of a process to the observed binding of a pending pod, in a cluster with many
+//! running pods.
 //!
-//! One control plane is filled once; the sides take turns on it, each round in another order, every second one backwards. A turn ends with its process, and the pod
-//! it bound is deleted, so that each begins with the same cluster. The first lists after a cluster was filled are read by nobody's count.
+//! One control plane is filled once, and the sides take turns on it, in a different order each round (every second
+//! one reversed). A turn ends with its process, and the bound pod is deleted, so that every turn starts with the same
+//! cluster. A first start after filling is not counted.
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
@@ -21,10 +23,10 @@ use crate::support::{Component, ControlPlane, Program, http, plane::ADMIN_TOKEN}
 use crate::workloads::{Size, Workload, node_name};
 use crate::{stage, start_tables, tell};
 
-/// How long a start may take.
+/// Timeout of a startup.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Who starts.
+/// A program to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Lister,
@@ -43,7 +45,7 @@ impl By {
         }
     }
 
-    /// Starts it. The lister binds this pod; the others find it.
+    /// Starts the program. The lister binds this pod; the others find it.
     fn start(self, plane: &ControlPlane, pod: &str) -> Result<Running> {
         match self {
             Self::Lister => {
@@ -63,45 +65,45 @@ impl By {
         }
     }
 
-    /// Ends it, and waits until it is gone.
+    /// Stops the program and waits for its end.
     fn end(self, plane: &ControlPlane, running: Running) -> Result<()> {
         drop(running);
         if self == Self::KubeScheduler { plane.stop(Component::Scheduler) } else { Ok(()) }
     }
 }
 
-/// What came of one start.
+/// Results of one startup.
 #[derive(Debug)]
 pub(crate) struct Start {
-    /// From the launch until the binding was seen.
+    /// From the launch to the observed binding, in seconds.
     pub(crate) s: f64,
-    /// Processor time until then, its own and the API server's.
+    /// CPU time until then, of the program and of the API server.
     pub(crate) cpu_s: f64,
     pub(crate) server_cpu_s: f64,
     pub(crate) peak_mb: f64,
-    /// What it read of lists, if that is known.
+    /// Megabytes of lists read, if known.
     pub(crate) read_mb: Option<f64>,
     pub(crate) parts: Option<Parts>,
 }
 
-/// The parts of supercargo's start in seconds, by its log, and the processor time of its engine's thread.
+/// Phases of supercargo's startup in seconds, from its log, and the CPU time of its engine thread.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// From the launch until it asks for lists.
+    /// From the launch to the first request.
     pub(crate) launch: f64,
-    /// Until the engine has all lists whole.
+    /// Until all lists are complete.
     pub(crate) lists: f64,
-    /// Until the pod is decided about.
+    /// Until the decision.
     pub(crate) decision: f64,
-    /// Until its binding is seen.
+    /// Until the observed binding.
     pub(crate) binding: f64,
     pub(crate) engine_cpu: f64,
 }
 
-/// A round: one start of each.
+/// A round: one startup of each program.
 pub(crate) type Round = [Start; By::ALL.len()];
 
-/// A cluster, and how long it took to fill it.
+/// A filled cluster, and the time it took to fill.
 struct Filled {
     plane: ControlPlane,
     took: Duration,
@@ -113,7 +115,7 @@ impl Filled {
         Ok(Self { plane, took })
     }
 
-    /// One start, from which nothing is left.
+    /// Performs one startup and restores the cluster.
     async fn start(&self, by: By, pod: Value) -> Result<Start> {
         stage::rest(&self.plane).await?;
         let plane = &self.plane;
@@ -142,7 +144,7 @@ async fn timed(plane: &ControlPlane, by: By, pods: &Api<Pod>, pod: &Pod) -> Resu
         match event.context("the watch of the pod ended")?? {
             WatchEvent::Added(_) | WatchEvent::Modified(_) => break,
             WatchEvent::Bookmark(_) => {}
-            WatchEvent::Deleted(_) | WatchEvent::Error(_) => bail!("the pod is gone"),
+            WatchEvent::Deleted(_) | WatchEvent::Error(_) => bail!("the pod was deleted"),
         }
     }
     let (took, seen) = (began.elapsed(), Timestamp::now());
@@ -165,10 +167,10 @@ async fn timed(plane: &ControlPlane, by: By, pods: &Api<Pod>, pod: &Pod) -> Resu
     })
 }
 
-/// When the log says this.
+/// Returns the time of a log line.
 fn when(log: &str, what: &str) -> Result<Timestamp> {
     let line = log.lines().find(|line| line.contains(what));
-    let line = line.with_context(|| format!("the log says nothing of {what:?}: {log}"))?;
+    let line = line.with_context(|| format!("the log has no line {what:?}: {log}"))?;
     Ok(line.split_whitespace().next().unwrap_or_default().parse()?)
 }
 
@@ -186,13 +188,13 @@ fn parts(log: &str, [launched, seen]: [Timestamp; 2], running: &Running) -> Resu
     })
 }
 
-/// The megabytes of lists that were read, by who read them.
+/// Returns the megabytes of lists read, from the program's own figures.
 async fn read(by: By, log: &str, running: &Running) -> Result<Option<f64>> {
     let bytes: f64 = match by {
         By::KubeScheduler => return Ok(None),
         By::Lister => {
             let told = log.lines().find_map(|line| line.strip_prefix(READ));
-            told.context("the lister says what it read")?.parse()?
+            told.context("the lister logs the bytes it read")?.parse()?
         }
         By::Supercargo => {
             let port = running.port().context("supercargo has a port")?;
@@ -206,15 +208,15 @@ async fn read(by: By, log: &str, running: &Running) -> Result<Option<f64>> {
     Ok(Some(bytes / 1e6))
 }
 
-/// What came of all rounds of a workload.
+/// Results of all rounds of a workload.
 pub(crate) struct Measured {
     pub(crate) workload: &'static str,
-    /// How long it took to fill the cluster.
+    /// Time to fill the cluster.
     pub(crate) filled: Duration,
     pub(crate) rounds: Vec<Round>,
 }
 
-/// Runs all rounds on a cluster of each workload, and tells of them as text.
+/// Runs all rounds on a cluster per workload, and returns the results as text.
 pub(crate) async fn measure(size: Size, rounds: usize, workloads: &[Workload]) -> Result<String> {
     let mut all = Vec::new();
     for workload in workloads {
@@ -231,7 +233,8 @@ pub(crate) async fn measure(size: Size, rounds: usize, workloads: &[Workload]) -
         for round in 0..rounds {
             let mut order = By::ALL;
             order.rotate_left(round % By::ALL.len());
-            // What one leaves behind in the API server, such as garbage, is not always the same one's to bear.
+            // Every second round is reversed, so that garbage one program leaves in the API server does not always
+            // affect the same next one.
             if round % 2 == 1 {
                 order.reverse();
             }

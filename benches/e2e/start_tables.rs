@@ -1,4 +1,4 @@
-//! What came of all starts, in tables.
+//! Tables of startup results.
 
 use crate::report::{Numbers, Table, circumstances};
 use crate::start::{By, Measured, Parts, Round, Start};
@@ -26,11 +26,11 @@ pub(crate) fn tell(size: Size, rounds: usize, measured: &[Measured]) -> String {
         measured.iter().map(|measured| format!("--workload {}", measured.workload)).collect();
     let filled: Numbers = measured.iter().map(|measured| measured.filled.as_secs_f64()).collect();
     format!(
-        "{}\n\n{} nodes, {} pods on them, one pod that waits; medians of {rounds} interleaved rounds with their ranges, differences and ratios of \
-         the same round. Nobody is elected. To fill a cluster took {} s. `cargo bench --bench e2e -- --part start {} --nodes {} --existing {} --rounds \
-         {rounds}` repeats it.\n\n\
-         From the launch of the process until the binding was seen:\n\n{}\nThe same compared:\n\n{}\n\
-         Parts of supercargo's start, by its log, in seconds, and the processor seconds of its threads; the engine has one of its own, the others read, decode \
+        "{}\n\n{} nodes, {} pods on them, one pending pod; medians of {rounds} interleaved rounds with their ranges, differences and ratios of \
+         the same round. Leader election is off. Filling the cluster took {} s. `cargo bench --bench e2e -- --part start {} --nodes {} --existing {} --rounds \
+         {rounds}` repeats the run.\n\n\
+         From the launch of the process to the observed binding:\n\n{}\nThe same as ratios and differences:\n\n{}\n\
+         Phases of supercargo's startup by its log, in seconds, and CPU seconds of its threads. The engine has its own thread; the others read, decode \
          and write:\n\n{}\n",
         circumstances("kube-scheduler v1.36.3, qps and burst 5000; kube-apiserver v1.36.3, etcd v3.7.3"),
         size.nodes,
@@ -51,7 +51,7 @@ fn starts(measured: &[Measured]) -> String {
         "by",
         "seconds",
         "CPU seconds",
-        "the API server's CPU seconds",
+        "API server CPU seconds",
         "peak RSS MB",
         "MB of lists",
     ]);
@@ -76,8 +76,8 @@ fn compared(measured: &[Measured]) -> String {
     use By::{KubeScheduler, Lister, Supercargo};
     let mut table = Table::new(&[
         "workload",
-        "supercargo, beyond the API server's own seconds",
-        "kube-scheduler, beyond them",
+        "seconds beyond the API server's own, supercargo",
+        "seconds beyond the API server's own, kube-scheduler",
         "seconds, kube-scheduler / supercargo",
         "CPU, kube-scheduler / supercargo",
         "peak RSS, kube-scheduler / supercargo",
@@ -102,12 +102,12 @@ fn compared(measured: &[Measured]) -> String {
 fn parts(measured: &[Measured]) -> String {
     let mut table = Table::new(&[
         "workload",
-        "until it asks",
-        "until all is listed",
-        "until it has decided",
-        "until the binding is seen",
-        "CPU of the engine's thread",
-        "CPU of the others",
+        "until the first request",
+        "until all lists are complete",
+        "until the decision",
+        "until the binding is observed",
+        "CPU of the engine thread",
+        "CPU of the other threads",
     ]);
     let all: [fn(&Start, &Parts) -> f64; 6] = [
         |_, parts| parts.launch,

@@ -1,4 +1,4 @@
-//! What came of all runs, in tables.
+//! Tables of all runs.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ fn of<'a>(outcomes: &'a Outcomes<'_>, id: &'a str, side: Side) -> impl Iterator<
     outcomes.iter().filter(move |(of, by, _)| *of == id && *by == side).map(|(_, _, outcome)| outcome)
 }
 
-/// The numbers of one side over those of another, round by round.
+/// Returns one side's numbers divided by another's, round by round.
 fn ratio(
     outcomes: &Outcomes<'_>,
     id: &str,
@@ -34,7 +34,7 @@ pub(crate) fn tell(
     let size = plan.size;
     let mut text = format!(
         "{}\n\n{} nodes, {} pods on them, medians of {rounds} interleaved rounds with their ranges. `cargo bench --bench e2e -- --workload W \
-         --nodes {} --existing {} --pods {} --rounds {rounds}` repeats it.\n\nA burst of {} pods:\n\n{}\nThe same as ratios:\n\n{}\n",
+         --nodes {} --existing {} --pods {} --rounds {rounds}` repeats the run.\n\nA burst of {} pods:\n\n{}\nThe same as ratios:\n\n{}\n",
         circumstances(
             "kube-scheduler v1.36.3, qps and burst 5000, protobuf; kube-apiserver v1.36.3, etcd v3.7.3"
         ),
@@ -50,7 +50,7 @@ pub(crate) fn tell(
     if !plan.rates.is_empty() {
         let _ = write!(
             text,
-            "Pods created at a fixed rate for {} seconds, from the moment each was due until it was seen to be bound, in milliseconds:\n\n{}\n",
+            "Pods created at a fixed rate for {} seconds, from the due time of each to its observed binding, in milliseconds:\n\n{}\n",
             plan.seconds,
             rates(plan, workloads, sides, outcomes),
         );
@@ -64,7 +64,7 @@ fn bursts(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> St
         "by",
         "pods/s",
         "CPU ms per pod",
-        "with its start",
+        "with startup",
         "API writes per pod",
         "peak RSS MB",
     ]);
@@ -87,15 +87,15 @@ fn bursts(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> St
     table.text().to_owned()
 }
 
-/// A ratio of two sides, and what it is called.
+/// A ratio of two sides, with its name.
 type Ratio = (&'static str, [Side; 2], fn(&Outcome) -> f64);
 
-/// Those of the sides that ran.
+/// Returns the ratios of those sides that ran.
 fn ratios(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> String {
     use Side::{KubeScheduler, NullBinder, Supercargo};
     let all: [Ratio; 6] = [
         ("CPU per pod, kube-scheduler / supercargo", [KubeScheduler, Supercargo], |by| by.cpu_ms_per_pod),
-        ("the same with its start", [KubeScheduler, Supercargo], |by| by.cpu_ms_with_start),
+        ("the same with startup", [KubeScheduler, Supercargo], |by| by.cpu_ms_with_start),
         ("peak RSS, kube-scheduler / supercargo", [KubeScheduler, Supercargo], |by| by.peak_mb),
         ("pods/s, supercargo / kube-scheduler", [Supercargo, KubeScheduler], |by| by.pods_per_s),
         ("pods/s, supercargo / null binder", [Supercargo, NullBinder], |by| by.pods_per_s),
@@ -116,7 +116,7 @@ fn ratios(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> St
 
 fn rates(plan: &Plan, workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> String {
     let mut table =
-        Table::new(&["workload", "pods/s", "by", "p50", "p99", "CPU ms per pod", "not bound in a minute"]);
+        Table::new(&["workload", "pods/s", "by", "p50", "p99", "CPU ms per pod", "unbound after a minute"]);
     for workload in workloads {
         for &rate in &plan.rates {
             for &side in sides {

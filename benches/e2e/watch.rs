@@ -1,4 +1,4 @@
-//! Who is bound, and when that was seen.
+//! Watches pods and records when each was observed to be bound.
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt};
@@ -17,7 +17,7 @@ use crate::support::Access;
 
 type Seen = Arc<Mutex<HashMap<String, Instant>>>;
 
-/// Follows the pods that have a node. It ends when it is dropped.
+/// Watches pods with a node until it is dropped.
 pub(crate) struct Bound {
     seen: Seen,
     count: watch::Receiver<usize>,
@@ -25,7 +25,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Begins, and waits until the pods that run already have been seen.
+    /// Starts watching, and waits until the existing pods were seen.
     pub(crate) async fn follow(access: &Access, running: usize) -> Result<Self> {
         let pods = Api::<PartialObjectMeta<Pod>>::all(access.client().await?);
         let seen = Seen::default();
@@ -46,7 +46,7 @@ impl Bound {
         Ok(bound)
     }
 
-    /// Waits until so many are bound, at most so long; how many there are.
+    /// Waits up to `patience` until `wanted` pods are bound. Returns their number.
     pub(crate) async fn until(&self, wanted: usize, patience: Duration) -> usize {
         let mut count = self.count.clone();
         let enough = count.wait_for(|count| *count >= wanted);
@@ -54,7 +54,7 @@ impl Bound {
         *self.count.borrow()
     }
 
-    /// When the pod was seen to be bound.
+    /// Returns when the pod was first observed to be bound.
     pub(crate) fn when(&self, pod: &str) -> Option<Instant> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(pod).copied()
     }

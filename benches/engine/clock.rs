@@ -1,22 +1,22 @@
-//! Clocks: how long decisions take on the wall, and how much processor time that is.
+//! Clocks for decisions: wall time and CPU time.
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 use supercargo_core::cycle::Probe;
 
-/// Processor time of this process so far.
+/// Returns the CPU time of this process.
 pub(super) fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("Linux has a clock of processor time");
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("Linux has a clock of CPU time");
     Duration::from(time)
 }
 
-/// Processor time of this thread so far.
+/// Returns the CPU time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has a clock of a thread's time");
     Duration::from(time)
 }
 
-/// What the engine is called for, one call after the other: nothing else is done meanwhile.
+/// Kinds of calls to the engine, which run one at a time.
 #[derive(Clone, Copy)]
 pub(super) enum Call {
     Handle,
@@ -24,12 +24,12 @@ pub(super) enum Call {
     Tidy,
 }
 
-/// How much processor time the longest call of each kind took, so that it is nobody else's time.
+/// Longest CPU time of a call per kind; CPU time excludes preemption by other processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Longest {
-    /// To read the clock costs as much as many a call does, so that is done on request.
+    /// Off unless requested, because reading the clock costs as much as many a call.
     pub(crate) is_wanted: bool,
-    /// Of `handle`, `step` and `tidy`.
+    /// Longest times of `handle`, `step` and `tidy`.
     pub(crate) calls: [Duration; 3],
 }
 
@@ -46,15 +46,15 @@ impl Longest {
     }
 }
 
-/// Times each attempt from the moment its pod has left the queue until it is counted on its node.
+/// Times each attempt from the pod's removal from the queue until it is assumed on its node.
 #[derive(Default)]
 pub(super) struct Stopwatch {
     began: Option<Instant>,
-    /// Of each attempt.
+    /// Durations of all attempts.
     pub(super) laps: Vec<Duration>,
-    /// When each began, for who asked.
+    /// Start times of the attempts, if requested.
     pub(super) begins: Option<Vec<Instant>>,
-    /// Of those since it was last asked.
+    /// Sum of durations since the last `take_decided`.
     decided: Duration,
 }
 
@@ -81,18 +81,18 @@ impl Probe for Stopwatch {
     }
 }
 
-/// What it took.
+/// Total times.
 ///
-/// The clock of processor time costs as much as a fast decision, so it is read around many; of it, decisions get the share
-/// that they have on the wall. A pause of the machine falls on either part as often as that part is long, so the share is
-/// right in the mean however busy the machine is.
+/// Reading the CPU clock costs as much as a fast decision, so it is read around many decisions. Their share of CPU
+/// time is taken from their share of wall time. A pause of the machine affects each part in proportion to its length,
+/// so the share is right on average however busy the machine is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// Processor time of all that was done: taking events in, the queue, decisions, bindings and their confirmation.
+    /// CPU time of everything: adding events, the queue, decisions, bindings and their confirmation.
     pub(crate) cpu: Duration,
-    /// The part of it in which pods were decided about and counted on their nodes.
+    /// The part of it for deciding and assuming pods.
     pub(crate) cpu_decided: Duration,
-    /// Time on the wall of that part.
+    /// Wall time of that part.
     pub(crate) decided: Duration,
 }
 

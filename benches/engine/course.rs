@@ -1,4 +1,4 @@
-//! What happens in the course of a workload, and what it took.
+//! Runs a workload and measures it.
 
 use super::{Engine, Longest, Stopwatch, Taken, cpu_time, gone};
 use crate::workloads::{Course, Size, Workload, node_name};
@@ -6,28 +6,28 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use supercargo_core::event::Event;
 
-/// How many pods come at once.
+/// Number of pods created at once.
 const BURST: usize = 1_000;
 
-/// How often time passes for pods that wait out a pause.
+/// Maximum number of times to advance the clock for pods in backoff.
 const PAUSES: usize = 1_000;
 
-/// What a workload took.
+/// Measurements of a workload.
 pub(crate) struct Measured {
-    /// Pods that were given a node.
+    /// Number of placed pods.
     pub(crate) scheduled: usize,
     pub(crate) taken: Taken,
-    /// Sorted: of each decision; where something else goes on, from the pod's arrival until it was decided about.
+    /// Durations of decisions, sorted; from a pod's arrival to its decision if the workload has other events.
     pub(crate) laps: Vec<Duration>,
-    /// When each decision began and how long it took, in their order, of an engine that notes it.
+    /// Start and duration of each decision in order, if the engine records them.
     pub(crate) spans: Vec<(Instant, Duration)>,
-    /// What kept all else waiting, where that is wanted.
+    /// The longest calls, which delay everything else, if requested.
     pub(crate) longest: Longest,
-    /// Tells whether two runs decided the same.
+    /// Hash of all decisions, to compare runs.
     pub(crate) digest: u64,
 }
 
-/// Carries out the workload at this size.
+/// Runs the workload at this size.
 pub(crate) fn measure(workload: &Workload, size: Size, is_longest_wanted: bool) -> Measured {
     if workload.course == Course::Start {
         return start(workload, size);
@@ -37,7 +37,7 @@ pub(crate) fn measure(workload: &Workload, size: Size, is_longest_wanted: bool) 
     measure_on(engine, workload, size)
 }
 
-/// The same on an engine that knows the workload's cluster.
+/// Runs the workload on an engine that has its cluster.
 pub(crate) fn measure_on(mut engine: Engine, workload: &Workload, size: Size) -> Measured {
     if size.waiting > 0 {
         let waiting = (0..size.waiting).map(|number| (workload.waiting)(1_000_000 + number, &size));
@@ -64,19 +64,19 @@ pub(crate) fn measure_on(mut engine: Engine, workload: &Workload, size: Size) ->
 }
 
 impl Course {
-    /// Whether what counts is how long a pod waits beside all else that happens.
+    /// Reports whether pods are timed from their arrival, because other events happen meanwhile.
     pub(crate) fn is_timed_from_arrival(self) -> bool {
         matches!(self, Self::Storm | Self::Gone | Self::Reports | Self::NodeChurn | Self::Start)
     }
 }
 
 impl Engine {
-    /// The event that an object is gone.
+    /// Returns the event that an object is gone.
     pub(crate) fn goes(&mut self, object: Value) -> Event {
         gone(self.scheduler.tables(), object)
     }
 
-    /// The arrival of a pod, and what else happens then.
+    /// Returns the arrival of a pod and the other events at that time.
     fn happening(&mut self, workload: &Workload, number: usize, size: &Size) -> Vec<Event> {
         let arrival = self.event((workload.pod)(number, size));
         let turn = number - size.existing;
@@ -109,7 +109,7 @@ impl Engine {
         }
     }
 
-    /// A node reports; the tenth time its labels changed, too, which may concern those that wait.
+    /// Returns a node's status update. Every tenth node also changes a label, which may concern pending pods.
     fn heartbeat(&mut self, workload: &Workload, of: usize, turn: usize, size: &Size) -> Event {
         let mut node = (workload.node)(of, size);
         node["metadata"]["resourceVersion"] = format!("{}", turn + 2).into();
@@ -120,7 +120,7 @@ impl Engine {
         self.event(node)
     }
 
-    /// Lets time pass until so many pods have a node.
+    /// Advances the clock until this many pods have a node.
     fn until_placed(&mut self, wanted: usize) {
         for _ in 0..PAUSES {
             if self.placed >= wanted || !self.wait() {
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// What went before does not count.
+    /// Discards measurements so far.
     pub(crate) fn forget_times(&mut self) {
         self.taken = Taken::default();
         self.stopwatch.laps.clear();
@@ -150,7 +150,7 @@ impl Engine {
     }
 }
 
-/// From the first byte of the lists until the first pod has its node: decoding, conversion, taking in, deciding.
+/// Times from the first byte of the lists to the first placed pod: decoding, conversion, events and decision.
 fn start(workload: &Workload, size: Size) -> Measured {
     let mut engine = Engine::new();
     let objects = workload.cluster(size).chain(workload.pods(size));
@@ -163,7 +163,7 @@ fn start(workload: &Workload, size: Size) -> Measured {
         }
         let (began, cpu_began) = (Instant::now(), cpu_time());
         for line in &some {
-            let object = serde_json::from_str(line).expect("it was JSON just now");
+            let object = serde_json::from_str(line).expect("it was encoded as JSON");
             let event = engine.event(object);
             engine.scheduler.handle(engine.now, event);
         }

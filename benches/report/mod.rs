@@ -1,11 +1,12 @@
-//! What benchmarks write down: numbers of several runs, the machine they ran on, and the sections of `docs/benchmarks.md`.
-#![allow(dead_code, reason = "every target that includes this tree uses its own part of it")]
+//! Helpers for benchmark results: statistics over runs, a description of the machine, and the sections of
+//! `docs/benchmarks.md`.
+#![allow(dead_code, reason = "each target that includes this module uses a part of it")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Numbers of the same kind, one of each run.
+/// The same measurement from several runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers(Vec<f64>);
 
@@ -23,7 +24,7 @@ impl Numbers {
         }
     }
 
-    /// The median, and from where to where the numbers reach.
+    /// Returns the median with the range.
     pub(crate) fn told(&self) -> String {
         let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return "-".to_owned() };
         if self.0.len() == 1 {
@@ -41,7 +42,7 @@ impl FromIterator<f64> for Numbers {
     }
 }
 
-/// A number to three places that count, with its thousands apart.
+/// Formats a number with three significant digits and thousands separators.
 pub(crate) fn short(number: f64) -> String {
     if !number.is_finite() {
         return "-".to_owned();
@@ -66,7 +67,7 @@ pub(crate) fn short(number: f64) -> String {
     out
 }
 
-/// A table in Markdown.
+/// A Markdown table.
 pub(crate) struct Table {
     text: String,
 }
@@ -94,7 +95,7 @@ fn said(program: &str, args: &[&str]) -> String {
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
 
-/// The machine, the versions and the day, in a sentence, and how busy the machine was.
+/// Describes machine, versions, date and load in one sentence.
 pub(crate) fn circumstances(upstream: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -105,27 +106,27 @@ pub(crate) fn circumstances(upstream: &str) -> String {
     let commit = said("git", &["rev-parse", "--short", "HEAD"]);
     let load = read("/proc/loadavg").split_whitespace().take(2).collect::<Vec<_>>().join(" and ");
     format!(
-        "{day}; {cores} cores ({model}), {}; {}; supercargo {} at {commit}; {upstream}. Load of the machine over one and five minutes in the end: {load}.",
+        "{day}; {cores} cores ({model}), {}; {}; supercargo {} at {commit}; {upstream}. Load average at the end, over one and five minutes: {load}.",
         said("uname", &["-sr"]),
         said("rustc", &["--version"]).split(" (").next().unwrap_or_default(),
         env!("CARGO_PKG_VERSION"),
     )
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The folder of build results.
+/// Returns cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Puts `text` between the marks of a section of `docs/benchmarks.md`; what stands there beside stays.
+/// Replaces the text between the markers of a section of `docs/benchmarks.md`.
 ///
 /// # Errors
-/// When the file cannot be read or written, or has no such marks.
+/// If the file cannot be read or written, or lacks the markers.
 pub(crate) fn write_section(section: &str, text: &str) -> std::io::Result<()> {
     let file = root().join("docs/benchmarks.md");
     let page = std::fs::read_to_string(&file)?;

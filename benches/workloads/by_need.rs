@@ -1,5 +1,5 @@
-//! W1 to W17: what large clusters do, and what users of kube-scheduler complain about. Shapes and sizes are those of
-//! kube-scheduler's own scheduler_perf where it has the like. What a workload needs of a real API server is `make bench-e2e`'s.
+//! W1 to W17: large clusters, and public complaints about kube-scheduler. Shapes and sizes follow kube-scheduler's
+//! own scheduler_perf where it has an equivalent. What needs a real API server is part of `make bench-e2e`.
 
 use super::by_oracle::basic;
 use super::objects::{
@@ -16,7 +16,7 @@ const fn size(nodes: usize, existing: usize, pods: usize) -> Size {
 /// Plain pods on nodes of scheduler_perf's size.
 const PLAIN: Workload = Workload {
     id: "W1",
-    about: "pods that ask for nothing but room",
+    about: "pods with only resource requests",
     size: size(5_000, 5_000, 50_000),
     course: Course::Arrivals,
     beside: |_| Vec::new(),
@@ -55,7 +55,7 @@ fn colored(number: usize, color: &str) -> Value {
     pod(&name(number), labels(&[("color", color)]), &some())
 }
 
-/// A pod of one of `count` Services.
+/// Returns a pod of one of `count` Services.
 fn served(number: usize, count: usize) -> Value {
     pod(&name(number), labels(&[("app", &format!("service-{}", number % count))]), &some())
 }
@@ -69,7 +69,7 @@ fn services(count: usize) -> Vec<Value> {
     (0..count).map(service).collect()
 }
 
-/// A pod of one of `count` Deployments that are spread over region and nodes.
+/// Returns a pod of one of `count` Deployments, spread over region and nodes.
 fn spread_deployment(number: usize, count: usize) -> Value {
     let app = format!("deployment-{}", number % count);
     let own = selector("app", &app);
@@ -96,7 +96,7 @@ fn spreading() -> [Workload; 5] {
     };
     let over_zones = Workload {
         id: "W4",
-        about: "even over zones, maxSkew 5",
+        about: "spread over zones, DoNotSchedule with maxSkew 5",
         size: size(5_000, 5_000, 5_000),
         pod: |number, _| {
             let over = spread(&selector("color", "blue"), ZONE, 5, "DoNotSchedule");
@@ -106,7 +106,7 @@ fn spreading() -> [Workload; 5] {
     };
     let after_disaster = Workload {
         id: "W5",
-        about: "100,000 pods of one Deployment wait, rather even over region and nodes",
+        about: "100,000 pending pods of one Deployment, ScheduleAnyway over region and nodes",
         size: size(2_000, 0, 100_000),
         node: |number, _| node(number, &large()),
         pod: |number, _| spread_deployment(number, 1),
@@ -137,14 +137,14 @@ fn affine() -> [Workload; 5] {
     [
         Workload {
             id: "W6",
-            about: "no other pod like it on the node",
+            about: "required anti-affinity to similar pods, by node",
             size: size(5_000, 1_000, 2_000),
             pod: |number, _| alone(number),
             ..PLAIN
         },
         Workload {
             id: "W6-matching",
-            about: "pods that those on 1,000 nodes keep away",
+            about: "pods that anti-affinity of pods on 1,000 nodes rejects",
             size: size(5_000, 1_000, 5_000),
             existing: Some(|number, size| running(alone(number), number, size.nodes)),
             pod: |number, _| colored(number, "green"),
@@ -152,7 +152,7 @@ fn affine() -> [Workload; 5] {
         },
         Workload {
             id: "W7",
-            about: "a pod like it in the zone",
+            about: "required affinity to similar pods, by zone",
             size: size(5_000, 5_000, 5_000),
             pod: |number, _| {
                 let term = term(&selector("color", "blue"), ZONE);
@@ -162,14 +162,14 @@ fn affine() -> [Workload; 5] {
         },
         Workload {
             id: "W7-preferred",
-            about: "rather a pod like it on the node",
+            about: "preferred affinity to similar pods, by node",
             size: size(5_000, 5_000, 5_000),
             pod: |number, _| rather(number, "podAffinity", "red"),
             ..PLAIN
         },
         Workload {
             id: "W7-preferred-anti",
-            about: "rather no pod like it on the node",
+            about: "preferred anti-affinity to similar pods, by node",
             size: size(5_000, 5_000, 5_000),
             pod: |number, _| rather(number, "podAntiAffinity", "green"),
             ..PLAIN
@@ -188,7 +188,7 @@ fn namespaces() -> Vec<Value> {
         .collect()
 }
 
-/// A pod whose term reaches over all namespaces of a team; those that run already are in 100 of them.
+/// Returns a pod whose term selects all namespaces of a team; existing pods are in 100 of them.
 fn across(number: usize, size: &Size, kind: &str, is_required: bool, topology_key: &str) -> Value {
     let namespace =
         if number < size.existing { format!("init-{}", number % 100) } else { "measured".to_owned() };
@@ -204,7 +204,7 @@ fn by_namespace() -> [Workload; 4] {
     [
         Workload {
             id: "W8",
-            about: "no pod like it on the node, whichever of 101 namespaces it is in",
+            about: "required anti-affinity by node to similar pods in 101 namespaces",
             pod: |number, size| across(number, size, "podAntiAffinity", true, HOSTNAME),
             ..across_all
         },
@@ -216,20 +216,20 @@ fn by_namespace() -> [Workload; 4] {
         },
         Workload {
             id: "W8-affinity",
-            about: "a pod like it in the zone, whichever namespace it is in",
+            about: "required affinity by zone to similar pods in all namespaces",
             pod: |number, size| across(number, size, "podAffinity", true, ZONE),
             ..across_all
         },
         Workload {
             id: "W8-preferred",
-            about: "rather a pod like it on the node, whichever namespace it is in",
+            about: "preferred affinity by node to similar pods in all namespaces",
             pod: |number, size| across(number, size, "podAffinity", false, HOSTNAME),
             ..across_all
         },
     ]
 }
 
-/// The pod of a DaemonSet for the node that is its number's turn.
+/// Returns a DaemonSet's pod for the `number`-th node.
 fn daemon(number: usize, size: &Size) -> Value {
     let here = node_affinity("matchFields", "metadata.name", &node_name(number % size.nodes));
     with(pod(&name(number), labels(&[("app", "daemon")]), &json!({})), "affinity", here)
@@ -239,14 +239,14 @@ fn daemons() -> [Workload; 3] {
     [
         Workload {
             id: "W9",
-            about: "pods of DaemonSets, each for one node by its name",
+            about: "DaemonSet pods, each for one node by name",
             size: size(15_000, 0, 30_000),
             pod: daemon,
             ..PLAIN
         },
         Workload {
             id: "W9-rolling",
-            about: "the same, each after the one it replaces is gone",
+            about: "the same, each after its predecessor is deleted",
             size: size(5_000, 30_000, 5_000),
             course: Course::Replaced,
             pod: daemon,
@@ -254,7 +254,7 @@ fn daemons() -> [Workload; 3] {
         },
         Workload {
             id: "W9-label",
-            about: "pods that ask for one node by its label",
+            about: "pods for one node by label",
             size: size(5_000, 0, 50_000),
             pod: |number, size| {
                 let here = node_affinity("matchExpressions", HOSTNAME, &node_name(number % size.nodes));
@@ -265,7 +265,7 @@ fn daemons() -> [Workload; 3] {
     ]
 }
 
-/// Every so-many-th node has what the pods look for, and room for all of them.
+/// Returns the node; every `every`-th has the label that pods require, and room for all of them.
 fn haystack(number: usize, every: usize) -> Value {
     if !number.is_multiple_of(every) {
         return node(number, &small());
@@ -278,7 +278,7 @@ fn haystack(number: usize, every: usize) -> Value {
 fn needles() -> [Workload; 3] {
     let needle = Workload {
         id: "W10",
-        about: "one node in the cluster has the label that pods look for",
+        about: "one node in the cluster has the required label",
         size: size(5_000, 5_000, 5_000),
         node: |number, size| haystack(number, size.nodes),
         existing: Some(|number, size| running(colored(number, "blue"), number, size.nodes)),
@@ -317,7 +317,7 @@ fn important(number: usize) -> Value {
 fn preempting() -> [Workload; 2] {
     let contest = Workload {
         id: "W11",
-        about: "full nodes, and pods each of which sends three away",
+        about: "full nodes, and pods that preempt three victims each",
         size: size(5_000, 20_000, 5_000),
         course: Course::Preempting,
         existing: Some(unimportant),
@@ -327,7 +327,7 @@ fn preempting() -> [Workload; 2] {
     [
         Workload {
             id: "W11-mix",
-            about: "plain pods, and every hundredth sends three away",
+            about: "plain pods, of which every hundredth preempts three victims",
             pod: |number, _| {
                 if number.is_multiple_of(100) { important(number) } else { colored(number, "blue") }
             },
@@ -340,7 +340,7 @@ fn preempting() -> [Workload; 2] {
 fn storms() -> [Workload; 6] {
     let storm = Workload {
         id: "W12",
-        about: "10,000 pods of ten kinds find no room on full nodes, and small ones arrive",
+        about: "10,000 unschedulable pods of ten signatures on full nodes, and small pods arrive",
         size: Size { waiting: 10_000, signatures: 10, ..size(5_000, 5_000, 1_000) },
         course: Course::Storm,
         existing: Some(|number, size| {
@@ -356,20 +356,20 @@ fn storms() -> [Workload; 6] {
     [
         Workload {
             id: "W12-idle",
-            about: "the same small pods with nobody waiting: what W12 is compared with",
+            about: "the same small pods without pending pods: the baseline of W12",
             size: Size { waiting: 0, ..storm.size },
             ..storm
         },
         Workload {
             id: "W12-many",
-            about: "W12, and each of the 10,000 is of a kind of its own",
+            about: "W12 with 10,000 different signatures",
             size: Size { signatures: 10_000, ..storm.size },
             ..storm
         },
         storm,
         Workload {
             id: "W13",
-            about: "10,000 pods are gated, and others come, are bound and go",
+            about: "10,000 gated pods, while others are created, bound and deleted",
             size: Size { waiting: 10_000, ..size(1, 0, 20_000) },
             course: Course::Gone,
             waiting: |number, _| {
@@ -381,7 +381,7 @@ fn storms() -> [Workload; 6] {
         },
         Workload {
             id: "churn",
-            about: "a million pods come, are bound and go, each with a label of its own",
+            about: "a million pods with unique labels are created, bound and deleted",
             size: size(100, 0, 1_000_000),
             course: Course::Gone,
             pod: |number, _| pod(&name(number), labels(&[("unique", &format!("value-{number}"))]), &some()),
@@ -389,7 +389,7 @@ fn storms() -> [Workload; 6] {
         },
         Workload {
             id: "W13-reports",
-            about: "50,000 pods run, and 50 of them report per pod that arrives",
+            about: "50,000 running pods, with 50 status updates per new pod",
             size: size(1_000, 50_000, 2_000),
             course: Course::Reports,
             node: |number, _| node(number, &large()),
@@ -403,7 +403,7 @@ fn volumes() -> [Workload; 2] {
     [
         Workload {
             id: "W14",
-            about: "each pod has a CSI volume that its claim is bound to",
+            about: "each pod has a bound claim of a CSI volume",
             size: size(5_000, 1_000, 2_000),
             beside: storage::bound,
             pod: |number, _| with(colored(number, "blue"), "volumes", storage::of_pod(number)),
@@ -411,7 +411,7 @@ fn volumes() -> [Workload; 2] {
         },
         Workload {
             id: "W14-late",
-            about: "each pod has a claim whose volume is made once it has a node",
+            about: "each pod has a claim whose volume is provisioned after the decision",
             size: size(500, 0, 1_000),
             course: Course::Provisioning,
             beside: storage::unbound,
@@ -424,7 +424,7 @@ fn volumes() -> [Workload; 2] {
 fn signatures() -> [Workload; 3] {
     let templates = Workload {
         id: "W15",
-        about: "1,000 kinds of pods in turn, each of which asks for another amount of cpu",
+        about: "1,000 signatures in turn, with different CPU requests",
         size: Size { signatures: 1_000, ..size(5_000, 5_000, 50_000) },
         node: |number, _| node(number, &large()),
         pod: basic,
@@ -439,7 +439,7 @@ fn signatures() -> [Workload; 3] {
         },
         Workload {
             id: "W15-new",
-            about: "pods of a kind never seen",
+            about: "pods of unseen signatures",
             size: Size { signatures: 1_000_000, pods: 5_000, ..templates.size },
             ..templates
         },
@@ -450,7 +450,7 @@ fn signatures() -> [Workload; 3] {
 fn starting() -> [Workload; 3] {
     let start = Workload {
         id: "W16",
-        about: "the engine starts with 140,000 pods that run, and one that waits",
+        about: "startup with 140,000 running pods and one pending pod",
         size: size(5_000, 140_000, 1),
         course: Course::Start,
         node: |number, _| node(number, &large()),
@@ -467,7 +467,7 @@ fn starting() -> [Workload; 3] {
         start,
         Workload {
             id: "W17",
-            about: "every 20 pods a node goes, one comes, and one moves to another zone",
+            about: "every 20 pods, a node is deleted, one is added, and one moves to another zone",
             size: size(5_000, 5_000, 2_000),
             course: Course::NodeChurn,
             ..PLAIN

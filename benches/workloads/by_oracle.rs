@@ -1,5 +1,5 @@
-//! The workloads of `oracle time` (`tests/upstream/oracle/load.go`): its nodes and pods, field by field.
-//! `tests/fixtures/bench-objects.jsonl` is what the oracle makes of them, and a test compares.
+//! The workloads of `oracle time` (`tests/upstream/oracle/load.go`), with equal nodes and pods. A test compares them
+//! with the oracle's objects in `tests/fixtures/bench-objects.jsonl`.
 
 use super::objects::{
     HOSTNAME, ZONE, affinity, labels, large, node, node_affinity, pod, selector, some, spread, term,
@@ -12,13 +12,13 @@ const SIZE: Size = Size { nodes: 5_000, existing: 10_000, pods: 1_000, signature
 
 pub(super) fn all() -> Vec<Workload> {
     [
-        ("basic", "pods that ask for nothing but room", basic as fn(usize, &Size) -> Value),
-        ("soft-anti", "rather no other pod of the same app on the node", soft_anti),
-        ("hard-anti", "no other pod of the same app on the node", hard_anti),
-        ("zone-affinity", "a pod of the same app in the zone", zone_affinity),
-        ("spread", "even over zones, rather even over nodes", hard_spread),
-        ("soft-spread", "rather even over zones and nodes", soft_spread),
-        ("node-affinity", "a node with a label that every second has", on_ssd),
+        ("basic", "pods with only resource requests", basic as fn(usize, &Size) -> Value),
+        ("soft-anti", "preferred anti-affinity to pods of the same app, by node", soft_anti),
+        ("hard-anti", "required anti-affinity to pods of the same app, by node", hard_anti),
+        ("zone-affinity", "required affinity to pods of the same app, by zone", zone_affinity),
+        ("spread", "DoNotSchedule over zones, ScheduleAnyway over nodes", hard_spread),
+        ("soft-spread", "ScheduleAnyway over zones and nodes", soft_spread),
+        ("node-affinity", "required node affinity to a label that every second node has", on_ssd),
     ]
     .into_iter()
     .map(|(id, about, pod)| Workload {

@@ -1,4 +1,4 @@
-//! Claims, volumes and what nodes can attach: of the n-th pod the n-th.
+//! Claims, volumes and attachable limits; the n-th claim is for the n-th pod.
 
 use super::Size;
 use super::objects::node_name;
@@ -11,12 +11,12 @@ fn claim_name(number: usize) -> String {
     format!("claim-{number:07}")
 }
 
-/// `spec.volumes` of the pod.
+/// Returns `spec.volumes` of a pod.
 pub(super) fn of_pod(number: usize) -> Value {
     json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim_name(number)}}])
 }
 
-/// A volume and the claim it is bound to.
+/// Returns a volume and the claim bound to it.
 fn pair(claim: &str, class: &str) -> [Value; 2] {
     let (volume_name, modes) = (format!("volume-of-{claim}"), json!(["ReadWriteOnce"]));
     let volume = json!({
@@ -48,7 +48,7 @@ fn open(claim: &str, class: &str) -> Value {
     })
 }
 
-/// The claim of this name once the provisioner has answered to its node, with its volume.
+/// Returns the claim of this name after provisioning, with its volume.
 pub(crate) fn provisioned(claim: &str) -> [Value; 2] {
     pair(claim, LATE)
 }
@@ -65,13 +65,13 @@ fn attachable(size: &Size) -> impl Iterator<Item = Value> {
     })
 }
 
-/// A bound claim for every pod.
+/// Returns a bound claim for every pod.
 pub(super) fn bound(size: &Size) -> Vec<Value> {
     let claims = (0..size.existing + size.pods).flat_map(|number| pair(&claim_name(number), ""));
     attachable(size).chain(claims).collect()
 }
 
-/// A claim for every pod whose volume is made once the pod has a node.
+/// Returns a claim for every pod whose volume is provisioned after the decision.
 pub(super) fn unbound(size: &Size) -> Vec<Value> {
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": LATE},
