@@ -1,4 +1,4 @@
-// What the chart is rendered with. kustomize comes with the kubectl that tests/upstream pins.
+// Pins Helm, which renders the chart. kustomize is part of the kubectl that tests/upstream pins.
 module github.com/supercargo/supercargo/tests/packaging/helm
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// What rules and dashboards are checked with. Of its own: Prometheus and Helm do not build with the same Kubernetes client.
+// Pins Prometheus, which checks rules and dashboards. A separate module: Prometheus and Helm need different Kubernetes clients.
 module github.com/supercargo/supercargo/tests/packaging/prometheus
 
 go 1.26.0
