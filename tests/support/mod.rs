@@ -6,7 +6,7 @@
 //! control plane with [`ControlPlane::builder`]. [`Access`] is an identity: a kubeconfig file, a client and kubectl.
 //!
 //! The scheduler under test is just another [`Program`]. Linux only: process identity is checked through `/proc`.
-#![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
+#![allow(dead_code, unused_imports, reason = "each target that includes this module uses a part of it")]
 
 pub(crate) mod access;
 pub(crate) mod binaries;
