@@ -7,8 +7,7 @@ use std::process::Command;
 use crate::support::supercargo;
 use crate::world::{World, play, requesting};
 
-/// Runs explain for a pod of the world, with a ServiceAccount that has the scheduler's read permissions. Returns
-/// output and exit code.
+/// Runs explain for a pod of the world with the administrator's kubeconfig. Returns output and exit code.
 async fn explained(world: &World<'_>, pod: &str, flags: &[&str]) -> Result<(Value, Option<i32>)> {
     let folder = tempfile::tempdir()?;
     let configuration = folder.path().join("configuration.yaml");

@@ -21,7 +21,7 @@ use crate::world::{World, play_on};
 /// Timeout of a failover on a busy machine; its order is tested, not its speed.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Returns writes by ServiceAccounts in order, except to leases and their events: account and request.
+/// Returns the replicas' writes to pods, volumes and claims, in order: account and request.
 fn writes(entries: &[Value]) -> Vec<(String, String)> {
     let mut writes = Vec::new();
     for entry in entries {

@@ -192,7 +192,8 @@ async fn extender_requests_and_results_equal_kube_schedulers() -> Result<()> {
     .await
 }
 
-/// Lets one scheduler preempt with the extender's choice of node b, then replaces the victim. Returns its requests.
+/// Lets one scheduler preempt on node b, the only candidate the extender keeps, then replaces the victim. Returns its
+/// requests.
 async fn preempt(
     world: &World<'_>,
     extender: &Extender,
@@ -243,7 +244,7 @@ async fn compare(world: &World<'_>, extender: &Extender, plan: &str, spec: &Valu
     for whose in [THEIRS, OURS] {
         let name = format!("{whose}-{plan}");
         let mut spec = spec.clone();
-        // Its volumes have generated names.
+        // The token volume would have a generated name.
         spec["automountServiceAccountToken"] = json!(false);
         if whose == THEIRS {
             spec["schedulerName"] = json!("default-scheduler");
