@@ -1,10 +1,10 @@
-// coverage tells which branches of upstream's plugins the golden vectors meet, and why the others are not met.
+// coverage reports which branches of upstream's plugins the golden vectors reach, and why not the others.
 //
 //	coverage PROFILE REASONS VECTORS...
 //
-// PROFILE is what `go tool covdata textfmt` writes of the oracle's run over the vectors; REASONS says of what is not met why not
-// (reasons.txt beside this file tells its form). Prints tests/golden/COVERAGE.md. Exits 1 when something is not met and nobody says
-// why, or when a reason is given for nothing, so that the table stays true.
+// PROFILE is the output of `go tool covdata textfmt` for the oracle's run over the vectors. REASONS gives the reasons for unreached blocks
+// (see reasons.txt beside this file for its format). Prints tests/golden/COVERAGE.md. Exits 1 if an unreached block has no reason, or if a
+// reason matches no unreached block.
 package main
 
 import (
@@ -53,14 +53,14 @@ func run(profile, reasonsFile string, vectors []string) error {
 	}
 	switch {
 	case len(unexplained) > 0:
-		return fmt.Errorf("%d blocks are not met, and no reason is given", len(unexplained))
+		return fmt.Errorf("%d blocks are not reached, and reasons.txt gives no reason", len(unexplained))
 	case len(idle) > 0:
-		return fmt.Errorf("reasons for what is met, or is not there: %s", strings.Join(idle, "; "))
+		return fmt.Errorf("reasons that match no unreached block: %s", strings.Join(idle, "; "))
 	}
 	return nil
 }
 
-// explain gives each block that is not met its reason, and returns those that have none.
+// explain assigns a reason to each unreached block, and returns the blocks without one.
 func explain(blocks []*block, reasons []*reason) (unexplained []*block) {
 	for _, b := range blocks {
 		if b.met {

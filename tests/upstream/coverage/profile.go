@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// roots are cut off the names of packages, so that lines stay short.
+// roots are prefixes that are removed from package names, for shorter lines.
 var roots = []string{"k8s.io/kubernetes/pkg/scheduler/framework/plugins/", "k8s.io/kubernetes/pkg/scheduler/", "k8s.io/"}
 
-// block is a piece of upstream's source that runs as a whole or not at all.
+// block is a basic block of upstream's source.
 type block struct {
 	file, function, text string
 	line, statements     int
@@ -23,7 +23,7 @@ type block struct {
 	reason               *reason
 }
 
-// plugin is the folder the block is in.
+// plugin is the directory of the block.
 func (b *block) plugin() string { return path.Dir(b.file) }
 
 func (b *block) firstLines(count int) string {
@@ -36,7 +36,7 @@ func (b *block) firstLines(count int) string {
 	return strings.Join(lines, " ; ")
 }
 
-// readProfile reads a profile and the sources it speaks of.
+// readProfile reads a profile and the source files it refers to.
 func readProfile(name string) ([]*block, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s sources) of(file string) (*source, error) {
 	}
 	folder, err := exec.Command("go", "list", "-f", "{{.Dir}}", path.Dir(file)).Output()
 	if err != nil {
-		return nil, fmt.Errorf("where %s is: %w", file, err)
+		return nil, fmt.Errorf("cannot find %s: %w", file, err)
 	}
 	name := path.Join(strings.TrimSpace(string(folder)), path.Base(file))
 	text, err := os.ReadFile(name)

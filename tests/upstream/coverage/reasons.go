@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// reason is why some blocks are not met.
+// reason says why some blocks are not reached.
 type reason struct {
 	name, text string
 	entries    []*entry

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// counts are the vectors in which a plugin rejects, fails or prefers.
+// counts are the numbers of vectors in which a plugin rejects and scores.
 type counts struct{ rejects, scores int }
 
-// folders are the plugins by the folder they are in, where that is not their name in lower case.
+// folders maps plugins to their directories, where these are not the lower-case plugin names.
 var folders = map[string]string{
 	"NodeResourcesFit": "noderesources", "NodeResourcesBalancedAllocation": "noderesources",
 }
@@ -88,7 +88,7 @@ func count(line []byte, told map[string]*counts) error {
 	return nil
 }
 
-// table prints what is met, package by package, and then what is not, with its reason.
+// table prints the reached blocks by package, and then the unreached ones with their reasons.
 func table(blocks []*block, reasons []*reason, told map[string]*counts) {
 	type sum struct{ all, met, explained int }
 	sums := map[string]*sum{}

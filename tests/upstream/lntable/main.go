@@ -1,4 +1,4 @@
-// Writes the bits of math.Log for the sizes a topology may have, on amd64 the answers of Go's assembly routine:
+// Writes the bits of math.Log for possible topology sizes. On amd64 they come from Go's assembly routine:
 //
 //	GOARCH=amd64 go run ./lntable > ../../crates/core/tests/tables/spread-ln.txt
 package main

@@ -1,11 +1,10 @@
-// Writes objects in both forms in which an API server tells of them, for what reads protobuf to be compared with what reads JSON:
-// every different object of the golden vectors, and made-up ones of every watched kind with all their fields filled at random.
+// Writes objects in both encodings of an API server, to compare protobuf decoding with JSON decoding: every distinct object of the golden
+// vectors, and generated objects of every watched kind with all fields filled at random.
 //
 //	go run ./protobuf ../golden/*.jsonl ../golden/*.jsonl.gz | gzip -9n > ../fixtures/protobuf.jsonl.gz
 //
-// Lines are {"written", "served", "protobuf"}: the FNV-1a sum of the object's text in the vector (a name where it was made up), the JSON
-// an API server answers with, which keeps its objects as protobuf, and that protobuf with its envelope, in hexadecimal, which
-// compresses better than base64.
+// Lines are {"written", "served", "protobuf"}: the FNV-1a sum of the object's text in the vector (a name for generated objects), the JSON
+// that an API server returns, and the protobuf it stores, with its envelope, in hexadecimal, which compresses better than base64.
 package main
 
 import (
@@ -32,7 +31,7 @@ import (
 	"sigs.k8s.io/randfill"
 )
 
-// How many objects of each kind are made up.
+// The number of generated objects of each kind.
 const madeUp = 24
 
 var kinds = []string{
@@ -53,7 +52,7 @@ var (
 	asJSON     = jsonserializer.NewSerializerWithOptions(jsonserializer.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, jsonserializer.SerializerOptions{})
 )
 
-// serve gives an object in both forms.
+// serve returns an object in both encodings.
 func serve(object runtime.Object) (line, error) {
 	var stored, served bytes.Buffer
 	if err := asProtobuf.Encode(object, &stored); err != nil {
@@ -77,7 +76,7 @@ func vectors(file string) (io.Reader, error) {
 	return gzip.NewReader(bytes.NewReader(content))
 }
 
-// recorded writes the different objects of a file of vectors.
+// recorded writes the distinct objects of a file of vectors.
 func recorded(file string, seen map[string]bool, out *json.Encoder) error {
 	reader, err := vectors(file)
 	if err != nil {
@@ -148,7 +147,7 @@ func filler(random *rand.Rand) *randfill.Filler {
 	)
 }
 
-// invented writes made-up objects of every kind.
+// invented writes generated objects of every kind.
 func invented(out *json.Encoder) error {
 	for number, name := range kinds {
 		at := strings.LastIndex(name, "/")

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// typical are the pods that decoding is timed with: one as scheduler_perf makes them, and one with what a service in production has.
+// typical returns the pods for the decoding benchmark: one of scheduler_perf, and one with the fields of a typical production service.
 func typical() map[string]runtime.Object {
 	return map[string]runtime.Object{"small": smallPod(), "production": productionPod()}
 }
 
 func ptr[T any](value T) *T { return &value }
 
-// managed is what the API server keeps of who set which field.
+// managed returns managedFields as the API server writes them.
 func managed(manager string, fields int) metav1.ManagedFieldsEntry {
 	var text strings.Builder
 	text.WriteString(`{"f:spec":{"f:containers":{`)

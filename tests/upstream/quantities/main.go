@@ -1,16 +1,16 @@
-// Writes tests/fixtures/quantities.txt: what upstream's quantities say of texts that are biased to edges.
+// Writes tests/fixtures/quantities.txt: upstream's results for quantity texts that are biased to edge cases.
 //
 //	go run ./quantities > ../fixtures/quantities.txt
 //
 // Lines, tab-separated, texts as JSON strings:
 //
-//	=  text  MilliValue  Value      a text that is a quantity
-//	!  text  error                  a text that is none
-//	+  text  text  MilliValue  Value   the sum of two
+//	=  text  MilliValue  Value      a valid quantity
+//	!  text  error                  an invalid quantity
+//	+  text  text  MilliValue  Value   the sum of two quantities
 //	?  text  text  Cmp              their comparison
 //
-// Left out are decimals from 10^29 on, where upstream answers the low bits of a larger number, and sums with a zero written finer than
-// a billionth, which turn the direction upstream rounds negative amounts in.
+// Excluded are decimals from 10^29 on, for which upstream returns the low bits of a larger number, and sums with a zero of a finer scale than
+// 1e-9, which change upstream's rounding direction for negative amounts.
 package main
 
 import (
@@ -51,7 +51,7 @@ func quote(s string) string {
 
 var limit = new(inf.Dec).SetUnscaledBig(inf.NewDec(1, 0).UnscaledBig()).SetScale(-29)
 
-// plain says whether upstream keeps the amount in its fast form or keeps it small.
+// plain reports whether upstream keeps the amount in its fast form, or keeps it small.
 func plain(text string) bool {
 	q := resource.MustParse(text)
 	if _, fast := q.AsInt64(); fast || strings.Contains(text, "e21474") || strings.Contains(text, "e1000") {
@@ -60,7 +60,7 @@ func plain(text string) bool {
 	return new(inf.Dec).Abs(q.AsDec()).Cmp(limit) < 0
 }
 
-// summable says whether sums with the amount are answered from its value alone, and in reasonable time.
+// summable reports whether sums with the amount depend on its value alone, and finish in reasonable time.
 func summable(text string) bool {
 	if strings.Contains(text, "e21474") || strings.Contains(text, "e1000") {
 		return false

@@ -1,9 +1,9 @@
-// Writes tests/fixtures/selectors.txt: what upstream says of label selectors and node selectors that are biased to edges.
+// Writes tests/fixtures/selectors.txt: upstream's results for label selectors and node selectors that are biased to edge cases.
 //
 //	go run ./selectors > ../fixtures/selectors.txt
 //
-// Lines, tab-separated: what it is (label, required, preferred), the API object as JSON, and either what it says of each of the nodes
-// below (1 or 0; for preferred the score) or, behind an exclamation mark, the error as a JSON string.
+// Lines, tab-separated: the type (label, required, preferred), the API object as JSON, and either the result for each of the nodes below (1 or 0;
+// for preferred the score) or, after an exclamation mark, the error as a JSON string.
 package main
 
 import (
@@ -57,7 +57,7 @@ func listed(from []string) []string {
 	}
 }
 
-// harmless makes most picks valid, so that errors come alone as well as together.
+// harmless makes most picks valid, so that errors occur alone as well as together.
 func harmless[T any](valid, any T) T {
 	if random.Intn(9) > 0 {
 		return valid
@@ -93,7 +93,7 @@ func term() v1.NodeSelectorTerm {
 	return t
 }
 
-// written gives the object as JSON and reads it back, since that is how it reaches a scheduler. Some absent lists become empty ones.
+// written encodes the object as JSON and decodes it again, as for a scheduler. Some absent lists become empty.
 func written[T any](object T) (string, T) {
 	out, err := json.Marshal(object)
 	if err != nil {
