@@ -240,12 +240,12 @@ fn invalid_recording_is_rejected_with_a_message() {
         assert_eq!(code, Some(2), "{told}");
         assert_eq!(told, format!("error: standard input: {words}\n"));
     };
-    said("", "it is empty; the first line of a recording says what it is");
-    said("\u{0}garbage\n", "line 1: this is no recording of supercargo: expected value at line 1 column 1");
+    said("", "the file is empty; expected the first line of a recording");
+    said("\u{0}garbage\n", "line 1: not a recording of supercargo: expected value at line 1 column 1");
     let other = short().replacen("supercargo.dev/v1alpha1", "supercargo.dev/v7", 1);
     said(
         &other,
-        "line 1: this is a Recording of supercargo.dev/v7, which this version does not read; it reads supercargo.dev/v1alpha1",
+        "line 1: Recording of supercargo.dev/v7 is not supported by this version of supercargo; expected supercargo.dev/v1alpha1",
     );
     let (head, rest) = short().split_once('\n').expect("it has lines");
     said(&format!("{head}\nnonsense\n{rest}"), "line 2: expected ident at column 2");
@@ -299,7 +299,7 @@ fn endless_line_is_rejected_without_using_memory() {
     let output = Command::new("bash").args(["-c", &script]).env("HEAD", head).output();
     let output = Ran::of(output.expect("a shell runs"));
     assert_eq!(output.code, Some(2), "{}", output.stderr);
-    assert_eq!(output.stderr, "error: standard input: line 2: it is longer than 16 MiB, which no line is\n");
+    assert_eq!(output.stderr, "error: standard input: line 2: longer than 16 MiB, the limit for a line\n");
 }
 
 /// Compares with `replay/shown/NAME`, or writes it.

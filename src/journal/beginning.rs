@@ -1,4 +1,4 @@
-//! The first line of a recording: all that the engine is made of, so that the same one can be made again.
+//! The first line of a recording: everything needed to build an identical engine.
 
 use super::API_VERSION;
 use crate::config::{ConfigError, Effective, Flags, Settings};
@@ -20,56 +20,58 @@ use supercargo_core::time::Time;
 /// `kind` of a recording.
 pub(super) const KIND: &str = "Recording";
 
-/// Who recorded.
+/// The recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Mode {
-    /// A scheduler, with its decisions.
+    /// A scheduler; its decisions are recorded too.
     Scheduler,
-    /// One who watched over the scheduler of this name, and decided nothing.
+    /// An observer of the scheduler with this name, which made no decisions.
     Watcher {
         /// `schedulerName` of its pods.
         of: String,
     },
 }
 
-/// What the engine is made of.
+/// Parameters of the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Beginning {
-    /// Always the same of this version.
+    /// API version of this kind.
     pub api_version: String,
-    /// Always the same.
+    /// Kind of this object.
     pub kind: String,
-    /// The version of the program that recorded.
+    /// Version of the program that recorded.
     pub version: String,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub time: String,
-    /// The same in nanoseconds since the Unix epoch; the times of all lines count from here.
+    /// Start time in nanoseconds since the Unix epoch. Times of all lines are relative to it.
     pub nanos: u64,
-    /// The seed of every draw.
+    /// Seed of tie-breaks.
     pub seed: u64,
-    /// The seed of the hashes of what users choose; of recordings made before there was one, none. It decides nothing.
+    /// Seed of hash tables with user-chosen keys; it affects no decision. Absent in recordings of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash_seed: Option<u64>,
-    /// Whether it has to be told that it leads.
+    /// Whether the engine starts as a standby and waits for leadership.
     pub waits_for_lease: bool,
-    /// How long a pod may wait among the unschedulable, in nanoseconds.
+    /// Maximum time a pod stays in unschedulablePods, in nanoseconds.
     pub unschedulable_nanos: u64,
-    /// Of how many cached decisions one is compared with a full evaluation.
+    /// Interval of verification: every Nth cached decision is compared with a full evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify_every: Option<NonZeroU32>,
-    /// In what time each live signature is compared, in nanoseconds. Recordings of versions that did not do that have none.
+    /// Maximum time until each live signature is verified, in nanoseconds. Absent in recordings of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify_within_nanos: Option<u64>,
-    /// Who recorded.
+    /// The recorder.
     pub mode: Mode,
-    /// What decisions are made by of the configuration, with its defaults and without secrets.
+    /// Fields of the configuration that affect decisions, with defaults and without secrets.
     pub configuration: Value,
 }
 
 impl Beginning {
-    /// Of a scheduler that begins `now`.
+    /// Describes an engine that starts `now`.
     pub fn new(
         mode: Mode,
         now: Time,
@@ -94,37 +96,37 @@ impl Beginning {
         }
     }
 
-    /// One of so many cached decisions is compared with a full evaluation, and each live signature in such a time.
+    /// Adds verification: of every Nth cached decision, and of each live signature within a time.
     #[must_use]
     pub fn verifying(self, every: Option<NonZeroU32>, within: Option<Duration>) -> Self {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Self { verify_every: every, verify_within_nanos: within.map(nanos), ..self }
     }
 
-    /// What users choose is hashed with this seed.
+    /// Adds the seed of hash tables with user-chosen keys.
     #[must_use]
     pub fn hashing_with(self, seed: HashSeed) -> Self {
         Self { hash_seed: Some(seed.0), ..self }
     }
 
-    /// Tables that hash so.
+    /// Returns empty tables with the recorded hash seed.
     pub(super) fn tables(&self) -> Tables {
         self.hash_seed.map_or_else(Tables::new, |seed| Tables::seeded(HashSeed(seed)))
     }
 
-    /// As the first line.
+    /// Formats the first line.
     pub fn to_line(&self) -> String {
         let mut line = serde_json::to_string(self).expect("texts and numbers are JSON");
         line.push('\n');
         line
     }
 
-    /// The time that all others count from.
+    /// Returns the start time, to which all times are relative.
     pub fn began(&self) -> Time {
         Time::from_nanos(self.nanos)
     }
 
-    /// The engine, which knows nothing yet.
+    /// Returns a new engine with these parameters.
     pub fn engine(
         &self,
         settings: &Settings,
@@ -158,7 +160,7 @@ impl Beginning {
     }
 }
 
-/// The profiles of a configuration.
+/// Returns the profiles of a configuration.
 pub(super) fn profiles(settings: &Settings, tables: &mut Tables) -> Vec<Profile> {
     let profile = |profile: &crate::config::ProfileSettings| Profile {
         name: profile.name.clone(),
@@ -167,9 +169,9 @@ pub(super) fn profiles(settings: &Settings, tables: &mut Tables) -> Vec<Profile>
     settings.profiles.iter().map(profile).collect()
 }
 
-/// The configuration that a line has.
+/// Parses a recorded configuration.
 pub(super) fn settings(configuration: &Value) -> Result<Settings, ConfigError> {
-    // Who led, and under which lease, does not matter any more.
+    // Leader election does not affect a replay, so its settings are not checked.
     let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
     let path = Path::new("the recorded configuration");
     Settings::of(&Effective::parse(path, &configuration.to_string(), &flags)?)

@@ -1,4 +1,4 @@
-//! One decision as it is shown and written: a versioned form of the engine's report, the same text for the same decision.
+//! A decision in its versioned JSON form. Equal decisions have equal texts.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,12 +6,12 @@ use supercargo_core::effect::PodRef;
 use supercargo_core::report::{Outcome, Preemption, Report};
 use supercargo_core::time::Time;
 
-/// The end of an attempt, or of a binding, and how much the engine had been told by then.
+/// The result of an attempt or a binding, and the number of inputs before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What came of it.
+    /// The engine's report.
     pub report: Box<Report>,
-    /// How many things the engine had been told before.
+    /// Number of inputs the engine received before.
     pub input: u64,
 }
 
@@ -89,7 +89,7 @@ enum Room<'a> {
 }
 
 impl Decision {
-    /// It as JSON, on one line.
+    /// Formats the decision as one line of JSON.
     pub fn to_json(&self) -> String {
         let Self { report, input } = self;
         let shown = Shown {
@@ -104,7 +104,8 @@ impl Decision {
         serde_json::to_string(&shown).expect("texts and numbers are JSON")
     }
 
-    /// Whether an attempt ended by it, or a binding failed: what follows from an earlier decision and says nothing new is neither.
+    /// Returns whether the report ends an attempt or fails a binding. Others are only consequences of an
+    /// earlier decision.
     pub fn is_of_its_own(&self) -> bool {
         match self.report.outcome {
             Outcome::Placed { .. }
@@ -116,7 +117,7 @@ impl Decision {
         }
     }
 
-    /// The bytes it takes, about.
+    /// Returns the approximate size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let of_pod =
             |pod: &PodRef| size_of::<PodRef>() + pod.namespace.len() + pod.name.len() + pod.uid.len();
@@ -171,7 +172,7 @@ fn came(outcome: &Outcome) -> Came<'_> {
     }
 }
 
-/// The time as RFC 3339 has it.
+/// Formats a time as RFC 3339.
 pub(super) fn text(time: Time) -> String {
     Timestamp::from_nanosecond(time.as_nanos().into())
         .map_or_else(|_| "?".to_owned(), |time| time.to_string())

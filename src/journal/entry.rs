@@ -1,4 +1,4 @@
-//! A recording as it is read: its beginning, then line by line what the engine was told, when it worked, and what it came to.
+//! Reads a recording: the engine's parameters, then line by line its inputs, steps and decisions.
 
 use super::beginning::{Beginning, KIND};
 use super::lines::{Lines, Next};
@@ -10,21 +10,21 @@ use serde_json::value::RawValue;
 use std::io::{self, BufRead};
 use supercargo_core::event::Kind;
 
-/// Why a recording cannot be taken, or not beyond a line.
+/// Why a recording, or a line of it, is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Bad {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
-    /// There is nothing in it.
-    #[error("it is empty; the first line of a recording says what it is")]
+    /// The file is empty.
+    #[error("the file is empty; expected the first line of a recording")]
     Empty,
-    /// It begins with something else.
-    #[error("line 1: this is no recording of supercargo: {0}")]
+    /// The file is not a recording.
+    #[error("line 1: not a recording of supercargo: {0}")]
     NoRecording(String),
-    /// It is of another version.
+    /// The recording has another version.
     #[error(
-        "line 1: this is a {kind} of {api_version}, which this version does not read; it reads {API_VERSION}"
+        "line 1: {kind} of {api_version} is not supported by this version of supercargo; expected {API_VERSION}"
     )]
     OtherVersion {
         /// Its `kind`.
@@ -32,20 +32,20 @@ pub enum Bad {
         /// Its `apiVersion`.
         api_version: String,
     },
-    /// The engine cannot be made as the first line says.
+    /// The configuration in a line is invalid.
     #[error("line {line}: {why}")]
     Configuration {
-        /// Where.
+        /// Line number.
         line: usize,
-        /// Why not.
+        /// Reason.
         why: String,
     },
-    /// A line is not what it should be.
+    /// A line is malformed.
     #[error("line {line}: {why}")]
     Line {
-        /// Where.
+        /// Line number.
         line: usize,
-        /// What is wrong.
+        /// Reason.
         why: String,
     },
 }
@@ -53,34 +53,34 @@ pub enum Bad {
 /// A line after the first.
 #[derive(Debug)]
 pub struct Entry {
-    /// Nanoseconds since the beginning; 0 of what has no time.
+    /// Time in nanoseconds since the start; 0 for lines without a time.
     pub at: u64,
-    /// What it says.
+    /// Content.
     pub what: What,
 }
 
-/// What a line says.
+/// Content of a line.
 #[derive(Debug)]
 pub enum What {
-    /// The engine was told of an object as it is now.
+    /// Input: an object was added or updated.
     Applied(Value),
-    /// Of one as it was when it went.
+    /// Input: an object was deleted; its last state.
     Gone(Value),
-    /// Of one that could not be read.
+    /// Input: an object that could not be decoded.
     Unreadable(Value),
-    /// Of a list that begins.
+    /// Input: a list of this resource began.
     ListBegan(Kind),
-    /// Of one that is whole.
+    /// Input: a list of this resource is complete.
     ListEnded(Kind),
-    /// Of what is about no object.
+    /// Input that does not concern an object.
     Told(Box<Told>),
-    /// It was given another configuration.
+    /// The engine was reconfigured.
     Configured(Value),
-    /// It worked, each time so long after `at`.
+    /// The engine made steps, at these nanoseconds after `at`.
     Steps(Vec<u64>),
-    /// It came to this.
+    /// A decision.
     Decided(Box<RawValue>),
-    /// The recording ends here, and why.
+    /// The recording ends, for this reason.
     Ends(String),
 }
 
@@ -100,7 +100,7 @@ struct Wire {
     ends: Option<String>,
 }
 
-/// A recording that is read.
+/// A recording that is being read.
 #[derive(Debug)]
 pub struct Entries<R> {
     lines: Lines<R>,
@@ -111,20 +111,20 @@ impl<R: BufRead> Entries<R> {
     /// Reads the first line.
     ///
     /// # Errors
-    /// When it is no recording, or none that this version reads.
+    /// Fails if the file is not a recording of a supported version.
     pub fn open(from: R) -> Result<(Beginning, Self), Bad> {
         let mut lines = Lines::new(from);
         let line = match lines.read()? {
             Next::Line(line) => line,
             Next::End => return Err(Bad::Empty),
-            Next::Cut(_) => return Err(Bad::NoRecording("it breaks off within the first line".to_owned())),
+            Next::Cut(_) => return Err(Bad::NoRecording("the first line is incomplete".to_owned())),
             Next::TooLong => return Err(Bad::NoRecording(too_long())),
-            Next::NoText => return Err(Bad::NoRecording("it is no text".to_owned())),
+            Next::NoText => return Err(Bad::NoRecording("not UTF-8 text".to_owned())),
         };
         let json: Value = serde_json::from_str(&line).map_err(|error| Bad::NoRecording(error.to_string()))?;
         let (kind, api_version) = (json["kind"].as_str(), json["apiVersion"].as_str());
         let (Some(kind), Some(api_version)) = (kind, api_version) else {
-            return Err(Bad::NoRecording("it has no kind and apiVersion".to_owned()));
+            return Err(Bad::NoRecording("kind and apiVersion are missing".to_owned()));
         };
         if (kind, api_version) != (KIND, API_VERSION) {
             let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
@@ -135,20 +135,20 @@ impl<R: BufRead> Entries<R> {
         Ok((beginning, Self { lines, is_cut: false }))
     }
 
-    /// The number of the line that was read last.
+    /// Returns the number of the line read last.
     pub fn line(&self) -> usize {
         self.lines.number()
     }
 
-    /// Whether the file breaks off within its last line, as it does where the process that wrote it was killed.
+    /// Returns whether the last line is incomplete, as after the recording process was killed.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The next line; nothing at the end, or where what is left is no whole line.
+    /// Reads the next line; `None` at the end, or if the rest is an incomplete line.
     ///
     /// # Errors
-    /// When the line is not what it should be.
+    /// Fails if the line is malformed.
     pub fn read(&mut self) -> Result<Option<Entry>, Bad> {
         let text = match self.lines.read()? {
             Next::Line(line) => line,
@@ -158,25 +158,25 @@ impl<R: BufRead> Entries<R> {
                 return Ok(None);
             }
             Next::TooLong => return Err(self.bad(too_long())),
-            Next::NoText => return Err(self.bad("this is no text".to_owned())),
+            Next::NoText => return Err(self.bad("not UTF-8 text".to_owned())),
         };
         read(&text).map(Some).map_err(|why| self.bad(why))
     }
 
-    /// What is wrong with the line that was read last.
+    /// Returns an error about the line read last.
     pub fn bad(&self, why: String) -> Bad {
         Bad::Line { line: self.lines.number(), why }
     }
 }
 
 fn too_long() -> String {
-    format!("it is longer than {} MiB, which no line is", LINE_MAX >> 20)
+    format!("longer than {} MiB, the limit for a line", LINE_MAX >> 20)
 }
 
 fn read(text: &str) -> Result<Entry, String> {
     let wire: Wire = serde_json::from_str(text).map_err(|error| {
         let told = error.to_string();
-        // Lines are counted in the file, not in themselves.
+        // The error names the position within the line; only the column is meaningful.
         told.replace(" at line 1 column ", " at column ")
     })?;
     let Wire {
@@ -207,12 +207,12 @@ fn read(text: &str) -> Result<Entry, String> {
     let mut whats = whats.into_iter().flatten();
     match (whats.next(), whats.next()) {
         (Some(what), None) => Ok(Entry { at: at.unwrap_or_default(), what }),
-        (None, _) => Err("it says nothing".to_owned()),
-        (Some(_), Some(_)) => Err("it says more than one thing".to_owned()),
+        (None, _) => Err("the line has no content".to_owned()),
+        (Some(_), Some(_)) => Err("the line has more than one content".to_owned()),
     }
 }
 
 fn kind(name: &str) -> Result<Kind, String> {
     let known = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
-    known.ok_or_else(|| format!("nothing is known of the kind {name:?}"))
+    known.ok_or_else(|| format!("unknown kind {name:?}"))
 }

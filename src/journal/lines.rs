@@ -1,26 +1,27 @@
-//! A file line by line, in bounded memory whatever is in it.
+//! Reads a file line by line in bounded memory.
 
 use std::io::{self, BufRead, Read as _};
 
-/// The longest line that is taken: an object of the API is some megabytes at most, and what is read of it less.
+/// Maximum length of a line in bytes. API objects have at most a few megabytes, and their recorded form is
+/// smaller.
 pub const LINE_MAX: usize = 16 << 20;
 
-/// What comes next in a file.
+/// Result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A whole line, without its end.
+    /// A complete line, without the line break.
     Line(String),
-    /// What is left of a line whose end never came.
+    /// An incomplete last line.
     Cut(String),
-    /// More than a line may have.
+    /// A line above the length limit.
     TooLong,
-    /// Bytes that are no text.
+    /// A line that is not UTF-8.
     NoText,
-    /// Nothing.
+    /// End of the file.
     End,
 }
 
-/// Reads lines and counts them.
+/// A line reader that counts lines.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     from: R,
@@ -29,7 +30,7 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Of lines no longer than [`LINE_MAX`].
+    /// Returns a reader with the limit [`LINE_MAX`].
     pub(super) fn new(from: R) -> Self {
         Self { from, number: 0, line_max: LINE_MAX }
     }
@@ -40,15 +41,15 @@ impl<R: BufRead> Lines<R> {
         self
     }
 
-    /// The number of the line that was read last, from 1.
+    /// Returns the number of the line read last, from 1.
     pub(super) fn number(&self) -> usize {
         self.number
     }
 
-    /// Reads on.
+    /// Reads the next line.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Fails if the file cannot be read.
     pub(super) fn read(&mut self) -> io::Result<Next> {
         let mut bytes = Vec::new();
         let most = self.line_max as u64 + 1;
@@ -65,7 +66,7 @@ impl<R: BufRead> Lines<R> {
         Ok(match String::from_utf8(bytes) {
             Ok(line) if is_whole => Next::Line(line),
             Ok(line) => Next::Cut(line),
-            // Cut in the middle of a character, perhaps.
+            // The line may be cut within a character.
             Err(_) if !is_whole => Next::Cut(String::new()),
             Err(_) => Next::NoText,
         })

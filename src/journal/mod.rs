@@ -1,8 +1,8 @@
-//! What is kept of a scheduler at work: its last decisions, for whoever asks; a log of them; and a recording of all that the engine was
-//! told, from which it decides the same again.
+//! Records of a running scheduler: its last decisions, a log of decisions, and a recording of all inputs,
+//! from which the same decisions can be replayed.
 //!
-//! Recorded are API objects as lean as they were read, answers and times, never anything of the engine's own types. The scheduling
-//! thread hands lines on and never waits: what there is no room for is dropped and counted.
+//! Recordings contain decoded API objects, responses and times, but no internal types of the engine. The
+//! scheduling thread passes lines on without waiting; lines that exceed the buffer are dropped and counted.
 
 mod beginning;
 mod decision;
@@ -28,35 +28,35 @@ use crate::api::ToJson;
 use serde_json::{Value, json};
 use supercargo_core::event::Kind;
 
-/// `apiVersion` of all that is kept.
+/// `apiVersion` of all kinds in this module.
 pub const API_VERSION: &str = "supercargo.dev/v1alpha1";
 
-/// An object as it is now, or one that cannot be read.
+/// Formats an input: an object that was added or updated, or could not be decoded.
 pub fn applied(object: &impl ToJson) -> Box<str> {
     member(if object.is_malformed() { "unreadable" } else { "applied" }, &object.to_json())
 }
 
-/// An object as it was when it went.
+/// Formats an input: a deleted object in its last state.
 pub fn gone(object: &impl ToJson) -> Box<str> {
     member("gone", &object.to_json())
 }
 
-/// A list begins.
+/// Formats an input: a list began.
 pub fn list_began(kind: Kind) -> Box<str> {
     member("listBegan", &json!(kind.as_str()))
 }
 
-/// A list is whole.
+/// Formats an input: a list is complete.
 pub fn list_ended(kind: Kind) -> Box<str> {
     member("listEnded", &json!(kind.as_str()))
 }
 
-/// Another configuration is taken over.
+/// Formats an input: a new configuration.
 pub fn configured(configuration: &Value) -> Box<str> {
     member("configured", configuration)
 }
 
-/// A member of a JSON object.
+/// Formats a member of a JSON object.
 fn member(name: &str, value: &Value) -> Box<str> {
     format!("\"{name}\":{value}").into()
 }

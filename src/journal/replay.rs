@@ -1,5 +1,5 @@
-//! A recording played to an engine made as the recorded one was: does it decide the same, and what would another configuration have
-//! decided?
+//! Replays a recording with an identical engine. Reports the first difference, and what another configuration
+//! would decide.
 
 use super::Decision;
 use super::beginning::{Beginning, profiles, settings};
@@ -20,82 +20,83 @@ use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::{Opinion, Scheduler, Step};
 use supercargo_core::time::Time;
 
-/// Lines after which ids that nobody holds are given back, as the driver does.
+/// Number of lines after which unused ids are collected, as the driver does.
 const TIDY_EVERY: usize = 256;
 
-/// How the last line calls an end with nothing left to write.
+/// Reason in the last line of a recording that was stopped and is complete.
 pub(super) const STOPPED: &str = "stopped";
 
-/// Where a replay and its recording part.
+/// First difference between a replay and its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// The line of the recording.
+    /// Line of the recording.
     pub line: usize,
-    /// What was decided then, as it is written; `None` where nothing was.
+    /// Recorded decision; `None` if nothing was recorded.
     pub then: Option<String>,
-    /// What is decided now.
+    /// Decision of the replay; `None` if there is none.
     pub now: Option<String>,
 }
 
-/// What a replay came to.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Lines that were read.
+    /// Number of lines read.
     pub lines: usize,
-    /// Things the engine was told.
+    /// Number of inputs.
     pub inputs: u64,
-    /// Decisions: ends of attempts that had something to decide.
+    /// Number of attempts that ended with a decision.
     pub decisions: u64,
-    /// Of those, the ones that found a node.
+    /// Number of decisions that found a node.
     pub placed: u64,
-    /// From the first to the last line.
+    /// Time from the first to the last line.
     pub took: Duration,
-    /// Why the recording ends, in its own word; `None` where it breaks off.
+    /// Reason in the last line; `None` if the recording is incomplete.
     pub ends: Option<String>,
-    /// Where the first difference is.
+    /// First difference, if any.
     pub divergence: Option<Divergence>,
 }
 
-/// A recording that is played.
+/// A recording that is being replayed.
 pub struct Replay<R> {
     entries: Entries<R>,
     beginning: Beginning,
     engine: Scheduler,
-    /// Decided here, and not yet read of there.
+    /// Decisions of the replay that are not compared yet.
     produced: VecDeque<String>,
     summary: Summary,
 }
 
 impl<R: BufRead> Replay<R> {
-    /// Reads the first line of a scheduler's recording and makes its engine.
+    /// Opens a scheduler's recording and builds its engine.
     ///
     /// # Errors
-    /// When the recording cannot be taken.
+    /// Fails if the recording is invalid.
     pub fn open(from: R) -> Result<Self, Bad> {
         let (beginning, entries) = Entries::open(from)?;
         Self::of(beginning, entries)
     }
 
-    /// The same, once the first line is read.
+    /// Builds the engine for a recording whose first line has been read.
     ///
     /// # Errors
-    /// When the recorded configuration cannot be taken.
+    /// Fails if the recorded configuration is invalid.
     pub fn of(beginning: Beginning, entries: Entries<R>) -> Result<Self, Bad> {
         let settings = taken(&beginning.configuration, 1)?;
         let engine = beginning.engine(&settings, |tables| unreached(&settings.extenders, tables));
         Ok(Self { entries, beginning, engine, produced: VecDeque::new(), summary: Summary::default() })
     }
 
-    /// Asks what each decision would have been by these settings.
+    /// Also decides with these settings, without effect on the replay.
     pub fn ask_beside(&mut self, settings: &Settings) {
         let profiles = profiles(settings, self.engine.tables());
         self.engine.ask_beside(profiles);
     }
 
-    /// Plays all of it, or up to the first difference. `each` is told what another configuration thinks, and the line.
+    /// Replays up to the end or the first difference. `each` receives the other configuration's decisions
+    /// with their line.
     ///
     /// # Errors
-    /// When a line is not what it should be. What stands before it has been played.
+    /// Fails at a malformed line. The lines before it have been replayed.
     pub fn run(mut self, mut each: impl FnMut(usize, Opinion)) -> Result<Summary, Bad> {
         while let Some(entry) = self.entries.read()? {
             let at = self.beginning.began() + Duration::from_nanos(entry.at);
@@ -112,7 +113,7 @@ impl<R: BufRead> Replay<R> {
             }
         }
         self.summary.lines = self.entries.line();
-        // Whoever stops writes down all that was decided; whoever breaks off does not.
+        // Only a recording that was stopped regularly contains all decisions.
         let has_all = self.summary.ends.as_deref() == Some(STOPPED) && self.summary.divergence.is_none();
         if let Some(now) = self.produced.pop_front().filter(|_| has_all) {
             self.summary.divergence =
@@ -121,7 +122,7 @@ impl<R: BufRead> Replay<R> {
         Ok(self.summary)
     }
 
-    /// Does what a line says; what is different, if something is.
+    /// Replays a line. Returns a difference, if there is one.
     fn play(&mut self, at: Time, what: What) -> Result<Option<Divergence>, Bad> {
         let event = match what {
             What::Decided(then) => return Ok(self.compare(then.get())),
@@ -181,10 +182,10 @@ fn taken(configuration: &Value, line: usize) -> Result<Settings, Bad> {
     settings(configuration).map_err(|error| Bad::Configuration { line, why: error.to_string() })
 }
 
-/// The event a line tells of.
+/// Converts a line into an event.
 ///
 /// # Errors
-/// When it tells of none, or of one that nothing is known of.
+/// Fails if the line contains no event, or an unknown one.
 pub(super) fn event_of(what: What, tables: &mut Tables) -> Result<Event, String> {
     let object = |value: Value| Object::from_value(value).map_err(|other| other.to_string());
     Ok(match what {
@@ -201,7 +202,7 @@ pub(super) fn event_of(what: What, tables: &mut Tables) -> Result<Event, String>
         What::Gone(it) => of_any_kind!(object(it)?, it => it.gone(tables)),
         What::Unreadable(it) => Event::Unreadable(of_any_kind!(object(it)?, it => it.key(tables))),
         What::Configured(_) | What::Steps(_) | What::Decided(_) | What::Ends(_) => {
-            return Err("a watcher's recording has no such line".to_owned());
+            return Err("an observer's recording must not contain such a line".to_owned());
         }
     })
 }

@@ -1,4 +1,4 @@
-//! The last decisions, within bounds of number and bytes, for `/debug/decisions`.
+//! The last decisions for `/debug/decisions`, limited by number and size.
 
 use super::{API_VERSION, Decision};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Keeps the last decisions. Who reads them holds up whoever enters one for as long as it takes to count them up, and no longer.
+/// A ring buffer of the last decisions. A reader blocks a writer only while it copies the references.
 #[derive(Debug)]
 pub struct Ring {
     kept: Mutex<Kept>,
@@ -31,12 +31,12 @@ struct List {
 }
 
 impl Ring {
-    /// An empty one, with room for so many decisions and bytes.
+    /// Returns an empty buffer with these limits.
     pub fn new(decisions_max: usize, bytes_max: usize) -> Self {
         Self { kept: Mutex::default(), decisions_max, bytes_max }
     }
 
-    /// Enters a decision, for which the oldest may have to make room. The last one is kept however large it is.
+    /// Adds a decision and drops the oldest ones beyond the limits. The last decision is always kept.
     pub fn enter(&self, decision: Arc<Decision>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.entered += 1;
@@ -50,7 +50,7 @@ impl Ring {
         }
     }
 
-    /// A DecisionList, the oldest first.
+    /// Formats a DecisionList, oldest first.
     pub fn to_json(&self) -> String {
         let (entered, decisions) = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,7 @@
-//! A file that lines are written to by a thread of its own. Who hands lines over never waits: where too many bytes wait, it is told so.
+//! A file that a dedicated thread writes. Senders never wait: if too many bytes are pending, a line is
+//! rejected.
 //!
-//! What is in the file is everybody's cluster: it may be read by its owner alone.
+//! The file contains data of the whole cluster, so only its owner may read it (mode 0600).
 
 use super::Decision;
 use super::replay::STOPPED;
@@ -14,41 +15,41 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::JoinHandle;
 
-/// Bytes that may wait to be written: some seconds of the first lists of a large cluster.
+/// Maximum number of pending bytes: a few seconds of the first lists of a large cluster.
 const WAITING_MAX: usize = 64 << 20;
 
-/// What a file that has reached its size does.
+/// Behavior when the file has reached its maximum size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It ends, and says so: what comes later means nothing without what came before.
+    /// Stop, with a last line that says so. A recording is useless after a gap.
     Ends,
-    /// It becomes `FILE.1`, whose place it takes, and begins anew.
+    /// Rename the file to `FILE.1`, replacing an older one, and start a new one.
     Rotates,
 }
 
-/// Where lines go, and how many.
+/// Options of a file.
 #[derive(Clone, Debug)]
 pub struct SinkOptions {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The bytes it may have.
+    /// Maximum size in bytes.
     pub bytes_max: u64,
-    /// And then?
+    /// Behavior at the maximum size.
     pub when_full: WhenFull,
-    /// Its first line.
+    /// First line.
     pub header: Option<String>,
 }
 
-/// A line to be.
+/// A line to be written.
 #[derive(Debug)]
 pub(super) enum Line {
-    /// Something the engine was told, so many nanoseconds after the beginning, as a member of an object.
+    /// An input: nanoseconds since the start, and a member of a JSON object.
     Told(u64, Box<str>),
-    /// Times at which the engine did a piece of work.
+    /// Times of steps of the engine.
     Steps(Vec<u64>),
-    /// What came of it, in a recording.
+    /// A decision in a recording.
     Came(Arc<Decision>),
-    /// The same in a log, where it stands alone.
+    /// A decision in the decision log.
     Logged(Arc<Decision>),
 }
 
@@ -65,7 +66,7 @@ impl Line {
     fn write(&self, to: &mut String) {
         use std::fmt::Write as _;
         to.clear();
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = match self {
             Self::Told(at, text) => writeln!(to, "{{\"at\":{at},{text}}}"),
             Self::Steps(times) => {
@@ -80,7 +81,7 @@ impl Line {
     }
 }
 
-/// What the one who hands over and the one who writes share.
+/// State that the sender and the writer share.
 #[derive(Debug)]
 struct Shared {
     waiting: AtomicUsize,
@@ -89,7 +90,7 @@ struct Shared {
     metrics: RecordLines,
 }
 
-/// The handing end. Its file ends when it is dropped.
+/// The sending end. Dropping it closes the file.
 #[derive(Debug)]
 pub struct Sink {
     sender: Sender<Line>,
@@ -98,10 +99,10 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Opens the file and starts its thread, which is to be joined once the sink is dropped.
+    /// Opens the file and starts the writer thread. Join the thread after dropping the sink.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn open(options: SinkOptions, metrics: RecordLines) -> io::Result<(Self, JoinHandle<()>)> {
         let (sender, lines) = mpsc::channel();
         let shared = Arc::new(Shared {
@@ -116,7 +117,7 @@ impl Sink {
         Ok((Self { sender, shared, waiting_max: WAITING_MAX }, thread))
     }
 
-    /// What can be asked when the sink is somebody else's.
+    /// Returns a handle to observe the state.
     pub fn state(&self) -> SinkState {
         SinkState(Arc::clone(&self.shared))
     }
@@ -127,7 +128,7 @@ impl Sink {
         self
     }
 
-    /// Hands a line over; whether there was room for it.
+    /// Sends a line. Returns whether it was accepted.
     pub(super) fn hand(&self, line: Line) -> bool {
         if !self.is_open() {
             return false;
@@ -138,29 +139,29 @@ impl Sink {
             self.shared.metrics.dropped();
             return false;
         }
-        // Without a writer the file is closed, which the next line finds.
+        // If the writer has ended, `is_open` is false from the next line on.
         let _ = self.sender.send(line);
         true
     }
 
-    /// There was no room for a line the rest makes no sense without: nothing more is taken.
+    /// Closes the file after a rejected line, since later lines are useless without it.
     pub(super) fn overrun(&self) {
         self.shared.is_overrun.store(true, Ordering::Relaxed);
         self.shared.is_open.store(false, Ordering::Relaxed);
     }
 
-    /// Whether lines are taken.
+    /// Returns whether lines are accepted.
     pub(super) fn is_open(&self) -> bool {
         self.shared.is_open.load(Ordering::Relaxed)
     }
 }
 
-/// Whether a file still takes lines.
+/// A handle to observe whether a file accepts lines.
 #[derive(Clone, Debug)]
 pub struct SinkState(Arc<Shared>);
 
 impl SinkState {
-    /// Whether it does.
+    /// Returns whether lines are accepted.
     pub fn is_open(&self) -> bool {
         self.0.is_open.load(Ordering::Relaxed)
     }
@@ -177,7 +178,7 @@ impl Writer {
     fn open(options: SinkOptions, shared: Arc<Shared>) -> io::Result<Self> {
         let is_there = || fs::symlink_metadata(&options.path).is_ok_and(|it| it.is_file() && it.len() > 0);
         if options.when_full == WhenFull::Ends && is_there() {
-            // What a process that ended left behind is worth the most now.
+            // Keep the file of the previous process: after a crash it is needed for analysis.
             fs::rename(&options.path, aside(&options.path))?;
         }
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&options.path)?;
@@ -198,27 +199,27 @@ impl Writer {
         match outcome {
             Ok(None) if was_open || self.options.when_full == WhenFull::Rotates => self.end(STOPPED),
             Ok(None) => {
-                tracing::warn!(path, "the recording ends: the disk did not keep up");
+                tracing::warn!(path, "recording stopped: the disk is too slow");
                 self.end("overrun");
             }
             Ok(Some(())) => {
                 tracing::warn!(
                     path,
                     bytes = self.written,
-                    "the recording ends: the file has reached its size"
+                    "recording stopped: the file has reached its maximum size"
                 );
                 self.end("full");
             }
             Err(error) => {
                 self.shared.metrics.failed();
-                tracing::error!(path, %error, "cannot write; nothing more is kept there");
+                tracing::error!(path, %error, "writing to the file failed; no more lines are written");
             }
         }
-        // Whoever still hands lines over is told by `is_open`.
+        // Receive and drop the remaining lines; senders see that the file is closed.
         while lines.recv().is_ok() {}
     }
 
-    /// Writes until there is nobody left who could send, or the file is full, which is told.
+    /// Writes lines until all senders are gone (`None`) or the file is full (`Some`).
     fn write_all(&mut self, lines: &Receiver<Line>) -> io::Result<Option<()>> {
         let mut text = String::new();
         loop {
@@ -265,12 +266,12 @@ impl Writer {
         };
         if let Err(error) = last.and_then(|()| self.file.flush()) {
             self.shared.metrics.failed();
-            tracing::error!(path = %self.options.path.display(), %error, "cannot write the end");
+            tracing::error!(path = %self.options.path.display(), %error, "cannot write the last line");
         }
     }
 }
 
-/// Where a file goes whose place is taken.
+/// Returns the name that a replaced file gets.
 fn aside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");

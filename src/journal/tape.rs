@@ -1,4 +1,5 @@
-//! What goes on on the scheduling thread: decisions into the ring and the log, and all that the engine is told into the recording.
+//! Receives what happens on the scheduling thread: decisions for the ring buffer and the log, inputs for the
+//! recording.
 
 use super::sink::Line;
 use super::told::Told as Written;
@@ -8,10 +9,10 @@ use std::sync::Arc;
 use supercargo_core::report::Report;
 use supercargo_core::time::Time;
 
-/// Steps that are written on one line at most.
+/// Maximum number of steps in a line.
 const STEPS_MAX: usize = 256;
 
-/// Keeps what there is somebody to keep it for.
+/// Passes inputs and decisions to the enabled outputs.
 #[derive(Debug, Default)]
 pub struct Journal {
     inputs: u64,
@@ -20,34 +21,34 @@ pub struct Journal {
     recording: Option<Recording>,
 }
 
-/// A recording in the making.
+/// A recording in progress.
 #[derive(Debug)]
 struct Recording {
     sink: Sink,
     began: Time,
-    /// Whether it is more than input that is recorded: when the engine worked.
+    /// Whether steps and decisions are recorded, not only inputs.
     has_steps: bool,
     steps: Vec<u64>,
-    /// What the steps came to.
+    /// Decisions of these steps.
     came: Vec<Arc<Decision>>,
 }
 
 impl Journal {
-    /// Enters decisions there.
+    /// Adds a ring buffer for decisions.
     #[must_use]
     pub fn with_ring(mut self, ring: Arc<Ring>) -> Self {
         self.ring = Some(ring);
         self
     }
 
-    /// Writes decisions there.
+    /// Adds a decision log.
     #[must_use]
     pub fn with_log(mut self, sink: Sink) -> Self {
         self.log = Some(sink);
         self
     }
 
-    /// Records there, with times since `began`, which is when the engine was made.
+    /// Adds a recording. Times are relative to `began`, when the engine was created.
     #[must_use]
     pub fn with_recording(mut self, sink: Sink, began: Time) -> Self {
         self.recording =
@@ -55,7 +56,7 @@ impl Journal {
         self
     }
 
-    /// Records there what comes in and nothing else: of an engine that decides nothing.
+    /// Adds a recording of inputs only, for an engine that makes no decisions.
     #[must_use]
     pub fn with_input(mut self, sink: Sink, began: Time) -> Self {
         self.recording =
@@ -63,7 +64,7 @@ impl Journal {
         self
     }
 
-    /// Whether there is anybody to keep anything for.
+    /// Returns whether no output is enabled.
     pub fn is_idle(&self) -> bool {
         self.ring.is_none() && self.log.is_none() && self.recording.is_none()
     }
@@ -87,14 +88,14 @@ impl Tape for Journal {
         recording.flush();
         match text {
             Some(text) => recording.hand(Line::Told(recording.nanos(at), text)),
-            // What nobody wrote down cannot be told again.
+            // An input without a text cannot be replayed, so the recording must end.
             None => recording.sink.overrun(),
         }
     }
 
     fn stepped(&mut self, at: Time, is_idle: bool) {
         let Some(recording) = self.recording.as_mut().filter(|it| it.has_steps) else { return };
-        // All that earlier steps came to has been told by now.
+        // All decisions of these steps have been reported by now.
         if recording.steps.len() >= STEPS_MAX {
             recording.flush();
         }
@@ -126,7 +127,7 @@ impl Recording {
         at.as_nanos().saturating_sub(self.began.as_nanos())
     }
 
-    /// Steps come before what they came to, and that before what was told next.
+    /// Writes steps, then their decisions, so that both precede the next input.
     fn flush(&mut self) {
         if !self.steps.is_empty() {
             let steps = std::mem::take(&mut self.steps);

@@ -1,4 +1,4 @@
-//! What is kept of a scheduler at work, as it is written, bounded, read again and refused.
+//! Tests of decisions as JSON, the ring buffer, files, and reading recordings.
 
 use super::beginning::settings;
 use super::lines::{Lines, Next};
@@ -39,7 +39,7 @@ fn placed(name: &str) -> Decision {
 }
 
 #[test]
-fn a_decision_is_shown_with_all_that_is_known_of_it() {
+fn decision_json_has_all_fields() {
     let head = r#"{"time":"1970-01-12T13:46:41.5Z","input":7,"pod":{"namespace":"ns","name":"a","uid":"uid-a"},"profile":"supercargo","attempt":2,"queued":"1970-01-12T13:46:40Z","#;
     let shown = |outcome, tail: &str| {
         assert_eq!(decision("a", outcome).to_json(), format!("{head}{tail}"));
@@ -67,7 +67,7 @@ fn a_decision_is_shown_with_all_that_is_known_of_it() {
 }
 
 #[test]
-fn the_ring_keeps_the_last_decisions_within_its_bounds() {
+fn ring_keeps_the_last_decisions_within_its_limits() {
     let names = |ring: &Ring| {
         let list: Value = serde_json::from_str(&ring.to_json()).unwrap();
         assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("DecisionList"), &json!(API_VERSION)));
@@ -84,11 +84,11 @@ fn the_ring_keeps_the_last_decisions_within_its_bounds() {
     assert_eq!(names(&ring).1, ["b", "c", "d"]);
     let large = decision("e", Outcome::Error { message: "x".repeat(100_000) });
     ring.enter(Arc::new(large));
-    assert_eq!(names(&ring).1, ["e"], "the last is kept however large");
+    assert_eq!(names(&ring).1, ["e"], "the last is kept at any size");
 }
 
 #[test]
-fn what_the_engine_is_told_is_read_as_it_was_written() {
+fn recorded_events_survive_a_round_trip() {
     let uid = || "u".into();
     let text = || "why".to_owned();
     let found = [Found::Bound("n".to_owned()), Found::Unbound, Found::Gone, Found::NoAnswer];
@@ -129,7 +129,7 @@ fn what_the_engine_is_told_is_read_as_it_was_written() {
         .chain(Lane::ALL.map(|lane| Event::Credits { lane, count: 2 }))
         .chain([Event::Halt, Event::Leading(true), Event::Leading(false)]);
     for event in events {
-        let text = serde_json::to_string(&Told::of(&event).expect("it is about no object")).unwrap();
+        let text = serde_json::to_string(&Told::of(&event).expect("it concerns no object")).unwrap();
         let again = serde_json::from_str::<Told>(&text).unwrap().into_event().unwrap();
         assert_eq!(format!("{event:?}"), format!("{again:?}"), "{text}");
     }
@@ -142,7 +142,7 @@ fn what_the_engine_is_told_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_configuration_that_is_recorded_comes_to_the_same_settings() {
+fn recorded_configuration_gives_the_same_settings() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config/valid");
     let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
     let mut effectives = vec![Effective::without_file(&flags).unwrap()];
@@ -227,7 +227,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Whatever is left there is nobody's.
+        // A leftover folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -237,7 +237,7 @@ fn lines(metrics: &Metrics) -> RecordLines {
 }
 
 #[test]
-fn what_is_handed_over_is_written_in_order_and_ended() {
+fn lines_are_written_in_order_with_an_end_marker() {
     let (folder, metrics) = (Folder::new("order"), Metrics::new());
     let (sink, writer) = folder.sink(u64::MAX, WhenFull::Ends, &metrics);
     assert!(sink.hand(Line::Told(5, r#""told":{"leading":true}"#.into())));
@@ -252,7 +252,7 @@ fn what_is_handed_over_is_written_in_order_and_ended() {
     assert_eq!(folder.text("lines.jsonl"), expected);
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(folder.file()).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
-    // The next process does not write over it.
+    // The next process keeps the file.
     let (sink, writer) = folder.sink(u64::MAX, WhenFull::Ends, &metrics);
     drop(sink);
     writer.join().unwrap();
@@ -261,11 +261,11 @@ fn what_is_handed_over_is_written_in_order_and_ended() {
 }
 
 #[test]
-fn a_recording_ends_at_its_size_and_a_log_begins_anew() {
+fn full_recording_stops_and_full_log_rotates() {
     let (folder, metrics) = (Folder::new("size"), Metrics::new());
     let line = |number: u64| Line::Told(number, r#""told":{"leading":true}"#.into());
     let (sink, writer) = folder.sink(100, WhenFull::Ends, &metrics);
-    assert_eq!((0..10).filter(|number| !sink.hand(line(*number))).count(), 0, "none is waited for");
+    assert_eq!((0..10).filter(|number| !sink.hand(line(*number))).count(), 0, "senders do not wait");
     drop(sink);
     writer.join().unwrap();
     let text = folder.text("lines.jsonl");
@@ -285,7 +285,7 @@ fn a_recording_ends_at_its_size_and_a_log_begins_anew() {
     };
     assert_eq!(names(folder.text("lines.jsonl.1")), ["c", "d"]);
     assert_eq!(names(folder.text("lines.jsonl")), ["e"]);
-    // A log is gone on with.
+    // A log is continued by the next process.
     let (sink, writer) = folder.sink(2 * one, WhenFull::Rotates, &metrics);
     assert!(sink.hand(Line::Logged(Arc::new(placed("f")))));
     drop(sink);
@@ -294,13 +294,13 @@ fn a_recording_ends_at_its_size_and_a_log_begins_anew() {
 }
 
 #[test]
-fn what_there_is_no_room_for_is_counted_and_ends_a_recording() {
+fn rejected_line_is_counted_and_stops_the_recording() {
     let (folder, metrics) = (Folder::new("room"), Metrics::new());
     let (sink, writer) = folder.sink(u64::MAX, WhenFull::Ends, &metrics);
     let sink = sink.with_room(10);
     assert!(!sink.hand(Line::Steps(vec![1, 2, 3])));
     sink.overrun();
-    assert!(!sink.hand(Line::Steps(vec![])), "nothing is taken any more");
+    assert!(!sink.hand(Line::Steps(vec![])), "no more lines are accepted");
     drop(sink);
     writer.join().unwrap();
     assert_eq!(folder.text("lines.jsonl"), "{\"head\":1}\n{\"ends\":\"overrun\"}\n");
@@ -313,7 +313,7 @@ fn what_there_is_no_room_for_is_counted_and_ends_a_recording() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told() {
+fn unwritable_file_is_an_error() {
     let metrics = Metrics::new();
     let path = PathBuf::from("/dev/null/nowhere");
     let options = SinkOptions { path, bytes_max: 1, when_full: WhenFull::Ends, header: None };
@@ -321,7 +321,7 @@ fn a_file_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_a_recording_is_told_and_stays_where_it_is() {
+fn folder_at_the_path_is_an_error_and_is_not_renamed() {
     let metrics = Metrics::new();
     let folder = Folder::new("a-folder");
     let path = folder.file();
@@ -341,7 +341,7 @@ fn first_flaw(text: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_a_recording_is_told_by_its_line() {
+fn invalid_recording_is_reported_with_its_line() {
     let flags = Flags::without_election();
     let effective = Effective::without_file(&flags).unwrap();
     let settings = Settings::of(&effective).unwrap();
@@ -355,33 +355,30 @@ fn what_is_wrong_with_a_recording_is_told_by_its_line() {
     let head = beginning.to_line();
     let after = |line: &str| first_flaw(&format!("{head}{line}"));
     assert_eq!(after("{\"ends\":\"stopped\"}\n"), "2 lines");
-    assert_eq!(first_flaw(""), "it is empty; the first line of a recording says what it is");
+    assert_eq!(first_flaw(""), "the file is empty; expected the first line of a recording");
     assert_eq!(
         first_flaw("hello\n"),
-        "line 1: this is no recording of supercargo: expected value at line 1 column 1"
+        "line 1: not a recording of supercargo: expected value at line 1 column 1"
     );
-    assert_eq!(
-        first_flaw("{}\n"),
-        "line 1: this is no recording of supercargo: it has no kind and apiVersion"
-    );
+    assert_eq!(first_flaw("{}\n"), "line 1: not a recording of supercargo: kind and apiVersion are missing");
     assert_eq!(
         first_flaw("{\"kind\":"),
-        "line 1: this is no recording of supercargo: it breaks off within the first line"
+        "line 1: not a recording of supercargo: the first line is incomplete"
     );
     assert_eq!(
         first_flaw(&head.replace("v1alpha1", "v9")),
-        "line 1: this is a Recording of supercargo.dev/v9, which this version does not read; it reads supercargo.dev/v1alpha1"
+        "line 1: Recording of supercargo.dev/v9 is not supported by this version of supercargo; expected supercargo.dev/v1alpha1"
     );
-    assert_eq!(after("{}\n"), "line 2: it says nothing");
-    assert_eq!(after("{\"ends\":\"a\",\"steps\":[]}\n"), "line 2: it says more than one thing");
-    assert_eq!(after("{\"listBegan\":\"Cat\"}\n"), "line 2: nothing is known of the kind \"Cat\"");
+    assert_eq!(after("{}\n"), "line 2: the line has no content");
+    assert_eq!(after("{\"ends\":\"a\",\"steps\":[]}\n"), "line 2: the line has more than one content");
+    assert_eq!(after("{\"listBegan\":\"Cat\"}\n"), "line 2: unknown kind \"Cat\"");
     assert!(after("{\"sings\":1}\n").starts_with("line 2: unknown field `sings`"));
-    assert_eq!(after("{\"steps\":[1,"), "2 lines", "a line that breaks off is the end");
-    assert_eq!(after(&"x".repeat(LINE_MAX + 1)), "line 2: it is longer than 16 MiB, which no line is");
+    assert_eq!(after("{\"steps\":[1,"), "2 lines", "an incomplete line is the end");
+    assert_eq!(after(&"x".repeat(LINE_MAX + 1)), "line 2: longer than 16 MiB, the limit for a line");
 }
 
 #[test]
-fn reading_ends_where_the_file_does() {
+fn read_error_of_the_file_is_reported() {
     struct Broken;
     impl io::Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

@@ -1,33 +1,33 @@
-//! What the engine is told beside objects, as it is written: answers to effects, who leads, credits, the end.
+//! Serialized inputs that do not concern API objects: answers to effects, leadership, credits, shutdown.
 
 use serde::{Deserialize, Serialize};
 use supercargo_core::effect::Lane;
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
 use supercargo_core::extender::{self, FilterAnswer, RoomAnswer};
 
-/// An event that is about no object.
+/// An event that does not concern an API object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Told {
-    /// A binding was answered, or not.
+    /// A binding was answered, or timed out.
     BindFinished { uid: String, outcome: Bound },
-    /// It was asked what became of a binding.
+    /// The state of a pod was read to resolve an unknown binding.
     Settled { uid: String, found: Seen },
-    /// A write of a volume or claim was answered, or not.
+    /// A write of a volume or claim was answered, or timed out.
     VolumeWritten { uid: String, write: u64, outcome: Wrote },
-    /// An eviction was answered, or not.
+    /// An eviction was answered, or timed out.
     EvictFinished { uid: String, outcome: Evicted },
-    /// An extender answered, or failed to.
+    /// An extender answered, or failed.
     Extended { call: u64, answer: Said },
-    /// The end is near.
+    /// The scheduler is shutting down.
     Halt {},
-    /// Who leads.
+    /// Whether this replica leads.
     Leading(bool),
-    /// Effects that may leave.
+    /// Effects that may be released.
     Credits { lane: String, count: usize },
 }
 
-/// What came of a binding.
+/// Outcome of a binding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Bound {
@@ -37,7 +37,7 @@ pub enum Bound {
     Unknown(String),
 }
 
-/// What was seen of a pod.
+/// Observed state of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Seen {
@@ -47,7 +47,7 @@ pub enum Seen {
     NoAnswer,
 }
 
-/// What came of a write.
+/// Outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Wrote {
@@ -56,7 +56,7 @@ pub enum Wrote {
     Unknown(String),
 }
 
-/// What came of an eviction.
+/// Outcome of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Evicted {
@@ -65,7 +65,7 @@ pub enum Evicted {
     Failed(String),
 }
 
-/// What an extender said.
+/// Answer of an extender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Said {
@@ -75,7 +75,7 @@ pub enum Said {
     Rooms(Vec<Space>),
 }
 
-/// Where room could be made.
+/// A preemption candidate of an extender: node and victims.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     node: String,
@@ -84,7 +84,7 @@ pub struct Space {
 }
 
 impl Told {
-    /// The event as it is written; nothing of one that is about an object, which comes written from where it is read.
+    /// Converts an event; `None` for an event about an API object, which is recorded from its JSON form.
     pub fn of(event: &Event) -> Option<Self> {
         Some(match event {
             Event::BindFinished { uid, outcome } => {
@@ -117,10 +117,10 @@ impl Told {
         })
     }
 
-    /// The event again.
+    /// Converts back into an event.
     ///
     /// # Errors
-    /// With the name of a lane that there is none of.
+    /// Fails if the lane is unknown.
     pub fn into_event(self) -> Result<Event, String> {
         Ok(match self {
             Self::BindFinished { uid, outcome } => {
@@ -138,7 +138,7 @@ impl Told {
             Self::Leading(leading) => Event::Leading(leading),
             Self::Credits { lane, count } => {
                 let known = Lane::ALL.into_iter().find(|known| known.as_str() == lane);
-                Event::Credits { lane: known.ok_or_else(|| format!("there is no lane {lane:?}"))?, count }
+                Event::Credits { lane: known.ok_or_else(|| format!("unknown lane {lane:?}"))?, count }
             }
         })
     }

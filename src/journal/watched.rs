@@ -1,4 +1,5 @@
-//! A watcher's recording played to a shadow: the bindings that were seen, judged by a configuration, in the cluster as it was.
+//! Replays an observer's recording with a shadow: compares the observed bindings with a configuration, in the
+//! cluster state of that moment.
 
 use super::beginning::{Beginning, settings};
 use super::entry::{Bad, Entries, What};
@@ -10,19 +11,20 @@ use supercargo_core::rng::Seed;
 use supercargo_core::shadow::{Judgement, Shadow, Step, Unjudged};
 use supercargo_core::time::Time;
 
-/// What came of a binding that was seen.
+/// Result for an observed binding.
 #[derive(Debug)]
 pub enum Seen {
-    /// It was judged.
+    /// It was compared.
     Judged(Box<Judgement>),
-    /// It was not, and why.
+    /// It could not be compared, for this reason.
     Unjudged(Unjudged),
 }
 
-/// Plays a recording by the profile of `name`, or the only one; `other` stands in for the recorded configuration.
+/// Replays a recording with the profile `name`, or the only profile. `other` replaces the recorded
+/// configuration.
 ///
 /// # Errors
-/// When a line is not what it should be.
+/// Fails at a malformed line.
 pub fn judge<R: BufRead>(
     beginning: &Beginning,
     mut entries: Entries<R>,
@@ -53,13 +55,13 @@ pub fn judge<R: BufRead>(
             }
         }
     }
-    // What was open when it ended is judged by what had come.
+    // Evaluate bindings that are still open, with the inputs so far.
     wait(&mut shadow, Time::from_nanos(u64::MAX), &mut |seen| each(entries.line(), seen));
     (summary.lines, summary.took) = (entries.line(), last.since(began));
     Ok(summary)
 }
 
-/// Lets time pass, and does what becomes due.
+/// Advances the time and performs all steps that become due.
 fn wait(shadow: &mut Shadow, until: Time, each: &mut dyn FnMut(Seen)) {
     let mut now = Time::default();
     while let Some(next) = steps(shadow, now, each).filter(|next| *next <= until) {
@@ -67,7 +69,7 @@ fn wait(shadow: &mut Shadow, until: Time, each: &mut dyn FnMut(Seen)) {
     }
 }
 
-/// Steps until there is nothing more to do now; the time at which there is.
+/// Performs all steps that are due now. Returns the time of the next one.
 fn steps(shadow: &mut Shadow, now: Time, each: &mut dyn FnMut(Seen)) -> Option<Time> {
     loop {
         match shadow.step(now) {
@@ -79,7 +81,7 @@ fn steps(shadow: &mut Shadow, now: Time, each: &mut dyn FnMut(Seen)) -> Option<T
     }
 }
 
-/// The profile to judge by: the one of this name, or the only one there is.
+/// Returns the profile with this name, or the only profile.
 fn profile<'s>(settings: &'s Settings, name: &str) -> Result<&'s ProfileSettings, Bad> {
     let found = settings.profiles.iter().find(|profile| profile.name == name);
     let only = match settings.profiles.as_slice() {
@@ -88,6 +90,6 @@ fn profile<'s>(settings: &'s Settings, name: &str) -> Result<&'s ProfileSettings
     };
     found.or(only).ok_or_else(|| Bad::Configuration {
         line: 1,
-        why: format!("the configuration has several profiles, and none of the name {name}"),
+        why: format!("the configuration has several profiles, and none is named {name}"),
     })
 }

@@ -1,4 +1,5 @@
-//! What the driver's runs do not have: a lease that is waited for, another configuration while it runs, bindings that somebody else made.
+//! Replays that the driver's tests do not cover: waiting for a lease, reconfiguration, and observed bindings
+//! of another scheduler.
 
 use super::*;
 use crate::api::{Node, Pod};
@@ -23,7 +24,7 @@ fn effective(rest: &str, flags: &Flags) -> Effective {
     Effective::parse(Path::new("f.yaml"), &format!("{head}{rest}"), flags).unwrap()
 }
 
-/// A scheduler that is told things and recorded by hand.
+/// A scheduler whose inputs are passed and recorded by the test.
 struct Hand {
     engine: Scheduler,
     journal: Journal,
@@ -93,7 +94,7 @@ impl Hand {
         self.engine.reconfigure(self.now, to);
     }
 
-    /// Works until there is nothing to do; the nodes that were chosen.
+    /// Steps until idle. Returns the chosen nodes.
     fn work(&mut self) -> Vec<String> {
         let mut nodes = Vec::new();
         loop {
@@ -131,7 +132,7 @@ fn pod(name: &str, scheduler: &str, node: &str) -> Value {
 }
 
 #[test]
-fn a_lease_and_another_configuration_are_replayed_where_they_came() {
+fn leadership_and_reconfiguration_are_replayed_in_place() {
     let flags = Flags::default();
     let start = effective("leaderElection: {resourceName: a}\nprofiles: [{schedulerName: a}]\n", &flags);
     let most = "  pluginConfig:\n  - name: NodeResourcesFit\n    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}\n";
@@ -157,20 +158,21 @@ fn a_lease_and_another_configuration_are_replayed_where_they_came() {
 
     let summary = Replay::open(recording.as_bytes()).unwrap().run(|_, _| {}).unwrap();
     assert_eq!((summary.divergence, summary.placed), (None, 3), "{recording}");
-    // Without the other configuration p2 goes elsewhere, and that is where they part.
+    // Without the new configuration p2 gets another node, which is the first difference.
     let line = recording.lines().position(|line| line.contains("\"node\":\"small\"")).unwrap();
     let without: Vec<&str> = recording.lines().filter(|line| !line.contains("\"configured\"")).collect();
     let summary = Replay::open(without.join("\n").as_bytes()).unwrap().run(|_, _| {}).unwrap();
     assert_eq!(summary.divergence.map(|it| it.line), Some(line), "one line less");
-    // Nothing is decided where nobody says that it leads.
+    // Without leadership nothing is decided.
     let without: Vec<&str> = recording.lines().filter(|line| !line.contains("\"leading\"")).collect();
     let divergence = Replay::open(without.join("\n").as_bytes()).unwrap().run(|_, _| {}).unwrap().divergence;
     assert_eq!(divergence.map(|it| it.now), Some(None));
 }
 
-/// Recordings made before there were hash seeds have none; one that has another replays alike, since it decides nothing.
+/// Recordings of older versions have no hash seed. A different one gives the same replay, since it affects no
+/// decision.
 #[test]
-fn a_recording_carries_its_hash_seed_and_replays_with_any() {
+fn hash_seed_is_recorded_and_does_not_affect_a_replay() {
     let rules = effective("profiles: [{schedulerName: a}]\n", &Flags::without_election());
     let mut hand = Hand::of(&rules, Mode::Scheduler, |it| it.hashing_with(HashSeed(u64::MAX)));
     hand.lists();
@@ -190,7 +192,7 @@ fn a_recording_carries_its_hash_seed_and_replays_with_any() {
 }
 
 #[test]
-fn recording_with_comparisons_in_idle_time_is_replayed_and_so_is_one_from_before_them() {
+fn recordings_with_and_without_idle_verification_replay() {
     let rules = effective("profiles: [{schedulerName: a}]\n", &Flags::without_election());
     let mut hand = Hand::of(&rules, Mode::Scheduler, |it| it.verifying(None, Some(Duration::from_secs(4))));
     hand.lists();
@@ -201,7 +203,7 @@ fn recording_with_comparisons_in_idle_time_is_replayed_and_so_is_one_from_before
         hand.object(pod(&format!("p{number}"), "a", ""));
         assert_eq!(hand.work().len(), 1);
         let before = hand.engine.stats().verified[0];
-        // A caller that comes back late looks like a comparison that took long, after which the engine rests.
+        // A late call looks like a long comparison, after which the engine pauses comparisons.
         for pause in [3_000, 10, 10].map(Duration::from_millis) {
             hand.now = hand.now + pause;
             assert_eq!(hand.work(), [""; 0]);
@@ -219,7 +221,7 @@ fn recording_with_comparisons_in_idle_time_is_replayed_and_so_is_one_from_before
 }
 
 #[test]
-fn bindings_that_were_seen_are_judged_by_the_recorded_rules_or_others() {
+fn observed_bindings_are_compared_with_recorded_or_other_profiles() {
     let flags = Flags::without_election();
     let rules = effective("profiles: [{schedulerName: other}]\n", &flags);
     let mut hand = Hand::new(&rules, Mode::Watcher { of: "other".to_owned() });
@@ -238,7 +240,7 @@ fn bindings_that_were_seen_are_judged_by_the_recorded_rules_or_others() {
     for (name, bound_to) in [("p1", "large"), ("p2", "small"), ("p3", "full")] {
         hand.object(pod(name, "other", ""));
         hand.object(pod(name, "other", bound_to));
-        // What came long ago explains nothing.
+        // Old events explain no race.
         hand.now = hand.now + Duration::from_secs(60);
     }
     let recording = hand.recording();
@@ -257,13 +259,13 @@ fn bindings_that_were_seen_are_judged_by_the_recorded_rules_or_others() {
     let packing = effective(&format!("profiles: [{{schedulerName: other, {most}}}]\n"), &flags);
     let packing = judged(Some(&Settings::of(&packing).unwrap()));
     assert_eq!(packing, [Agreement::Different, Agreement::Same, Agreement::TheyFitWeNot]);
-    // A profile of another name will not do where there are several.
+    // With several profiles, one with the recorded name is required.
     let two = effective("profiles: [{schedulerName: a}, {schedulerName: b}]\n", &flags);
     let (beginning, entries) = Entries::open(recording.as_bytes()).unwrap();
     let refused = judge(&beginning, entries, "other", Some(&Settings::of(&two).unwrap()), |_, _| {});
     let told = refused.err().map(|bad| bad.to_string());
     assert_eq!(
         told.as_deref(),
-        Some("line 1: the configuration has several profiles, and none of the name other")
+        Some("line 1: the configuration has several profiles, and none is named other")
     );
 }
