@@ -1,8 +1,8 @@
-//! Dashboards, rules and runbooks: every panel and rule names metrics that a scrape of ours has, with labels they have; every alert has a
-//! runbook and a test.
+//! Checks dashboards, rules and runbooks: every panel and rule uses metrics and labels that exist in a scrape, and
+//! every alert has a runbook and a test.
 //!
-//! Reads files alone. What a real scrape has is written down in `tests/fixtures/metrics-ours.txt`, which a test against a control plane keeps
-//! true; that rules fire is shown by promtool (`make rules`).
+//! Reads only files. `tests/fixtures/metrics-ours.txt` lists what a scrape has, which a test on a real control plane
+//! verifies. promtool tests that rules fire (`make rules`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,10 +27,10 @@ fn dashboard() -> Value {
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a string"))
 }
 
-/// Series by name, each with the labels it can have, those of the target included.
+/// Series by name, each with its possible labels, including the target's.
 type Known = BTreeMap<String, BTreeSet<String>>;
 
 const OF_THE_TARGET: [&str; 2] = ["job", "instance"];
@@ -39,7 +39,7 @@ fn labels<'a>(of: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     of.into_iter().chain(OF_THE_TARGET).filter(|label| !label.is_empty()).map(str::to_owned).collect()
 }
 
-/// What a scrape has.
+/// Returns the series of a scrape.
 fn scraped() -> Known {
     let mut known = Known::new();
     for line in read("tests/fixtures/metrics-ours.txt").lines().filter(|line| !line.starts_with('#')) {
@@ -55,12 +55,12 @@ fn scraped() -> Known {
             known.insert(name.to_owned(), keys);
         }
     }
-    // Prometheus' own, of every target.
+    // Series that Prometheus adds for every target.
     known.insert("up".to_owned(), labels([]));
     known
 }
 
-/// A selector of a query, and the labels by which the query groups.
+/// A query's selectors, and the labels by which it groups.
 #[derive(Debug, Default)]
 struct Query {
     selectors: Vec<(String, Vec<String>)>,
@@ -91,7 +91,7 @@ const WORDS: [&str; 20] = [
 ];
 
 impl Query {
-    /// Takes a query apart as far as names go; panics where it meets a word it does not know the meaning of.
+    /// Parses the names in a query; panics at an unknown word.
     fn read(text: &str) -> Self {
         let (mut query, mut rest, mut last) = (Self::default(), text, String::new());
         while let Some(first) = rest.chars().next() {
@@ -128,22 +128,22 @@ impl Query {
     }
 
     fn check(&self, known: &Known, whose: &str) {
-        assert!(!self.selectors.is_empty(), "{whose} asks for nothing");
+        assert!(!self.selectors.is_empty(), "{whose} has no selector");
         let mut all = BTreeSet::new();
         for (name, keys) in &self.selectors {
-            let has = known.get(name).unwrap_or_else(|| panic!("{whose}: there is no series {name}"));
+            let has = known.get(name).unwrap_or_else(|| panic!("{whose}: unknown series {name}"));
             for key in keys {
                 assert!(has.contains(key), "{whose}: {name} has no label {key}");
             }
             all.extend(has.iter().cloned());
         }
         for label in &self.grouped {
-            assert!(all.contains(label), "{whose}: nothing it asks for has the label {label}");
+            assert!(all.contains(label), "{whose}: no selected series has the label {label}");
         }
     }
 }
 
-/// The labels of `a="b", c=~"d"`; values may hold commas.
+/// Returns the labels of `a="b", c=~"d"`; values may contain commas.
 fn matchers(inside: &str) -> Vec<String> {
     let outside: Vec<&str> = inside.split('"').step_by(2).collect();
     outside
@@ -155,7 +155,7 @@ fn matchers(inside: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_query_is_taken_apart_into_names_and_labels() {
+fn query_is_parsed_into_names_and_labels() {
     let query = Query::read(
         r#"sum by (job, le) (rate(a_bucket{job="x", code=~"5..|<error>"}[5m])) > 14.4 * 0.01 and on (job) b:c"#,
     );
@@ -166,18 +166,18 @@ fn a_query_is_taken_apart_into_names_and_labels() {
 }
 
 #[test]
-fn every_panel_asks_for_what_a_scrape_has() {
+fn every_panel_queries_existing_series() {
     let (known, mut queries) = (scraped(), 0);
     for panel in dashboard()["panels"].as_array().expect("there are panels") {
         let title = text(&panel["title"]);
         for target in panel["targets"].as_array().into_iter().flatten() {
             let expr = text(&target["expr"]);
             Query::read(expr).check(&known, title);
-            assert!(!expr.contains("[5m]"), "{title}: rates go by the panel's own interval");
+            assert!(!expr.contains("[5m]"), "{title}: rates must use $__rate_interval");
             for selector in expr.split('{').skip(1) {
                 assert!(
                     selector.starts_with(r#"job=~"$job", instance=~"$instance""#),
-                    "{title} heeds the variables"
+                    "{title} must use the dashboard's variables"
                 );
             }
             queries += 1;
@@ -187,12 +187,12 @@ fn every_panel_asks_for_what_a_scrape_has() {
 }
 
 #[test]
-fn every_panel_says_what_it_shows_and_in_which_unit() {
+fn every_panel_has_a_description_and_a_unit() {
     let dashboard = dashboard();
     let (mut ids, mut rows) = (BTreeSet::new(), Vec::new());
     for panel in dashboard["panels"].as_array().expect("there are panels") {
         let title = text(&panel["title"]);
-        assert!(ids.insert(panel["id"].as_u64()), "{title} has an id of its own");
+        assert!(ids.insert(panel["id"].as_u64()), "{title} must have a unique id");
         if panel["type"] == "row" {
             rows.push(title.to_owned());
             continue;
@@ -203,8 +203,8 @@ fn every_panel_says_what_it_shows_and_in_which_unit() {
         if panel["type"] == "timeseries" {
             assert_eq!(panel["options"]["legend"]["displayMode"], "table", "{title}");
         }
-        for target in panel["targets"].as_array().expect("a panel asks") {
-            assert!(!text(&target["legendFormat"]).is_empty(), "{title} names its lines");
+        for target in panel["targets"].as_array().expect("a panel has queries") {
+            assert!(!text(&target["legendFormat"]).is_empty(), "{title} must have legends");
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
         }
     }
@@ -219,7 +219,7 @@ fn every_panel_says_what_it_shows_and_in_which_unit() {
 }
 
 #[test]
-fn panels_do_not_overlap_and_stay_on_the_page() {
+fn panels_do_not_overlap_and_fit_the_page() {
     let mut taken = BTreeSet::new();
     for panel in dashboard()["panels"].as_array().expect("there are panels") {
         let at = |key: &str| panel["gridPos"][key].as_u64().expect("a place");
@@ -227,15 +227,15 @@ fn panels_do_not_overlap_and_stay_on_the_page() {
         for cell in
             (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y)))
         {
-            assert!(taken.insert(cell), "{} lies on another", panel["title"]);
+            assert!(taken.insert(cell), "{} overlaps another", panel["title"]);
         }
     }
 }
 
 #[test]
-fn the_dashboard_can_be_provisioned() {
+fn dashboard_can_be_provisioned() {
     let dashboard = dashboard();
-    assert_eq!(dashboard["uid"], "supercargo-overview", "links to it must go on working");
+    assert_eq!(dashboard["uid"], "supercargo-overview", "links use this uid");
     assert_eq!(dashboard["editable"], false);
     let variables: Vec<&str> = dashboard["templating"]["list"]
         .as_array()
@@ -259,7 +259,7 @@ fn rules() -> Vec<Value> {
 }
 
 #[test]
-fn every_rule_asks_for_what_a_scrape_or_a_rule_before_it_has() {
+fn every_rule_uses_existing_series_or_earlier_rules() {
     let mut known = scraped();
     for rule in rules() {
         let name = rule["record"].as_str().or(rule["alert"].as_str()).expect("a rule has a name").to_owned();
@@ -269,7 +269,7 @@ fn every_rule_asks_for_what_a_scrape_or_a_rule_before_it_has() {
         for selector in
             expr.split('{').skip(1).filter(|selector| !selector.starts_with("result=\"error\"}\n"))
         {
-            assert!(selector.starts_with("job=\"supercargo\""), "{name} takes in other jobs: {selector}");
+            assert!(selector.starts_with("job=\"supercargo\""), "{name} selects other jobs, too: {selector}");
         }
         if rule["record"].is_string() {
             let kept = query.grouped.into_iter().filter(|label| label != "le").collect();
@@ -279,7 +279,7 @@ fn every_rule_asks_for_what_a_scrape_or_a_rule_before_it_has() {
 }
 
 #[test]
-fn every_alert_has_a_runbook_a_test_of_both_kinds_and_words() {
+fn every_alert_has_a_runbook_positive_and_negative_tests_and_texts() {
     let tests = yaml("dashboards/rules-test.yaml");
     let (mut fires, mut silent) = (BTreeSet::new(), BTreeSet::new());
     for test in tests["tests"].as_array().expect("tests") {
@@ -305,12 +305,12 @@ fn every_alert_has_a_runbook_a_test_of_both_kinds_and_words() {
         alerts.insert(name);
     }
     assert_eq!(alerts, fires, "each alert fires in rules-test.yaml");
-    assert_eq!(alerts, silent, "each alert has a near miss there");
+    assert_eq!(alerts, silent, "each alert has a negative test there");
     let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbooks")).expect("runbooks");
     let files: BTreeSet<String> = files
         .map(|file| file.expect("a file").file_name().to_string_lossy().trim_end_matches(".md").to_owned())
         .collect();
-    assert_eq!(alerts, files, "runbooks are of alerts");
+    assert_eq!(alerts, files, "every runbook belongs to an alert");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn series_in_runbooks_exist() {
                 quoted[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
             let there = known.keys().any(|series| series.starts_with(&name))
                 || name == "scheduler_volume_scheduling_stage_error_total";
-            assert!(there, "{rule}: there is no series {name}");
+            assert!(there, "{rule}: unknown series {name}");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! What is made of the manifests: overlays, the static pod and the chart, against the base they are made of.
+//! Compares everything derived from the manifests (overlays, the static pod and the chart) with the base.
 //!
-//! Runs the pinned kubectl (for kustomize) and helm; `make upstream` and `make packaging` build them. Talks to no API server.
+//! Runs the pinned kubectl (for kustomize) and helm, which `make upstream` and `make packaging` build, without an API
+//! server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +17,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A pinned tool, built into `folder` of the target folder by `make <made_by>`.
+/// Returns a pinned tool in `folder` of the target folder, built by `make <made_by>`.
 fn tool(folder: &str, name: &str, made_by: &str) -> PathBuf {
     let given = std::env::var_os("CARGO_TARGET_DIR").map(|target| root().join(target));
     let targets = given.into_iter().chain([root().join("target")]);
@@ -26,7 +27,7 @@ fn tool(folder: &str, name: &str, made_by: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is not built; run `make {made_by}` first"))
 }
 
-/// What a tool wrote; its complaint where it failed.
+/// Returns a tool's output, or its error output if it failed.
 fn run(tool: &Path, args: &[&str]) -> Result<String, String> {
     let output = Command::new(tool).args(args).current_dir(root()).output().expect("the tool can be run");
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -35,7 +36,7 @@ fn run(tool: &Path, args: &[&str]) -> Result<String, String> {
 
 type Objects = BTreeMap<(String, String), Value>;
 
-/// The objects of YAML documents by kind and name, without what every tool writes in its own way.
+/// Parses YAML documents to objects by kind and name, without what each tool formats in its own way.
 fn objects(text: &str) -> Objects {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("a tool writes YAML");
     let mut objects = Objects::new();
@@ -49,10 +50,10 @@ fn objects(text: &str) -> Objects {
             *config = serde_saphyr::from_str(config.as_str().expect("a text")).expect("it is YAML");
         }
         let key = |at: &str| {
-            object.pointer(at).and_then(Value::as_str).expect("an object has kind and name").to_owned()
+            object.pointer(at).and_then(Value::as_str).expect("an object has a kind and a name").to_owned()
         };
         let key = (key("/kind"), key("/metadata/name"));
-        assert!(objects.insert(key.clone(), object).is_none(), "{key:?} is there twice");
+        assert!(objects.insert(key.clone(), object).is_none(), "duplicate object {key:?}");
     }
     objects
 }
@@ -71,11 +72,11 @@ fn helm(release: &str, namespace: &str, set: &[&str]) -> Result<Objects, String>
 }
 
 fn get<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
-    objects.get(&(kind.to_owned(), name.to_owned())).unwrap_or_else(|| panic!("there is no {kind} {name}"))
+    objects.get(&(kind.to_owned(), name.to_owned())).unwrap_or_else(|| panic!("no {kind} {name}"))
 }
 
 #[test]
-fn the_chart_of_no_values_is_the_base_object_by_object() {
+fn chart_with_default_values_equals_the_base() {
     let (base, chart) =
         (kustomize("manifests/base"), helm("supercargo", "kube-system", &[]).expect("it renders"));
     assert_eq!(base.keys().collect::<Vec<_>>(), chart.keys().collect::<Vec<_>>());
@@ -85,7 +86,7 @@ fn the_chart_of_no_values_is_the_base_object_by_object() {
 }
 
 #[test]
-fn another_release_in_another_namespace_names_itself_everywhere() {
+fn release_and_namespace_names_are_used_everywhere() {
     let objects = helm("blue", "scheduling", &[]).expect("it renders");
     let names: BTreeSet<&str> = objects.keys().map(|(_, name)| name.as_str()).collect();
     assert!(names.iter().all(|name| name.starts_with("blue-supercargo")), "{names:?}");
@@ -123,7 +124,7 @@ fn another_release_in_another_namespace_names_itself_everywhere() {
 }
 
 #[test]
-fn values_reach_the_pod_and_the_configuration() {
+fn chart_values_apply_to_pod_and_configuration() {
     let spread = r#"topologySpreadConstraints=[{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]"#;
     let config = r#"config={"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration","leaderElection":{"resourceName":"second"},"profiles":[{"schedulerName":"second"}]}"#;
     let objects = helm(
@@ -145,13 +146,13 @@ fn values_reach_the_pod_and_the_configuration() {
     assert_eq!(pod["topologySpreadConstraints"][0]["maxSkew"], 1);
     let args = pod["containers"][0]["args"].as_array().expect("arguments");
     assert_eq!(args.last(), Some(&json!("--v=4")));
-    assert_eq!(arguments(deployment).verbosity, 4, "it replaces the base's");
+    assert_eq!(arguments(deployment).verbosity, 4, "it replaces the base's flag");
     let settings = &get(&objects, "ConfigMap", "supercargo-config")["data"]["config.yaml"];
     assert_eq!(settings["profiles"][0]["schedulerName"], "second");
 }
 
 #[test]
-fn what_is_off_by_default_is_whole_when_it_is_on() {
+fn optional_parts_are_complete_when_enabled() {
     let on = [
         "networkPolicy.enabled=true",
         "serviceMonitor.enabled=true",
@@ -165,7 +166,7 @@ fn what_is_off_by_default_is_whole_when_it_is_on() {
     let monitor = &get(&objects, "ServiceMonitor", "supercargo")["spec"];
     assert_eq!(
         monitor["jobLabel"], "app.kubernetes.io/name",
-        "the job is called supercargo, as the rules take it to be"
+        "the job is named supercargo, as the rules expect"
     );
     let service = get(&objects, "Service", "supercargo");
     assert_eq!(service["metadata"]["labels"]["app.kubernetes.io/name"], "supercargo");
@@ -192,15 +193,15 @@ fn what_is_off_by_default_is_whole_when_it_is_on() {
 }
 
 #[test]
-fn the_network_policy_of_the_manifests_is_the_charts() {
+fn network_policy_of_manifests_and_chart_are_equal() {
     let text = fs::read_to_string(root().join("manifests/components/network-policy/network-policy.yaml"));
-    let plain: Value = serde_saphyr::from_str(&text.expect("it is there")).expect("it is YAML");
+    let plain: Value = serde_saphyr::from_str(&text.expect("the file exists")).expect("it is YAML");
     let chart = helm("supercargo", "kube-system", &["networkPolicy.enabled=true"]).expect("it renders");
     let rendered = get(&chart, "NetworkPolicy", "supercargo");
     assert_eq!(plain["spec"], rendered["spec"]);
     let folder = root().join("manifests/components/network-policy/kustomization.yaml");
     let component: Value =
-        serde_saphyr::from_str(&fs::read_to_string(folder).expect("it is there")).expect("it is YAML");
+        serde_saphyr::from_str(&fs::read_to_string(folder).expect("the file exists")).expect("it is YAML");
     assert_eq!(
         (&component["kind"], &component["resources"]),
         (&json!("Component"), &json!(["network-policy.yaml"]))
@@ -208,7 +209,7 @@ fn the_network_policy_of_the_manifests_is_the_charts() {
 }
 
 #[test]
-fn values_that_nobody_reads_or_that_cannot_be_are_refused() {
+fn unknown_and_invalid_values_are_rejected() {
     for (value, told) in [
         ("replica=2", "replica"),
         ("replicas=-1", "replicas"),
@@ -227,14 +228,16 @@ fn values_that_nobody_reads_or_that_cannot_be_are_refused() {
     }
 }
 
-/// The program's own reading of the arguments of a Deployment.
+/// Parses a Deployment's arguments as the program does.
 fn arguments(deployment: &Value) -> Args {
     let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().expect("arguments");
     let args = args.iter().map(|arg| arg.as_str().expect("a text"));
-    Args::try_parse_from(std::iter::once("supercargo").chain(args)).expect("the program takes them")
+    Args::try_parse_from(std::iter::once("supercargo").chain(args))
+        .expect("the program accepts the arguments")
 }
 
-/// The lease that the program contends for with these objects, as `namespace/name`, and the leases that its Roles let it write.
+/// Returns the lease that the program uses with these objects, as `namespace/name`, and the leases that its Roles let
+/// it write.
 fn contended_and_granted(objects: &Objects) -> (Option<String>, BTreeSet<String>) {
     let of =
         |kind: &'static str| objects.iter().filter(move |((it, _), _)| it == kind).map(|(_, object)| object);
@@ -242,8 +245,8 @@ fn contended_and_granted(objects: &Objects) -> (Option<String>, BTreeSet<String>
     let maps = of("ConfigMap").filter_map(|map| map.pointer("/data/config.yaml"));
     let text = maps.map(Value::to_string).next().expect("a configuration");
     let effective = Effective::parse(Path::new("config.yaml"), &text, &args.election.flags());
-    let effective = effective.unwrap_or_else(|error| panic!("the program takes it: {error}"));
-    let election = Settings::of(&effective).expect("it is honoured").election;
+    let effective = effective.unwrap_or_else(|error| panic!("the program rejects it: {error}"));
+    let election = Settings::of(&effective).expect("the program accepts it").election;
     let mut granted = BTreeSet::new();
     for role in of("Role") {
         let namespace = &role["metadata"]["namespace"];
@@ -263,14 +266,14 @@ fn contended_and_granted(objects: &Objects) -> (Option<String>, BTreeSet<String>
     (election.map(|election| format!("{}/{}", election.namespace, election.name)), granted)
 }
 
-/// A `config` value with this leader election and these profiles.
+/// Returns a `config` value with this leader election and these profiles.
 fn config(election: &str, profiles: &str) -> String {
     let head = r#""apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration""#;
     format!("config={{{head}{election}{profiles}}}")
 }
 
 #[test]
-fn the_role_grants_the_lease_that_the_configuration_contends_for() {
+fn role_grants_the_configured_lease() {
     let (own, default) = (r#","profiles":[{"schedulerName":"own"}]"#, r#","profiles":[{}]"#);
     let named = r#","leaderElection":{"resourceName":"mine"}"#;
     let elsewhere = r#","leaderElection":{"resourceName":"mine","resourceNamespace":"leases"}"#;
@@ -328,23 +331,24 @@ fn the_role_grants_the_lease_that_the_configuration_contends_for() {
 }
 
 #[test]
-fn several_replicas_without_leader_election_are_refused() {
+fn several_replicas_without_leader_election_are_rejected() {
     let off =
         config(r#","leaderElection":{"leaderElect":false}"#, r#","profiles":[{"schedulerName":"own"}]"#);
     for without in [off.as_str(), r#"extraArgs=["--leader-elect=false"]"#] {
-        let error = helm("blue", "scheduling", &[without, "replicas=2"]).expect_err("two would act");
+        let error =
+            helm("blue", "scheduling", &[without, "replicas=2"]).expect_err("two replicas would schedule");
         assert!(error.contains("there is no leader election"), "{error}");
     }
     let text = config(r#","leaderElection":{"leaderElect":"no"}"#, "");
-    let error = helm("blue", "scheduling", &[&text]).expect_err("it is no boolean");
+    let error = helm("blue", "scheduling", &[&text]).expect_err("it is not a boolean");
     assert!(error.contains("must be true or false"), "{error}");
 }
 
-/// The only folder of the container that can be written to.
+/// The only writable folder of the container.
 const TMP: &str = "/tmp";
 
 #[test]
-fn tmp_holds_the_files_that_the_flags_name_and_their_predecessors() {
+fn tmp_volume_fits_all_files_named_by_flags() {
     let mebibytes = |objects: &Objects, name: &str| -> u64 {
         let volume = &get(objects, "Deployment", name)["spec"]["template"]["spec"]["volumes"][1];
         assert_eq!(volume["name"], "tmp");
@@ -374,7 +378,7 @@ fn tmp_holds_the_files_that_the_flags_name_and_their_predecessors() {
 }
 
 #[test]
-fn requests_have_kube_schedulers_priority_in_any_namespace() {
+fn requests_have_kube_schedulers_api_priority_in_any_namespace() {
     let objects = helm("blue", "scheduling", &[]).expect("it renders");
     let level =
         |name: &str| get(&objects, "FlowSchema", name)["spec"]["priorityLevelConfiguration"]["name"].clone();
@@ -383,7 +387,7 @@ fn requests_have_kube_schedulers_priority_in_any_namespace() {
 }
 
 #[test]
-fn single_is_the_base_with_one_replica() {
+fn single_overlay_is_the_base_with_one_replica() {
     let mut expected = kustomize("manifests/base");
     let deployment =
         expected.get_mut(&("Deployment".to_owned(), "supercargo".to_owned())).expect("a Deployment");
@@ -393,7 +397,7 @@ fn single_is_the_base_with_one_replica() {
 }
 
 #[test]
-fn high_availability_is_the_base_three_times_spread_over_zones() {
+fn high_availability_overlay_has_three_replicas_over_zones() {
     let mut expected = kustomize("manifests/base");
     let deployment =
         expected.get_mut(&("Deployment".to_owned(), "supercargo".to_owned())).expect("a Deployment");
@@ -406,17 +410,17 @@ fn high_availability_is_the_base_three_times_spread_over_zones() {
     assert_eq!(get(&expected, "PodDisruptionBudget", "supercargo")["spec"]["maxUnavailable"], 1);
 }
 
-/// The settings a ConfigMap comes to.
+/// Returns the settings in a ConfigMap.
 fn settings(objects: &Objects) -> Settings {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("config.yaml");
     let text = &get(objects, "ConfigMap", "supercargo-config")["data"]["config.yaml"];
     fs::write(&file, text.to_string()).expect("the folder can be written to");
-    Settings::load(&file).expect("the program takes it")
+    Settings::load(&file).expect("the program accepts it")
 }
 
 #[test]
-fn replace_default_has_kube_schedulers_profile_and_lease_and_the_right_to_that_lease() {
+fn replace_default_overlay_uses_kube_schedulers_profile_and_lease() {
     let objects = kustomize("manifests/overlays/replace-default");
     let settings = settings(&objects);
     let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
@@ -429,7 +433,7 @@ fn replace_default_has_kube_schedulers_profile_and_lease_and_the_right_to_that_l
     assert_eq!(named, [&lease["resourceName"]]);
 }
 
-/// The verbs a set of objects grants, one line a resource or path.
+/// Returns the permissions that a set of objects grants, one entry per verb and resource or path.
 fn granted(objects: &Objects) -> BTreeSet<String> {
     let mut granted = BTreeSet::new();
     let texts = |value: &Value| -> Vec<String> {
@@ -449,10 +453,10 @@ fn granted(objects: &Objects) -> BTreeSet<String> {
 }
 
 #[test]
-fn shadow_is_the_base_under_another_name_without_a_right_to_write() {
+fn shadow_overlay_is_the_renamed_base_without_write_permissions() {
     let (base, shadow) = (kustomize("manifests/base"), kustomize("manifests/overlays/shadow"));
     for (kind, name) in shadow.keys() {
-        assert!(name.ends_with("-shadow"), "{kind} {name} could be another's");
+        assert!(name.ends_with("-shadow"), "{kind} {name} may conflict with another installation");
     }
     let kinds = |objects: &Objects| objects.keys().map(|(kind, _)| kind.clone()).collect::<BTreeSet<_>>();
     let left_out = ["FlowSchema", "PodDisruptionBudget", "Role", "RoleBinding"].map(str::to_owned);
@@ -461,7 +465,7 @@ fn shadow_is_the_base_under_another_name_without_a_right_to_write() {
     for right in &granted_here {
         let reads = ["list ", "watch ", "get /"].iter().any(|reads| right.starts_with(reads));
         let reviews = ["create tokenreviews", "create subjectaccessreviews"].contains(&right.as_str());
-        assert!(reads || reviews, "it may {right}");
+        assert!(reads || reviews, "it grants {right}");
     }
     let reads = |rights: &BTreeSet<String>| {
         rights.iter().filter(|right| right.starts_with("watch ")).cloned().collect::<BTreeSet<_>>()
@@ -480,14 +484,14 @@ fn shadow_is_the_base_under_another_name_without_a_right_to_write() {
     assert_eq!(pod["volumes"][0]["configMap"]["name"], "supercargo-config-shadow");
     let arguments = pod["containers"][0]["args"].as_array().expect("arguments");
     let arguments = arguments.iter().map(|arg| arg.as_str().expect("a text"));
-    let args =
-        Args::try_parse_from(std::iter::once("supercargo").chain(arguments)).expect("the program takes them");
+    let args = Args::try_parse_from(std::iter::once("supercargo").chain(arguments))
+        .expect("the program accepts the arguments");
     let name = args.shadow_of.expect("it is a shadow");
     let config = &get(&shadow, "ConfigMap", "supercargo-config-shadow")["data"]["config.yaml"];
     assert_eq!(
         config["profiles"],
         json!([{"schedulerName": name}]),
-        "whom it watches over, and by which profile"
+        "the shadowed scheduler and its profile"
     );
     for ((kind, _), binding) in shadow.iter().filter(|((kind, _), _)| kind == "ClusterRoleBinding") {
         let account =
@@ -498,7 +502,7 @@ fn shadow_is_the_base_under_another_name_without_a_right_to_write() {
 }
 
 #[test]
-fn the_chart_of_a_shadow_grants_what_the_overlay_grants() {
+fn shadow_chart_grants_the_overlays_permissions() {
     let chart = helm("watch", "scheduling", &[r#"shadowOf="default-scheduler""#]).expect("it renders");
     assert_eq!(granted(&chart), granted(&kustomize("manifests/overlays/shadow")));
     let of = |kind: &str| chart.keys().filter(|(it, _)| it == kind).count();
@@ -513,7 +517,7 @@ fn the_chart_of_a_shadow_grants_what_the_overlay_grants() {
 }
 
 #[test]
-fn the_static_pod_names_what_it_mounts_and_its_configuration_is_kube_schedulers() {
+fn static_pod_mounts_its_files_and_uses_kube_schedulers_lease() {
     let text = fs::read_to_string(root().join("manifests/static-pod.yaml")).expect("the static pod");
     let pod = objects(&text);
     let spec = &get(&pod, "Pod", "supercargo")["spec"];
@@ -521,8 +525,8 @@ fn the_static_pod_names_what_it_mounts_and_its_configuration_is_kube_schedulers(
     assert_eq!(container["image"], format!("supercargo:{}", env!("CARGO_PKG_VERSION")));
     let arguments =
         container["args"].as_array().expect("arguments").iter().map(|arg| arg.as_str().expect("a text"));
-    let args =
-        Args::try_parse_from(std::iter::once("supercargo").chain(arguments)).expect("the program takes them");
+    let args = Args::try_parse_from(std::iter::once("supercargo").chain(arguments))
+        .expect("the program accepts the arguments");
     let mounted = |file: &Path| {
         let mounts = container["volumeMounts"].as_array().expect("mounts");
         mounts.iter().any(|mount| file.starts_with(mount["mountPath"].as_str().expect("a path")))
@@ -541,10 +545,14 @@ fn the_static_pod_names_what_it_mounts_and_its_configuration_is_kube_schedulers(
     }
     assert_eq!(container["resources"], of_base["resources"]);
     let settings =
-        Settings::load(&root().join("manifests/static-pod-config.yaml")).expect("the program takes it");
-    let election = settings.election.expect("several control plane nodes elect");
+        Settings::load(&root().join("manifests/static-pod-config.yaml")).expect("the program accepts it");
+    let election = settings.election.expect("it uses leader election, for several control plane nodes");
     let lease = (election.namespace.as_str(), election.name.as_str());
-    assert_eq!(lease, ("kube-system", "kube-scheduler"), "the only one that system:kube-scheduler may write");
+    assert_eq!(
+        lease,
+        ("kube-system", "kube-scheduler"),
+        "the only lease that system:kube-scheduler may write"
+    );
     let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     assert_eq!(names, ["default-scheduler"]);
 }
