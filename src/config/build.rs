@@ -1,4 +1,4 @@
-//! From arguments as they are written to the plugins' own, where texts become ids.
+//! Converts plugin arguments into the engine's types. Strings are interned.
 
 use super::v1::args::{
     Args, NodeAffinity, NodeResourcesFitArgs, NodeSelectorTerm, PodTopologySpreadArgs, ResourceSpec,
@@ -20,7 +20,7 @@ use supercargo_core::plugins::pod_topology_spread::{DefaultConstraint, Defaults,
 use supercargo_core::pod::WhenUnsatisfiable;
 use supercargo_core::preemption::DefaultPreemptionArgs;
 
-/// Sets what `args`, which are valid and have their defaults, say of their plugin.
+/// Applies `args`, valid and with defaults, to the arguments of their plugin.
 pub(super) fn apply(args: &Args, to: &mut PluginArgs, tables: &mut Tables) {
     match args {
         Args::InterPodAffinity(args) => {
@@ -51,7 +51,7 @@ pub(super) fn apply(args: &Args, to: &mut PluginArgs, tables: &mut Tables) {
             let seconds = args.bind_timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
             to.volume_binding.bind_timeout = Duration::from_secs(seconds.unwrap_or_default());
         }
-        // Devices are not built; what waits for them does not wait here.
+        // Dynamic resources are not supported, so their timeouts have no effect.
         Args::DynamicResources(_) | Args::Absent | Args::Unread(_) | Args::Raw(_) => {}
     }
 }
@@ -76,7 +76,7 @@ fn added(affinity: &NodeAffinity, tables: &mut Tables) -> NodeAffinityArgs {
 }
 
 impl NodeSelectorTerm {
-    /// The term in the type that objects have.
+    /// Converts the term into the type used in API objects.
     pub(super) fn to_api(&self) -> api::NodeSelectorTerm {
         let all = |requirements: &[SelectorRequirement]| {
             requirements

@@ -1,7 +1,9 @@
-//! From a document to types, strictly: what is not known, or of another type, is a problem with its field and place.
+//! Decodes a document into types. Decoding is strict: unknown fields and values of another type are problems
+//! with field and position.
 //!
-//! As Go's decoder: null is the zero value, and a number with nothing behind the point is a whole one. All unknown fields
-//! are told, of other problems the first. Upstream: `sigs.k8s.io/json`, `apimachinery/pkg/runtime/serializer/json`.
+//! As in Go's decoder, null is the zero value, and a number such as `16.0` is an integer. All unknown fields
+//! are reported, but only the first problem of another kind. Upstream: `sigs.k8s.io/json`,
+//! `apimachinery/pkg/runtime/serializer/json`.
 
 use super::document::{Document, Node, NodeId, Value};
 use super::field::{Place, Problem, child, item};
@@ -10,18 +12,18 @@ use serde::forward_to_deserialize_any;
 use std::cell::RefCell;
 use std::fmt;
 
-/// The newtype that keeps the number of a part, to be decoded later; see [`Part`].
+/// Name of the newtype that stores the index of a node for later decoding; see [`Part`].
 const PART: &str = "$part";
 
-/// A part of the document whose type depends on another one.
+/// A node whose type depends on another field, to be decoded later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename = "$part")]
 pub(super) struct Part(pub(super) u64);
 
-/// Decodes a part. Fields `apiVersion` and `kind` of the part itself are passed over.
+/// Decodes a node. Ignores `apiVersion` and `kind` of the node itself.
 ///
 /// # Errors
-/// With all unknown fields, or the first value of another type.
+/// Returns all unknown fields, or the first value of another type.
 pub(crate) fn decode<T: de::DeserializeOwned>(
     document: &Document,
     id: NodeId,
@@ -42,7 +44,7 @@ struct State<'d> {
     unknown: RefCell<Vec<Problem>>,
 }
 
-/// A problem that ends decoding.
+/// A problem that stops decoding.
 #[derive(Debug)]
 struct Stop(Problem);
 
@@ -60,12 +62,12 @@ impl de::Error for Stop {
     }
 }
 
-/// One part on its way to a type.
+/// Deserializer of a node.
 #[derive(Clone, Copy)]
 struct Cursor<'s, 'd> {
     state: &'s State<'d>,
     id: NodeId,
-    /// Whether this is an object with `apiVersion` and `kind`.
+    /// Whether the node is an object with `apiVersion` and `kind`.
     is_object: bool,
 }
 
@@ -87,7 +89,7 @@ impl<'s, 'd> Cursor<'s, 'd> {
         Stop(self.problem(format!("expected {what}, found {}", found(&self.node().value))))
     }
 
-    /// Gives an error that knows no place the one of this part.
+    /// Adds this node's position to an error without one.
     fn placed<T>(&self, result: Result<T, Stop>) -> Result<T, Stop> {
         result.map_err(|Stop(problem)| match problem.place {
             Some(_) => Stop(problem),
@@ -96,7 +98,7 @@ impl<'s, 'd> Cursor<'s, 'd> {
     }
 
     fn whole(&self, least: i64, most: i64, name: &str) -> Result<i64, Stop> {
-        let what = || self.expected(&format!("a whole number ({name})"));
+        let what = || self.expected(&format!("an integer ({name})"));
         let number = match self.node().value {
             Value::Null => 0,
             Value::Int(number) => number,
@@ -110,18 +112,18 @@ impl<'s, 'd> Cursor<'s, 'd> {
         match &self.node().value {
             Value::Null => Ok(""),
             Value::Text(text) => Ok(text),
-            _ => Err(self.expected("a text")),
+            _ => Err(self.expected("a string")),
         }
     }
 }
 
 fn found(value: &Value) -> String {
     match value {
-        Value::Null => "nothing".to_owned(),
-        Value::Bool(value) => format!("{value}, which is true or false (quote it to make it a text)"),
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => format!("the boolean {value} (quote it to make it a string)"),
         Value::Int(number) => format!("the number {number}"),
         Value::Float(number) => format!("the number {number}"),
-        Value::Text(text) => format!("the text {text:?}"),
+        Value::Text(text) => format!("the string {text:?}"),
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a map".to_owned(),
     }
@@ -242,7 +244,7 @@ struct Fields<'s, 'd> {
 }
 
 impl<'s, 'd> Fields<'s, 'd> {
-    /// The entries of a map; with `known` fields, the others are told as problems and left out.
+    /// Returns the entries of a map. Entries not in `known` are recorded as problems and left out.
     fn of(of: Cursor<'s, 'd>, known: Option<&[&str]>) -> Result<Self, Stop> {
         let entries = match &of.node().value {
             Value::Null => &[][..],
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_the_zero_value_everywhere() {
+    fn null_decodes_to_the_zero_value() {
         let nulls = "someNumber: ~\nbig: ~\nshare:\nname: null\nalone:\ninner: [~]\nlabels: {a: ~}\n";
         let expected = Outer {
             inner: vec![Inner::default()],
@@ -334,27 +336,27 @@ mod tests {
     }
 
     #[test]
-    fn a_number_with_nothing_behind_the_point_is_whole() {
+    fn float_without_fraction_is_an_integer() {
         assert_eq!(read("someNumber: 16.0\nbig: 1e3").map(|o| (o.some_number, o.big)), Ok((16, Some(1000))));
     }
 
     #[test]
-    fn what_is_of_another_type_is_told_with_its_field_and_place() {
+    fn wrong_type_is_reported_with_field_and_position() {
         for (text, problem) in [
-            ("someNumber: x", "1:13: someNumber: expected a whole number (int32), found the text \"x\""),
-            ("someNumber: 1.5", "1:13: someNumber: expected a whole number (int32), found the number 1.5"),
+            ("someNumber: x", "1:13: someNumber: expected an integer (int32), found the string \"x\""),
+            ("someNumber: 1.5", "1:13: someNumber: expected an integer (int32), found the number 1.5"),
             (
                 "someNumber: 2147483648",
-                "1:13: someNumber: expected a whole number (int32), found the number 2147483648",
+                "1:13: someNumber: expected an integer (int32), found the number 2147483648",
             ),
             (
                 "name: on",
-                "1:7: name: expected a text, found true, which is true or false (quote it to make it a text)",
+                "1:7: name: expected a string, found the boolean true (quote it to make it a string)",
             ),
-            ("alone: \"true\"", "1:8: alone: expected true or false, found the text \"true\""),
+            ("alone: \"true\"", "1:8: alone: expected true or false, found the string \"true\""),
             ("inner: {x: 1}", "1:8: inner: expected a list, found a map"),
-            ("inner:\n- x: 1\n- x: []\n", "3:6: inner[1].x: expected a whole number (int32), found a list"),
-            ("labels: {a: 1}", "1:13: labels.a: expected a text, found the number 1"),
+            ("inner:\n- x: 1\n- x: []\n", "3:6: inner[1].x: expected an integer (int32), found a list"),
+            ("labels: {a: 1}", "1:13: labels.a: expected a string, found the number 1"),
             ("- a", "1:1: expected a map, found a list"),
         ] {
             assert_eq!(read(text), Err(problem.to_owned()), "{text}");
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn all_unknown_fields_are_told_and_case_counts() {
+    fn all_unknown_fields_are_reported_case_sensitively() {
         let problems = read("SomeNumber: 1\ninner:\n- w: 1\n- z: {x: 1}\n").expect_err("three are unknown");
         assert_eq!(
             problems,

@@ -1,4 +1,4 @@
-//! What is taken where nothing is written. Upstream: `pkg/scheduler/apis/config/v1/defaults.go`, with default feature gates.
+//! Default values. Upstream: `pkg/scheduler/apis/config/v1/defaults.go`, with default feature gates.
 
 use super::duration::GoDuration;
 use super::v1::args::{Args, ResourceSpec, ScoringStrategy};
@@ -15,7 +15,7 @@ fn default_to<T: Default + PartialEq>(field: &mut T, value: T) {
 }
 
 impl Configuration {
-    /// Fills in all defaults, plugins and arguments included.
+    /// Fills in all defaults, including plugins and their arguments.
     pub(super) fn set_defaults(&mut self) {
         self.parallelism.get_or_insert(16);
         if self.profiles.is_empty() {

@@ -1,6 +1,6 @@
-//! A YAML or JSON text as a tree that knows where each part stands.
+//! Parses YAML or JSON into a tree with positions.
 //!
-//! Reads the first document, as kube-scheduler does. Says nothing of what the parts mean; `decode` does.
+//! Reads only the first document, as kube-scheduler does. `decode` converts the tree into types.
 
 use super::field::{Place, Problem, child, item};
 use super::scalar::resolve;
@@ -8,12 +8,12 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, T
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A part of a document.
+/// Value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Null,
     Bool(bool),
-    /// Of 64 bits, with or without sign.
+    /// A signed or unsigned 64-bit integer.
     Int(i128),
     Float(f64),
     Text(String),
@@ -21,10 +21,10 @@ pub(crate) enum Value {
     Map(Vec<Entry>),
 }
 
-/// A part's number. An alias has that of what it stands for.
+/// Index of a node. An alias has the index of its anchor's node.
 pub(crate) type NodeId = usize;
 
-/// A key and its value.
+/// A key of a map with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
     pub(crate) value: NodeId,
 }
 
-/// A part and where it begins.
+/// A node and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) place: Place,
@@ -47,13 +47,13 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// When it is no YAML, or a key stands twice in one place.
+    /// Fails if the text is not YAML, or a map repeats a key.
     pub(crate) fn read(text: &str) -> Result<Self, Vec<Problem>> {
         if text.trim_start().starts_with('{') {
-            // Upstream takes this for JSON, and for nothing else.
+            // Upstream parses such a text as JSON only.
             serde_json::from_str::<serde::de::IgnoredAny>(text)
                 .map_err(|error| vec![json_problem(&error)])?;
         }
@@ -62,17 +62,17 @@ impl Document {
         if reader.problems.is_empty() { Ok(Self { nodes: reader.nodes, root }) } else { Err(reader.problems) }
     }
 
-    /// The whole.
+    /// Returns the root node.
     pub(crate) fn root(&self) -> NodeId {
         self.root
     }
 
-    /// A part.
+    /// Returns a node.
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }
 
-    /// The value of a key of a map.
+    /// Returns the value of a key, if the node is a map with this key.
     pub(crate) fn get(&self, id: NodeId, key: &str) -> Option<&Node> {
         match &self.node(id).value {
             Value::Map(entries) => {
@@ -82,9 +82,9 @@ impl Document {
         }
     }
 
-    /// How many parts there are where each alias is counted as what it stands for.
+    /// Returns the number of nodes with all aliases expanded.
     pub(crate) fn weight(&self) -> u64 {
-        // Whatever a part holds was read before it.
+        // Children precede their parents in the list.
         let mut weights: Vec<u64> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
             let of = |&id: &NodeId| weights.get(id).copied().unwrap_or(1);
@@ -98,7 +98,7 @@ impl Document {
         weights.get(self.root).copied().unwrap_or_default()
     }
 
-    /// The text of a field of the whole; `None` where it is none.
+    /// Returns a field of the root, if it is a string.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         match &self.get(self.root, key)?.value {
             Value::Text(text) => Some(text),
@@ -106,7 +106,8 @@ impl Document {
         }
     }
 
-    /// Where the field of this path stands; of a path that leads beyond what is written, the last part that is.
+    /// Returns the position of a field. If the path leads beyond the document, returns the position of the
+    /// last existing part.
     pub(crate) fn find(&self, path: &str) -> Option<Place> {
         let (mut id, mut place) = (self.root, None);
         for step in path.split(['.', '[']) {
@@ -157,10 +158,10 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The next event that is no comment.
+    /// Returns the next event that is not a comment.
     fn next(&mut self) -> Result<(Event<'t>, Span), Problem> {
         loop {
-            let end = || Problem::new("", "the text ends in the middle");
+            let end = || Problem::new("", "unexpected end of the text");
             let (event, span) = self.events.next().ok_or_else(end)?.map_err(|error| scan_problem(&error))?;
             if !matches!(event, Event::Comment(..)) {
                 return Ok((event, span));
@@ -202,9 +203,9 @@ impl<'t> Reader<'t> {
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
                 Some(&id) => Ok(id),
-                None => Err(self.problem(at, "an alias stands inside what it stands for")),
+                None => Err(self.problem(at, "an alias is inside its own anchor")),
             },
-            _ => Err(self.problem(at, "a value is expected")),
+            _ => Err(self.problem(at, "expected a value")),
         }
     }
 
@@ -238,13 +239,13 @@ impl<'t> Reader<'t> {
             let text = format!("strict decoding error: key {:?} already set in map", entry.key);
             let problem = self.problem(entry.place, &text);
             self.problems.push(problem);
-            // What merges repeat would grow with each of them.
+            // Drop the entry: repeated merges would otherwise multiply entries.
             return;
         }
         entries.push(entry);
     }
 
-    /// The entries that `<<` takes over from a map or several.
+    /// Returns the entries that a merge key `<<` copies from one or several maps.
     fn merged(&self, id: NodeId) -> Result<Vec<Entry>, Problem> {
         let node = &self.nodes[id];
         match &node.value {
@@ -263,7 +264,7 @@ impl<'t> Reader<'t> {
             Value::Bool(value) => Ok(value.to_string()),
             Value::Int(value) => Ok(value.to_string()),
             Value::Float(value) => Ok(value.to_string()),
-            Value::Null | Value::List(_) | Value::Map(_) => Err(self.problem(at, "a key must be a text")),
+            Value::Null | Value::List(_) | Value::Map(_) => Err(self.problem(at, "a key must be a string")),
         }
     }
 
@@ -312,7 +313,7 @@ fn json_problem(error: &serde_json::Error) -> Problem {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
     let place = Place { line: error.line(), column: error.column().max(1) };
-    Problem::new("", format!("a text that begins with a brace is read as JSON: {text}")).at(place)
+    Problem::new("", format!("a text that begins with a brace is parsed as JSON: {text}")).at(place)
 }
 
 #[cfg(test)]
@@ -320,17 +321,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_knows_where_it_stands() {
+    fn every_node_has_a_position() {
         let document = Document::read("a: 1\nb:\n- {c: x}\n- {c: y, d: {e: 2}}\n").expect("it is YAML");
         let at = |path: &str| document.find(path).map(|place| (place.line, place.column));
         assert_eq!(at("a"), Some((1, 1)));
         assert_eq!(at("b[1].d.e"), Some((4, 14)));
-        assert_eq!(at("b[1].missing.field"), Some((4, 3)), "the last part there is");
+        assert_eq!(at("b[1].missing.field"), Some((4, 3)), "the last existing part");
         assert_eq!(at("nothing"), None);
     }
 
     #[test]
-    fn a_key_twice_is_a_problem_with_its_path_and_place() {
+    fn duplicate_key_is_reported_with_path_and_position() {
         let problems = Document::read("a:\n  b: 1\n  c: 2\n  b: 3\nd: 1\nd: 2\n").expect_err("twice twice");
         let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_and_merges_stand_for_what_they_name() {
+    fn aliases_and_merge_keys_are_resolved() {
         let document =
             Document::read("base: &b {x: 1, w: 2}\nuse: {<<: *b, z: 3}\nagain: *b\n").expect("it is YAML");
         let value = |map: &str, key: &str| match &document.node(document.root()).value {
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_and_merges_that_multiply_are_weighed_and_not_copied() {
+    fn exponential_aliases_are_weighed_without_copying() {
         let bomb = |first: &str, of: &dyn Fn(usize) -> String| {
             let levels: Vec<String> = (1..20).map(of).collect();
             format!("a0: &a0 {first}\n{}", levels.concat())
@@ -379,14 +380,14 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_with_a_brace_must_be_json() {
+    fn text_that_begins_with_a_brace_must_be_json() {
         assert!(Document::read("{\"a\": [1, true]}").is_ok());
         let problem = Document::read("{a: 1}").expect_err("YAML in braces").remove(0);
         assert!(problem.to_string().starts_with("1:2: a text that begins with a brace"), "{problem}");
     }
 
     #[test]
-    fn an_empty_text_is_nothing() {
+    fn empty_text_is_null() {
         for text in ["", "# a comment\n", "---\n"] {
             let document = Document::read(text).expect("it is YAML");
             assert_eq!(document.node(document.root()).value, Value::Null, "{text:?}");

@@ -1,4 +1,4 @@
-//! Durations as Go writes and reads them: `1h15m30.918s`. Upstream: `time.ParseDuration`, `time.Duration.String`.
+//! Durations in Go's format, such as `1h15m30.918s`. Upstream: `time.ParseDuration`, `time.Duration.String`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -9,20 +9,20 @@ const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// A duration in nanoseconds, below zero where somebody wrote it so.
+/// A duration in nanoseconds; may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub i64);
 
 impl GoDuration {
-    /// Whole seconds.
+    /// Returns a duration of whole seconds.
     pub const fn seconds(n: i64) -> Self {
         Self(n * SECOND as i64)
     }
 
-    /// The duration of a text.
+    /// Parses a duration.
     ///
     /// # Errors
-    /// With upstream's words.
+    /// Returns upstream's message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let invalid = || format!("time: invalid duration {text:?}");
         let (negative, unsigned) = match text.as_bytes().first() {
@@ -73,7 +73,7 @@ fn unit_of(unit: &str) -> Option<u64> {
     })
 }
 
-/// So many units; digits beyond the nanosecond are cut.
+/// Multiplies a decimal number by a unit. Fractions of a nanosecond are truncated.
 fn amount(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') {
@@ -111,7 +111,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
-/// `amount / unit` with as many decimals as it takes.
+/// Formats `amount / unit` with the necessary decimals.
 fn decimal(amount: u64, unit: u64) -> String {
     let width = unit.ilog10() as usize;
     let fraction = format!("{:0width$}", amount % unit);
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_and_written_are_gos() {
+    fn durations_parse_and_format_as_in_go() {
         for (text, nanoseconds, written) in [
             ("15s", 15 * SECOND as i64, "15s"),
             ("600s", 600 * SECOND as i64, "10m0s"),

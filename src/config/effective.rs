@@ -1,4 +1,4 @@
-//! What a configuration file means: as written, with defaults and flags, and found to be valid.
+//! A configuration with defaults and flags applied, validated.
 //!
 //! Upstream: `cmd/kube-scheduler/app/options/{options,configfile}.go`.
 
@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use supercargo_core::framework::registry;
 
-/// Upstream's `DefaultExtenderTimeout`.
+/// Default timeout of extender calls (upstream `DefaultExtenderTimeout`).
 const EXTENDER_TIMEOUT: GoDuration = GoDuration::seconds(5);
 
-/// Flags that override the file's fields where they are given, and one that lifts a rule.
+/// Flags that override fields of the file, and one that disables a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--leader-elect`.
@@ -38,7 +38,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Nobody is elected, whatever the file says: for those who decide about files.
+    /// Returns flags that disable leader election, for commands that only read a file.
     pub fn without_election() -> Self {
         Self { leader_elect: Some(false), ..Self::default() }
     }
@@ -59,10 +59,10 @@ impl Flags {
     }
 }
 
-/// A valid configuration.
+/// A complete, valid configuration.
 #[derive(Clone, Debug)]
 pub struct Effective {
-    /// With all defaults, as kube-scheduler would write it down (`--write-config-to`).
+    /// The configuration with all defaults, equal to kube-scheduler's output of `--write-config-to`.
     pub configuration: Configuration,
     pub(super) written: Configuration,
     pub(super) orders: Vec<Order>,
@@ -75,17 +75,17 @@ impl Effective {
     /// Reads a file.
     ///
     /// # Errors
-    /// When the file cannot be read, is no KubeSchedulerConfiguration, or is not valid.
+    /// Fails if the file cannot be read, is not a KubeSchedulerConfiguration, or is invalid.
     pub fn load(path: &Path, flags: &Flags) -> Result<Self, ConfigError> {
         let text =
             super::file::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text, flags)
     }
 
-    /// Reads a text; `path` is only told.
+    /// Reads a text; `path` is used only in messages.
     ///
     /// # Errors
-    /// When the text is no KubeSchedulerConfiguration, or is not valid.
+    /// Fails if the text is not a KubeSchedulerConfiguration, or is invalid.
     pub fn parse(path: &Path, text: &str, flags: &Flags) -> Result<Self, ConfigError> {
         let invalid = |problems| ConfigError::Invalid { path: path.to_owned(), problems };
         let document = Document::read(text).map_err(invalid)?;
@@ -93,10 +93,11 @@ impl Effective {
         Self::complete(written, flags, path, Some(document)).map_err(invalid)
     }
 
-    /// What holds without a file: a scheduler beside kube-scheduler, with a name and a lease of its own.
+    /// Returns the configuration without a file: a scheduler besides kube-scheduler, with its own name and
+    /// Lease.
     ///
     /// # Errors
-    /// When the flags are not valid.
+    /// Fails if a flag is invalid.
     pub fn without_file(flags: &Flags) -> Result<Self, ConfigError> {
         let only = Profile { scheduler_name: Some(OWN_NAME.to_owned()), ..Profile::default() };
         let mut written = Configuration { profiles: vec![only], ..Configuration::default() };
@@ -137,18 +138,19 @@ impl Effective {
         Ok(Self { configuration, written, orders, path, document, allow_second_default_scheduler })
     }
 
-    /// The configuration as YAML.
+    /// Formats the configuration as YAML.
     pub fn to_yaml(&self) -> String {
-        // By way of a value, whose keys are in order.
+        // Via a JSON value, whose keys are sorted.
         serde_saphyr::to_string(&self.to_json()).expect("JSON is YAML")
     }
 
-    /// Whether the file says for all profiles how much of the nodes is enough; what upstream takes where it does not is not taken here.
+    /// Returns whether the file sets percentageOfNodesToScore for all profiles. Upstream's default for it is
+    /// not applied here.
     pub fn says_percentage_of_nodes_to_score(&self) -> bool {
         self.written.percentage_of_nodes_to_score.is_some()
     }
 
-    /// The configuration as JSON.
+    /// Returns the configuration as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         let typed = Typed { api_version: API_VERSION, kind: KIND, configuration: &self.configuration };
         serde_json::to_value(typed).expect("a configuration is JSON")
@@ -164,7 +166,7 @@ struct Typed<'a> {
     configuration: &'a Configuration,
 }
 
-/// The configuration of a document, as written.
+/// Decodes the configuration of a document, without defaults.
 fn configuration(document: &Document) -> Result<Configuration, Vec<Problem>> {
     let root = document.root();
     let problem = |field: &str, text: String| {
@@ -206,8 +208,8 @@ fn configuration(document: &Document) -> Result<Configuration, Vec<Problem>> {
     if problems.is_empty() { Ok(configuration) } else { Err(problems) }
 }
 
-/// What upstream completes when it makes extenders: their timeouts, and what they take upon themselves, which is written over
-/// what NodeResourcesFit ignores (`pkg/scheduler/scheduler.go#buildExtenders`).
+/// Completes extenders as upstream does when it creates them: default timeouts, and their ignored resources,
+/// which replace those of NodeResourcesFit (`pkg/scheduler/scheduler.go#buildExtenders`).
 fn extend(configuration: &mut Configuration) {
     for extender in configuration.extenders.iter_mut().filter(|extender| extender.http_timeout.0 == 0) {
         extender.http_timeout = EXTENDER_TIMEOUT;
@@ -225,7 +227,8 @@ fn extend(configuration: &mut Configuration) {
     }
 }
 
-/// Upstream keeps the arguments of plugins that are enabled somewhere, by name.
+/// Keeps only arguments of plugins that are enabled at some extension point, sorted by name, as upstream
+/// does.
 fn keep_used_arguments(profile: &mut Profile) {
     let enabled: BTreeSet<String> = profile.plugins.as_ref().map(|p| p.names()).unwrap_or_default();
     profile.plugin_config.retain(|config| {

@@ -1,4 +1,4 @@
-//! Problems of a configuration: which field, where in the text, and what is wrong, in upstream's words.
+//! Problems in a configuration: field, position and upstream's message.
 //!
 //! Upstream: `apimachinery/pkg/util/validation/field/errors.go`.
 
@@ -6,66 +6,66 @@ use super::nearest::nearest;
 use crate::convert::syntax::{json, quote};
 use std::fmt;
 
-/// A place in a text, counted from 1.
+/// A position in a text, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The line.
+    /// Line.
     pub line: usize,
-    /// The column, in characters.
+    /// Column, in characters.
     pub column: usize,
 }
 
-/// What is wrong with a field.
+/// A problem of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The field, as `profiles[0].plugins.filter`; empty where it is none in particular.
+    /// Path of the field, such as `profiles[0].plugins.filter`; empty for the whole file.
     pub path: String,
-    /// What is wrong.
+    /// Message.
     pub text: String,
-    /// Where the field stands, if it is written.
+    /// Position of the field, if it is written in the file.
     pub place: Option<Place>,
-    /// What was probably meant by a name that is none.
+    /// Closest known name, for an unknown one.
     pub meant: Option<String>,
 }
 
 impl Problem {
-    /// A problem whose place is not known yet.
+    /// Returns a problem without a position.
     pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: path.into(), text: text.into(), place: None, meant: None }
     }
 
-    /// The same, at a place.
+    /// Sets the position.
     pub(super) fn at(self, place: Place) -> Self {
         Self { place: Some(place), ..self }
     }
 
-    /// The same, saying which of `known` was probably meant by `word`.
+    /// Sets the name in `known` that is closest to `word`.
     pub(crate) fn meaning<'k>(self, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
         Self { meant: nearest(word, known).map(str::to_owned), ..self }
     }
 
-    /// A value that breaks a rule.
+    /// A value that violates a rule.
     pub(super) fn invalid(path: impl Into<String>, value: impl Shown, rule: &str) -> Self {
         Self::new(path, format!("Invalid value: {}: {rule}", value.shown()))
     }
 
-    /// A value that must be given.
+    /// A required value that is missing.
     pub(super) fn required(path: impl Into<String>, rule: &str) -> Self {
         let colon = if rule.is_empty() { "" } else { ": " };
         Self::new(path, format!("Required value{colon}{rule}"))
     }
 
-    /// A value that must not be given.
+    /// A value that must not be set.
     pub(super) fn forbidden(path: impl Into<String>, rule: &str) -> Self {
         Self::new(path, format!("Forbidden: {rule}"))
     }
 
-    /// A value that was given before.
+    /// A value that occurs twice.
     pub(super) fn duplicate(path: impl Into<String>, value: &str) -> Self {
         Self::new(path, format!("Duplicate value: {}", quote(value)))
     }
 
-    /// A value that is none of those there are.
+    /// A value that is not in the set of supported values.
     pub(super) fn unsupported(path: impl Into<String>, value: &str, supported: &[&str]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|s| quote(s)).collect();
         let text = format!("Unsupported value: {}: supported values: {}", json(value), quoted.join(", "));
@@ -85,7 +85,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A value as upstream shows it in a problem.
+/// A value formatted as in upstream's messages.
 pub(super) trait Shown {
     fn shown(self) -> String;
 }
@@ -114,7 +114,7 @@ impl Shown for usize {
     }
 }
 
-/// Anything else, as JSON in Go's order of fields.
+/// A value of another type, as JSON with fields in Go's order.
 pub(super) struct Json(pub(super) String);
 
 impl Shown for Json {
@@ -123,7 +123,7 @@ impl Shown for Json {
     }
 }
 
-/// Lengthens a path by a field; its length before.
+/// Appends a field to a path. Returns the previous length, to restore it.
 pub(super) fn child(path: &mut String, key: &str) -> usize {
     let before = path.len();
     if before > 0 {
@@ -133,7 +133,7 @@ pub(super) fn child(path: &mut String, key: &str) -> usize {
     before
 }
 
-/// Lengthens a path by an index; its length before.
+/// Appends an index to a path. Returns the previous length, to restore it.
 pub(super) fn item(path: &mut String, index: usize) -> usize {
     let before = path.len();
     path.push_str(&format!("[{index}]"));

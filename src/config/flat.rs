@@ -1,4 +1,4 @@
-//! What a configuration comes to, as a flat list of settings: two of them can be compared.
+//! Flattens a configuration into a list of settings, so that two configurations can be compared.
 
 use super::effective::Effective;
 use super::plugins::{POINTS, field_of};
@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use supercargo_core::framework::registry::ExtensionPoint;
 
-/// Fields that a running scheduler takes over from a file that changed; `profiles` stands for all below it.
+/// Top-level fields that are reloaded without a restart.
 const TAKEN_OVER: [&str; 4] = ["profiles", "podInitialBackoffSeconds", "podMaxBackoffSeconds", "extenders"];
 
-/// A setting that two configurations do not share.
+/// A setting that differs between two configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The field; profiles are named, not numbered.
+    /// Path of the field. Profiles are identified by name instead of index.
     pub field: String,
-    /// Its value in the first; `None` where it has none.
+    /// Value in the first configuration; `None` if it has none.
     pub before: Option<String>,
-    /// Its value in the second.
+    /// Value in the second configuration; `None` if it has none.
     pub after: Option<String>,
 }
 
 impl Difference {
-    /// Whether a running scheduler cannot take it over.
+    /// Returns whether a change of this setting requires a restart.
     pub fn needs_restart(&self) -> bool {
         let top = self.field.split(['.', '[']).next().unwrap_or_default();
         !TAKEN_OVER.contains(&top)
@@ -31,8 +31,8 @@ impl Difference {
 }
 
 impl Effective {
-    /// All settings, defaults included, each with its value: which plugins run at each point rather than how that is written, and
-    /// how much of the nodes each profile looks at.
+    /// Returns all settings with their values, defaults included. For each profile, lists the plugins in
+    /// effect at each extension point, and the percentage of nodes to score.
     pub fn settings(&self) -> BTreeMap<String, String> {
         let mut all = serde_json::to_value(&self.configuration).expect("a configuration is JSON");
         if let Value::Object(fields) = &mut all {
@@ -76,7 +76,7 @@ impl Effective {
         }
     }
 
-    /// What is different in `after`, by field.
+    /// Returns the settings that differ, sorted by field.
     pub fn differences(&self, after: &Self) -> Vec<Difference> {
         let (before, mut rest) = (self.settings(), after.settings());
         let mut differences: Vec<Difference> = Vec::new();
@@ -93,17 +93,17 @@ impl Effective {
         differences
     }
 
-    /// What is written of a profile, or for all of them.
+    /// Returns the percentage written for the profile, or else for all profiles.
     pub(super) fn percentage_of_nodes_to_score(&self, profile: usize) -> Option<i32> {
         let own = self.written.profiles.get(profile).and_then(|profile| profile.percentage_of_nodes_to_score);
         own.or(self.written.percentage_of_nodes_to_score)
     }
 }
 
-/// Puts every value below `path` into `settings`. `apiVersion` and `kind` of a part say nothing.
+/// Adds all values below `path` to `settings`, except `apiVersion` and `kind`.
 fn flatten(path: &str, value: &Value, settings: &mut BTreeMap<String, String>) {
     match value {
-        // A key is never shown; that it is another one is.
+        // Show only a hash of a private key, so that a change is visible but not the key.
         Value::String(key) if path.ends_with(".keyData") => {
             let mut hasher = DefaultHasher::new();
             key.hash(&mut hasher);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_to_the_same_is_equal_however_it_is_written() {
+    fn equal_settings_have_no_differences() {
         for (before, after) in [
             ("", "parallelism: 16\nprofiles: [{schedulerName: default-scheduler}]\n"),
             (
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told_by_field_and_whether_it_can_be_taken_over() {
+    fn differences_name_the_field_and_whether_a_restart_is_needed() {
         let line = |text: &str, restart| (text.to_owned(), restart);
         assert_eq!(told("", "podMaxBackoffSeconds: 30\n"), [line("podMaxBackoffSeconds: 10 -> 30", false)]);
         assert_eq!(told("", "parallelism: 4\n"), [line("parallelism: 16 -> 4", true)]);

@@ -1,5 +1,6 @@
-//! Which plugins run at which point, in which order: `multiPoint` expanded into the points, and what upstream finds wrong when
-//! it makes a profile's framework. Upstream: `pkg/scheduler/framework/runtime/framework.go#NewFramework`.
+//! Determines the plugins at each extension point and their order, by expanding `multiPoint`. Reports what
+//! upstream rejects when it builds a profile's framework. Upstream:
+//! `pkg/scheduler/framework/runtime/framework.go#NewFramework`.
 
 use super::plugins::{ALL, POINTS, field_of};
 use super::v1::{Args, Plugin, PluginSet, Plugins, Profile};
@@ -8,21 +9,21 @@ use std::collections::BTreeMap;
 use supercargo_core::framework::registry::{self, ExtensionPoint};
 use supercargo_core::framework::{MAX_NODE_SCORE, PluginName};
 
-/// What runs in a profile.
+/// Plugins of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Order {
-    /// The plugins per point, in order.
+    /// Plugins of each extension point, in order.
     pub(super) points: Points,
-    /// The weights of Score.
+    /// Weights of the Score plugins.
     pub(super) weights: BTreeMap<PluginName, i64>,
 }
 
 type Points = BTreeMap<ExtensionPoint, Vec<PluginName>>;
 
-/// The order of a profile with its defaults; `written` is the profile without them.
+/// Returns the plugins of a profile with defaults; `written` is the profile without them.
 ///
 /// # Errors
-/// With upstream's text, and the field it is about.
+/// Returns upstream's message and the field.
 pub(super) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<Order, Problem> {
     let name = profile.scheduler_name.as_deref().unwrap_or_default();
     let wrong = |problem: Problem| Problem {
@@ -60,7 +61,7 @@ pub(super) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<
     Ok(Order { points, weights })
 }
 
-/// Whether the plugins that are enabled anywhere can be made.
+/// Checks that the enabled plugins can be created.
 fn made(profile: &Profile, plugins: &Plugins) -> Result<(), Problem> {
     let names = plugins.names();
     for (at, config) in profile.plugin_config.iter().enumerate() {
@@ -75,7 +76,7 @@ fn made(profile: &Profile, plugins: &Plugins) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The plugins that a point lists itself.
+/// Returns the plugins that an extension point lists itself.
 fn listed(point: ExtensionPoint, set: &PluginSet) -> Result<Vec<PluginName>, Problem> {
     let kind = format!("{}Plugin", point.as_str());
     let mut listed: Vec<PluginName> = Vec::new();
@@ -96,8 +97,9 @@ fn listed(point: ExtensionPoint, set: &PluginSet) -> Result<Vec<PluginName>, Pro
     Ok(listed)
 }
 
-/// Puts the plugins of `multiPoint` in: first those the point lists too, in its order, then the other ones of
-/// `multiPoint`, then the other ones of the point. An error names the plugin it is about.
+/// Inserts the plugins of `multiPoint` into an extension point. Order: plugins listed in both, in the point's
+/// order; other plugins of `multiPoint`; other plugins of the point. An error contains the name of the
+/// plugin.
 fn expand<'p>(
     point: ExtensionPoint,
     plugins: &'p Plugins,
@@ -129,7 +131,7 @@ fn expand<'p>(
     Ok(())
 }
 
-/// Whether what every profile needs is there.
+/// Checks that the required plugins are enabled.
 fn complete(points: &Points, name: &str) -> Result<(), Problem> {
     let count = |point| points.get(&point).map_or(0, Vec::len);
     let sorters = count(ExtensionPoint::QueueSort);
@@ -152,10 +154,10 @@ fn complete(points: &Points, name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The weights of a point that scores: what the point says, else what `multiPoint` says; 0 is 1.
+/// Returns the weights at an extension point: the point's, or else those of `multiPoint`; 0 counts as 1.
 ///
 /// # Errors
-/// When upstream takes the sum of all for too large. It does so, too, where the sum of the first of them is below zero.
+/// Fails if the sum of all could overflow by upstream's check, which also fails if a partial sum is negative.
 fn weights(plugins: &Plugins, point: ExtensionPoint) -> Result<BTreeMap<PluginName, i64>, String> {
     let (mut weights, mut total) = (BTreeMap::new(), 0i64);
     for Plugin { name, weight } in plugins.at(point).enabled.iter().chain(&plugins.multi_point.enabled) {

@@ -1,9 +1,9 @@
-//! KubeSchedulerConfiguration v1: read strictly, completed with upstream's defaults, checked by upstream's rules, and made into what
-//! the engine runs by.
+//! KubeSchedulerConfiguration v1: strict decoding, upstream's defaults and validation, and conversion into
+//! the engine's settings.
 //!
-//! [`Effective`] is what a file means, to kube-scheduler and to us. [`Settings`] are what this version runs by; what it cannot
-//! honour is refused by field rather than ignored: a scheduler that runs with another configuration than it was given
-//! decides wrongly without a word.
+//! [`Effective`] is the complete, valid configuration, equal to kube-scheduler's. [`Settings`] are the
+//! settings this version runs with. A field that this version does not support is an error: ignoring it would
+//! change scheduling silently.
 
 mod build;
 mod decode;
@@ -36,34 +36,34 @@ pub use settings::{ElectionSettings, ProfileSettings, Settings};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The name of the only profile when there is no configuration file.
+/// Name of the only profile without a configuration file.
 pub const OWN_NAME: &str = "supercargo";
-/// The name of a file's only profile when it has none (upstream `DefaultSchedulerName`).
+/// Name of a file's only profile if the file does not set it (upstream `DefaultSchedulerName`).
 pub(crate) const DEFAULT_NAME: &str = "default-scheduler";
 
-/// Why a configuration is not taken.
+/// Why a configuration is rejected.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The text is no KubeSchedulerConfiguration, or fields hold what they must not.
+    /// The text is not a KubeSchedulerConfiguration, or it is invalid.
     #[error("{}", told(path, problems))]
     Invalid {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Problems found.
         problems: Vec<Problem>,
     },
 }
 
 impl ConfigError {
-    /// What is wrong with a field, where that shows only as it is used.
+    /// Returns an error about a field whose value turned out to be unusable after validation.
     pub(crate) fn of_field(effective: &Effective, field: &str, text: String) -> Self {
         let place = effective.document.as_ref().and_then(|document| document.find(field));
         let problems = vec![Problem { place, ..Problem::new(field, text) }];
@@ -71,7 +71,7 @@ impl ConfigError {
     }
 }
 
-/// `file:line:column: field: text`, as far as known, one after the other.
+/// Formats problems as `file:line:column: field: text`, separated by semicolons.
 fn told(path: &Path, problems: &[Problem]) -> String {
     let path = path.display();
     let all = problems.iter().map(|problem| match problem.place {

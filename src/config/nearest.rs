@@ -1,19 +1,20 @@
-//! "Did you mean": of the names there are, the one that a wrong one was probably to be.
+//! Suggests the closest known name for an unknown one.
 
-/// The nearest of `known` to `word`, where one is near enough: the same but for case, or a few slips of the hand away.
+/// Returns the name in `known` that is closest to `word`, ignoring case; `None` if all differ by more than a
+/// third of the letters, or more than three.
 pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let lower = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
     let word = lower(word);
     let slips = (word.len() / 3).clamp(1, 3);
     let near = known.into_iter().map(|name| {
         let letters = lower(name);
-        // Of equally near ones the first letter is the one that is seldom wrong.
+        // Among equally close names, prefer those with the same first letter.
         (distance(&word, &letters), letters.first() != word.first(), name)
     });
     near.filter(|&(distance, ..)| distance <= slips && distance < word.len()).min().map(|(.., name)| name)
 }
 
-/// How many letters have to be put in, taken out, replaced, or exchanged with their neighbours.
+/// Returns the edit distance: insertions, deletions, replacements and swaps of neighbors.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
     for i in 1..=a.len() {
@@ -36,7 +37,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_slip_of_the_hand_is_seen_and_another_word_is_not_guessed() {
+    fn typos_get_a_suggestion_and_other_words_do_not() {
         let known = ["profiles", "parallelism", "podMaxBackoffSeconds", "podInitialBackoffSeconds"];
         for (word, meant) in [
             ("Profiles", Some("profiles")),

@@ -1,16 +1,17 @@
-//! A profile's plugins together with the default ones. Upstream: `pkg/scheduler/apis/config/v1/default_plugins.go#mergePlugins`.
+//! Merges a profile's plugins with the default plugins. Upstream:
+//! `pkg/scheduler/apis/config/v1/default_plugins.go#mergePlugins`.
 
 use super::v1::{Plugin, PluginSet, Plugins};
 use std::collections::BTreeSet;
 use supercargo_core::framework::registry::{self, ExtensionPoint};
 
-/// The name that stands for all.
+/// Wildcard for all plugins.
 pub(super) const ALL: &str = "*";
 
-/// The points a configuration speaks of, in the order upstream's framework fills them.
+/// Extension points of a configuration, in the order in which upstream's framework fills them.
 pub(super) const POINTS: [ExtensionPoint; 14] = ExtensionPoint::ALL;
 
-/// The name of a point's field.
+/// Returns the field name of an extension point.
 pub(super) fn field_of(point: ExtensionPoint) -> &'static str {
     match point {
         ExtensionPoint::PreFilter => "preFilter",
@@ -31,7 +32,7 @@ pub(super) fn field_of(point: ExtensionPoint) -> &'static str {
 }
 
 impl Plugins {
-    /// What is said of a point.
+    /// Returns the plugin set of an extension point.
     pub fn at(&self, point: ExtensionPoint) -> &PluginSet {
         match point {
             ExtensionPoint::PreFilter => &self.pre_filter,
@@ -51,19 +52,19 @@ impl Plugins {
         }
     }
 
-    /// All that are enabled anywhere, by name.
+    /// Returns the names of all enabled plugins.
     pub(super) fn names(&self) -> BTreeSet<String> {
         let sets = POINTS.iter().map(|&point| self.at(point)).chain([&self.multi_point]);
         sets.flat_map(|set| &set.enabled).map(|plugin| plugin.name.clone()).collect()
     }
 }
 
-/// The default plugins with what is written merged into them. Only `multiPoint` has defaults; a point's own set stays as
-/// it is written.
+/// Merges the written plugins into the default ones. Only `multiPoint` has defaults; sets of extension points
+/// stay as written.
 pub(super) fn merged_with_defaults(written: Option<Plugins>) -> Plugins {
     let mut plugins = written.unwrap_or_default();
     plugins.multi_point = merge(default_multi_point(), plugins.multi_point);
-    // Upstream takes the names of what is disabled and drops the rest.
+    // Upstream keeps only the names of disabled plugins.
     for set in plugins.sets_mut() {
         set.disabled.iter_mut().for_each(|plugin| plugin.weight = 0);
     }
@@ -100,7 +101,8 @@ fn default_multi_point() -> Vec<Plugin> {
     registry::default_plugins().map(plugin).collect()
 }
 
-/// Defaults first, without those disabled, each one that is written again replaced in place; then the others written.
+/// Returns the defaults without disabled ones, where a plugin enabled again replaces its default in place,
+/// followed by the other enabled plugins.
 fn merge(defaults: Vec<Plugin>, written: PluginSet) -> PluginSet {
     let PluginSet { enabled, disabled } = written;
     let is_disabled = |name: &str| disabled.iter().any(|plugin| plugin.name == name);
@@ -108,7 +110,8 @@ fn merge(defaults: Vec<Plugin>, written: PluginSet) -> PluginSet {
     let mut merged = Vec::new();
     if !is_disabled(ALL) {
         for default in defaults.into_iter().filter(|default| !is_disabled(&default.name)) {
-            // Of several the last counts; the others stay and are found to stand twice.
+            // Of repeated plugins, the last replaces the default. The others stay and are reported as
+            // duplicates later.
             match enabled.iter().rposition(|plugin| plugin.name == default.name) {
                 Some(at) => {
                     replaced.insert(at);
@@ -147,23 +150,23 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_is_written_again_is_replaced_in_place() {
+    fn enabled_default_plugin_is_replaced_in_place() {
         let written = set(&[("C", 0), ("B", 7)], &[]);
         assert_eq!(merged(&[("A", 1), ("B", 2), ("D", 0)], written), "A=1 B=7 D=0 C=0");
     }
 
     #[test]
-    fn one_that_is_disabled_and_enabled_moves_to_the_end() {
+    fn disabled_and_enabled_plugin_moves_to_the_end() {
         assert_eq!(merged(&[("A", 1), ("B", 2)], set(&[("A", 5)], &["A"])), "B=2 A=5");
     }
 
     #[test]
-    fn a_star_disables_all_defaults() {
+    fn wildcard_disables_all_default_plugins() {
         assert_eq!(merged(&[("A", 1), ("B", 2)], set(&[("B", 0), ("X", 0)], &["*"])), "B=0 X=0");
     }
 
     #[test]
-    fn of_one_that_stands_twice_the_last_replaces_and_the_first_remains_to_be_found() {
+    fn duplicate_plugin_replaces_the_default_and_stays_in_the_list() {
         assert_eq!(merged(&[("A", 1), ("B", 2)], set(&[("A", 3), ("A", 4)], &[])), "A=4 B=2 A=3");
     }
 }

@@ -1,4 +1,4 @@
-//! What a valid configuration may ask for and this version does not do.
+//! Checks a valid configuration for fields that this version does not support.
 
 use super::DEFAULT_NAME;
 use super::defaults::{LEASE_NAME, LEASE_NAMESPACE};
@@ -8,7 +8,7 @@ use super::field::Problem;
 use super::v1::{Configuration, Profile};
 use crate::lease::JITTER;
 
-/// The fields that cannot be honoured, each with what to do.
+/// Returns the unsupported fields, each with advice.
 pub(super) fn problems(effective: &Effective) -> Vec<Problem> {
     let (written, complete) = (&effective.written, &effective.configuration);
     let mut problems = Vec::new();
@@ -16,7 +16,7 @@ pub(super) fn problems(effective: &Effective) -> Vec<Problem> {
         let place = effective.document.as_ref().and_then(|document| document.find(&path));
         problems.push(Problem { place, ..Problem::new(path, text) });
     };
-    let not_built = |what: &str| format!("{what} is not part of this version; remove the field");
+    let not_built = |what: &str| format!("{what} is not supported by this version; remove the field");
     if complete.leader_election.leader_elect == Some(true) {
         election(complete, effective.allow_second_default_scheduler, &mut refuse);
     }
@@ -33,7 +33,8 @@ pub(super) fn problems(effective: &Effective) -> Vec<Problem> {
     problems
 }
 
-/// What cannot be elected. Upstream finds the first when it runs (`client-go/tools/leaderelection`), and the others never.
+/// Checks leader election. Upstream detects the first problem only at run time
+/// (`client-go/tools/leaderelection`), the others never.
 fn election(complete: &Configuration, second_allowed: bool, refuse: &mut impl FnMut(String, String)) {
     let election = &complete.leader_election;
     let path = |field: &str| format!("leaderElection.{field}");
@@ -43,7 +44,8 @@ fn election(complete: &Configuration, second_allowed: bool, refuse: &mut impl Fn
         refuse(path("renewDeadline"), text.to_owned());
     }
     if election.lease_duration < GoDuration::seconds(1) {
-        let text = "must be at least 1s: a Lease counts whole seconds, and others would take it at any time";
+        let text =
+            "must be at least 1s: a Lease has whole seconds, and other replicas would take it immediately";
         refuse(path("leaseDuration"), text.to_owned());
     }
     let lease = (election.resource_namespace.as_str(), election.resource_name.as_str());
@@ -53,9 +55,9 @@ fn election(complete: &Configuration, second_allowed: bool, refuse: &mut impl Fn
         && let Some(at) = complete.profiles.iter().position(is_default)
     {
         let text = format!(
-            "{DEFAULT_NAME:?} is kube-scheduler's own name, and under the lease {}/{} nothing keeps the two from scheduling the \
-             same pods; contend for {LEASE_NAMESPACE}/{LEASE_NAME}, name the profile otherwise, or say \
-             --allow-second-default-scheduler where no kube-scheduler runs",
+            "{DEFAULT_NAME:?} is kube-scheduler's name, and with the lease {}/{} both could schedule the \
+             same pods; use the lease {LEASE_NAMESPACE}/{LEASE_NAME}, rename the profile, or set \
+             --allow-second-default-scheduler if no kube-scheduler runs",
             lease.0, lease.1
         );
         refuse(format!("profiles[{at}].schedulerName"), text);

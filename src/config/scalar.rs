@@ -1,11 +1,11 @@
-//! What an unquoted word of YAML is: text, number, boolean or nothing.
+//! Resolves plain YAML scalars to strings, numbers, booleans or null.
 //!
-//! As kube-scheduler's decoder has it, which is YAML 1.1: `yes` is true and `010` is eight. Dates stay the text they are.
+//! Follows YAML 1.1 like kube-scheduler's decoder: `yes` is true and `010` is eight. Dates stay strings.
 //! Upstream: `go.yaml.in/yaml/v2/resolve.go`.
 
 use super::document::Value;
 
-/// The value of a plain scalar.
+/// Returns the value of a plain scalar.
 pub(super) fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -30,13 +30,13 @@ pub(super) fn resolve(text: &str) -> Value {
 
 fn number(text: &str) -> Option<Value> {
     integer(text).map(Value::Int).or_else(|| {
-        // Of what Rust reads as a number, only digits, point and exponent.
+        // Rust also parses `infinity` and `nan`; allow only digits, sign, point and exponent.
         let plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
         text.parse().ok().filter(|_| plain).map(Value::Float)
     })
 }
 
-/// A whole number of 64 bits in base 2, 8, 10 or 16, as Go's literals are.
+/// Parses a 64-bit integer in base 2, 8, 10 or 16, in Go's literal syntax.
 fn integer(text: &str) -> Option<i128> {
     let (negative, digits) = match text.as_bytes()[0] {
         b'-' => (true, &text[1..]),
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_what_upstream_takes_them_for() {
+    fn plain_scalars_resolve_as_upstream() {
         for (text, value) in [
             ("on", Value::Bool(true)),
             ("No", Value::Bool(false)),

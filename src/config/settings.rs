@@ -1,4 +1,4 @@
-//! What this version runs by, taken from a configuration.
+//! Settings that this version runs with, taken from a configuration.
 
 use super::framework::Order;
 use super::v1::{Args, Configuration, Extender, LeaderElection, Profile};
@@ -12,33 +12,33 @@ use supercargo_core::cycle::{Framework, Sampling};
 use supercargo_core::framework::registry::{Plan, PluginArgs};
 use supercargo_core::intern::Tables;
 
-/// The settings of a configuration.
+/// Settings of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The profiles, none of them of the same name.
+    /// Profiles, with distinct names.
     pub profiles: Vec<ProfileSettings>,
-    /// The first pause of a pod that failed.
+    /// First backoff of a failed pod.
     pub initial_backoff: Duration,
-    /// The longest pause of a pod that failed.
+    /// Maximum backoff of a failed pod.
     pub max_backoff: Duration,
-    /// The kubeconfig the file names.
+    /// Kubeconfig named in the file.
     pub kubeconfig: Option<PathBuf>,
-    /// What the API server is asked to write objects in.
+    /// Encoding requested from the API server.
     pub encoding: Encoding,
-    /// The lease to contend for; `None` to schedule without one.
+    /// Leader election; `None` if disabled.
     pub election: Option<ElectionSettings>,
-    /// The extenders, as they are written and with their defaults.
+    /// Extenders with their defaults.
     pub extenders: Vec<Extender>,
 }
 
-/// The lease to contend for.
+/// Lease for leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionSettings {
-    /// Its namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Lease.
     pub name: String,
-    /// Its times.
+    /// Durations.
     pub terms: Terms,
 }
 
@@ -58,19 +58,19 @@ impl ElectionSettings {
     }
 }
 
-/// A profile: which plugins run where, and by what.
+/// A profile: its plugins at each extension point, and their arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileSettings {
     /// `schedulerName`.
     pub name: String,
     order: Order,
     args: Vec<Args>,
-    /// As written, in percent; absent for all nodes.
+    /// Percentage of nodes to score as written; `None` for all nodes.
     percentage_of_nodes_to_score: Option<u8>,
 }
 
 impl ProfileSettings {
-    /// `percentage` is what is written, here or for all profiles: what upstream takes where nothing is, is not taken here.
+    /// `percentage` is the written value; upstream's default is not applied.
     fn new(profile: &Profile, order: &Order, percentage: Option<i32>) -> Self {
         Self {
             name: profile.scheduler_name.clone().unwrap_or_default(),
@@ -80,12 +80,12 @@ impl ProfileSettings {
         }
     }
 
-    /// `percentageOfNodesToScore` as it is written for this profile or for all; `None` for all nodes.
+    /// Returns the written `percentageOfNodesToScore`, of this profile or of all; `None` for all nodes.
     pub fn percentage_of_nodes_to_score(&self) -> Option<u8> {
         self.percentage_of_nodes_to_score
     }
 
-    /// The plugins, made with the engine's tables, in which the texts of arguments become ids.
+    /// Builds the plugins. Strings in arguments are interned in the engine's tables.
     pub fn framework(&self, tables: &mut Tables) -> Framework {
         let mut args = PluginArgs::default();
         tables.pinned(|tables| self.args.iter().for_each(|each| build::apply(each, &mut args, tables)));
@@ -96,7 +96,7 @@ impl ProfileSettings {
 }
 
 impl Default for Settings {
-    /// What holds without a file.
+    /// Returns the settings without a file.
     fn default() -> Self {
         Self::new(&Effective::without_file(&Flags::default()).expect("the defaults are valid"))
     }
@@ -106,16 +106,16 @@ impl Settings {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// When the file cannot be read, is no KubeSchedulerConfiguration, is not valid, or asks for what this version does not
-    /// do.
+    /// Fails if the file cannot be read, is not a KubeSchedulerConfiguration, is invalid, or sets an
+    /// unsupported field.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::of(&Effective::load(path, &Flags::default())?)
     }
 
-    /// The settings of a configuration.
+    /// Returns the settings of a configuration.
     ///
     /// # Errors
-    /// When it asks for what this version does not do.
+    /// Fails if the configuration sets an unsupported field.
     pub fn of(effective: &Effective) -> Result<Self, ConfigError> {
         let problems = refuse::problems(effective);
         if problems.is_empty() {

@@ -1,4 +1,5 @@
-//! What a file means and what is refused. Whole files against the real kube-scheduler's answers are in `tests/config.rs`.
+//! Tests of settings and unsupported fields. `tests/config.rs` compares whole files with the real
+//! kube-scheduler.
 
 use super::*;
 use crate::lease::Terms;
@@ -16,7 +17,7 @@ fn parse_with(rest: &str, flags: &Flags) -> Result<Settings, String> {
 }
 
 #[test]
-fn a_profile_without_a_name_is_the_default_scheduler() {
+fn unnamed_profile_is_default_scheduler() {
     for text in ["", "profiles: [{}]\n"] {
         let settings = parse(text).expect("a valid file");
         let names: Vec<_> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
@@ -26,7 +27,7 @@ fn a_profile_without_a_name_is_the_default_scheduler() {
 }
 
 #[test]
-fn an_unknown_field_is_named_with_its_line() {
+fn unknown_field_is_reported_with_its_line() {
     let error = parse("podMaxBackoffSeconds: 5\npodInitialBackofSeconds: 3\n").expect_err("misspelt");
     assert_eq!(
         error,
@@ -35,7 +36,7 @@ fn an_unknown_field_is_named_with_its_line() {
 }
 
 #[test]
-fn what_this_version_does_not_do_is_refused_by_field() {
+fn unsupported_fields_are_rejected_by_name() {
     for (rest, field) in [
         ("enableProfiling: true\n", "enableProfiling"),
         ("delayCacheUntilActive: true\n", "delayCacheUntilActive"),
@@ -46,7 +47,7 @@ fn what_this_version_does_not_do_is_refused_by_field() {
 }
 
 #[test]
-fn a_file_contends_for_kube_schedulers_lease_unless_it_says_otherwise() {
+fn file_defaults_to_kube_schedulers_lease() {
     let seconds = Duration::from_secs;
     let terms = Terms { lease_duration: seconds(15), renew_deadline: seconds(10), retry_period: seconds(2) };
     let lease = |namespace: &str, name: &str, terms| {
@@ -67,7 +68,7 @@ fn a_file_contends_for_kube_schedulers_lease_unless_it_says_otherwise() {
 }
 
 #[test]
-fn a_second_default_scheduler_is_refused_unless_it_is_allowed() {
+fn second_default_scheduler_is_rejected_unless_allowed() {
     let rest = "leaderElection: {resourceName: mine}\nprofiles: [{schedulerName: a}, {schedulerName: default-scheduler}]\n";
     let error = parse_with(rest, &Flags::default()).expect_err("kube-scheduler may run beside it");
     assert!(error.starts_with("f.yaml:4:") && error.contains(": profiles[1].schedulerName: "), "{error}");
@@ -81,7 +82,7 @@ fn a_second_default_scheduler_is_refused_unless_it_is_allowed() {
 }
 
 #[test]
-fn a_lease_that_cannot_be_kept_is_refused() {
+fn unsafe_lease_durations_are_rejected() {
     for (times, field) in [
         ("{renewDeadline: 2400ms}", "renewDeadline"),
         ("{leaseDuration: 999ms, renewDeadline: 500ms, retryPeriod: 100ms}", "leaseDuration"),
@@ -95,7 +96,7 @@ fn a_lease_that_cannot_be_kept_is_refused() {
 }
 
 #[test]
-fn a_part_of_the_nodes_is_looked_at_only_where_the_file_says_so() {
+fn node_sampling_needs_an_explicit_percentage() {
     let told = |rest: &str| {
         let settings = parse(rest).expect("a valid file");
         settings.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score()).collect::<Vec<_>>()
@@ -109,12 +110,12 @@ fn a_part_of_the_nodes_is_looked_at_only_where_the_file_says_so() {
 }
 
 #[test]
-fn a_flag_overrides_the_file() {
+fn flag_overrides_the_file() {
     assert!(parse("leaderElection: {leaderElect: true}\n").is_ok());
 }
 
 #[test]
-fn another_version_is_refused() {
+fn other_api_version_is_rejected() {
     let text = "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n";
     let error = Effective::parse(Path::new("f.yaml"), text, &Flags::default())
         .expect_err("v1beta3 is gone")
@@ -123,7 +124,7 @@ fn another_version_is_refused() {
 }
 
 #[test]
-fn without_a_file_one_profile_of_our_own_name_runs_the_defaults() {
+fn default_settings_have_one_supercargo_profile() {
     let named = parse("profiles: [{schedulerName: supercargo}]\n").expect("a valid file");
     assert_eq!(Settings { election: None, ..Settings::default() }, named);
 }

@@ -1,7 +1,7 @@
-//! KubeSchedulerConfiguration v1 as it is written. What is absent is absent here; `defaults` fills it in.
+//! KubeSchedulerConfiguration v1 as written. Absent fields stay absent; `defaults` fills them in.
 //!
-//! Named as upstream (`kube-scheduler/config/v1/types.go`, `component-base/config/v1alpha1/types.go`), and written back with
-//! upstream's rules of what is left out.
+//! Fields are named and serialized as upstream does (`kube-scheduler/config/v1/types.go`,
+//! `component-base/config/v1alpha1/types.go`).
 
 #![allow(missing_docs, reason = "fields are named as upstream")]
 
@@ -14,12 +14,12 @@ use super::duration::GoDuration;
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 
-/// `apiVersion`.
+/// `apiVersion` of the file.
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
-/// `kind`.
+/// `kind` of the file.
 pub const KIND: &str = "KubeSchedulerConfiguration";
 
-/// The whole file.
+/// Content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Configuration {
@@ -45,7 +45,7 @@ pub struct Configuration {
     pub delay_cache_until_active: bool,
 }
 
-/// `leaderElection`.
+/// Field `leaderElection`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderElection {
@@ -58,7 +58,7 @@ pub struct LeaderElection {
     pub resource_namespace: String,
 }
 
-/// `clientConnection`.
+/// Field `clientConnection`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientConnection {
@@ -70,7 +70,7 @@ pub struct ClientConnection {
     pub burst: i32,
 }
 
-/// One of `profiles`.
+/// Entry of `profiles`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Profile {
@@ -84,7 +84,7 @@ pub struct Profile {
     pub plugin_config: Vec<PluginConfig>,
 }
 
-/// `plugins` of a profile.
+/// Field `plugins` of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plugins {
@@ -105,7 +105,7 @@ pub struct Plugins {
     pub placement_score: PluginSet,
 }
 
-/// What is enabled and disabled at a point.
+/// Enabled and disabled plugins of an extension point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginSet {
@@ -115,17 +115,17 @@ pub struct PluginSet {
     pub disabled: Vec<Plugin>,
 }
 
-/// A plugin by name.
+/// A plugin with its weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plugin {
     pub name: String,
-    /// 0 and absent are the same from here on, and written as 0.
+    /// 0 and absent are equal, and are written as 0.
     #[serde(deserialize_with = "codec::or_zero")]
     pub weight: i32,
 }
 
-/// One of `pluginConfig`.
+/// Entry of `pluginConfig`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PluginConfig {
@@ -134,7 +134,7 @@ pub struct PluginConfig {
     pub args: Args,
 }
 
-/// One of `extenders`.
+/// Entry of `extenders`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Extender {
@@ -163,7 +163,7 @@ pub struct Extender {
     pub ignorable: bool,
 }
 
-/// One of an extender's `managedResources`.
+/// Entry of an extender's `managedResources`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderManagedResource {
@@ -172,7 +172,7 @@ pub struct ExtenderManagedResource {
     pub ignored_by_scheduler: bool,
 }
 
-/// An extender's `tlsConfig`.
+/// Field `tlsConfig` of an extender.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderTls {

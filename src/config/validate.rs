@@ -1,5 +1,5 @@
-//! Whether a configuration with its defaults holds what it must. Upstream: `pkg/scheduler/apis/config/validation/validation.go`,
-//! `component-base/config/validation`; paths and texts are theirs.
+//! Validates a configuration with defaults. Upstream: `pkg/scheduler/apis/config/validation/validation.go`,
+//! `component-base/config/validation`; paths and messages equal upstream's.
 
 mod args;
 
@@ -14,11 +14,11 @@ use supercargo_core::framework::registry::ExtensionPoint;
 
 pub(super) use args::fit_problems;
 
-/// Plugins of former versions.
+/// Plugins that were removed from kube-scheduler.
 const GONE: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 const SORT: &str = "plugins.queueSort";
 
-/// What is wrong.
+/// Returns all problems.
 pub(super) fn problems(configuration: &Configuration) -> Vec<Problem> {
     let mut problems = Vec::new();
     connection(&configuration.client_connection, &mut problems);
@@ -59,7 +59,7 @@ fn election(election: &LeaderElection, problems: &mut Vec<Problem>) {
         }
     }
     if election.lease_duration <= election.renew_deadline {
-        // The value is that of the other field, upstream too.
+        // The shown value is that of the other field, as in upstream.
         let rule = "must be greater than `RenewDeadline`";
         invalid("leaseDuration", election.renew_deadline.to_string(), rule);
     }
@@ -114,7 +114,7 @@ fn gone(path: String, name: &str) -> Option<Problem> {
     GONE.contains(&name).then(|| Problem::invalid(path, name, &rule))
 }
 
-/// Upstream does not look at `multiPoint` and at the points of groups of pods.
+/// Upstream checks neither `multiPoint` nor the extension points for pod groups.
 fn gone_plugins(path: &str, profile: &Profile, problems: &mut Vec<Problem>) {
     let Some(plugins) = &profile.plugins else { return };
     let looked_at = POINTS
@@ -139,7 +139,7 @@ fn plugin_configs(path: &str, profile: &Profile, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The one queue has one order.
+/// Checks that all profiles use the same queue sort plugin, since they share one queue.
 fn queue_sort(profiles: &[Profile], problems: &mut Vec<Problem>) {
     let set = |profile: &Profile| profile.plugins.clone().unwrap_or_default().queue_sort;
     let Some((first, others)) = profiles.split_first() else { return };
@@ -168,7 +168,7 @@ fn queue_sort(profiles: &[Profile], problems: &mut Vec<Problem>) {
     }
 }
 
-/// A set as upstream's internal type is shown.
+/// Formats a set like upstream's internal type.
 fn as_upstream(set: &PluginSet) -> Json {
     let list = |plugins: &[Plugin]| {
         let shown = plugins.iter().map(|plugin| {

@@ -1,4 +1,4 @@
-//! The arguments of plugins as they are written.
+//! Arguments of plugins as written.
 //!
 //! Upstream: `kube-scheduler/config/v1/types_pluginargs.go`, `api/core/v1/types.go`.
 
@@ -12,21 +12,21 @@ use std::collections::BTreeMap;
 
 macro_rules! typed_args {
     ($($plugin:ident($args:ident),)*) => {
-        /// `args` of a plugin.
+        /// Arguments of a plugin.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub enum Args {
-            /// None.
+            /// No arguments.
             #[default]
             Absent,
-            /// Not read yet; no configuration that was taken holds this.
+            /// Not decoded yet; does not occur in a complete configuration.
             Unread(u64),
-            /// Of a plugin without a type of arguments, as they are.
+            /// Arguments of a plugin without an argument type, unchanged.
             Raw(serde_json::Value),
-            $(#[doc = concat!("Of ", stringify!($plugin), ".")] $plugin($args),)*
+            $(#[doc = concat!("Arguments of ", stringify!($plugin), ".")] $plugin($args),)*
         }
 
         impl Args {
-            /// The arguments a plugin has when nothing is written; `None` for a plugin without a type of arguments.
+            /// Returns the empty arguments of a plugin; `None` for a plugin without an argument type.
             pub fn empty(plugin: &str) -> Option<Self> {
                 match plugin {
                     $(stringify!($plugin) => Some(Self::$plugin($args::default())),)*
@@ -88,15 +88,15 @@ impl<'de> Deserialize<'de> for Args {
 }
 
 impl Args {
-    /// Whether there are none.
+    /// Returns whether there are no arguments.
     pub fn is_absent(&self) -> bool {
         *self == Self::Absent
     }
 
-    /// Reads arguments that were left unread, as the plugin of this name has them.
+    /// Decodes arguments with the type of the plugin.
     ///
     /// # Errors
-    /// When they are of another type, or hold what that type does not.
+    /// Fails if they have another type, or unknown fields.
     pub(in super::super) fn read(
         &self,
         document: &Document,
@@ -116,7 +116,7 @@ impl Args {
         let text = |key: &str| match document.get(id, key).map(|node| &node.value) {
             None | Some(Value::Null) => Ok(""),
             Some(Value::Text(text)) => Ok(text.as_str()),
-            Some(_) => Err(problem(format!("decoding args for plugin {plugin}: {key} must be a text"))),
+            Some(_) => Err(problem(format!("decoding args for plugin {plugin}: {key} must be a string"))),
         };
         let (api_version, kind) = (text("apiVersion")?, text("kind")?);
         let kind = if kind.is_empty() { own_kind } else { kind };
@@ -140,7 +140,7 @@ impl Args {
     }
 }
 
-/// A part as JSON.
+/// Converts a node to JSON.
 fn json(document: &Document, id: usize) -> serde_json::Value {
     match &document.node(id).value {
         Value::Null => serde_json::Value::Null,
@@ -250,7 +250,7 @@ pub struct UtilizationShapePoint {
 pub struct VolumeBindingArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bind_timeout_seconds: Option<i64>,
-    /// Absent and empty differ.
+    /// Absent and empty are different.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<UtilizationShapePoint>>,
 }
@@ -300,7 +300,7 @@ pub struct LabelSelector {
 pub struct SelectorRequirement {
     pub key: String,
     pub operator: String,
-    /// Absent and empty differ where they are judged.
+    /// Absent and empty are different in validation.
     #[serde(skip_serializing_if = "no_values")]
     pub values: Option<Vec<String>>,
 }

@@ -1,5 +1,5 @@
-//! Whether arguments of plugins hold what they must. Upstream:
-//! `pkg/scheduler/apis/config/validation/validation_pluginargs.go`, with default feature gates.
+//! Validates plugin arguments. Upstream: `pkg/scheduler/apis/config/validation/validation_pluginargs.go`,
+//! with default feature gates.
 
 use super::super::duration::GoDuration;
 use super::super::field::{Json, Problem};
@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 
 const RATIO: &str = "RequestedToCapacityRatio";
 
-/// Judges arguments whose field is `path`.
+/// Validates the arguments in the field `path`.
 ///
-/// NodeResourcesFit's are left out, as upstream overlooks them here; it finds them when the plugin is made.
+/// Skips NodeResourcesFit, as upstream does: its arguments are validated when the plugin is created.
 pub(super) fn problems(path: &str, args: &Args, problems: &mut Vec<Problem>) {
     match args {
         Args::DefaultPreemption(args) => preemption(path, args, problems),
@@ -167,7 +167,7 @@ fn volume_binding(path: &str, args: &VolumeBindingArgs, problems: &mut Vec<Probl
     }
 }
 
-/// Judges NodeResourcesFit's arguments, with paths that begin at the arguments.
+/// Validates the arguments of NodeResourcesFit; paths are relative to the arguments.
 pub(crate) fn fit_problems(args: &NodeResourcesFitArgs) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (at, name) in args.ignored_resources.iter().enumerate() {
