@@ -1,13 +1,14 @@
-//! Configuration files, valid and not, against what the real kube-scheduler says of them.
+//! Configuration files, valid and invalid, compared with the real kube-scheduler.
 //!
-//! `fixtures/config/valid/NAME.yaml` stands beside `NAME.effective.yaml`, what the real one writes with `--write-config-to`;
-//! `fixtures/config/invalid/NAME.yaml` beside `NAME.answer.txt`, its error. Both come from `fixtures/config/ask.sh`, which runs
+//! Each `fixtures/config/valid/NAME.yaml` has a `NAME.effective.yaml`, written by the real one with
+//! `--write-config-to`. Each `fixtures/config/invalid/NAME.yaml` has a `NAME.answer.txt` with its error.
+//! `fixtures/config/ask.sh` creates both. It runs
 //!
 //! ```sh
 //! kube-scheduler --config NAME.yaml --write-config-to NAME.effective.yaml --master http://127.0.0.1:1 --secure-port 0
 //! ```
 //!
-//! Our own words about the invalid ones are in `fixtures/config/told.txt`; `UPDATE_EXPECT=1` writes them anew.
+//! Supercargo's messages for the invalid files are in `fixtures/config/told.txt`; `UPDATE_EXPECT=1` rewrites them.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod offline;
@@ -20,7 +21,7 @@ use supercargo::config::{ConfigError, Effective, Flags, Problem, Settings};
 use supercargo_core::framework::registry::ExtensionPoint;
 use supercargo_core::intern::Tables;
 
-/// What is no problem of a field, and so said in other words than upstream's.
+/// Files whose problem concerns no field, so that the message differs from upstream's.
 const IN_OTHER_WORDS: [&str; 15] = [
     "a-list",
     "a-text",
@@ -43,7 +44,7 @@ fn fixtures() -> PathBuf {
     root().join("tests/fixtures/config")
 }
 
-/// The files of a folder, without what the real one says of them.
+/// Returns the files of a folder, without kube-scheduler's answers.
 fn files(folder: &str) -> Vec<PathBuf> {
     let listed = std::fs::read_dir(fixtures().join(folder)).expect("the folder is there");
     let files = listed.map(|entry| entry.expect("it can be listed").path());
@@ -68,7 +69,7 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).expect("it is YAML")
 }
 
-/// Where two values differ; a number is a number, with a point or without.
+/// Collects the differences of two values. Numbers are compared as numbers: 1 equals 1.0.
 fn differences(path: &str, expected: &Value, got: &Value, into: &mut Vec<String>) {
     match (expected, got) {
         (Value::Object(e), Value::Object(g)) => {
@@ -129,7 +130,8 @@ fn invalid_file_gives_the_same_errors_as_kube_scheduler() {
     is_as_written("tests/fixtures/config/told.txt", &told);
 }
 
-/// Whether problems are those of upstream's answer: the very same, or in the same fields where Go speaks of its types.
+/// Returns whether problems match upstream's answer: equal, or in the same fields if upstream's text names Go
+/// types.
 fn agree(problems: &[Problem], answer: &str) -> bool {
     let shown: Vec<String> = problems.iter().map(|p| format!("{}: {}", p.path, p.text)).collect();
     let all = if let [only] = shown.as_slice() { only.clone() } else { format!("[{}]", shown.join(", ")) };
@@ -138,7 +140,7 @@ fn agree(problems: &[Problem], answer: &str) -> bool {
         let field = field.split('[').next().unwrap_or_default();
         let says_the_same = answer.contains(&problem.text);
         let names_the_field = answer.contains(field) && !field.is_empty();
-        // The name stands in place of upstream's `{}`.
+        // The name replaces upstream's `{}`.
         says_the_same
             || names_the_field && (is_of_decoding(answer) || problem.text.starts_with("Duplicate value"))
     };
@@ -159,7 +161,7 @@ fn is_of_decoding(answer: &str) -> bool {
     .any(|start| answer.starts_with(start))
 }
 
-/// Several validation problems have to be the very same, which was looked at before.
+/// Several validation problems must be equal, which was checked before.
 fn is_validation(answer: &str) -> bool {
     answer.starts_with('[')
 }
@@ -286,7 +288,7 @@ fn config_check_and_diff_exit_codes_match_their_findings() {
     }
 }
 
-/// The plugins that run at a point of the first profile of a valid file.
+/// Returns the plugins at an extension point of the first profile of a valid file.
 fn plugins_at(file: &str, point: ExtensionPoint) -> String {
     let flags = Flags::without_election();
     let file = fixtures().join("valid").join(file);
@@ -295,7 +297,7 @@ fn plugins_at(file: &str, point: ExtensionPoint) -> String {
     settings.profiles[0].framework(&mut Tables::new()).plugins_at(point).join(" ")
 }
 
-/// As the real kube-scheduler lists them at `-v=2` ("the scheduler starts to work with those plugins").
+/// The list kube-scheduler logs at `-v=2` ("the scheduler starts to work with those plugins").
 #[test]
 fn plugins_run_in_upstream_order() {
     let after = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodeResourcesFit VolumeRestrictions \

@@ -1,5 +1,7 @@
-//! `supercargo test`: every expectation holds and fails where it must, files that are wrong are shown where, and every form is what is
-//! written down in `placement/shown` and docs/placement-test.md; `UPDATE_EXPECT=1` writes them anew.
+//! `supercargo test`: expectations that hold and fail, errors in test files with their position, and all
+//! output formats.
+//!
+//! Expected outputs are in `placement/shown` and docs/placement-test.md; `UPDATE_EXPECT=1` rewrites them.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod offline;
@@ -20,7 +22,7 @@ fn node(name: &str, zone: &str) -> Value {
     })
 }
 
-/// A pod labelled by its first letter, on a node or on none.
+/// A pod labelled with the first letter of its name, on a node or pending.
 fn pod(name: &str, node: Option<&str>, cpu: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -29,7 +31,7 @@ fn pod(name: &str, node: Option<&str>, cpu: &str) -> Value {
     })
 }
 
-/// Three nodes in two zones: two pods `w` in one zone and one in the other, and one to come that is too large.
+/// Three nodes in two zones: two pods `w` in one zone, one in the other, and a pending pod that is too large.
 fn folder(head: &str, tests: &Value) -> Folder {
     let cluster = [
         node("a", "x"),
@@ -44,12 +46,12 @@ fn folder(head: &str, tests: &Value) -> Folder {
     let text = format!(
         "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\ncluster: [cluster]\npods: [pods]\n{head}tests: {tests}\n"
     );
-    // YAML has no such sign but spelled out.
+    // YAML requires escapes for these characters.
     folder.write("test.yaml", &text.replace('\u{fffe}', "\\ufffe"));
     folder
 }
 
-/// What does not hold of these pods, with changes.
+/// Returns the failures of an expectation about these pods, with changes.
 fn failures_with(head: &str, pods: &Value, expect: &Value) -> Vec<String> {
     let folder = folder(head, &json!([{ "name": "it", "pods": pods, "expect": expect }]));
     let ran = run(folder.path(), &["test.yaml", "-o", "json"]);
@@ -121,7 +123,7 @@ fn pods_are_expected_on_or_off_nodes() {
         failures(&json!({ "name": "w1" }), &json!({ "notOnNodes": { "labels": { "zone": "y" } } })),
         NONE
     );
-    // What means nothing does not pass.
+    // An expectation that applies to no node fails.
     assert_eq!(
         not_on(json!({ "labels": { "zone": "z" } })),
         ["no node matches the nodes with zone=z, so placement cannot be checked"]
@@ -187,7 +189,7 @@ fn changes_apply_before_pods_are_placed() {
     );
 }
 
-/// What is told of a text that is no test.
+/// Returns the error output for an invalid test file.
 fn wrong(text: &str) -> String {
     let folder = folder("", &json!([]));
     folder.write("t", text);
@@ -276,7 +278,7 @@ fn missing_test_files_are_reported() {
     assert!(wrong(&format!("{HEAD}tests: [&a [*a]]\n")).contains("t:4:"), "an alias inside itself");
     let deep = format!("{HEAD}tests: {}", "[".repeat(100_000));
     assert!(wrong(&deep).starts_with("t:"));
-    // Small as a text, and 40 million names if each alias were read.
+    // A small file with 40 million names after expansion of its aliases.
     let names = format!("x: &n [{}]\n", ["a"; 20_000].join(","));
     let case = "{name: it, pods: {name: a}, expect: {onNodes: {names: *n}}}";
     let bomb = format!(

@@ -1,4 +1,4 @@
-//! Recordings: what a scheduler was told and came to is decided again to the byte, and what differs is told by its line.
+//! Recordings: replays are byte-identical, and differences are reported with their line.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod offline;
@@ -13,19 +13,19 @@ use std::process::Command;
 use std::sync::OnceLock;
 use supercargo::journal::replay::Replay;
 
-/// A folder of this test binary's own, emptied when it begins.
+/// Returns a scratch folder of this test binary, emptied at the start.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay");
-        // It need not be there.
+        // The folder may not exist.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("the folder of tests can be written");
         folder
     })
 }
 
-/// A short recording, made once.
+/// A short recording, created once.
 fn short() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -64,7 +64,7 @@ async fn replay_of_ten_thousand_decisions_is_identical() {
     assert!(summary.decisions >= 10_000, "{summary:?}");
     assert!(summary.placed < summary.decisions, "some pods find no node: {summary:?}");
     println!("{summary:?}, {} bytes", recording.len());
-    // The decisions that are shown are among those recorded.
+    // The decisions shown by the server are among the recorded ones.
     let last = run.shown["decisions"][99].to_string();
     let found = recording.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     assert!(found.map(|it| it["decided"].to_string()).any(|decided| decided == last), "{last}");
@@ -78,7 +78,7 @@ fn replay_of_an_unchanged_recording_is_identical() {
     assert_eq!(output.stderr, "");
 }
 
-/// The recording with one line changed, and that line's number.
+/// Returns the recording with one line changed, and that line's number.
 fn changed(of: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) -> (String, usize) {
     let mut lines: Vec<String> = short().lines().map(str::to_owned).collect();
     let json = |line: &String| serde_json::from_str::<Value>(line).expect("it is JSON");
@@ -91,7 +91,7 @@ fn changed(of: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) -> (String,
 
 #[test]
 fn first_difference_is_reported_with_its_line() {
-    // The node that took the first pod is gone from its list, by having no room.
+    // Give the first pod's node no capacity in the list.
     let first =
         short().lines().position(|line| line.contains("\"result\":\"placed\"")).expect("one was placed");
     let decided: Value =
@@ -166,7 +166,7 @@ fn other_configuration_is_compared_for_each_decision() {
     assert!(output.stdout.contains("NodeResourcesFit +"), "{}", output.stdout);
 }
 
-/// What another configuration comes to of a recording, of the profile with these lines.
+/// Compares a recording with another configuration, whose profile has these lines.
 fn compared_by(input: &str, name: &str, profile: &str) -> (Option<i32>, Value) {
     let config = folder().join(name);
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: supercargo\n";
@@ -177,7 +177,7 @@ fn compared_by(input: &str, name: &str, profile: &str) -> (Option<i32>, Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn victims_of_both_configurations_are_compared() {
-    // Few nodes: whoever matters more finds no room but that of others.
+    // With few nodes, high-priority pods must preempt others.
     let file = folder().join("crowded.jsonl");
     run::recorded(&file, 6, 4_000).await;
     let crowded = fs::read_to_string(&file).expect("it was written");
@@ -211,7 +211,7 @@ async fn victims_of_both_configurations_are_compared() {
         assert!(why.starts_with("preempted default/p") && why.ends_with(", would preempt no pods"), "{why}");
     }
 
-    // Whoever looks at one node alone takes the first that will do.
+    // A scheduler that evaluates a single node takes the first feasible one.
     let (code, compared) = compared_by(
         &crowded,
         "first-goes.yaml",
@@ -227,7 +227,7 @@ async fn victims_of_both_configurations_are_compared() {
     }
 }
 
-/// Exit code and what is said of an input that is no good.
+/// Returns exit code and error output for an invalid input.
 fn refused(input: &str) -> (Option<i32>, String) {
     let output = replay(&[], input);
     (output.code, output.stderr)
@@ -269,7 +269,7 @@ fn extra_decision_at_the_end_is_a_difference() {
     let now = serde_json::from_str::<Value>(decision).expect("it is JSON")["decided"].clone();
     assert_eq!((&report["identical"], &report["divergence"]["now"]), (&Value::Bool(false), &now));
     assert!(report["divergence"]["then"].is_null());
-    // Where it breaks off it may have been decided, and not written.
+    // After the truncation, decisions may have been made but not written.
     lines.pop();
     assert_eq!(replay(&[], &(lines.join("\n") + "\n")).code, Some(0));
 }
@@ -288,7 +288,7 @@ fn truncated_recording_is_replayed_up_to_the_last_complete_line() {
     assert!(output.stdout.contains("all decisions equal the recording, byte for byte"));
 }
 
-/// A line of 200 MB, which is made as it is read.
+/// A line of 200 MB, generated while it is read.
 #[test]
 fn endless_line_is_rejected_without_using_memory() {
     let head = short().lines().next().expect("it has lines");
@@ -302,7 +302,7 @@ fn endless_line_is_rejected_without_using_memory() {
     assert_eq!(output.stderr, "error: standard input: line 2: longer than 16 MiB, the limit for a line\n");
 }
 
-/// Compares with `replay/shown/NAME`, or writes it.
+/// Compares with `replay/shown/NAME`; `UPDATE_EXPECT=1` writes the file.
 fn is_shown(name: &str, told: &str) {
     is_as_written(&format!("tests/replay/shown/{name}"), told);
 }
@@ -316,7 +316,7 @@ fn replay_prints_every_output_format() {
         assert_eq!(output.code, Some(3), "{form}");
         is_shown(&format!("packing.{form}.txt"), &output.stdout);
     }
-    // A recording in which the pod that found no node did find one.
+    // A recording in which the unschedulable pod is placed.
     let recording = page("docs/record/recording.jsonl");
     let changed = recording.replacen("\"result\":\"unschedulable\"", "\"result\":\"placed\"", 1);
     for (name, args) in [("short", &[][..]), ("diff", &["--diff"][..]), ("json", &["-o", "json"][..])] {
@@ -356,7 +356,7 @@ fn failed_recording_reports_the_error_and_creates_no_file() {
     assert!(!file.exists());
 }
 
-/// The recording that docs/record.md shows. It is made where it is missing and `UPDATE_EXPECT=1` asks for it: a new one has new times.
+/// The recording in docs/record.md. With `UPDATE_EXPECT=1` it is created if missing; a new one has new times.
 #[test]
 fn documented_recording_replays_identically() {
     let file = root().join("docs/record/recording.jsonl");

@@ -1,7 +1,7 @@
-//! `supercargo report`: what its model says, what its page holds, and what becomes of bad input and of large clusters.
+//! `supercargo report`: data, page, invalid input and large clusters.
 //!
-//! Whole models are compared with what is written down in `report/shown`; `UPDATE_EXPECT=1` writes them anew. The page in a browser is
-//! `tests/page`, part of `make release-check`.
+//! Expected data is in `report/shown`; `UPDATE_EXPECT=1` rewrites it. `tests/page` tests the page in a
+//! browser, as part of `make release-check`.
 
 #[path = "report/bad_input.rs"]
 mod bad_input;

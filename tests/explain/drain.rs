@@ -1,4 +1,4 @@
-//! `supercargo drain-check`: who would have no place.
+//! `supercargo drain-check`: pods that cannot be placed elsewhere, and obstacles to a drain.
 
 use crate::support::{Cluster, Ran, node, plain_node, pod, run};
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ fn budget(name: &str, app: &Value, allowed: i32) -> Value {
     })
 }
 
-/// What is in the way: the code, the pods, and the flag that accepts it.
+/// Returns the obstacles: code, number of pods, and the flag that accepts each.
 fn obstacles(objects: &[Value], flags: &[&str]) -> (Vec<(String, usize, String)>, Option<i32>) {
     let ran = drain(objects, "a", &[&["-o", "json"], flags].concat());
     let answer: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));

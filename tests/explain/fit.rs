@@ -53,7 +53,7 @@ fn fit_accepts_a_workload_for_its_pods() {
     assert_eq!(answer["fits"], 4, "{answer:#}");
 }
 
-/// A class whose claims bind with their pods, and this many of its volumes.
+/// A StorageClass with late binding, and this many of its volumes.
 fn storage(volumes: usize) -> Vec<Value> {
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },
@@ -92,7 +92,7 @@ fn each_statefulset_replica_needs_its_own_volumes() {
         assert_eq!(answer["fits"], volumes, "{answer:#}");
         assert_eq!(code, Some(if volumes == 0 { 3 } else { 0 }));
     }
-    // The set exists, and its first replica has a volume.
+    // The StatefulSet exists, and its first replica has a volume.
     let mut first = pod(
         "db-0",
         "10m",

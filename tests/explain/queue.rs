@@ -1,4 +1,4 @@
-//! `supercargo queue`, of a file and of a port: whole answers, and what of bad input.
+//! `supercargo queue` with a file or a port: complete outputs, and invalid input.
 
 use crate::offline::{self, page};
 use crate::shown::assert_output;
@@ -51,7 +51,7 @@ fn filtering_a_truncated_report_counts_only_listed_pods() {
     folder.write("report", &report.to_string());
     let told = |more: &[&str]| folder.run(&[&["queue", "-f", "report"], more].concat()).stdout;
     assert!(told(&["-n", "ml"]).starts_with("1 gated\n"), "{}", told(&["-n", "ml"]));
-    // Nothing is narrowed down here.
+    // Without a filter, the counts are unchanged.
     assert!(told(&["-A"]).contains("8 backoff"), "{}", told(&["-A"]));
     assert!(told(&["-A"]).contains("7 more, not listed"), "{}", told(&["-A"]));
 }

@@ -1,4 +1,4 @@
-//! A browser without a screen, told what to do over WebDriver (<https://www.w3.org/TR/webdriver2/>).
+//! A headless browser, controlled over WebDriver (<https://www.w3.org/TR/webdriver2/>).
 
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that the browser does.
+/// Timeout of each action.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What an element is called in WebDriver's JSON.
+/// Key of an element reference in WebDriver's JSON.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Keys by the code points WebDriver has for them.
+/// WebDriver's code points of keys.
 pub(crate) mod keys {
     pub(crate) const ENTER: &str = "\u{e007}";
     pub(crate) const ESCAPE: &str = "\u{e00c}";
@@ -24,14 +24,14 @@ pub(crate) mod keys {
     pub(crate) const END: &str = "\u{e010}";
 }
 
-/// chromedriver.
+/// The chromedriver process.
 pub(crate) struct Driver {
     process: Child,
     port: u16,
 }
 
 impl Driver {
-    /// Starts it on a port of its own choice.
+    /// Starts chromedriver on a free port.
     pub(crate) fn start() -> Self {
         let mut process =
             Command::new(std::env::var_os("CHROMEDRIVER").unwrap_or_else(|| "chromedriver".into()))
@@ -49,7 +49,7 @@ impl Driver {
                 break port.trim_end_matches('.').parse().expect("a port is a number");
             }
         };
-        // What it says later is read, so that it is never kept waiting.
+        // Keep reading its output, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, port }
     }
@@ -96,7 +96,7 @@ impl Driver {
             "--disable-gpu".to_owned(),
             "--hide-scrollbars".to_owned(),
             "--force-device-scale-factor=1".to_owned(),
-            // Nothing is to be reached; what tries to is to be noticed.
+            // No host is reachable, and attempts are recorded.
             "--disable-background-networking".to_owned(),
             format!("--window-size={width},{height}"),
         ];
@@ -145,7 +145,7 @@ impl Browser<'_> {
         self.driver.ask("POST", &path, body).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// A command of the DevTools protocol.
+    /// Sends a command of the DevTools protocol.
     pub(crate) fn command(&self, name: &str, params: &Value) -> Value {
         self.post("/goog/cdp/execute", &json!({ "cmd": name, "params": params }))
     }
@@ -155,12 +155,12 @@ impl Browser<'_> {
         self.post("/url", &json!({ "url": format!("file://{}", file.display()) }));
     }
 
-    /// What an expression comes to in the page.
+    /// Evaluates an expression in the page.
     pub(crate) fn eval(&self, expression: &str) -> Value {
         self.post("/execute/sync", &json!({ "script": format!("return {expression}"), "args": [] }))
     }
 
-    /// The same as a text.
+    /// Evaluates an expression to a string.
     pub(crate) fn text(&self, expression: &str) -> String {
         self.eval(expression).as_str().unwrap_or_default().to_owned()
     }
@@ -179,7 +179,7 @@ impl Browser<'_> {
         found[ELEMENT].as_str().unwrap_or_else(|| panic!("{css} is nowhere")).to_owned()
     }
 
-    /// Clicks, as a person does: the element has to be where a pointer reaches it.
+    /// Clicks an element like a user: it must be reachable by the pointer.
     pub(crate) fn click(&self, css: &str) {
         let element = self.element(css);
         self.post(&format!("/element/{element}/click"), &json!({}));
@@ -191,7 +191,7 @@ impl Browser<'_> {
         self.post(&format!("/element/{element}/value"), &json!({ "text": text }));
     }
 
-    /// Presses keys, wherever the focus is.
+    /// Presses keys in the focused element.
     pub(crate) fn press(&self, keys: &[&str]) {
         let actions: Vec<Value> = keys
             .iter()
@@ -205,7 +205,7 @@ impl Browser<'_> {
         );
     }
 
-    /// What the console had to say, and every address that was asked for, since the last time.
+    /// Returns new console messages, and all requested addresses, since the last call.
     pub(crate) fn heard(&self) -> (Vec<String>, Vec<String>) {
         let log = |kind: &str| self.post("/se/log", &json!({ "type": kind }));
         let said = log("browser").as_array().cloned().unwrap_or_default();
@@ -221,7 +221,7 @@ impl Browser<'_> {
         (said, asked.collect())
     }
 
-    /// What is on the screen, as PNG in base64.
+    /// Takes a screenshot, as PNG in base64.
     pub(crate) fn screenshot(&self) -> String {
         let path = format!("/session/{}/screenshot", self.id);
         let shot = self.driver.ask("GET", &path, &Value::Null).unwrap_or_else(|error| panic!("{error}"));

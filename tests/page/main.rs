@@ -1,7 +1,8 @@
-//! The page of `supercargo report` in a real browser: nothing is asked of any network, nothing is refused or goes wrong, keys and clicks
-//! lead where they should, readers of the screen are told what it shows, and what it looks like is kept under docs/screenshots.
+//! The page of `supercargo report` in a real browser: no network access, no errors, navigation by keyboard
+//! and mouse, and screen reader output. Also takes the pictures in docs/screenshots.
 //!
-//! Part of `make release-check`. Needs chromium and chromedriver, which `tests/release/chromium.sh` installs where it can.
+//! Part of `make release-check`. Needs chromium and chromedriver, which `tests/release/chromium.sh` installs
+//! if possible.
 
 mod driver;
 #[allow(dead_code, reason = "other tests use the rest of it")]
@@ -16,10 +17,10 @@ use offline::{Folder, Ran};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Bytes a picture of the documentation may have.
+/// Maximum size of a screenshot in bytes.
 const PICTURE_MAX: usize = 300_000;
 
-/// A folder with reports in it.
+/// A folder with reports.
 struct Reports(Folder);
 
 impl Reports {
@@ -31,7 +32,7 @@ impl Reports {
         self.0.write(name, &offline::list(objects));
     }
 
-    /// A report of these files, with more flags.
+    /// Writes a report with these flags.
     fn make(&self, name: &str, args: &[&str]) -> PathBuf {
         let page = self.0.path().join(name);
         let args = [&["report"], args, &["--to", name]].concat();
@@ -43,7 +44,7 @@ impl Reports {
     }
 }
 
-/// Keeps a picture where `SCREENSHOTS` says, or looks only that it can be taken.
+/// Takes a screenshot; stores it if `SCREENSHOTS` is set.
 fn picture(browser: &Browser<'_>, name: &str) {
     let base64 = browser.screenshot();
     let bytes: k8s_openapi::ByteString = serde_json::from_value(json!(base64)).expect("it is base64");
@@ -59,7 +60,7 @@ fn picture(browser: &Browser<'_>, name: &str) {
     }
 }
 
-/// That the page was all that was read, and that nobody complained.
+/// Asserts that only the page was loaded, and that the console has no messages.
 fn is_quiet(browser: &Browser<'_>) {
     let (said, asked) = browser.heard();
     assert_eq!(said, Vec::<String>::new(), "the console is silent");
@@ -249,7 +250,7 @@ fn markup_and_control_characters_in_names_are_escaped() {
     );
     assert_eq!(browser.eval("document.querySelectorAll('img').length"), 0);
     is_quiet(&browser);
-    // Even markup that got in would do nothing; and the test above hears what goes wrong.
+    // Injected markup would have no effect, and the console shows the violation.
     browser.eval("document.body.insertAdjacentHTML('beforeend', '<img src=\"http://127.0.0.1:9/\" onerror=\"document.title=1\">')");
     let refused = "Content Security Policy";
     browser.wait_for("document.images.length === 1 && document.images[0].complete");

@@ -1,11 +1,11 @@
-//! The page as those meet it who hear it or feel it: the accessibility tree that the browser makes of it.
+//! The page as screen readers get it: checks of the browser's accessibility tree.
 
 use super::driver::{Browser, Driver, keys};
 use super::{Reports, is_quiet, small, town};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Roles of what can be worked with.
+/// Roles of interactive elements.
 const INTERACTIVE: [&str; 9] = [
     "button",
     "link",
@@ -18,7 +18,7 @@ const INTERACTIVE: [&str; 9] = [
     "listbox",
 ];
 
-/// Something in the tree.
+/// A node of the accessibility tree.
 #[derive(Clone, Debug)]
 struct Heard {
     role: String,
@@ -27,7 +27,7 @@ struct Heard {
     level: Option<u64>,
 }
 
-/// All of the tree that is told, in order.
+/// Returns all announced nodes of the tree, in order.
 fn tree(browser: &Browser<'_>) -> Vec<Heard> {
     browser.command("Accessibility.enable", &json!({}));
     let tree = browser.command("Accessibility.getFullAXTree", &json!({}));
@@ -57,7 +57,7 @@ fn tree(browser: &Browser<'_>) -> Vec<Heard> {
     order
 }
 
-/// What holds of the page whatever is open on it.
+/// Asserts rules that hold whatever is open, and returns the tree.
 fn is_told_well(browser: &Browser<'_>) -> Vec<Heard> {
     let all = tree(browser);
     let nameless: Vec<&Heard> = all
@@ -117,7 +117,7 @@ fn is_open(browser: &Browser<'_>) {
     browser.eval("document.querySelectorAll('details').forEach((it) => { it.open = true; })");
 }
 
-/// The names that cells have to have: node, zone, resource and share in words.
+/// Returns the expected names of cells: node, zone, resource and share.
 fn cells(browser: &Browser<'_>, resource: usize) -> Vec<String> {
     let told = browser.eval(&format!(
         "model.nodes.name.map((name, at) => name + ', ' + zoneName(model.nodes.zone[at]) + ', ' + model.resources[{resource}].name + ' ' + percent(share({resource}, at, last)) + ' (')"
@@ -168,7 +168,7 @@ fn screen_reader_gets_names_roles_and_announcements() {
     is_quiet(&browser);
 }
 
-/// What was opened is a landmark of that name, has the focus, and is announced.
+/// Asserts that the opened panel is a landmark of that name, has the focus and is announced.
 fn panel_is_told(browser: &Browser<'_>, name: &str) {
     let all = is_told_well(browser);
     let panels: Vec<&str> =
@@ -181,7 +181,7 @@ fn panel_is_told(browser: &Browser<'_>, name: &str) {
 #[test]
 fn arrow_keys_reach_every_node_from_the_tab_stop() {
     let (driver, reports) = (Driver::start(), Reports::new());
-    // More than have their names in their cells.
+    // Enough nodes that cells show no names.
     let nodes = 90;
     reports.write("cluster.json", &town::town(nodes, 200));
     let page = reports.make("mid.html", &["--cluster", "cluster.json"]);

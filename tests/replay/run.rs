@@ -1,5 +1,5 @@
-//! A scheduler at work on its own thread, recorded: the driver, the engine and the writer as they ship, and an API server that answers
-//! from memory, not always well.
+//! Runs and records a scheduler with its real driver, engine and writer, against a simulated API server that
+//! also gives wrong answers.
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,17 +18,17 @@ use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::Scheduler;
 use tokio::sync::mpsc;
 
-/// Pods that come at a time.
+/// Number of pods created at a time.
 const BATCH: usize = 50;
 
-/// How a run went.
+/// Result of a run.
 pub(crate) struct Run {
-    /// Pods that were bound, and refused, and asked about.
+    /// Numbers of pods that were bound, rejected, and looked up.
     pub(crate) bound: usize,
     pub(crate) refused: usize,
     pub(crate) asked_about: usize,
     pub(crate) evicted: usize,
-    /// What `/debug/decisions` showed in the end.
+    /// Final answer of `/debug/decisions`.
     pub(crate) shown: Value,
 }
 
@@ -40,12 +40,12 @@ impl Outbox for Out {
     }
 
     fn submit(&mut self, effect: Effect) {
-        // The server is gone once the run is over.
+        // The server is gone when the run ends.
         let _ = self.0.send(effect);
     }
 }
 
-/// Schedules `pods` pods on `nodes` nodes and records it.
+/// Schedules `pods` pods on `nodes` nodes and records the run.
 pub(crate) async fn recorded(to: &Path, nodes: usize, pods: usize) -> Run {
     let effective = Effective::without_file(&Flags::without_election()).expect("the defaults are valid");
     let settings = Settings::of(&effective).expect("the defaults can be taken");
@@ -159,7 +159,7 @@ impl Server {
         }
     }
 
-    /// Pods go, a node is cordoned and another is not any more.
+    /// Deletes pods, cordons a node and uncordons another.
     async fn change(&mut self, number: usize, nodes: usize) {
         let bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
         let leave: Vec<String> = self
@@ -221,7 +221,7 @@ impl Server {
         }
     }
 
-    /// Some bindings are refused, of some nothing is heard.
+    /// Rejects some bindings, and does not answer others.
     fn bind(&mut self, pod: &PodRef) -> BindOutcome {
         self.binds += 1;
         if !self.pods.contains_key(&*pod.uid) {
@@ -247,7 +247,7 @@ impl Server {
     }
 }
 
-/// A pod, of a few sorts by turns; what it must not be recorded with says so.
+/// Returns a pod of one of several kinds. It contains a text that must not be recorded.
 fn pod(number: usize) -> Value {
     let app = format!("app-{}", number % 7);
     let selector = json!({"matchLabels": {"app": app}});

@@ -1,4 +1,4 @@
-//! What cannot be taken: a clear message, the right exit code, and no file that is not a report.
+//! Invalid input gives a clear message and the right exit code, and writes no report.
 
 use crate::support::{Folder, node, pod, report};
 use serde_json::json;

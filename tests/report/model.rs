@@ -1,4 +1,4 @@
-//! What the model says: columns that agree with each other, states, skew, what waits, and whose scores are shown.
+//! The data of a report: consistent columns, states, skew, pending pods, and selection of scores.
 
 use crate::offline::is_as_written;
 use crate::support::{Folder, node, pod, report, root};
@@ -80,7 +80,7 @@ fn reported_skew_equals_the_schedulers() {
     let model = Folder::of(&objects).model(&[]);
     let told = &model["spread"][0];
     assert_eq!((&told["maxSkew"], &told["isHard"], &told["pods"]), (&json!(1), &json!(true), &json!(4)));
-    // Two zones are fewer than minDomains, so the emptiest counts as empty; a pod that is going does not count.
+    // Two zones are fewer than minDomains, so the minimum is 0. A pod that is being deleted does not count.
     let expected = json!([{ "skew": 2, "domainCount": 2, "domains": [["east", 2], ["west", 1]] }]);
     assert_eq!(told["states"], expected);
 }

@@ -1,10 +1,10 @@
-//! The page as text: its parts, its data, and that names cannot break out of either.
+//! The page as text: sections, data and escaping.
 
 use crate::support::{Folder, node, pod};
 use crate::town;
 use serde_json::{Value, json};
 
-/// What stands between two texts, of which the first is there once.
+/// Returns the text between two markers; the first occurs once.
 fn between<'a>(page: &'a str, before: &str, after: &str) -> &'a str {
     assert_eq!(page.matches(before).count(), 1, "{before}");
     let (_, rest) = page.split_once(before).expect("it is there");

@@ -1,9 +1,9 @@
-//! A large cluster: everything is on the page, and the page stays small enough to be sent around.
+//! A large cluster: the page is complete, and small enough to be sent by mail.
 
 use crate::support::Folder;
 use crate::town;
 
-/// Bytes a page may have.
+/// Maximum size of the page in bytes.
 const PAGE_MAX: usize = 25_000_000;
 
 #[test]
@@ -11,7 +11,7 @@ fn page_of_5000_nodes_and_50000_pods_is_a_few_megabytes() {
     let folder = Folder::of(&town::town(5_000, 50_000));
     let few = folder.page(&["--score-tables", "10", "--explanations", "1"]);
     assert!(few.contains("api-6d4cf56db9-0c34") && few.contains("worker-b-1666"));
-    // Each further score table and explanation adds its own bytes, of which there are no more for more nodes.
+    // Score tables and explanations have a fixed maximum size, whatever the number of nodes.
     let none = folder.page(&["--score-tables", "0", "--explanations", "0"]);
     let each = few.len().saturating_sub(none.len()) / 10;
     assert!(each > 500, "score tables are there: {each} bytes each");

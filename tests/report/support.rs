@@ -1,4 +1,4 @@
-//! A folder with the files of a cluster, and the real program that reports of it.
+//! A folder with the files of a cluster, and the real program to report on it.
 
 use crate::offline::{self, list, spec};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub(crate) fn report(folder: &Path, args: &[&str]) -> Ran {
     offline::run(folder, &[&["report"], args].concat())
 }
 
-/// A folder with a cluster in it.
+/// A folder with a cluster.
 pub(crate) struct Folder(offline::Folder);
 
 impl Folder {
@@ -31,14 +31,14 @@ impl Folder {
         report(self.path(), &[&["--cluster", "cluster"], more].concat())
     }
 
-    /// The report for programs.
+    /// Returns the JSON report.
     pub(crate) fn model(&self, more: &[&str]) -> Value {
         let ran = self.run(&[&["-o", "json"], more].concat());
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
         ran.json("ClusterReport")
     }
 
-    /// The page.
+    /// Returns the HTML page.
     pub(crate) fn page(&self, more: &[&str]) -> String {
         let ran = self.run(more);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
@@ -46,7 +46,7 @@ impl Folder {
     }
 }
 
-/// A node of 4 cpus in a zone.
+/// A node with 4 cpus in a zone.
 pub(crate) fn node(name: &str, zone: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -55,7 +55,7 @@ pub(crate) fn node(name: &str, zone: &str) -> Value {
     })
 }
 
-/// A pod that asks for cpu; `more` joins its spec.
+/// A pod that requests cpu; `more` is merged into its spec.
 pub(crate) fn pod(name: &str, cpu: &str, more: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": "a" } }, "spec": spec(cpu, more) })
 }

@@ -1,4 +1,5 @@
-//! A made-up cluster of any size, the same every time: zones, workloads of different sizes, tainted and closed nodes, pods that wait.
+//! A generated cluster of any size, always the same: zones, workloads of different sizes, tainted and
+//! cordoned nodes, pending pods.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ const ZONES: [&str; 3] = ["eu-north-1a", "eu-north-1b", "eu-north-1c"];
 const APPS: [&str; 6] = ["api", "worker", "cache", "ingest", "gateway", "batch"];
 const TEAMS: [&str; 4] = ["shop", "payments", "search", "data"];
 
-/// Numbers that look drawn and are not.
+/// A deterministic generator of pseudo-random numbers.
 struct Draw(u64);
 
 impl Draw {
@@ -16,7 +17,7 @@ impl Draw {
     }
 }
 
-/// The objects of a cluster with so many nodes and pods on them.
+/// Returns the objects of a cluster with this number of nodes and pods.
 pub(crate) fn town(nodes: usize, pods: usize) -> Vec<Value> {
     let mut draw = Draw(1);
     let mut objects: Vec<Value> = (0..nodes).map(node).collect();
@@ -26,7 +27,7 @@ pub(crate) fn town(nodes: usize, pods: usize) -> Vec<Value> {
         let app = draw.below(APPS.len()).min(draw.below(APPS.len()));
         let team = draw.below(TEAMS.len());
         let cpu = 250 * (1 + (app * 5 + team * 3) % 7);
-        // Some nodes are liked better than others, and none takes more than it has.
+        // Some nodes are preferred, but none exceeds its capacity.
         let mut on = draw.below(workers.len()).max(draw.below(workers.len()) / 2);
         for _ in 0..20 {
             if used[on] + cpu > 15_890 {
@@ -97,7 +98,7 @@ fn pod(at: usize, (app, team): (&str, &str), cpu: usize, node: &str) -> Value {
     })
 }
 
-/// A slip of the pen, a pod too large for any node, and one with a gate.
+/// Pending pods: one with a typo, one too large for any node, and one with a scheduling gate.
 fn waiting() -> Vec<Value> {
     let pod = |name: &str, requests: Value, more: Value| {
         let mut spec =
@@ -119,7 +120,7 @@ fn waiting() -> Vec<Value> {
     ]
 }
 
-/// A Deployment to place in it, of so many pods.
+/// A Deployment to place, with this number of pods.
 pub(crate) fn checkout(replicas: usize) -> Value {
     let labels = json!({ "app": "checkout" });
     json!({
