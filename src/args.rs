@@ -295,8 +295,8 @@ pub enum Command {
     ///
     /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
     ///
-    /// Exit code: 0 all pods can be placed, 3 at least one cannot, 2 invalid flags or files, or no such node,
-    /// 1 any other failure.
+    /// Exit code: 0 all pods can be placed elsewhere and evicted, 3 at least one cannot be placed, 4 all can be placed
+    /// but not all can be evicted, 2 invalid flags or files, or no such node, 1 any other failure.
     DrainCheck(DrainCheckArgs),
 
     /// Record the objects and changes a scheduler would see in the kubeconfig's cluster, for `supercargo

@@ -371,9 +371,7 @@ impl Difference {
                     format!("{ahead:+}: {}", parts.join(", "))
                 }
             }
-            (Theirs::Scored(_), None) => {
-                "feasible, but what the pod needs there cannot be reserved".to_owned()
-            }
+            (Theirs::Scored(_), None) => "feasible, but what the pod needs cannot be reserved".to_owned(),
         };
     }
 }
