@@ -164,7 +164,7 @@ fn changed_cluster_is_shown_before_and_after() {
     let folder = Folder::of(&objects);
     let flags = ["--remove-node", "n1", "--add-nodes", "2:template=n2"];
     let model = folder.model(&flags);
-    assert_eq!(model["source"], "cluster, with 2 more like n2, without n1");
+    assert_eq!(model["source"], "cluster, with 2 nodes added like n2, without n1");
     assert_eq!(model["nodes"]["name"], json!(["n1", "n2", "n2-new-1", "n2-new-2"]));
     assert_eq!(model["nodes"]["absent"], json!([[2, 3], [0]]));
     assert_eq!(model["nodes"]["requested"][0][0], json!([3_000, 3_000, 0, 0]));
