@@ -63,9 +63,9 @@ impl ShapeSignature {
         &self.0
     }
 
-    /// A pod of this signature that has no volumes.
+    /// A pod of this signature that has no volumes and is nobody: see [`stand_in`].
     pub(crate) fn bare(&self) -> Arc<PodInfo> {
-        without_volumes(&self.0)
+        stand_in(&self.0).into()
     }
 }
 
@@ -99,15 +99,13 @@ impl NodeSignature {
         &self.0
     }
 
-    /// A pod of this signature that has no volumes and is not tied to other pods by its own terms.
+    /// A pod of this signature that has no volumes, is not tied to other pods by its own terms and is nobody: see [`stand_in`].
     pub(crate) fn bare(&self) -> Arc<PodInfo> {
-        let pod = without_volumes(&self.0);
-        if pod.pod_affinity.is_none() && pod.spread.is_empty() {
-            return pod;
+        let mut pod = stand_in(&self.0);
+        if pod.pod_affinity.is_some() || !pod.spread.is_empty() {
+            pod.template.pod_affinity = None;
+            pod.template.spread = [].into();
         }
-        let mut pod = Arc::unwrap_or_clone(pod);
-        pod.template.pod_affinity = None;
-        pod.template.spread = [].into();
         pod.into()
     }
 }
@@ -132,11 +130,10 @@ impl Hash for NodeSignature {
     }
 }
 
-fn without_volumes(pod: &Arc<PodInfo>) -> Arc<PodInfo> {
-    if pod.volumes.is_empty() {
-        return Arc::clone(pod);
-    }
-    Arc::new(PodInfo { volumes: [].into(), ..PodInfo::clone(pod) })
+/// A pod like this one, without its volumes and its uid. The pod itself may be nominated or placed by now: a full evaluation leaves out its own
+/// nomination, what is cached for all pods like it does not.
+fn stand_in(pod: &PodInfo) -> PodInfo {
+    PodInfo { uid: "".into(), volumes: [].into(), ..pod.clone() }
 }
 
 fn hash_but_for_volumes<H: Hasher>(pod: &PodInfo, state: &mut H) {

@@ -275,6 +275,44 @@ fn under_load_without_a_pause_comparisons_keep_to_their_share_and_reach_every_si
     assert!(per_signature > 3 * signatures as u64, "{per_signature} comparisons");
 }
 
+/// The pod that stands for a signature may be nominated by now; the others of its signature must leave it its place.
+#[test]
+fn nominated_pod_is_no_difference_between_cached_and_full_refusals() {
+    let mut pair = Pair::new(Duration::from_secs(60));
+    pair.apply("node n0 cpu=2 mem=8Gi");
+    pair.apply("node n1 cpu=1 mem=8Gi");
+    pair.apply("pod victim on=n0 cpu=2");
+    for engine in [&mut pair.plain, &mut pair.comparing] {
+        // Victims stay: no eviction leaves.
+        while !matches!(engine.step(START, &mut NoProbe), Step::Idle { .. }) {}
+    }
+    let wants = |name: &str| format!("pod {name} cpu=2 priority=5");
+    let decide = |pair: &mut Pair, name: &str| {
+        pair.apply(&wants(name));
+        for engine in [&mut pair.plain, &mut pair.comparing] {
+            while !matches!(engine.step(pair.now, &mut NoProbe), Step::Idle { .. }) {}
+        }
+        pair.now = pair.now + CALL;
+    };
+    // The second one is what is known of the signature made for; once the first is gone, it is nominated, and the third finds no victim.
+    decide(&mut pair, "first");
+    decide(&mut pair, "second");
+    pair.tell(|_| Event::Gone(ObjectKey::Pod("first".into())));
+    pair.now = pair.now + Duration::from_secs(400);
+    decide(&mut pair, "third");
+    let engine = &mut pair.comparing;
+    let nominated = |engine: &Scheduler| {
+        let snapshot = engine.snapshot();
+        let nodes = snapshot.nodes_with_nominations().into_iter();
+        nodes.flat_map(|node| snapshot.nominated_on(node)).map(|pod| pod.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(nominated(engine), ["second"]);
+    let (mut cursor, now) = (0, pair.now + CALL);
+    while engine.verify_one(now, &mut cursor, now) {}
+    let [same, differing] = engine.stats().verified;
+    assert!(same > 0 && differing == 0, "{same} are the same, {differing} are not");
+}
+
 /// A node leaves the rack it shared with one other, and the other is not told: found before a pod meets it, at the cost of one signature.
 #[cfg(feature = "mutations")]
 #[test]

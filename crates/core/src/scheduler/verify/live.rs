@@ -93,6 +93,13 @@ impl Scheduler {
         self.verify.round = Some(Round::new(now, interval));
     }
 
+    /// Compares the next live signature that was neither made nor compared since `began`, whatever that costs; whether there was one. The
+    /// cursor begins at 0, and `began` is not later than `now`. For tests and simulations, which have the time.
+    pub fn verify_one(&mut self, now: Time, cursor: &mut usize, began: Time) -> bool {
+        self.shapes.tick(now);
+        self.decides_from_caches() && self.verify_next(now, cursor, began)
+    }
+
     /// There is nothing to do before `wake_at`: a live signature may have its turn.
     pub(in crate::scheduler) fn rest(&mut self, now: Time, wake_at: Option<Time>) -> Step {
         let next = self.verify_at_rest(now);
@@ -115,7 +122,7 @@ impl Scheduler {
         if now < round.not_before {
             return Some(round.not_before);
         }
-        let was_one = self.verify_next(now);
+        let was_one = self.verify_in_round(now);
         let round = self.verify.round.as_mut()?;
         if was_one {
             round.idle_since = Some(now);
@@ -128,24 +135,35 @@ impl Scheduler {
     pub(in crate::scheduler) fn verify_when_late(&mut self, now: Time) {
         let verify = &mut self.verify;
         let may = verify.credit.is_left() && !verify.credit.has_verified() && verify.is_late(now);
-        if may && self.may_verify() && self.verify_next(now) {
+        if may && self.may_verify() && self.verify_in_round(now) {
             self.verify.credit.verifies();
         }
     }
 
     /// Whether decisions are made, and from caches.
-    fn may_verify(&self) -> bool {
+    fn decides_from_caches(&self) -> bool {
         let decides = self.leading && !self.halted && self.lists.awaited().next().is_none();
-        decides && self.verify.round.is_some() && self.verify.is_trusting
+        decides && self.verify.is_trusting
+    }
+
+    /// Whether there are rounds, and something to compare in them.
+    fn may_verify(&self) -> bool {
+        self.verify.round.is_some() && self.decides_from_caches()
     }
 
     /// Compares the next live signature of the round; whether there was one.
-    fn verify_next(&mut self, now: Time) -> bool {
-        let Some(round) = &mut self.verify.round else { return false };
-        let Some((live, pod)) = self.shapes.next_unchecked(&mut round.cursor, round.began) else {
-            round.is_over = true;
-            return false;
-        };
+    fn verify_in_round(&mut self, now: Time) -> bool {
+        let Some(Round { mut cursor, began, .. }) = self.verify.round else { return false };
+        let was_one = self.verify_next(now, &mut cursor, began);
+        if let Some(round) = &mut self.verify.round {
+            (round.cursor, round.is_over) = (cursor, !was_one);
+        }
+        was_one
+    }
+
+    /// Compares the next live signature that was not compared since `began`; whether there was one.
+    fn verify_next(&mut self, now: Time, cursor: &mut usize, began: Time) -> bool {
+        let Some((live, pod)) = self.shapes.next_unchecked(cursor, began) else { return false };
         self.cache.preview();
         match catch_unwind(AssertUnwindSafe(|| self.compare(now, live, &pod))) {
             Ok(None) => {}
