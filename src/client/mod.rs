@@ -3,6 +3,7 @@
 mod bodies;
 mod proxy;
 mod rotate;
+mod token;
 
 use crate::args::Args;
 use crate::config::Settings;
@@ -19,8 +20,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use proxy::{Proxy, Scheme, Variables};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use token::TokenFile;
 use tokio::net::TcpStream;
 use tower::timeout::TimeoutLayer;
 use tower::util::{BoxCloneService, BoxCloneSyncService, MapRequestLayer};
@@ -219,6 +221,17 @@ impl Tls {
     }
 }
 
+/// The token file of these settings, if requests are to carry its token. It takes precedence over `token` (client-go
+/// `transport/round_trippers.go#NewBearerAuthWithRefreshRoundTripper`), unlike in kube.
+fn token_file(config: &kube::Config) -> Result<Option<TokenFile>> {
+    let auth = &config.auth_info;
+    let has_other = auth.auth_provider.is_some() || auth.username.is_some() && auth.password.is_some();
+    match auth.token_file.as_deref().filter(|_| !has_other).map(TokenFile::open).transpose() {
+        Err(_) if auth.token.is_some() => Ok(None),
+        file => file,
+    }
+}
+
 fn carrier(config: &kube::Config, hands_on: bool) -> Result<Carrier> {
     let proxy = match &config.proxy_url {
         Some(url) => Some(url.clone()),
@@ -239,9 +252,19 @@ fn carrier(config: &kube::Config, hands_on: bool) -> Result<Carrier> {
         let (client, is_stream) = (client.clone(), bodies::is_stream(&request));
         async move { client.request(request).await.map(|answer| bodies::limited(answer, is_stream)) }
     });
+    let token = token_file(config)?.map(Arc::new);
+    // kube's layer would send the file's text as it is.
+    let auth = if token.is_some() { None } else { config.auth_layer()? };
+    let authorize = token.map(|token| {
+        MapRequestLayer::new(move |mut request: Request<Body>| {
+            request.headers_mut().insert(AUTHORIZATION, token.header());
+            request
+        })
+    });
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(auth)
+        .option_layer(authorize)
         .option_layer(hands_on.then(|| MapRequestLayer::new(hand_on)))
         .layer(config.extra_headers_layer()?)
         .layer(MapRequestLayer::new(introduce))

@@ -273,6 +273,26 @@ async fn changed_certificate_and_ca_files_are_reloaded() {
 }
 
 #[tokio::test]
+async fn token_file_precedes_token_and_its_newline_is_not_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "token", "from-file\n");
+    let answer = |request: Request<Incoming>, _| {
+        let values = request.headers().get_all(AUTHORIZATION).iter();
+        told(200, values.map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(", "))
+    };
+    let server = format!("http://127.0.0.1:{}", serve(None, answer).await);
+    let mut config = kube::Config::new(server.parse().unwrap());
+    config.auth_info.token = Some("inline".to_owned().into());
+    assert_eq!(get(carrier(&config, false).unwrap()).await.1, "Bearer inline");
+    config.auth_info.token_file = Some(folder.path().join("token").display().to_string());
+    assert_eq!(get(carrier(&config, false).unwrap()).await.1, "Bearer from-file");
+    config.auth_info.token_file = Some(folder.path().join("none").display().to_string());
+    assert_eq!(get(carrier(&config, false).unwrap()).await.1, "Bearer inline");
+    config.auth_info.token = None;
+    assert!(carrier(&config, false).is_err());
+}
+
+#[tokio::test]
 async fn credential_plugin_is_called_again_when_its_token_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
