@@ -114,7 +114,7 @@ fn frame(buffer: &mut BytesMut) -> Option<BytesMut> {
 /// Reports whether the frame is the bookmark that ends the list.
 fn ends_list(frame: &[u8]) -> Result<bool> {
     let garbled = |flaw: Flaw| anyhow!("{flaw}");
-    let WatchEvent { change, object } = WatchEvent::read(frame).map_err(garbled)?;
+    let WatchEvent { change, object, .. } = WatchEvent::read(frame).map_err(garbled)?;
     match change {
         Change::Applied | Change::Deleted => Ok(false),
         Change::Bookmark => Ok(bookmark(object).map_err(garbled)?.1),

@@ -84,7 +84,12 @@ pub(super) struct Watch<K> {
 
 /// A page of a list in JSON, with items not yet decoded.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct List<'a> {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
     #[serde(default)]
     metadata: ListMeta,
     // `null` is an empty list.
@@ -236,9 +241,6 @@ impl<K: Object> Watch<K> {
             if more.is_none() {
                 self.began().await?;
             }
-            if encoding == Encoding::Json && self.objects.wants(K::KIND) {
-                lines::each_item(&body, |object| self.objects.note(K::KIND, object, false));
-            }
             let (version, further) = match encoding {
                 Encoding::Json => self.page_of_json(&body).await?,
                 Encoding::Protobuf => self.page_of_protobuf(&body).await?,
@@ -259,7 +261,11 @@ impl<K: Object> Watch<K> {
     /// version and its continue token.
     async fn page_of_json(&self, body: &[u8]) -> Result<(String, String), Trouble> {
         let garbled = |error: serde_json::Error| Trouble::Garbled(error.to_string());
-        let List { metadata, items } = serde_json::from_slice(body).map_err(garbled)?;
+        let List { api_version, kind, metadata, items } = serde_json::from_slice(body).map_err(garbled)?;
+        lines::is_of::<K>(api_version.as_bytes(), kind.as_bytes(), "List")?;
+        if self.objects.wants(K::KIND) {
+            items.iter().flatten().for_each(|item| self.objects.note(K::KIND, item.get(), false));
+        }
         for item in items.into_iter().flatten() {
             self.applied(serde_json::from_str(item.get()).map_err(garbled)?).await?;
         }
@@ -269,6 +275,7 @@ impl<K: Object> Watch<K> {
     /// Like [`Self::page_of_json`], for protobuf.
     async fn page_of_protobuf(&self, body: &[u8]) -> Result<(String, String), Trouble> {
         let list = proto::list(body).map_err(|flaw| Trouble::Garbled(flaw.to_string()))?;
+        lines::is_of::<K>(list.type_meta.api_version, list.type_meta.kind, "List")?;
         for item in list.items {
             self.applied(K::from_protobuf(item)).await?;
         }
@@ -311,10 +318,11 @@ impl<K: Object> Watch<K> {
         self.metrics.heard();
         self.metrics.received(event.encoding, event.bytes.len());
         self.state.attempted();
+        let told = event.read()?;
         if event.encoding == Encoding::Json && self.objects.wants(K::KIND) {
             lines::each_object(&event.bytes, |object, is_gone| self.objects.note(K::KIND, object, is_gone));
         }
-        event.read().map(Some)
+        Ok(Some(told))
     }
 
     /// Records that the API server has responded.

@@ -220,6 +220,16 @@ struct Mark {
     metadata: MarkMeta,
 }
 
+/// What an object in JSON says it is.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct TypeMeta<'a> {
+    #[serde(borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct MarkMeta {
@@ -237,11 +247,18 @@ pub(super) struct RawEvent {
 impl RawEvent {
     /// Decodes the event.
     pub(super) fn read<K: Object>(&self) -> Result<Told<K>, Trouble> {
-        match self.encoding {
+        let told = match self.encoding {
             Encoding::Json => read_line(&self.bytes).map_err(|error| Trouble::Garbled(error.to_string()))?,
             Encoding::Protobuf => {
                 read_frame(&self.bytes).map_err(|flaw| Trouble::Garbled(flaw.to_string()))?
             }
+        };
+        match told {
+            // A watch from no version begins with the objects there are, and never tells which are gone.
+            Ok(Told::Bookmark { version, .. }) if version.is_empty() => {
+                Err(Trouble::Garbled("a bookmark without a version".to_owned()))
+            }
+            told => told,
         }
     }
 }
@@ -255,21 +272,21 @@ pub(super) fn each_object(line: &[u8], each: impl FnOnce(&str, bool)) {
     }
 }
 
-/// Passes the raw objects of a page of a list.
-pub(super) fn each_item(page: &[u8], mut each: impl FnMut(&str)) {
-    #[derive(Deserialize)]
-    struct Items<'a> {
-        #[serde(borrow)]
-        items: Option<Vec<&'a RawValue>>,
-    }
-    let items = serde_json::from_slice::<Items<'_>>(page).ok().and_then(|list| list.items);
-    items.into_iter().flatten().for_each(|item| each(item.get()));
-}
-
 /// Decodes a JSON event. Accepts its fields in any order, since a proxy may reorder them.
 fn read_line<K: Object>(line: &[u8]) -> Result<Result<Told<K>, Trouble>, serde_json::Error> {
     let Envelope { change, object } = serde_json::from_slice(line)?;
     let object = object.get();
+    let TypeMeta { api_version, kind } = serde_json::from_str(object)?;
+    let is_expected = match &*change {
+        "ERROR" => is_refusal(api_version.as_bytes(), kind.as_bytes()),
+        "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" => {
+            is_of::<K>(api_version.as_bytes(), kind.as_bytes(), "")
+        }
+        _ => Ok(()),
+    };
+    if let Err(trouble) = is_expected {
+        return Ok(Err(trouble));
+    }
     Ok(Ok(match &*change {
         "ADDED" | "MODIFIED" => Told::Applied(serde_json::from_str(object)?),
         "DELETED" => Told::Deleted(serde_json::from_str(object)?),
@@ -284,7 +301,16 @@ fn read_line<K: Object>(line: &[u8]) -> Result<Result<Told<K>, Trouble>, serde_j
 }
 
 fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<Told<K>, Trouble>, proto::Flaw> {
-    let proto::WatchEvent { change, object } = proto::WatchEvent::read(frame)?;
+    let proto::WatchEvent { change, type_meta, object } = proto::WatchEvent::read(frame)?;
+    let proto::TypeMeta { api_version, kind } = type_meta;
+    let is_expected = match change {
+        proto::Change::Error => is_refusal(api_version, kind),
+        proto::Change::Unknown(_) => Ok(()),
+        _ => is_of::<K>(api_version, kind, ""),
+    };
+    if let Err(trouble) = is_expected {
+        return Ok(Err(trouble));
+    }
     Ok(Ok(match change {
         proto::Change::Applied => Told::Applied(K::from_protobuf(object)),
         proto::Change::Deleted => Told::Deleted(K::from_protobuf(object)),
@@ -297,6 +323,25 @@ fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<Told<K>, Trouble>, proto
         }
         proto::Change::Unknown(other) => return Ok(Err(unknown_change(&other))),
     }))
+}
+
+/// Checks that what came is of kind `K`, or a list of it. A proxy that mixes up answers may bring another kind's: taken for a list of pods, it would
+/// free every node.
+pub(super) fn is_of<K: Object>(api_version: &[u8], kind: &[u8], suffix: &str) -> Result<(), Trouble> {
+    let (wanted_version, wanted) = (K::api_version(&()), K::kind(&()));
+    let is_kind = kind.strip_suffix(suffix.as_bytes()).is_some_and(|kind| kind == wanted.as_bytes());
+    if is_kind && api_version == wanted_version.as_bytes() {
+        return Ok(());
+    }
+    let [api_version, kind] = [api_version, kind].map(String::from_utf8_lossy);
+    Err(Trouble::Garbled(format!(
+        "{wanted_version} {wanted}{suffix} was asked for, {api_version} {kind} came"
+    )))
+}
+
+fn is_refusal(api_version: &[u8], kind: &[u8]) -> Result<(), Trouble> {
+    let is_status = (api_version, kind) == (b"v1", b"Status");
+    if is_status { Ok(()) } else { Err(Trouble::Garbled("an error without a Status".to_owned())) }
 }
 
 fn unknown_change(change: &str) -> Trouble {

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::driver::{Item, without_driver};
 
+mod mixed;
 mod rates;
 
 /// The API server's reaction to a request.
@@ -276,7 +277,9 @@ async fn kind_is_listed_as_a_stream_then_watched() {
 
 #[tokio::test(start_paused = true)]
 async fn requested_relist_of_pods_is_followed_by_a_watch() {
-    let listed = || Reply::Open(vec![pod("ADDED", "u1", "Pending"), bookmark("8", true)]);
+    let mut end = bookmark("8", true);
+    end["object"]["kind"] = json!("Pod");
+    let listed = || Reply::Open(vec![pod("ADDED", "u1", "Pending"), end.clone()]);
     let mut fixture = Fixture::new::<Pod>([listed(), Reply::Open(Vec::new()), listed()]);
     let list = ["Pod list", "pod u1", "Pod list ends"];
     assert_eq!(fixture.events::<3>().await, list);
@@ -303,7 +306,7 @@ async fn unsupported_list_stream_falls_back_to_pages() {
     let forbidden = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
     let page = |name: &str, more: Value| {
         let item = node("", name, "3")["object"].clone();
-        json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5", "continue": more }, "items": [item] })
+        json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": { "resourceVersion": "5", "continue": more }, "items": [item] })
     };
     let mut fixture = Fixture::new::<Node>([
         Reply::Json(422, failure(422, forbidden)),
@@ -319,7 +322,7 @@ async fn unsupported_list_stream_falls_back_to_pages() {
 
 #[tokio::test(start_paused = true)]
 async fn oversized_page_is_retried_with_smaller_pages() {
-    let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5" }, "items": [] });
+    let page = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": { "resourceVersion": "5" }, "items": [] });
     let forbidden = Reply::Json(422, failure(422, "sendInitialEvents is forbidden"));
     let mut fixture = Fixture::new::<Node>([forbidden, Reply::Huge, Reply::Json(200, page)]);
     assert_eq!(fixture.events::<2>().await, ["Node list", "Node list ends"]);
@@ -347,7 +350,7 @@ async fn expired_version_forces_a_relist() {
 #[tokio::test(start_paused = true)]
 async fn interrupted_list_stream_is_retried_with_pages() {
     let item = node("", "a", "3")["object"].clone();
-    let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5" }, "items": [item] });
+    let page = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": { "resourceVersion": "5" }, "items": [item] });
     let broken = Reply::Lines(vec![node("ADDED", "a", "3")]);
     let mut fixture = Fixture::new::<Node>([broken, Reply::Json(200, page)]);
     let events = fixture.events::<5>().await;
@@ -490,8 +493,9 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2], &length[..], content].concat()
 }
 
-fn enveloped(message: &[u8]) -> Vec<u8> {
-    [b"k8s\0", &field(2, message)[..]].concat()
+fn enveloped(kind: &str, message: &[u8]) -> Vec<u8> {
+    let type_meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
+    [b"k8s\0", &field(1, &type_meta)[..], &field(2, message)].concat()
 }
 
 /// Encodes a node with this `Quantity` message as its allocatable CPU.
@@ -502,7 +506,7 @@ fn node_message(name: &str, version: &str, cpu: &[u8]) -> Vec<u8> {
 }
 
 fn frame(change: &str, message: &[u8]) -> Vec<u8> {
-    let object = field(1, &enveloped(message));
+    let object = field(1, &enveloped(if change == "ERROR" { "Status" } else { "Node" }, message));
     let event = [field(1, change.as_bytes()), field(2, &object)].concat();
     [&u32::try_from(event.len()).unwrap().to_be_bytes(), &event[..]].concat()
 }
@@ -519,7 +523,7 @@ fn bookmark_frame(version: &str, ends_list: bool) -> Vec<u8> {
 
 /// Encodes a refusal with code 410.
 fn too_old() -> Vec<u8> {
-    enveloped(&too_old_message())
+    enveloped("Status", &too_old_message())
 }
 
 fn too_old_message() -> Vec<u8> {
@@ -557,11 +561,11 @@ async fn protobuf_pages_and_refusals_are_decoded() {
         let metadata = field(1, &[field(2, b"5"), field(3, more.as_bytes())].concat());
         let broken = node_message("broken", "3", &[0xff]);
         let items = [field(2, &broken), field(2, &node_message(name, "3", &field(1, b"4")))].concat();
-        Reply::Protobuf(200, enveloped(&[metadata, items].concat()))
+        Reply::Protobuf(200, enveloped("NodeList", &[metadata, items].concat()))
     };
     let forbidden = [field(3, b"sendInitialEvents is forbidden"), vec![0x30, 0xa6, 0x03]].concat();
     let mut fixture = Fixture::new::<Node>([
-        Reply::Protobuf(422, enveloped(&forbidden)),
+        Reply::Protobuf(422, enveloped("Status", &forbidden)),
         page("a", "more"),
         page("b", ""),
         Reply::Protobuf(410, too_old()),

@@ -10,17 +10,38 @@ const MAGIC: &[u8] = b"k8s\0";
 /// Annotation of the bookmark that ends a streamed list (`meta/v1.InitialEventsAnnotationKey`).
 const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
 
+/// The version and kind that an envelope names (`runtime.TypeMeta`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TypeMeta<'a> {
+    /// The object's `apiVersion`.
+    pub api_version: &'a [u8],
+    /// The object's `kind`.
+    pub kind: &'a [u8],
+}
+
 /// Returns the content of an envelope (`runtime.Unknown`).
 ///
 /// # Errors
 /// If the envelope is missing or its content is not plain protobuf.
 pub fn raw_object(bytes: &[u8]) -> Result<&[u8], Flaw> {
+    envelope(bytes).map(|(_, raw)| raw)
+}
+
+fn envelope(bytes: &[u8]) -> Result<(TypeMeta<'_>, &[u8]), Flaw> {
     let Some(envelope) = bytes.strip_prefix(MAGIC) else {
         return Err(Flaw::new("missing the API server's protobuf prefix"));
     };
-    let (mut raw, mut is_plain) = (&[][..], true);
+    let (mut type_meta, mut raw, mut is_plain) = (TypeMeta::default(), &[][..], true);
     each(envelope, |number, value| {
         match number {
+            1 => each(value.bytes()?, |number, value| {
+                match number {
+                    1 => type_meta.api_version = value.bytes()?,
+                    2 => type_meta.kind = value.bytes()?,
+                    _ => {}
+                }
+                Ok(())
+            })?,
             2 => raw = value.bytes()?,
             // Content encoding and content type; both are empty for plain protobuf.
             3 => is_plain &= value.bytes()?.is_empty(),
@@ -29,7 +50,7 @@ pub fn raw_object(bytes: &[u8]) -> Result<&[u8], Flaw> {
         }
         Ok(())
     })?;
-    if is_plain { Ok(raw) } else { Err(Flaw::new("unexpected content type or encoding")) }
+    if is_plain { Ok((type_meta, raw)) } else { Err(Flaw::new("unexpected content type or encoding")) }
 }
 
 /// Decodes an object from its envelope.
@@ -43,6 +64,8 @@ pub fn object<K: Kind>(bytes: &[u8]) -> Result<Received<K>, Flaw> {
 /// A page of a list, with undecoded items.
 #[derive(Debug, Default)]
 pub struct List<'a> {
+    /// The list's version and kind.
+    pub type_meta: TypeMeta<'a>,
     /// `metadata.resourceVersion`, or empty.
     pub version: String,
     /// `metadata.continue`, empty on the last page.
@@ -56,8 +79,9 @@ pub struct List<'a> {
 /// # Errors
 /// If the list's own fields are invalid.
 pub fn list(bytes: &[u8]) -> Result<List<'_>, Flaw> {
-    let mut list = List::default();
-    each(raw_object(bytes)?, |number, value| {
+    let (type_meta, raw) = envelope(bytes)?;
+    let mut list = List { type_meta, ..List::default() };
+    each(raw, |number, value| {
         match number {
             1 => each(value.bytes()?, |number, value| match number {
                 2 => list.version.fill(value),
@@ -92,6 +116,8 @@ pub enum Change {
 pub struct WatchEvent<'a> {
     /// The type of change.
     pub change: Change,
+    /// The object's version and kind.
+    pub type_meta: TypeMeta<'a>,
     /// The object's message, without its envelope.
     pub object: &'a [u8],
 }
@@ -124,7 +150,8 @@ impl<'a> WatchEvent<'a> {
             b"ERROR" => Change::Error,
             other => Change::Unknown(text(other)),
         };
-        Ok(Self { change, object: raw_object(object)? })
+        let (type_meta, object) = envelope(object)?;
+        Ok(Self { change, type_meta, object })
     }
 }
 

@@ -10,7 +10,7 @@ mod answer;
 mod fields;
 mod wire;
 
-pub use answer::{Change, List, Refusal, WatchEvent, bookmark, list, object, raw_object, refusal};
+pub use answer::{Change, List, Refusal, TypeMeta, WatchEvent, bookmark, list, object, raw_object, refusal};
 pub use wire::{Flaw, Message, Value};
 
 use super::meta::Metadata;

@@ -26,7 +26,7 @@ fn lists(asked: &[String]) -> usize {
 /// A server without list streaming, and a page with one node and a continue token.
 fn page_of_many() -> [Reply; 2] {
     let item = node("", "a", "3")["object"].clone();
-    let page = json!({ "kind": "NodeList", "metadata": { "resourceVersion": "5", "continue": "x" }, "items": [item] });
+    let page = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": { "resourceVersion": "5", "continue": "x" }, "items": [item] });
     [Reply::Json(422, failure(422, "sendInitialEvents is forbidden")), Reply::Json(200, page)]
 }
 
@@ -116,7 +116,14 @@ fn drawn(seed: u64) -> Vec<Reply> {
     let pool = [
         listed(),
         listed(),
-        Reply::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [] })),
+        Reply::Json(
+            200,
+            json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": { "resourceVersion": "5" }, "items": [] }),
+        ),
+        Reply::Json(
+            200,
+            json!({ "kind": "ServiceList", "apiVersion": "v1", "metadata": { "resourceVersion": "5" }, "items": [] }),
+        ),
         no_stream,
         Reply::Json(410, expired()),
         Reply::NewsThen(expired()),
