@@ -3,6 +3,9 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
+use http::header::RETRY_AFTER;
+use http::{Response, StatusCode};
+
 pub(crate) use crate::telemetry::Throttle;
 
 /// Returns `pause` lengthened by a random part of up to `fraction`, so that clients that failed together do
@@ -11,6 +14,16 @@ pub(crate) fn jittered(pause: Duration, fraction: f64) -> Duration {
     // `RandomState` is the only source of randomness in the standard library.
     let random = RandomState::new().build_hasher().finish();
     pause.mul_f64(1.0 + fraction * (random as f64 / u64::MAX as f64))
+}
+
+/// How long the server asks to wait. Only 429 and 5xx may ask.
+pub(crate) fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let status = response.status();
+    if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+        return None;
+    }
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse::<u32>().ok()?;
+    Some(Duration::from_secs(seconds.into()))
 }
 
 #[cfg(test)]

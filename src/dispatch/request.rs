@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use tokio::time::Instant;
 
 use super::answer::{Failure, Subject, Verdict};
-use super::pause::jittered;
+use super::pause::{jittered, retry_after};
 use crate::lease::{Fence, Passage};
 use crate::metrics::Metrics;
 
@@ -282,16 +282,6 @@ fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |&error| error.source())
-}
-
-/// Returns the pause a response asks for with `Retry-After`, which is honored on 429 and 5xx only.
-fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
-    let status = response.status();
-    if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
-        return None;
-    }
-    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse::<u32>().ok()?;
-    Some(Duration::from_secs(seconds.into()))
 }
 
 /// Returns the message for a response without a Status object

@@ -17,6 +17,7 @@ use kube::client::Body;
 use serde::Serialize;
 
 use crate::dispatch::answer::{Failure, Subject, Success, Verdict};
+use crate::dispatch::pause::retry_after;
 
 /// Largest response accepted, in bytes. Well above any real Lease or Event.
 const ANSWER_MAX: usize = 1 << 20;
@@ -44,6 +45,9 @@ pub(super) enum Trouble {
     /// The API server refused it.
     #[error("{message}")]
     Refused { code: u16, is_gone: bool, message: String },
+    /// The API server, or a proxy in front of it, asked for a pause with `Retry-After`.
+    #[error("the API server answered with status {code} and asked to wait {after:?}")]
+    Later { code: u16, after: Duration },
     /// No response came, or it was not the API server's response about the lease.
     #[error("no answer from the API server: {0}")]
     Lost(String),
@@ -164,13 +168,16 @@ impl Lock {
         let request = request.body(Body::from(body.unwrap_or_default())).map_err(lost)?;
         let exchange = async {
             let response = self.client.send(request).await.map_err(lost)?;
-            let status = response.status();
+            let (status, later) = (response.status(), retry_after(&response));
             let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await.map_err(lost)?;
-            Ok((status, body.to_bytes()))
+            Ok((status, later, body.to_bytes()))
         };
-        let (status, body) = tokio::time::timeout(self.timeout, exchange)
+        let (status, later, body) = tokio::time::timeout(self.timeout, exchange)
             .await
             .map_err(|_| Trouble::Lost(format!("no response within {:?}", self.timeout)))??;
+        if let Some(after) = later {
+            return Err(Trouble::Later { code: status.as_u16(), after });
+        }
         match subject.judge(status, &body) {
             Verdict::Done => serde_json::from_slice(&body).map_err(lost),
             Verdict::Failed(Failure { is_gone, message, reason }) => {

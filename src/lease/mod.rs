@@ -31,6 +31,8 @@ use lock::Trouble;
 
 /// Jitter of a retry pause: up to this fraction of the pause is added (client-go's `JitterFactor`).
 pub const JITTER: f64 = 1.2;
+/// Fraction by which an honored `Retry-After` may be longer, so that clients rejected together do not return together.
+const RETRY_AFTER_JITTER: f64 = 0.1;
 /// Longest silence of the scheduling thread before the leader releases the lease. Detection and the release
 /// write included, it stays below the 30 s after which `/livez` fails.
 pub const SILENCE_MAX: Duration = Duration::from_secs(25);
@@ -245,6 +247,7 @@ impl Elector {
         let mut leader = None;
         loop {
             let attempt = self.attempt(false).await;
+            let mut pause = jittered(self.terms.retry_period, JITTER);
             self.standing.heard(!matches!(attempt, Attempt::Failed(_)));
             match attempt {
                 Attempt::Held => break,
@@ -255,9 +258,12 @@ impl Elector {
                         leader = Some(holder);
                     }
                 }
-                Attempt::Failed(trouble) => self.troubled(&trouble),
+                Attempt::Failed(trouble) => {
+                    pause = pause.max(self.asked_to_wait(&trouble));
+                    self.troubled(&trouble);
+                }
             }
-            tokio::time::sleep(jittered(self.terms.retry_period, JITTER)).await;
+            tokio::time::sleep(pause).await;
             // A replica whose scheduling thread is silent could not lead, so it does not run.
             self.around.pulse.back().await;
             self.until_known().await;
@@ -322,16 +328,20 @@ impl Elector {
         loop {
             let give_up = Instant::now() + self.terms.renew_deadline;
             loop {
+                let mut pause = self.terms.retry_period;
                 match tokio::time::timeout_at(give_up, self.attempt(true)).await {
                     Ok(Attempt::Held) => break,
                     Ok(Attempt::Taken(holder)) if holder.is_empty() => {
                         return "another replica held the lease in the meantime".to_owned();
                     }
                     Ok(Attempt::Taken(holder)) => return format!("{holder} holds the lease"),
-                    Ok(Attempt::Failed(trouble)) => self.troubled(&trouble),
+                    Ok(Attempt::Failed(trouble)) => {
+                        pause = pause.max(self.asked_to_wait(&trouble));
+                        self.troubled(&trouble);
+                    }
                     Err(_) => {}
                 }
-                let next = Instant::now() + self.terms.retry_period;
+                let next = Instant::now() + pause;
                 tokio::time::sleep_until(next.min(give_up)).await;
                 if next >= give_up {
                     return format!("the lease could not be renewed for {:?}", self.terms.renew_deadline);
@@ -351,6 +361,8 @@ impl Elector {
             spec = keeping(spec, &seen.spec());
             match self.lock.update(&seen.with(spec.clone())).await {
                 Ok(lease) => return self.held(lease, now),
+                // Any other request would come too early as well.
+                Err(trouble @ Trouble::Later { .. }) => return Attempt::Failed(trouble),
                 Err(trouble) => {
                     tracing::debug!(%trouble, "failed to update lease optimistically, falling back to slow path");
                 }
@@ -382,6 +394,13 @@ impl Elector {
             Ok(lease) => self.held(lease, now),
             Err(trouble) => Attempt::Failed(trouble),
         }
+    }
+
+    /// Returns the pause the server asks for (`client-go/rest/with_retry.go`). It is at most the timeout of a request
+    /// about the lease: a leader that waits longer has no time left for another attempt.
+    fn asked_to_wait(&self, trouble: &Trouble) -> Duration {
+        let Trouble::Later { after, .. } = trouble else { return Duration::ZERO };
+        jittered((*after).min(self.lock.timeout), RETRY_AFTER_JITTER).min(self.lock.timeout)
     }
 
     /// Records that we hold the lease. The request that wrote it started at `began` or later.

@@ -12,6 +12,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::*;
 use crate::metrics::{Exposition, Metrics};
 
+mod foreign;
+
 const SECOND: Duration = Duration::from_secs(1);
 const TERMS: Terms =
     Terms { lease_duration: seconds_of(15), renew_deadline: seconds_of(10), retry_period: seconds_of(2) };
@@ -33,6 +35,8 @@ enum Mood {
     Forbidding,
     /// A proxy sends this response to every request.
     Foreign(u16, &'static str),
+    /// Responds 429 with this `Retry-After` in seconds.
+    Later(u64),
 }
 
 /// An API server with one lease.
@@ -72,6 +76,13 @@ impl Server {
             Mood::Foreign(code, body) => {
                 self.store.lock().unwrap().asked.push(head.method.to_string());
                 return Ok(Response::builder().status(code).body(body.as_bytes().to_vec().into())?);
+            }
+            Mood::Later(seconds) => {
+                self.store.lock().unwrap().asked.push(head.method.to_string());
+                return Ok(Response::builder()
+                    .status(429)
+                    .header("retry-after", seconds)
+                    .body(Body::empty())?);
             }
             Mood::Well | Mood::Forgetful | Mood::Forbidding => {}
         }
@@ -543,57 +554,4 @@ async fn b22_candidate_without_lease_permissions_leads_only_once_granted() {
     server.is(Mood::Well);
     assert_eq!(candidate.leading.recv().await, Some(true));
     assert_eq!(candidate.standing.check_lease(), Ok(()));
-}
-
-/// Responses of a proxy: pages, empty or truncated bodies, and objects other than the lease.
-const FOREIGN: [(u16, &str); 12] = [
-    (200, ""),
-    (200, "{}"),
-    (200, "<html>welcome</html>"),
-    (201, r#"{"kind":"Status","apiVersion":"v1","status":"Success","code":201}"#),
-    (200, r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"lease","names"#),
-    (
-        200,
-        r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"other","namespace":"there","uid":"u"},"spec":{"holderIdentity":"a"}}"#,
-    ),
-    (
-        200,
-        r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"lease","namespace":"elsewhere","uid":"u"},"spec":{"holderIdentity":"a"}}"#,
-    ),
-    (404, ""),
-    (404, "<html>404 Not Found</html>"),
-    (404, r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#),
-    (
-        404,
-        r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"other","group":"coordination.k8s.io","kind":"leases"}}"#,
-    ),
-    (410, "gone"),
-];
-
-#[tokio::test(start_paused = true)]
-async fn foreign_response_neither_elects_nor_creates_a_lease() {
-    for (code, body) in FOREIGN {
-        let server = Server::new();
-        server.is(Mood::Foreign(code, body));
-        let mut candidate = Candidate::start(&server, "a");
-        pass(60 * SECOND).await;
-        assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err(), "{code} {body}");
-        let asked = server.asked();
-        assert!(asked.iter().all(|method| method == "GET"), "{code} {body}: {asked:?}");
-        server.is(Mood::Well);
-        assert_eq!(candidate.leading.recv().await, Some(true), "once the API server responds itself");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn foreign_response_does_not_renew_the_lease() {
-    for (code, body) in FOREIGN {
-        let server = Server::new();
-        let leader = Candidate::leader(&server, "a").await;
-        pass(SECOND).await;
-        server.is(Mood::Foreign(code, body));
-        pass(10 * SECOND).await;
-        assert!(leader.fence.pass().is_err(), "{code} {body}");
-        assert!(leader.lost().await.contains("10s"), "{code} {body}");
-    }
 }
