@@ -16,7 +16,7 @@ pub(crate) fn jittered(pause: Duration, fraction: f64) -> Duration {
     pause.mul_f64(1.0 + fraction * (random as f64 / u64::MAX as f64))
 }
 
-/// How long the server asks to wait. Only 429 and 5xx may ask.
+/// Returns the pause a response asks for with `Retry-After`, which is honored on 429 and 5xx only.
 pub(crate) fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {

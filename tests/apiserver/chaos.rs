@@ -82,11 +82,11 @@ async fn through_chaos_every_pod_is_bound_once_and_the_cache_equals_a_fresh_list
 
 /// The pods, and each one's nodes in the order in which a watch saw them.
 #[derive(Clone, Default)]
-struct Crowd {
+pub(crate) struct Crowd {
     seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
 }
 
-fn name(number: usize) -> String {
+pub(crate) fn name(number: usize) -> String {
     format!("p{number:04}")
 }
 
@@ -129,7 +129,7 @@ impl Crowd {
     }
 
     /// Writes down every node a pod is seen on.
-    async fn watch(self, pods: Api<Pod>) {
+    pub(crate) async fn watch(self, pods: Api<Pod>) {
         let mut changes = pin!(watcher(pods, watcher::Config::default()).default_backoff().applied_objects());
         while let Some(change) = changes.next().await {
             // An API server that is away is part of the test; the watch comes back by itself.
@@ -144,7 +144,8 @@ impl Crowd {
         }
     }
 
-    fn seen(&self) -> BTreeMap<String, Vec<String>> {
+    /// The nodes of each pod so far.
+    pub(crate) fn seen(&self) -> BTreeMap<String, Vec<String>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -178,7 +179,7 @@ impl Crowd {
 type Placement = BTreeMap<String, BTreeSet<String>>;
 
 /// What supercargo dumps of its cache is what the API server lists.
-async fn cache_equals_a_fresh_list(world: &mut World<'_>) -> Result<()> {
+pub(crate) async fn cache_equals_a_fresh_list(world: &mut World<'_>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let before = world.supercargo.log()?.len();

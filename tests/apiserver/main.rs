@@ -20,6 +20,7 @@ mod examples;
 mod explain;
 mod extenders;
 mod families;
+mod hostile;
 mod leading;
 mod leftovers;
 mod logging;

@@ -104,8 +104,8 @@ impl<'a> World<'a> {
         Ok(Self { plane, client, name, supercargo, reader })
     }
 
-    /// Restarts the scheduler with leader election. The lease has the namespace's name and is in it.
-    pub(crate) async fn elect(&mut self) -> Result<()> {
+    /// Grants the scheduler the right to contend for leases in the namespace.
+    pub(crate) async fn allow_election(&self) -> Result<()> {
         let (admin, namespace) = (self.plane.admin(), self.name.as_str());
         let leases = "--resource=leases.coordination.k8s.io";
         admin
@@ -113,9 +113,15 @@ impl<'a> World<'a> {
             .await?;
         let account = format!("--serviceaccount={namespace}:{NAME}");
         admin.kubectl(&["create", "rolebinding", "lead", "--role=lead", &account, "-n", namespace]).await?;
+        Ok(())
+    }
+
+    /// Restarts the scheduler with leader election. The lease has the namespace's name and is in it.
+    pub(crate) async fn elect(&mut self) -> Result<()> {
+        self.allow_election().await?;
         self.supercargo.terminate()?;
-        let mut setup = Setup::called(namespace);
-        setup.configuration = supercargo::elected_configuration(namespace);
+        let mut setup = Setup::called(&self.name);
+        setup.configuration = supercargo::elected_configuration(&self.name);
         self.supercargo = setup.launch(self.plane).await?;
         self.supercargo.wait_until_ready().await
     }

@@ -12,6 +12,7 @@ pub(crate) mod access;
 pub(crate) mod binaries;
 pub(crate) mod component;
 pub(crate) mod guard;
+pub(crate) mod hostile;
 pub(crate) mod http;
 pub(crate) mod nodes;
 pub(crate) mod objects;

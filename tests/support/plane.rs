@@ -125,6 +125,11 @@ impl ControlPlane {
         self.pki.file("ca.crt")
     }
 
+    /// Returns the paths of the API server's serving certificate and key.
+    pub(crate) fn serving_pair(&self) -> (PathBuf, PathBuf) {
+        (self.pki.file("serving.crt"), self.pki.file("serving.key"))
+    }
+
     /// Returns the administrator, a member of `system:masters`.
     pub(crate) fn admin(&self) -> Access {
         Access::from_kubeconfig(self.layout.kubeconfig("admin"))

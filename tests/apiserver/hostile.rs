@@ -1,0 +1,420 @@
+//! Two thousand pods through a hostile proxy: answers are late, foreign, swapped, cut off, have flipped bits or never come; connections break and freeze. Then
+//! the proxy is honest, and every pod is bound once or explained. Neither then nor before did the scheduler ask for more than its pauses allow.
+//!
+//! Of flipped bits only those are played that can be noticed (`tests/support/hostile/body.rs` says which and why).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::chaos::{Crowd, cache_equals_a_fresh_list, name};
+use crate::support::hostile::{Fault, Hostile, Ledger, WINDOW, busiest};
+use crate::support::objects::{node_of, service_account_token};
+use crate::support::supercargo::{self, NAME, Setup};
+use crate::support::{Component, ControlPlane, http, nodes, wait_for};
+use crate::world::{
+    World, create_once, play, play_on, requested_cpu_milli, requesting, sample, scheduled_condition,
+};
+
+const PODS: usize = 2_000;
+/// They are created in so many waves.
+const WAVES: usize = 5;
+/// Room for exactly the pods that stay: what is reserved for a pod and never given back keeps another one waiting.
+const NODES: usize = 20;
+const NODE_MILLI: u64 = 8_000;
+const POD_MILLI: u64 = 100;
+/// How often each fault has to come up.
+const EACH_FAULT: usize = 3;
+/// The requests that faults have to meet.
+const MET: [&str; 8] = [
+    "POST pods/binding",
+    "GET pods",
+    "PATCH pods/status",
+    "POST events",
+    "PUT leases",
+    "GET leases",
+    "watch pods",
+    "watch nodes",
+];
+/// How long all of it may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// The seed of the faults; `SUPERCARGO_HOSTILE_SEED` says otherwise.
+const SEED: u64 = 1;
+
+/// What becomes of a pod.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is bound and stays.
+    Stays,
+    /// No node has room for it.
+    NeverFits,
+    /// It is deleted as soon as it is there.
+    GoesAtOnce,
+    /// It is deleted once it is bound, or once the proxy is honest.
+    GoesWhenBound,
+}
+
+fn fate(number: usize) -> Fate {
+    match number % 20 {
+        19 => Fate::NeverFits,
+        7 => Fate::GoesAtOnce,
+        3 | 13 => Fate::GoesWhenBound,
+        _ => Fate::Stays,
+    }
+}
+
+fn all(wanted: Fate) -> impl Iterator<Item = String> {
+    (0..PODS).filter(move |&number| fate(number) == wanted).map(name)
+}
+
+#[tokio::test]
+async fn hostile_proxy_every_pod_is_bound_once_or_explained_within_the_request_budget() -> Result<()> {
+    let seed = match std::env::var("SUPERCARGO_HOSTILE_SEED") {
+        Ok(text) => text.parse().context("SUPERCARGO_HOSTILE_SEED is a number")?,
+        Err(_) => SEED,
+    };
+    let plane = ControlPlane::builder().with([Component::ControllerManager, Component::Kwok]).start().await?;
+    supercargo::install(&plane).await?;
+    play_on(&plane, "hostile", async |world| {
+        hostile(world, seed).await.with_context(|| format!("seed {seed}"))
+    })
+    .await
+}
+
+async fn hostile(world: &mut World<'_>, seed: u64) -> Result<()> {
+    let proxy = Arc::new(behind_a_proxy(world, seed, ("60s", "50s", "1s")).await?);
+    let fleet: Vec<_> = (0..NODES)
+        .map(|number| world.node(&format!("n{number}")).allocatable("cpu", &format!("{NODE_MILLI}m")))
+        .collect();
+    nodes::create_all(&world.client, &fleet).await?;
+    world.create("first", &requesting(&json!({"cpu": format!("{POD_MILLI}m")}))).await?;
+    world.bound("first").await?;
+    world.delete("first").await?;
+    let crowd = Crowd::default();
+    let watching = tokio::spawn(crowd.clone().watch(world.pods()));
+    let vitals = Vitals::default();
+    let looking = vitals.clone().look(world.supercargo.port());
+
+    let began = Instant::now();
+    proxy.ledger().begin();
+    proxy.turn_hostile();
+    create_in_waves(world, &crowd).await?;
+    every_fault_came_up(&proxy).await?;
+    let hostile = began.elapsed();
+    proxy.turn_honest();
+    eprintln!(
+        "hostile: seed {seed}, {} pods bound in {hostile:?}, {:?}",
+        crowd.seen().len(),
+        proxy.ledger().hit
+    );
+
+    delete_all(world, all(Fate::GoesWhenBound).collect()).await?;
+    everybody_is_bound_or_explained(world, &crowd).await?;
+    cache_equals_a_fresh_list(world).await?;
+    let took = began.elapsed();
+    looking.abort();
+    watching.abort();
+    vitals.check(&world.metrics().await?);
+    let ledger = proxy.ledger();
+    eprintln!("hostile: seed {seed}, {took:?} in all, {:?}", ledger.faults);
+    check_bindings(&ledger, &crowd);
+    check_budget(&ledger, took);
+    Ok(())
+}
+
+/// Starts the scheduler anew behind a proxy, as one that contends for a lease of these times.
+async fn behind_a_proxy(
+    world: &mut World<'_>,
+    seed: u64,
+    (lease, renew, retry): (&str, &str, &str),
+) -> Result<Hostile> {
+    let token = service_account_token(&world.client, &world.name, NAME).await?;
+    let access = world.plane.token_bearer(&format!("{}-proxy", world.name), &token)?;
+    let proxy = Hostile::to(world.plane, &access, seed).await?;
+    world.allow_election().await?;
+    world.supercargo.terminate()?;
+    let mut setup = Setup { server: Some(proxy.server()), ..Setup::called(&world.name) };
+    setup.configuration = supercargo::elected_configuration(&world.name)
+        .replace("leaseDuration: 3s", &format!("leaseDuration: {lease}"))
+        .replace("renewDeadline: 2s", &format!("renewDeadline: {renew}"))
+        .replace("retryPeriod: 500ms", &format!("retryPeriod: {retry}"));
+    // What is measured must not depend on reviews by the API server.
+    setup.args.push("--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics".to_owned());
+    world.supercargo = setup.launch(world.plane).await?;
+    world.supercargo.wait_until_ready().await?;
+    Ok(proxy)
+}
+
+/// Creates the pods wave by wave, each when a quarter of the pods before it were seen bound or ten seconds later, and deletes some on the way.
+async fn create_in_waves(world: &World<'_>, crowd: &Crowd) -> Result<()> {
+    let (size, began) = (PODS / WAVES, Instant::now());
+    for wave in 0..WAVES {
+        let numbers = wave * size..(wave + 1) * size;
+        let creating = numbers.clone().map(|number| async move {
+            let cpu = if fate(number) == Fate::NeverFits { "9".to_owned() } else { format!("{POD_MILLI}m") };
+            let pod = world.pod(&name(number), &requesting(&json!({"cpu": cpu})))?;
+            create_once(world.pods(), pod).await?;
+            if fate(number) == Fate::GoesAtOnce {
+                delete(world.pods(), &name(number)).await?;
+            }
+            anyhow::Ok(())
+        });
+        stream::iter(creating).buffer_unordered(4).try_collect::<()>().await?;
+        let wanted = numbers.start / 4;
+        // Paces the waves only: a scheduler that backs off may take longer.
+        let _ = wait_for(&format!("{wanted} pods to be seen bound"), WINDOW, || async {
+            let seen = crowd.seen();
+            ensure!(seen.len() >= wanted, "{} are", seen.len());
+            Ok(())
+        })
+        .await;
+        let bound = crowd.seen();
+        eprintln!("hostile: {} created, {} bound, {:?}", numbers.end, bound.len(), began.elapsed());
+        let going = (0..numbers.end).filter(|&number| fate(number) == Fate::GoesWhenBound).map(name);
+        delete_all(world, going.filter(|name| bound.contains_key(name)).collect()).await?;
+    }
+    Ok(())
+}
+
+async fn delete(pods: Api<Pod>, name: &str) -> Result<()> {
+    match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn delete_all(world: &World<'_>, names: Vec<String>) -> Result<()> {
+    let deleting = names.into_iter().map(|name| async move { delete(world.pods(), &name).await });
+    stream::iter(deleting).buffer_unordered(4).try_collect().await
+}
+
+#[tokio::test]
+async fn frozen_connections_end_the_process_within_its_grace_and_a_successor_goes_on() -> Result<()> {
+    const FEW: usize = 20;
+    play("frozen", async |world| {
+        let proxy = behind_a_proxy(world, SEED, ("15s", "10s", "2s")).await?;
+        world.node("n").create(&world.client).await?;
+        for number in 0..FEW {
+            world.create(&name(number), &requesting(&json!({"cpu": format!("{POD_MILLI}m")}))).await?;
+        }
+        wait_for("a Binding to be posted", PATIENCE, || async {
+            ensure!(proxy.ledger().sorts.contains_key("POST pods/binding"), "there is none");
+            Ok(())
+        })
+        .await?;
+        proxy.freeze();
+        // Fails where it has not ended after the 30 s that the manifests grant.
+        let status = world.supercargo.terminate()?;
+        ensure!(status.success(), "it ended with {status}; {}", world.supercargo.log_tail());
+        let leases = Api::<Lease>::namespaced(world.client.clone(), &world.name);
+        let holder = leases.get(&world.name).await?.spec.and_then(|spec| spec.holder_identity);
+        ensure!(holder.is_some_and(|holder| !holder.is_empty()), "nobody could release the lease");
+
+        let mut setup = Setup::called(&world.name);
+        setup.configuration = supercargo::elected_configuration(&world.name);
+        world.supercargo = setup.launch(world.plane).await?;
+        for number in 0..FEW {
+            world.bound(&name(number)).await?;
+        }
+        ensure!(proxy.ledger().bound.values().all(|count| *count == 1), "bound more than once");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until every fault came up often enough to show something, and met what it has to meet.
+async fn every_fault_came_up(proxy: &Hostile) -> Result<()> {
+    wait_for("every fault to come up", Duration::from_secs(90), || async {
+        let ledger = proxy.ledger();
+        let rare = Fault::ALL.into_iter().find(|fault| ledger.count(*fault) < EACH_FAULT);
+        ensure!(rare.is_none(), "{rare:?} is missing in {:?}", ledger.faults);
+        let spared = MET.into_iter().find(|sort| !ledger.hit.contains_key(*sort));
+        ensure!(spared.is_none(), "{spared:?} is missing in {:?}", ledger.hit);
+        let lists: usize =
+            ledger.hit.iter().filter(|(sort, _)| sort.starts_with("list ")).map(|(_, hit)| hit).sum();
+        ensure!(lists >= EACH_FAULT, "{lists} lists met a fault");
+        ensure!(ledger.retry_afters >= EACH_FAULT, "{} Retry-After", ledger.retry_afters);
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the pods that stay are bound and those that fit nowhere are told why, and checks that no node has more than it has room for.
+async fn everybody_is_bound_or_explained(world: &World<'_>, crowd: &Crowd) -> Result<()> {
+    wait_for("the pods that stay to be bound", PATIENCE, || async {
+        let seen = crowd.seen();
+        let waiting: Vec<_> = all(Fate::Stays).filter(|name| !seen.contains_key(name)).collect();
+        ensure!(waiting.is_empty(), "{} wait, first {:?}", waiting.len(), waiting.first());
+        Ok(())
+    })
+    .await?;
+    wait_for("the other pods to be gone or explained", PATIENCE, || async {
+        let pods = world.pods().list(&ListParams::default()).await?.items;
+        let there: BTreeSet<_> = pods.iter().map(ResourceExt::name_any).collect();
+        let wanted: BTreeSet<_> = all(Fate::Stays).chain(all(Fate::NeverFits)).collect();
+        ensure!(
+            there == wanted,
+            "not the pods that are to be there: {:?}",
+            there.symmetric_difference(&wanted)
+        );
+        let explained = explained(world).await?;
+        for pod in pods.iter().filter(|pod| node_of(pod).is_none()) {
+            let name = pod.name_any();
+            let told =
+                scheduled_condition(pod).is_some_and(|told| told.reason.as_deref() == Some("Unschedulable"));
+            ensure!(told || explained.contains(&name), "nobody says why {name} waits");
+        }
+        for (node, milli) in requested_cpu_milli(&pods)? {
+            assert!(milli <= NODE_MILLI, "{node} has {milli}m of {NODE_MILLI}m");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// The pods with an event that says why they cannot be scheduled.
+async fn explained(world: &World<'_>) -> Result<BTreeSet<String>> {
+    let api = Api::<Event>::namespaced(world.client.clone(), &world.name);
+    let failed = ListParams::default().fields("reason=FailedScheduling");
+    let events = api.list(&failed).await?.items.into_iter();
+    let told =
+        events.filter(|event| event.note.as_ref().is_some_and(|note| note.contains("nodes are available")));
+    Ok(told.filter_map(|event| event.regarding?.name).collect())
+}
+
+/// No pod ever moved, and for none the API server accepted a second Binding.
+fn check_bindings(ledger: &Ledger, crowd: &Crowd) {
+    let seen = crowd.seen();
+    let moved: Vec<_> = seen.iter().filter(|(_, nodes)| nodes.len() > 1).collect();
+    assert!(moved.is_empty(), "on more than one node: {moved:?}");
+    let twice: Vec<_> = ledger.bound.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "bound more than once: {twice:?}");
+    assert!(ledger.bound.len() >= seen.len(), "{} Bindings for {} pods", ledger.bound.len(), seen.len());
+}
+
+/// The shortest pause of a reflector (`src/watch/backoff.rs`).
+const PAUSE_MIN: f64 = 0.8;
+/// Reflectors of all kinds together: 100 requests at once and 50 a second (`src/watch/backoff.rs`).
+const REFLECTORS: usize = 100 + 50 * WINDOW.as_secs() as usize;
+/// A failure that forces a list keeps pauses from starting over for two minutes, in which pauses of 0.8 s, 1.6 s, … leave room for eight
+/// (`src/watch/tests/rates.rs`). With one for each further two minutes that the test takes, and the first.
+fn lists_max(took: Duration) -> usize {
+    (8 + 1) * (1 + (took.as_secs() / 120) as usize)
+}
+
+/// How often one object may be asked for in a [`WINDOW`].
+fn limit_of(sort: &str) -> Option<usize> {
+    let paced = (WINDOW.as_secs_f64() / PAUSE_MIN) as usize + 1;
+    Some(match sort.split(' ').next()? {
+        "watch" | "list" => paced,
+        // A list in pages of 500 that is not cut off.
+        "page" => paced * (PODS / 500 + 1),
+        _ => match sort {
+            // Sent again after a question, at once and after 0.5 s, 1 s, 2 s and 4 s; a `Retry-After` is a second or more.
+            "POST pods/binding" | "GET pods" => 2 + WINDOW.as_secs() as usize,
+            // Four tries each time it is decided about: at once, after 1 s, 2 s, 4 s.
+            "PATCH pods/status" => 4 * 4,
+            // Ten seconds between two tries; a `Retry-After` is a second or more.
+            "POST events" | "PATCH events" => 1 + WINDOW.as_secs() as usize,
+            // Each second a try: a write, or a write, a look and a write.
+            "PUT leases" => 2 * (1 + WINDOW.as_secs() as usize),
+            "GET leases" => 1 + WINDOW.as_secs() as usize,
+            _ => return None,
+        },
+    })
+}
+
+/// Nothing is asked for more often than the pauses between tries allow, and nothing before the time that a `Retry-After` named.
+fn check_budget(ledger: &Ledger, took: Duration) {
+    assert!(ledger.early.is_empty(), "before Retry-After: {:?}", ledger.early);
+    let mut most: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for ((sort, object), times) in &ledger.objects {
+        let entry = most.entry(sort).or_default();
+        *entry = (*entry).max((busiest(times), object));
+    }
+    for (sort, times) in &ledger.sorts {
+        let (busy, object) = most.get(&**sort).copied().unwrap_or_default();
+        eprintln!("{:>6} {sort:32} {busy:>4} in {WINDOW:?} of {object}", times.len());
+    }
+    for (sort, (busy, object)) in &most {
+        let limit = limit_of(sort);
+        assert!(
+            limit.is_none_or(|limit| *busy <= limit),
+            "{sort} {object}: {busy} in {WINDOW:?}, not {limit:?}"
+        );
+    }
+    let of = |words: &[&str]| {
+        let sorts = ledger.sorts.iter().filter(|(sort, _)| words.iter().any(|word| sort.starts_with(word)));
+        let mut times: Vec<_> = sorts.flat_map(|(_, times)| times.iter().copied()).collect();
+        times.sort_unstable();
+        times
+    };
+    let reflectors = busiest(&of(&["watch ", "list ", "page "]));
+    assert!(reflectors <= REFLECTORS, "{reflectors} lists and watches in {WINDOW:?}, {REFLECTORS} at most");
+    for (sort, times) in ledger.sorts.iter().filter(|(sort, _)| sort.starts_with("list ")) {
+        let most = lists_max(took);
+        assert!(times.len() <= most, "{sort}: {} in {took:?}, {most} at most", times.len());
+    }
+    // About one request in three meets a fault, so that a pod takes less than two tries on average of each thing.
+    for sort in ["POST pods/binding", "GET pods", "PATCH pods/status", "POST events"] {
+        let count = ledger.sorts.get(sort).map_or(0, Vec::len);
+        assert!(count <= 3 * PODS, "{sort}: {count} for {PODS} pods");
+    }
+}
+
+/// How the scheduler is, all the time.
+#[derive(Clone, Default)]
+struct Vitals {
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    looks: usize,
+    /// What else than 200 `/livez` answered.
+    dead: Vec<String>,
+    /// The most pods that were in no place, or in two.
+    lost: f64,
+}
+
+impl Vitals {
+    fn look(self, port: u16) -> JoinHandle<()> {
+        tokio::spawn(async move {
+            let url = format!("https://127.0.0.1:{port}");
+            let mut ticks = tokio::time::interval(Duration::from_millis(250));
+            loop {
+                ticks.tick().await;
+                let livez = http::get(&format!("{url}/livez?verbose"), None).await;
+                let metrics = http::get(&format!("{url}/metrics"), None).await;
+                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                if !matches!(livez, Ok((200, _))) {
+                    seen.dead.push(format!("{livez:?}"));
+                }
+                let lost = metrics.ok().and_then(|(_, text)| sample(&text, "supercargo_lost_pods"));
+                seen.lost = seen.lost.max(lost.unwrap_or_default());
+                seen.looks += usize::from(lost.is_some());
+            }
+        })
+    }
+
+    fn check(&self, metrics: &str) {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(seen.looks > 20, "{} looks show nothing", seen.looks);
+        assert_eq!(seen.dead, [""; 0], "/livez");
+        assert_eq!(seen.lost, 0.0, "lost pods at some moment");
+        for series in ["supercargo_lost_pods", "supercargo_lost_pods_repaired_total"] {
+            assert_eq!(sample(metrics, series), Some(0.0), "{series}");
+        }
+    }
+}
