@@ -16,6 +16,7 @@ mod beside;
 mod compare;
 #[path = "../engine/mod.rs"]
 mod engine;
+mod large;
 mod profile;
 #[path = "../report/mod.rs"]
 mod report;
@@ -81,6 +82,9 @@ struct Args {
     /// Decide for some seconds, afresh or from memory, and tell when each decision was: what perf is held against
     #[arg(long, hide = true)]
     spans: Option<profile::By>,
+    /// Time pods as large as the API server accepts, of each shape or those whose name has this in it
+    #[arg(long, value_name = "SHAPE", num_args = 0..=1, default_missing_value = "")]
+    large: Option<String>,
     /// Compare small clusters, twice, and print
     #[arg(long)]
     quick: bool,
@@ -164,6 +168,10 @@ fn main() -> ExitCode {
     }
     if args.profile {
         profile::run(args.workload.as_deref().unwrap_or(profile::HOTTEST), args.quick);
+        return ExitCode::SUCCESS;
+    }
+    if let Some(only) = &args.large {
+        large::run(args.nodes.unwrap_or(5_000), args.existing.unwrap_or(150_000), Some(only), &mut out);
         return ExitCode::SUCCESS;
     }
     if args.compare {

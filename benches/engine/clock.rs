@@ -11,7 +11,7 @@ pub(super) fn cpu_time() -> Duration {
 }
 
 /// Returns the CPU time of this thread.
-fn thread_time() -> Duration {
+pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has a clock of a thread's time");
     Duration::from(time)
 }

@@ -11,7 +11,7 @@ pub(crate) use clock::{Longest, Taken};
 pub(crate) use course::{Measured, measure, measure_on};
 
 use crate::workloads::{self, Size, Workload};
-use clock::{Call, Stopwatch, cpu_time};
+use clock::{Call, Stopwatch, cpu_time, thread_time};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,6 +52,31 @@ fn gone(tables: &mut Tables, object: Value) -> Event {
         Object::Pod(object) => Event::Gone(object.key(tables)),
         Object::Node(object) => Event::Gone(object.key(tables)),
         other => panic!("no workload lets {other:?} go"),
+    }
+}
+
+/// How a large pod fared among small ones.
+#[derive(Default)]
+pub(crate) struct Course {
+    /// Of one step.
+    pub(crate) longest: Duration,
+    /// Of one event.
+    pub(crate) taken_in: Duration,
+    pub(crate) steps: usize,
+    pub(crate) in_all: Duration,
+    /// How many other pods were placed before the large one was decided about.
+    pub(crate) before: usize,
+    /// What became of the large one.
+    pub(crate) outcome: String,
+}
+
+impl Course {
+    fn note(&mut self, report: &Report) {
+        if report.pod.name != "large" {
+            self.before += usize::from(self.outcome.is_empty());
+        } else if self.outcome.is_empty() {
+            self.outcome = format!("{:?}", report.outcome).chars().take(160).collect();
+        }
     }
 }
 
@@ -183,6 +208,36 @@ impl Engine {
         };
         for byte in report.pod.name.bytes().chain(told.bytes()) {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    /// Takes the events in and works until there is nothing more to do; what came of the first report that names `large`.
+    pub(crate) fn course(&mut self, events: Vec<Event>) -> Course {
+        let mut course = Course::default();
+        for event in events {
+            let began = thread_time();
+            self.scheduler.handle(self.now, event);
+            course.taken_in = course.taken_in.max(thread_time().saturating_sub(began));
+        }
+        loop {
+            let began = thread_time();
+            let step = self.scheduler.step(self.now, &mut self.stopwatch);
+            let took = thread_time().saturating_sub(began);
+            course.longest = course.longest.max(took);
+            course.in_all += took;
+            course.steps += 1;
+            match step {
+                Step::Report(report) => course.note(&report),
+                Step::Effect(effect) => {
+                    for event in self.answers(effect) {
+                        self.scheduler.handle(self.now, event);
+                    }
+                }
+                Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
+                // Between two slices events are handled.
+                Step::Idle { wake_at: Some(at) } if at <= self.now => {}
+                Step::Idle { .. } => return course,
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 
 mod by_need;
 mod by_oracle;
-mod objects;
+pub(crate) mod objects;
 mod storage;
 
 pub(crate) use objects::node_name;

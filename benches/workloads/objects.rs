@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
-pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
-pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
-pub(super) const REGION: &str = "topology.kubernetes.io/region";
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(crate) const REGION: &str = "topology.kubernetes.io/region";
 
 /// The namespace of pods.
-pub(super) const NAMESPACE: &str = "load";
+pub(crate) const NAMESPACE: &str = "load";
 
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
 /// A node of this much in one of three zones.
-pub(super) fn node(number: usize, has: &Value) -> Value {
+pub(crate) fn node(number: usize, has: &Value) -> Value {
     let name = node_name(number);
     let (zone, disk) = (format!("zone-{}", number % 3), ["ssd", "hdd"][number % 2]);
     let labels = labels(&[(HOSTNAME, &name), (ZONE, &zone), (REGION, "r1"), ("disk", disk)]);
@@ -25,21 +25,21 @@ pub(super) fn node(number: usize, has: &Value) -> Value {
 }
 
 /// What a node of `oracle time` has.
-pub(super) fn large() -> Value {
+pub(crate) fn large() -> Value {
     json!({"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "500Gi"})
 }
 
 /// What a node of scheduler_perf has.
-pub(super) fn small() -> Value {
+pub(crate) fn small() -> Value {
     json!({"cpu": "4", "memory": "32Gi", "pods": "110"})
 }
 
 /// A pod that asks for this much.
-pub(super) fn pod(name: &str, labels: Value, asks: &Value) -> Value {
+pub(crate) fn pod(name: &str, labels: Value, asks: &Value) -> Value {
     pod_in(NAMESPACE, name, labels, asks)
 }
 
-pub(super) fn pod_in(namespace: &str, name: &str, labels: Value, asks: &Value) -> Value {
+pub(crate) fn pod_in(namespace: &str, name: &str, labels: Value, asks: &Value) -> Value {
     let container =
         json!({"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": asks}});
     let mut metadata = json!({"name": name, "namespace": namespace, "uid": name});
@@ -51,12 +51,12 @@ pub(super) fn pod_in(namespace: &str, name: &str, labels: Value, asks: &Value) -
 }
 
 /// What most pods ask for.
-pub(super) fn some() -> Value {
+pub(crate) fn some() -> Value {
     json!({"cpu": "100m", "memory": "500Mi"})
 }
 
 /// The pod with an amount of cpu of its own.
-pub(super) fn with_cpu(mut pod: Value, milli: usize) -> Value {
+pub(crate) fn with_cpu(mut pod: Value, milli: usize) -> Value {
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = quantity(milli).into();
     pod
 }
@@ -67,7 +67,7 @@ fn quantity(milli: usize) -> String {
 }
 
 /// The pod with one more part of its spec.
-pub(super) fn with(mut pod: Value, part: &str, value: Value) -> Value {
+pub(crate) fn with(mut pod: Value, part: &str, value: Value) -> Value {
     pod["spec"][part] = value;
     pod
 }
@@ -78,7 +78,7 @@ pub(crate) fn with_node(pod: Value, node: &str) -> Value {
 }
 
 /// The pod as one that runs already, among `nodes` nodes in turn; never the one it is made from, but one beside it.
-pub(super) fn running(mut pod: Value, number: usize, nodes: usize) -> Value {
+pub(crate) fn running(mut pod: Value, number: usize, nodes: usize) -> Value {
     let name = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     let own = name(&pod["metadata"]["name"]);
     pod["metadata"]["name"] = format!("e-{own}").into();
@@ -86,27 +86,27 @@ pub(super) fn running(mut pod: Value, number: usize, nodes: usize) -> Value {
     with_node(pod, &node_name(number % nodes))
 }
 
-pub(super) fn labels(pairs: &[(&str, &str)]) -> Value {
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> Value {
     pairs.iter().map(|&(key, value)| (key.to_owned(), value.into())).collect::<Map<_, _>>().into()
 }
 
 /// A selector of pods with this label.
-pub(super) fn selector(key: &str, value: &str) -> Value {
+pub(crate) fn selector(key: &str, value: &str) -> Value {
     json!({"matchLabels": {key: value}})
 }
 
 /// A pod affinity term.
-pub(super) fn term(selector: &Value, topology_key: &str) -> Value {
+pub(crate) fn term(selector: &Value, topology_key: &str) -> Value {
     json!({"labelSelector": selector, "topologyKey": topology_key})
 }
 
 /// The same as a preference.
-pub(super) fn weighted(weight: i32, term: &Value) -> Value {
+pub(crate) fn weighted(weight: i32, term: &Value) -> Value {
     json!({"weight": weight, "podAffinityTerm": term})
 }
 
 /// `podAffinity` or `podAntiAffinity`, required or preferred.
-pub(super) fn affinity(kind: &str, is_required: bool, term: &Value) -> Value {
+pub(crate) fn affinity(kind: &str, is_required: bool, term: &Value) -> Value {
     let when = if is_required {
         "requiredDuringSchedulingIgnoredDuringExecution"
     } else {
@@ -116,12 +116,12 @@ pub(super) fn affinity(kind: &str, is_required: bool, term: &Value) -> Value {
 }
 
 /// Node affinity to nodes for which this holds.
-pub(super) fn node_affinity(part: &str, key: &str, value: &str) -> Value {
+pub(crate) fn node_affinity(part: &str, key: &str, value: &str) -> Value {
     let term = json!({part: [{"key": key, "operator": "In", "values": [value]}]});
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}})
 }
 
 /// A spread constraint.
-pub(super) fn spread(selector: &Value, key: &str, skew: i32, when: &str) -> Value {
+pub(crate) fn spread(selector: &Value, key: &str, skew: i32, when: &str) -> Value {
     json!({"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": selector})
 }

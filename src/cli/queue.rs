@@ -19,7 +19,8 @@ use std::process::ExitCode;
 /// Maximum size of a report read from a file, in bytes after decompression.
 const BYTES_MAX: u64 = 64 << 20;
 /// Places in the scheduler, in the order of the summary line.
-const PLACES: [&str; 7] = ["active", "backoff", "unschedulable", "gated", "extenders", "volumes", "binding"];
+const PLACES: [&str; 8] =
+    ["active", "backoff", "unschedulable", "gated", "extenders", "evaluation", "volumes", "binding"];
 
 /// Arguments of `supercargo queue`.
 #[derive(Clone, Debug, Args)]

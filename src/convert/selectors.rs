@@ -108,10 +108,10 @@ fn requirement(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let mut values = || listed.iter().map(|value| tables.symbol(value)).collect();
+    let mut values = || listed.iter().map(|value| tables.symbol(value)).collect::<Box<[_]>>();
     let operator = match operator {
-        "In" => Operator::In(values()),
-        "NotIn" => Operator::NotIn(values()),
+        "In" => Operator::In(values().into()),
+        "NotIn" => Operator::NotIn(values().into()),
         "Exists" => Operator::Exists,
         "DoesNotExist" => Operator::DoesNotExist,
         "Gt" => Operator::Gt(bound),

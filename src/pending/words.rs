@@ -15,6 +15,7 @@ pub(super) fn place(at: Whereabouts) -> &'static str {
     match at {
         Whereabouts::Queued(place) => place.as_str(),
         Whereabouts::Extenders => "extenders",
+        Whereabouts::Evaluation => "evaluation",
         Whereabouts::Volumes(_) => "volumes",
         Whereabouts::Binding { .. } => "binding",
     }
@@ -26,7 +27,7 @@ pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
     let text = |symbol| snapshot.text(symbol).to_owned();
     let node = match pending.at {
         Whereabouts::Volumes(node) | Whereabouts::Binding { node, .. } => Some(text(node)),
-        Whereabouts::Queued(_) | Whereabouts::Extenders => None,
+        Whereabouts::Queued(_) | Whereabouts::Extenders | Whereabouts::Evaluation => None,
     };
     let mut of = PendingPod {
         namespace: text(pod.namespace),
@@ -66,6 +67,9 @@ fn waits_for(pending: &Pending<'_>, of: &PendingPod) -> String {
         },
         Whereabouts::Queued(Place::Gated) => gated(pending.queued.gate, of),
         Whereabouts::Extenders => "the answer of an extender".to_owned(),
+        Whereabouts::Evaluation => {
+            "the rest of its evaluation, which goes in slices because the pod is large".to_owned()
+        }
         Whereabouts::Volumes(_) => format!("its volumes to be bound on node {node}"),
         Whereabouts::Binding { is_in_doubt: false, .. } => format!("confirmation of binding to node {node}"),
         Whereabouts::Binding { is_in_doubt: true, .. } => {

@@ -30,6 +30,7 @@ pub mod selector;
 pub mod shadow;
 pub mod shared;
 pub mod signature;
+pub mod slice;
 pub mod time;
 mod uniques;
 pub mod version;

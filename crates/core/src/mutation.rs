@@ -74,6 +74,8 @@ pub enum Mutation {
     ShapesStand,
     /// The other nodes of a topology domain are not told that a node, or its pods, came or went.
     OthersInDomainStand,
+    /// Partial results of an evaluation in slices stand although the node changed.
+    ResultsStand,
     /// A number of nodes is taken to be above zero.
     NoNodesUnheardOf,
     /// A resource that a pod asked for is taken to be there ever after.
@@ -96,7 +98,8 @@ pub enum Mutation {
 
 impl Mutation {
     /// All but [`Self::MovedUnmarked`], which takes a rare order of things to show: a test beside the code has it. And but
-    /// [`Self::OthersInDomainStand`], which takes more nodes than a simulated cluster has: the law of `tests/domains.rs` has it.
+    /// [`Self::OthersInDomainStand`] and [`Self::ResultsStand`], which take more nodes, or larger pods, than a simulated cluster has: the law of
+    /// `tests/domains.rs` has them.
     pub const ALL: [Self; 41] = [
         Self::UnknownIsRefused,
         Self::NoPatience,

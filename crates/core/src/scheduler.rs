@@ -26,12 +26,14 @@ mod reconfigure;
 mod refused;
 mod rejected;
 mod relist;
+mod slices;
 mod verify;
 mod wake;
 
 pub use opinion::{Opinion, Otherwise};
 pub use pending::{ExplainedPart, Pending, Whereabouts};
 pub use reconfigure::Reconfiguration;
+pub use slices::Limits;
 pub use verify::{DIFFERENCES_MAX, Verification};
 
 use crate::cache::{Cache, CacheSize, Snapshot, Trial};
@@ -56,6 +58,7 @@ use pre_bind::PreBinds;
 use preempt::Preemptions;
 use quarantine::Quarantine;
 use relist::Lists;
+use slices::Slices;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use verify::Verify;
@@ -109,6 +112,10 @@ pub struct Stats {
     pub pre_binds: usize,
     /// Pods whose decision waits for extenders.
     pub extending: usize,
+    /// Large pods whose evaluation goes on in slices.
+    pub sliced: usize,
+    /// Slices evaluated, so far.
+    pub slices: u64,
     /// Questions to extenders how good nodes are that are not answered.
     pub prioritizing: usize,
     /// Bindings in flight or of unknown outcome.
@@ -153,6 +160,7 @@ pub struct Scheduler {
     outbox: Outbox,
     pre_binds: PreBinds,
     extending: Extending,
+    slices: Slices,
     /// Events that may help waiting pods, so far.
     events: u64,
     bindings: Bindings,
@@ -196,6 +204,7 @@ impl Scheduler {
             outbox: Outbox::default(),
             pre_binds: PreBinds::default(),
             extending: Extending::default(),
+            slices: Slices::default(),
             events: 0,
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
@@ -318,6 +327,10 @@ impl Scheduler {
         self.verify.called(now);
         self.shapes.tick(now);
         match self.work(now, probe) {
+            // A slice follows: there is no time to spare.
+            Step::Idle { wake_at: Some(at) } if at <= now && self.extending.sliced() > 0 => {
+                Step::Idle { wake_at: Some(at) }
+            }
             Step::Idle { wake_at } => self.rest(now, wake_at),
             step => step,
         }
@@ -353,10 +366,18 @@ impl Scheduler {
             }
             self.queue.tick(now);
             // With a binding held back for lack of credit, the next decision would only be staler when it leaves.
-            if self.outbox.has_room() && (self.resume(now, probe) || self.attempt(now, probe)) {
-                self.audit.stir();
-                self.verify_when_late(now);
-                continue;
+            if self.outbox.has_room() {
+                if let Some(step) = self.slice_in_turn(now) {
+                    return step;
+                }
+                if self.resume(now, probe) || self.attempt(now, probe) {
+                    self.audit.stir();
+                    self.verify_when_late(now);
+                    continue;
+                }
+                if let Some(step) = self.slice(now) {
+                    return step;
+                }
             }
             if self.check_piece(now) {
                 continue;
@@ -382,7 +403,9 @@ impl Scheduler {
             outgoing: self.outbox.waiting(),
             dropped_records: self.outbox.dropped_records(),
             pre_binds: self.pre_binds.len(),
-            extending: self.extending.len(),
+            extending: self.extending.len() - self.extending.sliced(),
+            sliced: self.extending.sliced(),
+            slices: self.slices.count(),
             prioritizing: self.extending.prioritizing(),
             bindings: self.bindings.len(),
             preemptions: self.preemptions.running(),

@@ -14,13 +14,50 @@ pub struct Requirement {
     pub operator: Operator,
 }
 
+/// Up to this many values are compared one by one, which is faster than a binary search for so few.
+const LINEAR_MAX: usize = 16;
+
+/// The values of a requirement: in the order given if they are few, sorted by id otherwise, so that a lookup takes O(log n).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Values(Box<[Symbol]>);
+
+impl Values {
+    /// Whether `value` is one of them.
+    pub fn contains(&self, value: &Symbol) -> bool {
+        if self.0.len() <= LINEAR_MAX { self.0.contains(value) } else { self.0.binary_search(value).is_ok() }
+    }
+}
+
+impl From<Box<[Symbol]>> for Values {
+    fn from(mut values: Box<[Symbol]>) -> Self {
+        if values.len() > LINEAR_MAX {
+            values.sort_unstable();
+        }
+        Self(values)
+    }
+}
+
+impl<const N: usize> From<[Symbol; N]> for Values {
+    fn from(values: [Symbol; N]) -> Self {
+        Box::<[Symbol]>::from(values).into()
+    }
+}
+
+impl std::ops::Deref for Values {
+    type Target = [Symbol];
+
+    fn deref(&self) -> &[Symbol] {
+        &self.0
+    }
+}
+
 /// What a requirement demands of a label's value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// Present, and one of these.
-    In(Box<[Symbol]>),
+    In(Values),
     /// Absent, or none of these.
-    NotIn(Box<[Symbol]>),
+    NotIn(Values),
     /// Present.
     Exists,
     /// Absent.
@@ -64,6 +101,14 @@ impl Selector {
         }
     }
 
+    /// How many comparisons [`Self::matches`] makes at most.
+    pub(crate) fn work(&self) -> u64 {
+        match self {
+            Self::Nothing => 1,
+            Self::All(requirements) => 1 + requirements.len() as u64,
+        }
+    }
+
     /// Whether this is `{}`, which some plugins treat differently from other selectors.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::All(requirements) if requirements.is_empty())
@@ -99,6 +144,11 @@ pub struct TermDemands {
 }
 
 impl NodeSelectorTerm {
+    /// How many comparisons [`Self::matches`] makes at most.
+    pub(crate) fn work(&self) -> u64 {
+        1 + self.demands.as_ref().map_or(0, |demands| demands.labels.len() + demands.names.len()) as u64
+    }
+
     /// Whether a node of this name and these labels fulfils the term.
     pub fn matches(&self, tables: &Tables, name: Symbol, labels: Labels<'_>) -> bool {
         self.demands.as_ref().is_some_and(|demands| {
@@ -118,6 +168,12 @@ pub struct RequiredNodeAffinity {
 }
 
 impl RequiredNodeAffinity {
+    /// How many comparisons [`Self::matches`] makes at most.
+    pub(crate) fn work(&self) -> u64 {
+        let pairs = self.node_selector.as_ref().map_or(0, |pairs| pairs.len() as u64);
+        pairs + self.terms.iter().flatten().map(NodeSelectorTerm::work).sum::<u64>()
+    }
+
     /// Whether nothing is required.
     pub fn is_absent(&self) -> bool {
         self.node_selector.is_none() && self.terms.is_none()
@@ -143,6 +199,17 @@ mod tests {
         assert!(!Selector::Nothing.matches(&tables, tables.labels(none)));
         assert!(Selector::All([].into()).matches(&tables, tables.labels(none)));
         assert!(!Selector::Nothing.is_empty());
+    }
+
+    #[test]
+    fn many_values_are_found_whatever_order_they_are_given_in() {
+        let mut tables = Tables::new();
+        let ids: Vec<Symbol> = (0..200).map(|at| tables.symbol(&at.to_string())).collect();
+        for count in [1, LINEAR_MAX, LINEAR_MAX + 1, 100] {
+            let given: Box<[Symbol]> = ids[..count].iter().rev().copied().collect();
+            let values = Values::from(given);
+            assert!(ids.iter().enumerate().all(|(at, id)| values.contains(id) == (at < count)), "{count}");
+        }
     }
 
     #[test]

@@ -369,8 +369,8 @@ impl Wish {
                 let pair = (known::ZONE, symbols(&[zone])[0]);
                 return RequiredNodeAffinity { node_selector: Some([pair].into()), terms: None };
             }
-            Self::OneOf(zones) => Operator::In(symbols(zones)),
-            Self::NoneOf(zones) => Operator::NotIn(symbols(zones)),
+            Self::OneOf(zones) => Operator::In(symbols(zones).into()),
+            Self::NoneOf(zones) => Operator::NotIn(symbols(zones).into()),
             Self::Named(names) => return pinned(names, tables),
         };
         let labels = [Requirement { key: known::ZONE, operator }].into();

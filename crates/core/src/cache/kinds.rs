@@ -56,6 +56,13 @@ impl Hash for Key {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KindId(u64);
 
+impl KindId {
+    /// The number after this one.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 /// All kinds of which a pod is on a node.
 #[derive(Default)]
 pub(super) struct Kinds {
@@ -146,6 +153,10 @@ impl Kinds {
     /// The kinds with this number and higher ones.
     pub(super) fn since(&self, id: KindId) -> impl Iterator<Item = (KindId, &Kind)> {
         self.by_id.range(id..).map(|(&id, kind)| (id, kind))
+    }
+
+    pub(super) fn get(&self, id: KindId) -> Option<&Kind> {
+        self.by_id.get(&id)
     }
 
     pub(super) fn len(&self) -> usize {

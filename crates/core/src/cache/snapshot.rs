@@ -6,6 +6,7 @@ use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
 use crate::pod::{HostPort, PodInfo};
 use crate::resources::Resources;
+use crate::slice::Slice;
 use std::sync::Arc;
 
 /// The cluster at one moment.
@@ -13,11 +14,22 @@ use std::sync::Arc;
 pub struct Snapshot<'a> {
     cache: &'a Cache,
     tables: &'a Tables,
+    slice: Option<&'a Slice>,
 }
 
 impl<'a> Snapshot<'a> {
     pub(super) fn new(cache: &'a Cache, tables: &'a Tables) -> Self {
-        Self { cache, tables }
+        Self { cache, tables, slice: None }
+    }
+
+    /// The same for an evaluation in slices.
+    pub(crate) fn in_slice(self, slice: &'a Slice) -> Self {
+        Self { slice: Some(slice), ..self }
+    }
+
+    /// The slice that is running, of an evaluation in slices.
+    pub(crate) fn slice(self) -> Option<&'a Slice> {
+        self.slice
     }
 
     /// The tables of interned texts.
@@ -127,6 +139,17 @@ impl<'a> Snapshot<'a> {
         self.cache.kinds.since(id)
     }
 
+    /// The kind with this number, if a pod of it is on a node.
+    pub(crate) fn kind(self, id: KindId) -> Option<&'a Kind> {
+        self.cache.kinds.get(id)
+    }
+
+    /// The kind of a pod, if the pod is on a node.
+    pub(crate) fn kind_of(self, pod: &PodInfo) -> Option<KindId> {
+        let entry = self.cache.pods.by_uid(&pod.uid)?;
+        self.cache.nodes.slot(entry.node).kinds.get(entry.at as usize).copied()
+    }
+
     /// The kind of each pod on a node.
     pub fn kinds_on(self, idx: NodeIdx) -> &'a [KindId] {
         &self.cache.nodes.slot(idx).kinds
@@ -170,6 +193,11 @@ impl<'a> Snapshot<'a> {
     /// Host ports in use on a node, sorted, each with the number of pods that use it.
     pub fn host_ports(self, idx: NodeIdx) -> &'a [(HostPort, u32)] {
         &self.cache.nodes.slot(idx).ports
+    }
+
+    /// The images on a node, as of its last refresh, sorted by id.
+    pub(crate) fn images(self, idx: NodeIdx) -> &'a [(Symbol, ImageState)] {
+        &self.cache.nodes.slot(idx).images
     }
 
     /// What a node knows of an image it has.

@@ -5,6 +5,7 @@
 
 use crate::cache::{ImageState, Snapshot};
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
+use crate::hash::IdMap;
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
@@ -15,6 +16,9 @@ const MIB: i64 = 1024 * 1024;
 const LEAST: i64 = 23 * MIB;
 /// What counts at most, per container.
 const MOST_PER_CONTAINER: i64 = 1000 * MIB;
+
+/// A pod of more images is looked up by the images of each node, of which there are fewer.
+const FEW: usize = 50;
 
 /// The plugin.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,19 +40,32 @@ impl ScorePlugin for ImageLocality {
         _feasible: &NodeSet,
     ) -> Prepared<dyn ScoreRule> {
         let most = MOST_PER_CONTAINER * i64::from(pod.containers);
-        Prepared::Run { rule: Box::new(Rule { images: pod.images.clone(), most }), only: None }
+        let mut times = IdMap::<Symbol, i64>::default();
+        if pod.images.len() > FEW {
+            pod.images.iter().for_each(|&image| *times.entry(image).or_default() += 1);
+        }
+        Prepared::Run { rule: Box::new(Rule { images: pod.images.clone(), times, most }), only: None }
     }
 }
 
 struct Rule {
     images: Box<[Symbol]>,
+    /// How often the pod has each image, where it has more than a few.
+    times: IdMap<Symbol, i64>,
     most: i64,
 }
 
 impl Rule {
     fn score_of(&self, snapshot: Snapshot<'_>, node: NodeIdx, nodes: usize) -> i64 {
-        let present = self.images.iter().filter_map(|&image| snapshot.image(node, image));
-        let sum = present.map(|state| spread_size(state, nodes)).fold(0i64, i64::saturating_add);
+        let sum = if self.times.is_empty() {
+            let present = self.images.iter().filter_map(|&image| snapshot.image(node, image));
+            present.map(|state| spread_size(state, nodes)).fold(0i64, i64::saturating_add)
+        } else {
+            let size = |&(image, state): &(Symbol, ImageState)| {
+                self.times.get(&image).map_or(0, |times| spread_size(state, nodes).saturating_mul(*times))
+            };
+            snapshot.images(node).iter().map(size).fold(0i64, i64::saturating_add)
+        };
         let counted = if sum < LEAST { LEAST } else { sum.min(self.most) };
         MAX_NODE_SCORE * (counted - LEAST) / (self.most - LEAST)
     }

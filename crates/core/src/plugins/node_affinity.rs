@@ -15,6 +15,7 @@ use crate::node_set::NodeSet;
 use crate::pod::{PodInfo, PreferredNodeTerm};
 use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity};
 use crate::shared::Shared;
+use crate::slice::NodeRole;
 use std::sync::Arc;
 
 pub(crate) const NAME: PluginName = "NodeAffinity";
@@ -155,6 +156,20 @@ fn pinned_nodes(required: &RequiredNodeAffinity, snapshot: Snapshot<'_>) -> Pinn
     Pinned::To(nodes)
 }
 
+impl Filter {
+    /// Whether the node fulfils what the pod itself requires.
+    fn fulfilled_by(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> bool {
+        let judge = || fulfils(&self.required, snapshot.tables(), snapshot.node_info(node));
+        match snapshot.slice() {
+            None => judge(),
+            Some(slice) => {
+                let role = NodeRole::RequiredAffinity;
+                slice.of_node(role, node, self.required.work(), || i64::from(judge())) != 0
+            }
+        }
+    }
+}
+
 impl FilterRule for Filter {
     fn depends_on(&self) -> DependsOn {
         DependsOn::NodeSpec
@@ -163,8 +178,7 @@ impl FilterRule for Filter {
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         let (tables, added) = (snapshot.tables(), self.added.as_deref());
         feasible.retain(|node| {
-            let node = snapshot.node_info(node);
-            fulfils_added(added, tables, node) && fulfils(&self.required, tables, node)
+            fulfils_added(added, tables, snapshot.node_info(node)) && self.fulfilled_by(snapshot, node)
         });
         Ok(())
     }
@@ -173,7 +187,7 @@ impl FilterRule for Filter {
         let tables = node.snapshot().tables();
         let reason = if !fulfils_added(self.added.as_deref(), tables, node.info()) {
             "node(s) didn't match scheduler-enforced node affinity"
-        } else if !fulfils(&self.required, tables, node.info()) {
+        } else if !self.fulfilled_by(node.snapshot(), node.idx()) {
             "node(s) didn't match Pod's node affinity/selector"
         } else {
             return Verdict::Fits;
@@ -246,12 +260,20 @@ struct Score {
 impl ScoreRule for Score {
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
         let tables = snapshot.tables();
-        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
+        let weigh = |node: NodeIdx| {
             let node = snapshot.node_info(node);
             let labels = tables.labels(node.labels);
             let terms = self.added.as_deref().into_iter().flatten().chain(&self.preferred);
             let matching = terms.filter(|preferred| preferred.term.matches(tables, node.name, labels));
-            *cell = matching.map(|preferred| i64::from(preferred.weight)).sum();
+            matching.map(|preferred| i64::from(preferred.weight)).sum()
+        };
+        let work = || self.preferred.iter().map(|preferred| preferred.term.work()).sum();
+        let sliced = snapshot.slice().map(|slice| (slice, work()));
+        for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
+            *cell = match sliced {
+                None => weigh(node),
+                Some((slice, work)) => slice.of_node(NodeRole::PreferredAffinity, node, work, || weigh(node)),
+            };
         }
         Ok(())
     }

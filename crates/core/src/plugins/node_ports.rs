@@ -8,7 +8,7 @@ use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
     PluginName, PodAction, Prepared, Reads, Rejection, Verdict,
 };
-use crate::intern::known;
+use crate::intern::{Symbol, known};
 use crate::node_set::NodeSet;
 use crate::pod::{HostPort, PodInfo};
 
@@ -29,7 +29,7 @@ impl FilterPlugin for NodePorts {
         if pod.ports.is_empty() {
             return Prepared::Skip;
         }
-        Prepared::Run { rule: Box::new(Rule { wanted: pod.ports.clone() }), only: None }
+        Prepared::Run { rule: Box::new(Rule::new(&pod.ports)), only: None }
     }
 
     fn events(&self) -> EventSet {
@@ -39,7 +39,8 @@ impl FilterPlugin for NodePorts {
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
         match event {
             ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(gone), .. } => {
-                Hint::queue_if(any_conflict(&pod.ports, gone.ports.iter().copied()))
+                let wanted = Wanted::new(&pod.ports);
+                Hint::queue_if(gone.ports.iter().any(|used| wanted.conflicts(used)))
             }
             // Taint changes come with new nodes: upstream adds them to every plugin that waits for those.
             ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, .. }
@@ -49,7 +50,7 @@ impl FilterPlugin for NodePorts {
     }
 }
 
-/// The wildcard address takes a port on all addresses; `::` is no wildcard to upstream.
+/// Whether two uses of host ports exclude each other. The wildcard address takes a port on all addresses; `::` is no wildcard to upstream.
 fn conflicts(wanted: &HostPort, used: &HostPort) -> bool {
     (wanted.port, wanted.protocol) == (used.port, used.protocol)
         && (wanted.address == known::ANY_ADDRESS
@@ -57,12 +58,35 @@ fn conflicts(wanted: &HostPort, used: &HostPort) -> bool {
             || wanted.address == used.address)
 }
 
-fn any_conflict(wanted: &[HostPort], mut used: impl Iterator<Item = HostPort>) -> bool {
-    used.any(|used| wanted.iter().any(|wanted| conflicts(wanted, &used)))
+/// Host ports sorted by port, protocol and address: a pod may want tens of thousands, so that each port in use is looked up in O(log n).
+struct Wanted(Vec<(i32, Symbol, Symbol)>);
+
+impl Wanted {
+    fn new(ports: &[HostPort]) -> Self {
+        let mut sorted: Vec<_> = ports.iter().map(|it| (it.port, it.protocol, it.address)).collect();
+        sorted.sort_unstable();
+        Self(sorted)
+    }
+
+    /// Whether one of them excludes a use.
+    fn conflicts(&self, used: &HostPort) -> bool {
+        let of_port = |&(port, protocol, _): &(i32, Symbol, Symbol)| (port, protocol);
+        let from = self.0.partition_point(|wanted| of_port(wanted) < (used.port, used.protocol));
+        let has = |address| self.0[from..].binary_search(&(used.port, used.protocol, address)).is_ok();
+        let is_wanted = self.0.get(from).is_some_and(|wanted| of_port(wanted) == (used.port, used.protocol));
+        is_wanted && (used.address == known::ANY_ADDRESS || has(known::ANY_ADDRESS) || has(used.address))
+    }
 }
 
 struct Rule {
-    wanted: Box<[HostPort]>,
+    ports: Box<[HostPort]>,
+    wanted: Wanted,
+}
+
+impl Rule {
+    fn new(ports: &[HostPort]) -> Self {
+        Self { ports: ports.into(), wanted: Wanted::new(ports) }
+    }
 }
 
 impl FilterRule for Rule {
@@ -72,14 +96,14 @@ impl FilterRule for Rule {
 
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         feasible.retain(|node| {
-            let used = snapshot.host_ports(node).iter().map(|&(port, _)| port);
-            !any_conflict(&self.wanted, used)
+            let mut used = snapshot.host_ports(node).iter();
+            !used.any(|(port, _)| self.wanted.conflicts(port))
         });
         Ok(())
     }
 
     fn check(&self, node: &NodeView<'_>) -> Verdict {
-        if any_conflict(&self.wanted, node.host_ports().into_iter()) {
+        if node.host_ports().iter().any(|used| self.wanted.conflicts(used)) {
             let reason = "node(s) didn't have free ports for the requested pod ports";
             return Verdict::Rejected(Rejection::unschedulable(reason));
         }
@@ -89,6 +113,34 @@ impl FilterRule for Rule {
     fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {
         let used = node.host_ports();
         let is_taken = |wanted: &&HostPort| used.iter().any(|used| conflicts(wanted, used));
-        self.wanted.iter().filter(is_taken).map(|&port| Fact::Port(port)).collect()
+        self.ports.iter().filter(is_taken).map(|&port| Fact::Port(port)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intern::Tables;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lookup_equals_comparing_one_by_one(
+            wanted in prop::collection::vec((0usize..4, 0usize..2, 1i32..4), 0..12),
+            used in (0usize..4, 0usize..2, 1i32..4),
+        ) {
+            let mut tables = Tables::new();
+            let addresses = ["0.0.0.0", "::", "10.0.0.1", "127.0.0.1"].map(|text| tables.symbol(text));
+            let protocols = ["TCP", "UDP"].map(|text| tables.symbol(text));
+            let port = |(address, protocol, port): (usize, usize, i32)| HostPort {
+                address: addresses[address],
+                protocol: protocols[protocol],
+                port,
+            };
+            let wanted: Vec<HostPort> = wanted.into_iter().map(port).collect();
+            let used = port(used);
+            let expected = wanted.iter().any(|wanted| conflicts(wanted, &used));
+            prop_assert_eq!(Wanted::new(&wanted).conflicts(&used), expected);
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::node::NodeIdx;
 use crate::node::{NodeInfo, Taint, TaintEffect};
 use crate::node_set::{NodeSet, bits};
 use crate::pod::{PodInfo, Toleration};
+use crate::slice::NodeRole;
 
 const NAME: PluginName = "TaintToleration";
 
@@ -96,6 +97,20 @@ struct Filter {
     tolerations: Box<[Toleration]>,
 }
 
+impl Filter {
+    fn tolerates(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> bool {
+        let taints = snapshot.node(node).taints();
+        let judge = || all_tolerated(taints, &self.tolerations);
+        match snapshot.slice() {
+            None => judge(),
+            Some(slice) => {
+                let work = taints.len() as u64 * self.tolerations.len() as u64;
+                slice.of_node(NodeRole::Tolerated, node, work, || i64::from(judge())) != 0
+            }
+        }
+    }
+}
+
 impl FilterRule for Filter {
     fn depends_on(&self) -> DependsOn {
         DependsOn::NodeSpec
@@ -103,6 +118,10 @@ impl FilterRule for Filter {
 
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         let tables = snapshot.tables();
+        if snapshot.slice().is_some() {
+            feasible.retain(|node| self.tolerates(snapshot, node));
+            return Ok(());
+        }
         let mut judged = PerList::new(|set| all_tolerated(tables.taints(set), &self.tolerations));
         feasible.retain_blocks(|first, nodes| match judged.of_block(snapshot, first) {
             Some(true) => nodes,
@@ -116,7 +135,7 @@ impl FilterRule for Filter {
     }
 
     fn check(&self, node: &NodeView<'_>) -> Verdict {
-        if all_tolerated(node.taints(), &self.tolerations) {
+        if self.tolerates(node.snapshot(), node.idx()) {
             return Verdict::Fits;
         }
         Verdict::Rejected(Rejection::unresolvable("node(s) had untolerated taint(s)"))
@@ -165,6 +184,14 @@ impl Score {
 impl ScoreRule for Score {
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
         let tables = snapshot.tables();
+        if let Some(slice) = snapshot.slice() {
+            for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
+                let taints = snapshot.node(node).taints();
+                let work = taints.len() as u64 * self.tolerations.len() as u64;
+                *cell = slice.of_node(NodeRole::Disliked, node, work, || self.count(taints));
+            }
+            return Ok(());
+        }
         let mut counted = PerList::new(|set| self.count(tables.taints(set)));
         let mut cells = raw.iter_mut();
         for (first, nodes) in feasible.blocks() {

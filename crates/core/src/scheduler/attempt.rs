@@ -1,6 +1,7 @@
 //! One attempt: pop a pod, decide, assume.
 
 use super::binding::Binding;
+use super::budget::Size;
 use super::failure::{Failure, Nominate, Unschedulable};
 use super::memory::State;
 use super::opinion::Chosen;
@@ -10,7 +11,9 @@ use super::refused::Refusal;
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
-use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Nomination, Options, PostFilter, Probe};
+use crate::cycle::{
+    Decision, Failed, Feasible, Framework, NoProbe, Nomination, Options, PostFilter, Probe, Shapes,
+};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, Rooms};
@@ -21,6 +24,7 @@ use crate::pod::PodInfo;
 use crate::preemption;
 use crate::queue::{QueuedPod, Search};
 use crate::report::{Outcome, Preemption, Report};
+use crate::slice::{Slice, SliceEnded};
 use crate::time::Time;
 use crate::volume::Reservation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +42,8 @@ pub(super) enum Decided {
     Failed(CycleError),
     /// A plugin panicked, with this text.
     Panicked(String),
+    /// The slice of work was used up; another follows.
+    Unfinished,
 }
 
 impl Decided {
@@ -49,6 +55,7 @@ impl Decided {
             Self::Failed(CycleError(message)) | Self::Panicked(message) => {
                 Chosen::Nowhere { message, room: &Preemption::NotTried }
             }
+            Self::Unfinished => Chosen::Nowhere { message: "", room: &Preemption::NotTried },
         }
     }
 }
@@ -97,10 +104,18 @@ impl Scheduler {
             self.fail(now, queued, now, Failure::NoNodes(NO_NODES.to_owned()));
             return true;
         }
-        if let Some(text) = self.too_much_work(&pod) {
-            probe.attempt_decided();
-            self.fail(now, queued, now, Failure::Error(text));
-            return true;
+        match self.size_of(&pod) {
+            Size::Usual => self.slices.note_other(),
+            Size::Large => {
+                probe.attempt_decided();
+                self.begin_slices(now, queued);
+                return true;
+            }
+            Size::TooLarge(text) => {
+                probe.attempt_decided();
+                self.fail(now, queued, now, Failure::TooLarge(text));
+                return true;
+            }
         }
         if let Some(found) = self.recall(&pod)
             && self.holds_true(now, &queued, &found)
@@ -116,7 +131,7 @@ impl Scheduler {
             return true;
         }
         let start = self.walk.start();
-        let decided = self.decide(now, &queued, probe);
+        let decided = self.decide(now, &queued, None, probe);
         self.second_opinion(now, &queued, start, decided.chosen());
         let is_placed = matches!(decided, Decided::Node(_));
         if !is_placed {
@@ -142,6 +157,8 @@ impl Scheduler {
             Decided::Refused(found) => self.fail(now, queued, began, Failure::Unschedulable(found)),
             Decided::Failed(CycleError(text)) => self.fail(now, queued, began, Failure::Error(text)),
             Decided::Panicked(text) => self.panicked(now, queued, &text),
+            // Only a slice ends so, and goes on by itself; what is not known is tried again.
+            Decided::Unfinished => self.queue.activate(now, queued),
         }
     }
 
@@ -160,7 +177,7 @@ impl Scheduler {
     pub(super) fn still_holds(&mut self, now: Time, queued: &QueuedPod, remembered: &Unschedulable) -> bool {
         let start = self.walk.start();
         let trust = self.verify.suspend();
-        let decided = self.decide(now, queued, &mut NoProbe);
+        let decided = self.decide(now, queued, None, &mut NoProbe);
         self.verify.resume(trust);
         self.walk.return_to(start);
         matches!(decided, Decided::Nowhere(found)
@@ -175,9 +192,17 @@ impl Scheduler {
     }
 
     /// A panic in a plugin cannot have damaged anything: it saw the state through a shared borrow. It costs that pod
-    /// its attempt.
-    fn decide(&mut self, now: Time, queued: &QueuedPod, probe: &mut dyn Probe) -> Decided {
-        let snapshot = self.cache.snapshot(&self.tables);
+    /// its attempt. In a slice, caches of decisions are not used, and the search begins again where it began.
+    pub(super) fn decide(
+        &mut self,
+        now: Time,
+        queued: &QueuedPod,
+        slice: Option<&Slice>,
+        probe: &mut dyn Probe,
+    ) -> Decided {
+        let whole = self.cache.snapshot(&self.tables);
+        let snapshot = slice.map_or(whole, |slice| whole.in_slice(slice));
+        let start = self.walk.start();
         let pod = self.as_nominated(&queued.pod);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
@@ -188,9 +213,8 @@ impl Scheduler {
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
-            if verify.is_trusting()
-                && let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe)
-            {
+            let uses_caches = slice.is_none() && verify.is_trusting();
+            if uses_caches && let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
                 let evaluated = candidates(framework, &pod, snapshot);
                 if verify.is_due(now) {
                     let nodes = verify.nodes();
@@ -207,7 +231,7 @@ impl Scheduler {
                 }
             }
             let draws = Draws { seed, attempt: queued.attempts };
-            if differs.is_none() && verify.is_trusting() {
+            if differs.is_none() && uses_caches {
                 let known = Refusal { framework, shapes, pod: &pod, draws, now };
                 match known.recall(snapshot, verify, probe) {
                     Ok(Some(found)) => return Decided::Nowhere(found),
@@ -215,25 +239,17 @@ impl Scheduler {
                     Err(told) => differs = Some(told),
                 }
             }
-            match framework.decide(&pod, snapshot, options, probe) {
-                Ok(Decision::Feasible(feasible)) => {
-                    let node = feasible.choose(seed, &pod, queued.attempts);
-                    reserve(&feasible, snapshot, node)
-                }
-                Ok(Decision::Infeasible(filtered)) => {
-                    framework.note_refusal(shapes, &pod, &filtered);
-                    let diagnosis = filtered.diagnose(snapshot);
-                    let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-                    let outcome = framework.find_room(failed, (draws, now), Rooms::Free, probe);
-                    Decided::Nowhere(unschedulable(failed, &outcome, draws))
-                }
-                Err(error) => Decided::Failed(error),
-            }
+            let shapes = slice.is_none().then_some(shapes);
+            decide_in_full((framework, shapes), &pod, snapshot, options, (draws, now), probe)
         }));
         if let Some(told) = differs {
             self.differed(&queued.pod, &told);
         }
         decided.unwrap_or_else(|panic| {
+            if panic.is::<SliceEnded>() {
+                self.walk.return_to(start);
+                return Decided::Unfinished;
+            }
             self.shapes.clear();
             Decided::Panicked(panic_text(panic.as_ref()))
         })
@@ -306,6 +322,33 @@ impl Preemption {
             None if outcome.asked.contains(&preemption::NAME) => Self::InVain,
             None => Self::NotTried,
         }
+    }
+}
+
+/// Decides without caches, and has preemption find room where no node is feasible. Keeps what each node said in `shapes`, if given.
+fn decide_in_full(
+    (framework, shapes): (&Framework, Option<&mut Shapes>),
+    pod: &Arc<PodInfo>,
+    snapshot: Snapshot<'_>,
+    options: Options<'_>,
+    (draws, now): (Draws, Time),
+    probe: &mut dyn Probe,
+) -> Decided {
+    match framework.decide(pod, snapshot, options, probe) {
+        Ok(Decision::Feasible(feasible)) => {
+            let node = feasible.choose(draws.seed, pod, draws.attempt);
+            reserve(&feasible, snapshot, node)
+        }
+        Ok(Decision::Infeasible(filtered)) => {
+            if let Some(shapes) = shapes {
+                framework.note_refusal(shapes, pod, &filtered);
+            }
+            let diagnosis = filtered.diagnose(snapshot);
+            let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+            let outcome = framework.find_room(failed, (draws, now), Rooms::Free, probe);
+            Decided::Nowhere(unschedulable(failed, &outcome, draws))
+        }
+        Err(error) => Decided::Failed(error),
     }
 }
 

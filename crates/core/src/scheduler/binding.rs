@@ -10,10 +10,11 @@ mod pending;
 pub(super) use book::{Binding, Bindings};
 
 use super::Scheduler;
+use super::budget::Size;
 use super::failure::Failure;
 use super::outbox::Outgoing;
 use super::wake::pod_actions;
-use crate::cache::PodState;
+use crate::cache::{PodState, Snapshot};
 use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found, ObjectKey};
 use crate::framework::{ClusterEvent, PodAction};
@@ -120,12 +121,18 @@ impl Scheduler {
         let as_it_is = self.runs_pre_bind(&pod);
         let reserved = self.cache.forget_volumes(uid);
         self.cache.remove_pod(uid);
-        let snapshot = self.cache.snapshot(&self.tables);
-        let fits = snapshot.find_node(node).is_some_and(|idx| {
-            self.profile_of(&pod).is_some_and(|profile| {
-                matches!(profile.framework.fits_on(&pod, snapshot, idx, as_it_is), Ok(true))
+        let judge = |scheduler: &Self, snapshot: Snapshot<'_>| {
+            snapshot.find_node(node).is_some_and(|idx| {
+                scheduler.profile_of(&pod).is_some_and(|profile| {
+                    matches!(profile.framework.fits_on(&pod, snapshot, idx, as_it_is), Ok(true))
+                })
             })
-        });
+        };
+        let fits = match self.size_of(&pod) {
+            Size::Usual => judge(self, self.snapshot()),
+            // Without results it is evaluated again, in slices.
+            Size::Large | Size::TooLarge(_) => self.fits_by_results(&pod, judge).unwrap_or(false),
+        };
         self.cache.place(&pod, node, PodState::Assumed);
         self.cache.assume_volumes(&pod.uid, reserved);
         fits

@@ -22,6 +22,9 @@ pub(super) enum Failure {
     Unschedulable(Unschedulable),
     /// There are no nodes. No plugin is to blame, so no event wakes the pod: it is tried again by and by.
     NoNodes(String),
+    /// The pod is too much work for any attempt. No plugin rejected it, so no event wakes it: it is tried again after its backoff, for the
+    /// cluster may have become smaller.
+    TooLarge(String),
     /// The attempt failed.
     Error(String),
     /// The attempt failed, as those before, and there will be no other until the pod changes.
@@ -97,7 +100,7 @@ impl Scheduler {
                 self.report(&queued, began, outcome);
                 ("Unschedulable", message, rejectors, nominate)
             }
-            Failure::NoNodes(message) => {
+            Failure::NoNodes(message) | Failure::TooLarge(message) => {
                 let outcome = Outcome::Unschedulable {
                     message: message.clone(),
                     rejectors: Vec::new(),

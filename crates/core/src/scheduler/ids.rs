@@ -95,6 +95,7 @@ impl Scheduler {
             pre_binds,
             bindings,
             extending,
+            slices,
             preemptions,
             sent_conditions,
             walk,
@@ -131,6 +132,7 @@ impl Scheduler {
         pre_binds.mark(marks);
         bindings.mark(marks);
         extending.mark(marks);
+        slices.mark(marks);
         preemptions.mark(marks);
         sent_conditions.values().for_each(|sent| sent.mark(marks));
         walk.mark(marks);

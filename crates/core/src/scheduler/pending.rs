@@ -2,6 +2,8 @@
 
 use super::Scheduler;
 use super::binding::Binding;
+use super::budget::Size;
+use super::extend::Waiting;
 use crate::explain::Findings;
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
@@ -17,6 +19,8 @@ pub enum Whereabouts {
     Queued(Place),
     /// Its decision waits for extenders.
     Extenders,
+    /// It is so large that it is evaluated in slices, which takes more than one step.
+    Evaluation,
     /// It has a node, and its volumes are being bound or made.
     Volumes(Symbol),
     /// It has a node, and its binding is on its way or not shown by the watch yet.
@@ -57,6 +61,11 @@ impl Pending<'_> {
     }
 }
 
+/// Where a pod is whose decision is laid aside.
+fn aside(waiting: &Waiting) -> Whereabouts {
+    if waiting.progress.is_some() { Whereabouts::Evaluation } else { Whereabouts::Extenders }
+}
+
 impl Scheduler {
     /// All pods on their way to a node, place by place.
     pub fn pending(&self) -> impl Iterator<Item = Pending<'_>> {
@@ -67,8 +76,8 @@ impl Scheduler {
             next_try: self.queue.next_try(place, queued),
         });
         let away = |queued, at, since| Pending { queued, at, since, next_try: None };
-        let asking =
-            self.extending.waiting().map(move |(queued, since)| away(queued, Whereabouts::Extenders, since));
+        let laid_aside =
+            self.extending.waiting().map(move |waiting| away(&waiting.queued, aside(waiting), waiting.began));
         let volumes = self
             .pre_binds
             .iter()
@@ -78,7 +87,7 @@ impl Scheduler {
         let bindings = bindings.map(move |(queued, node, since, is_in_doubt)| {
             away(queued, Whereabouts::Binding { node, is_in_doubt }, since)
         });
-        queued.chain(asking).chain(volumes).chain(bindings)
+        queued.chain(laid_aside).chain(volumes).chain(bindings)
     }
 
     /// The same of one pod.
@@ -93,8 +102,8 @@ impl Scheduler {
                 next_try,
             });
         }
-        if let Some((queued, since)) = self.extending.waiting_pod(uid) {
-            return Some(away(queued, Whereabouts::Extenders, since));
+        if let Some(waiting) = self.extending.waiting_pod(uid) {
+            return Some(away(&waiting.queued, aside(waiting), waiting.began));
         }
         if let Some((queued, node, since)) = self.pre_binds.pod(uid) {
             return Some(away(queued, Whereabouts::Volumes(node), since));
@@ -107,7 +116,9 @@ impl Scheduler {
     /// where the pod has a node already. And from where to go on, if there are more.
     pub fn explain_pending(&self, pending: &Pending<'_>, from: usize, at_most: usize) -> ExplainedPart {
         let has_node = matches!(pending.at, Whereabouts::Volumes(_) | Whereabouts::Binding { .. });
-        let Some(profile) = self.profile_of(pending.pod()).filter(|_| !has_node) else {
+        // What every filter says of a large pod takes as long as its evaluation, which goes in slices.
+        let is_large = !matches!(self.size_of(pending.pod()), Size::Usual);
+        let Some(profile) = self.profile_of(pending.pod()).filter(|_| !has_node && !is_large) else {
             return ExplainedPart::default();
         };
         let snapshot = self.snapshot();

@@ -261,8 +261,8 @@ pub(crate) fn requirement(tables: &mut Tables, text: &str) -> Requirement {
     let values = parts.next().unwrap_or("");
     let mut symbols = || values.split(',').map(|v| tables.symbol(v)).collect::<Box<[Symbol]>>();
     let operator = match word {
-        "in" => Operator::In(symbols()),
-        "notin" => Operator::NotIn(symbols()),
+        "in" => Operator::In(symbols().into()),
+        "notin" => Operator::NotIn(symbols().into()),
         "exists" => Operator::Exists,
         "absent" => Operator::DoesNotExist,
         "gt" => Operator::Gt(values.parse().expect("gt takes a number")),

@@ -6,9 +6,11 @@ use super::counts::{Changes, Domain, TermCounts};
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::{Kind, NodeView, Snapshot};
 use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
+use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
+use crate::slice::{KindRole, Slice};
 
 const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
@@ -24,6 +26,10 @@ pub(super) struct AffinityFilter {
     counts: PerKind<TermCounts>,
     /// The keys of the domains that pods which are there keep the incoming pod from.
     existing_keys: Vec<Symbol>,
+    /// The topology keys of `affinity`, each once. A node is judged by keys: there may be many terms of one.
+    affinity_keys: Vec<Symbol>,
+    /// The topology keys of the domains that the incoming pod's anti-affinity keeps it from, each once.
+    hated_keys: Vec<Symbol>,
 }
 
 /// One of each kind of matched term.
@@ -45,6 +51,31 @@ pub(super) enum Match {
     AntiAffinity,
 }
 
+impl Match {
+    /// Each at the place of its number.
+    const ALL: [Self; 3] = [Self::Existing, Self::Affinity, Self::AntiAffinity];
+}
+
+/// Counts the pods of a kind that matches this, with how often each.
+fn add_pods(
+    snapshot: Snapshot<'_>,
+    kind: &Kind,
+    matched: &[(Match, Symbol, i64)],
+    counts: &mut PerKind<TermCounts>,
+) {
+    if matched.is_empty() {
+        return;
+    }
+    for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
+        let labels = snapshot.node_labels(node);
+        for &(sort, key, times) in matched {
+            if let Some(value) = labels.get(key) {
+                counts.of(sort).change((key, value), pods * times);
+            }
+        }
+    }
+}
+
 impl<T> PerKind<T> {
     fn of(&mut self, sort: Match) -> &mut T {
         match sort {
@@ -61,7 +92,9 @@ impl AffinityFilter {
         let mut rule = Self::uncounted(pod, snapshot);
         let has_terms = !rule.affinity.is_empty() || !rule.anti_affinity.is_empty();
         let mut counts = PerKind::<TermCounts>::default();
-        if has_terms {
+        if let Some(slice) = snapshot.slice() {
+            rule.count_in_slice(snapshot, slice, &mut counts);
+        } else if has_terms {
             rule.count(snapshot, snapshot.kinds(), &mut counts);
         } else {
             rule.count(snapshot, snapshot.kinds_with_required_anti_affinity(), &mut counts);
@@ -70,6 +103,7 @@ impl AffinityFilter {
             return None;
         }
         rule.existing_keys = counts.existing.keys();
+        rule.hated_keys = counts.anti_affinity.keys();
         rule.counts = counts;
         Some(rule)
     }
@@ -77,6 +111,9 @@ impl AffinityFilter {
     /// The terms without the counts.
     pub(super) fn uncounted(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
         let affinity = terms::incoming(terms::existing(pod, |a| &a.required_affinity), snapshot);
+        let mut affinity_keys: Vec<Symbol> = affinity.iter().map(|term| term.topology_key).collect();
+        affinity_keys.sort_unstable();
+        affinity_keys.dedup();
         Self {
             incoming: Incoming::new(pod, snapshot),
             means_itself: terms::all_match(&affinity, snapshot, pod),
@@ -84,6 +121,8 @@ impl AffinityFilter {
             anti_affinity: terms::incoming(terms::existing(pod, |a| &a.required_anti_affinity), snapshot),
             counts: PerKind::default(),
             existing_keys: Vec::new(),
+            affinity_keys,
+            hated_keys: Vec::new(),
         }
     }
 
@@ -112,38 +151,81 @@ impl AffinityFilter {
         let mut matched = Vec::new();
         for kind in kinds {
             matched.clear();
-            self.each_match(snapshot, kind.pod(), |sort, key| matched.push((sort, key)));
-            if matched.is_empty() {
-                continue;
-            }
-            for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
-                let labels = snapshot.node_labels(node);
-                for &(sort, key) in &matched {
-                    if let Some(value) = labels.get(key) {
-                        counts.of(sort).change((key, value), pods);
-                    }
-                }
-            }
+            self.each_match(snapshot, kind.pod(), |sort, key| matched.push((sort, key, 1)));
+            add_pods(snapshot, kind, &matched, counts);
         }
     }
 
-    /// Tells what another pod matches, with the topology key of each term; terminating pods count like any other.
+    /// The same in a slice of an evaluation.
+    fn count_in_slice(&self, snapshot: Snapshot<'_>, slice: &Slice, counts: &mut PerKind<TermCounts>) {
+        let has_terms = !self.affinity.is_empty() || !self.anti_affinity.is_empty();
+        let concerns = |kind: &Kind| has_terms || kind.pod().has_required_anti_affinity();
+        let mut times = IdMap::<Symbol, i64>::default();
+        self.affinity.iter().for_each(|term| *times.entry(term.topology_key).or_default() += 1);
+        slice.look_at_kinds(KindRole::RequiredTerms, snapshot, concerns, |kind, list| {
+            let mut anti = IdMap::<Symbol, i64>::default();
+            let mut is_peer = false;
+            let work = self.each_match(snapshot, kind.pod(), |sort, key| match sort {
+                Match::Existing => list.push((sort as u32, key, 1)),
+                Match::Affinity => is_peer = true,
+                Match::AntiAffinity => *anti.entry(key).or_default() += 1,
+            });
+            let peers =
+                times.iter().filter(|_| is_peer).map(|(&key, &times)| (Match::Affinity as u32, key, times));
+            list.extend(
+                peers.chain(anti.into_iter().map(|(key, times)| (Match::AntiAffinity as u32, key, times))),
+            );
+            work
+        });
+        slice.each_kind(KindRole::RequiredTerms, snapshot, |kind, list| {
+            let matched: Vec<_> =
+                list.iter().map(|&(sort, key, times)| (Match::ALL[sort as usize], key, times)).collect();
+            add_pods(snapshot, kind, &matched, counts);
+        });
+    }
+
+    /// Calls `note` with what another pod matches, and with the topology key of each term; terminating pods count like any other. Returns
+    /// the number of comparisons.
     pub(super) fn each_match(
         &self,
         snapshot: Snapshot<'_>,
         other: &PodInfo,
         mut note: impl FnMut(Match, Symbol),
-    ) {
-        for term in terms::existing(other, |a| &a.required_anti_affinity) {
+    ) -> u64 {
+        let existing = terms::existing(other, |a| &a.required_anti_affinity);
+        for term in existing {
             if self.incoming.is_meant_by(term, snapshot) {
                 note(Match::Existing, term.topology_key);
             }
         }
-        if terms::all_match(&self.affinity, snapshot, other) {
+        let matching = terms::matching(&self.affinity, snapshot, other);
+        if matching == self.affinity.len() {
             self.affinity.iter().for_each(|term| note(Match::Affinity, term.topology_key));
         }
         for term in self.anti_affinity.iter().filter(|term| term.matches(snapshot, other)) {
             note(Match::AntiAffinity, term.topology_key);
+        }
+        let of_existing: u64 = existing.iter().map(|term| term.selector.work()).sum();
+        of_existing + terms::work(&self.affinity[..matching]) + terms::work(&self.anti_affinity)
+    }
+
+    /// The same of a pod that may be on a node, of which a slice may know the answer.
+    fn each_known_match(
+        &self,
+        snapshot: Snapshot<'_>,
+        other: &PodInfo,
+        mut note: impl FnMut(Match, Symbol, i64),
+    ) {
+        let known = snapshot
+            .slice()
+            .and_then(|slice| slice.of_kind(KindRole::RequiredTerms, snapshot.kind_of(other)?));
+        match known {
+            Some(list) => {
+                list.iter().for_each(|&(sort, key, times)| note(Match::ALL[sort as usize], key, times));
+            }
+            None => {
+                self.each_match(snapshot, other, |sort, key| note(sort, key, 1));
+            }
         }
     }
 
@@ -153,9 +235,9 @@ impl AffinityFilter {
         let labels = node.labels();
         for (pods, by) in [(node.added(), 1), (node.removed(), -1)] {
             for other in pods {
-                self.each_match(node.snapshot(), other, |sort, key| {
+                self.each_known_match(node.snapshot(), other, |sort, key, times| {
                     if let Some(value) = labels.get(key) {
-                        changes.of(sort).note((key, value), by);
+                        changes.of(sort).note((key, value), by * times);
                     }
                 });
             }
@@ -168,11 +250,9 @@ impl AffinityFilter {
         if !self.is_with_its_peers(labels, &changes.affinity) {
             return Some(Rejection::unresolvable(AFFINITY));
         }
-        let meets_hated = |term: &IncomingTerm| {
-            let domain = labels.get(term.topology_key).map(|value| (term.topology_key, value));
-            domain.is_some_and(|d| changes.anti_affinity.of(&self.counts.anti_affinity, d) > 0)
-        };
-        if self.anti_affinity.iter().any(meets_hated) {
+        let hates = |domain: Domain| changes.anti_affinity.of(&self.counts.anti_affinity, domain) > 0;
+        let hated = self.hated_keys.iter().filter_map(|&key| labels.get(key).map(|value| (key, value)));
+        if hated.chain(changes.anti_affinity.domains()).any(hates) {
             return Some(Rejection::unschedulable(ANTI_AFFINITY));
         }
         let is_hated = |domain: Domain| changes.existing.of(&self.counts.existing, domain) > 0;
@@ -187,9 +267,9 @@ impl AffinityFilter {
     /// kind: nowhere a pod that all terms mean, on a node with any of the keys, and they mean the pod itself.
     fn is_with_its_peers(&self, labels: Labels<'_>, changes: &Changes) -> bool {
         let mut peers_everywhere = true;
-        for term in &self.affinity {
-            let Some(value) = labels.get(term.topology_key) else { return false };
-            peers_everywhere &= changes.of(&self.counts.affinity, (term.topology_key, value)) > 0;
+        for &key in &self.affinity_keys {
+            let Some(value) = labels.get(key) else { return false };
+            peers_everywhere &= changes.of(&self.counts.affinity, (key, value)) > 0;
         }
         peers_everywhere || (self.means_itself && changes.leave_empty(&self.counts.affinity))
     }

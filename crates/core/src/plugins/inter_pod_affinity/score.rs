@@ -10,6 +10,8 @@ use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::{PodInfo, WeightedPodAffinityTerm};
+use crate::slice::{KindRole, Slice};
+use std::collections::BTreeMap;
 
 /// The rule of a pod to which at least one term, of its own or another's, gave weight somewhere.
 pub(super) struct AffinityScore {
@@ -38,7 +40,9 @@ impl AffinityScore {
         let preferences = Preferences::new(*plugin, pod, snapshot);
         let mut weights = IdMap::default();
         // Without preferences of its own, only pods with terms of theirs can give weight.
-        if has_preferences {
+        if let Some(slice) = snapshot.slice() {
+            preferences.sum_in_slice(snapshot, slice, has_preferences, &mut weights);
+        } else if has_preferences {
             preferences.sum(snapshot, snapshot.kinds(), &mut weights);
         } else {
             preferences.sum(snapshot, snapshot.kinds_with_affinity(), &mut weights);
@@ -89,23 +93,41 @@ impl Preferences {
         let mut given = Vec::new();
         for kind in kinds {
             given.clear();
-            self.weigh(snapshot, kind.pod(), |key, weight| given.push((key, weight)));
-            if given.is_empty() {
-                continue;
-            }
-            for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
-                let labels = snapshot.node_labels(node);
-                for &(key, weight) in &given {
-                    if let Some(value) = labels.get(key) {
-                        *weights.entry((key, value)).or_insert(0) += weight * pods;
-                    }
-                }
-            }
+            self.weigh(snapshot, kind.pod(), |key, weight| given.push((0, key, weight)));
+            add_weights(snapshot, kind, &given, weights);
         }
     }
 
-    /// Tells the topology keys and weights of all terms that `other` matches or that of `other` mean the pod.
-    pub(super) fn weigh(&self, snapshot: Snapshot<'_>, other: &PodInfo, mut give: impl FnMut(Symbol, i64)) {
+    /// The same in a slice of an evaluation.
+    fn sum_in_slice(
+        &self,
+        snapshot: Snapshot<'_>,
+        slice: &Slice,
+        has_preferences: bool,
+        weights: &mut IdMap<(Symbol, Symbol), i64>,
+    ) {
+        let concerns = |kind: &Kind| has_preferences || kind.pod().pod_affinity.is_some();
+        slice.look_at_kinds(KindRole::PreferredTerms, snapshot, concerns, |kind, list| {
+            let mut given = BTreeMap::<Symbol, i64>::new();
+            let work =
+                self.weigh(snapshot, kind.pod(), |key, weight| *given.entry(key).or_default() += weight);
+            list.extend(given.into_iter().map(|(key, weight)| (0, key, weight)));
+            work
+        });
+        slice.each_kind(KindRole::PreferredTerms, snapshot, |kind, list| {
+            add_weights(snapshot, kind, list, weights);
+        });
+    }
+
+    /// Calls `give` with the topology keys and weights of all terms that `other` matches, and of those of `other` that match the pod. Returns
+    /// the number of comparisons.
+    pub(super) fn weigh(
+        &self,
+        snapshot: Snapshot<'_>,
+        other: &PodInfo,
+        mut give: impl FnMut(Symbol, i64),
+    ) -> u64 {
+        let mut work: u64 = self.own.iter().map(|(term, _)| term.selector().work()).sum();
         for (term, weight) in &self.own {
             if term.matches(snapshot, other) {
                 give(term.topology_key, *weight);
@@ -113,6 +135,7 @@ impl Preferences {
         }
         if self.plugin.hard_pod_affinity_weight > 0 {
             for term in terms::existing(other, |a| &a.required_affinity) {
+                work += term.selector.work();
                 if self.incoming.is_meant_by(term, snapshot) {
                     give(term.topology_key, i64::from(self.plugin.hard_pod_affinity_weight));
                 }
@@ -124,9 +147,31 @@ impl Preferences {
         ];
         for (list, sign) in lists {
             for WeightedPodAffinityTerm { term, weight } in list {
+                work += term.selector.work();
                 if self.incoming.is_meant_by(term, snapshot) {
                     give(term.topology_key, sign * i64::from(*weight));
                 }
+            }
+        }
+        work
+    }
+}
+
+/// Adds what the pods of a kind give.
+fn add_weights(
+    snapshot: Snapshot<'_>,
+    kind: &Kind,
+    given: &[(u32, Symbol, i64)],
+    weights: &mut IdMap<(Symbol, Symbol), i64>,
+) {
+    if given.is_empty() {
+        return;
+    }
+    for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
+        let labels = snapshot.node_labels(node);
+        for &(_, key, weight) in given {
+            if let Some(value) = labels.get(key) {
+                *weights.entry((key, value)).or_insert(0) += weight * pods;
             }
         }
     }

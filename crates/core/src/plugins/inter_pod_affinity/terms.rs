@@ -57,9 +57,19 @@ pub(super) fn incoming(list: &[PodAffinityTerm], snapshot: Snapshot<'_>) -> Vec<
     list.iter().map(|term| IncomingTerm::new(term, snapshot)).collect()
 }
 
-/// Whether `pod` is meant by all terms, and there are any.
+/// Whether all terms match `pod`, and there are any.
 pub(super) fn all_match(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: &PodInfo) -> bool {
-    !terms.is_empty() && terms.iter().all(|term| term.matches(snapshot, pod))
+    !terms.is_empty() && matching(terms, snapshot, pod) == terms.len()
+}
+
+/// How many terms match `pod` before the first that does not.
+pub(super) fn matching(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: &PodInfo) -> usize {
+    terms.iter().take_while(|term| term.matches(snapshot, pod)).count()
+}
+
+/// How many comparisons it takes to match these terms.
+pub(super) fn work(terms: &[IncomingTerm]) -> u64 {
+    terms.iter().map(|term| term.selector.work()).sum()
 }
 
 /// The incoming pod as the terms of other pods see it.

@@ -3,11 +3,12 @@
 //! Upstream: `podtopologyspread/common.go`, `plugins/helper/spread.go`.
 
 use super::{DefaultConstraint, Defaults, PodTopologySpread};
-use crate::cache::Snapshot;
+use crate::cache::{Kind, Snapshot};
 use crate::intern::{Labels, Symbol, Tables, known};
-use crate::node::NodeInfo;
+use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{ControllerKind, PodInfo, SpreadConstraint, Toleration, WhenUnsatisfiable};
 use crate::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
+use crate::slice::{KindRole, NodeRole};
 
 /// A constraint of one phase, ready to be counted.
 pub(super) struct Constraint {
@@ -173,15 +174,39 @@ impl Inclusion {
         self.affinity.is_absent() && constraints.iter().all(|c| !c.honor_node_taints)
     }
 
-    /// Judges a node by both policies, for all constraints at once.
-    pub(super) fn of(&self, tables: &Tables, node: &NodeInfo) -> NodeInclusion {
-        let labels = tables.labels(node.labels);
+    /// Judges a node of the cluster by both policies, for all constraints at once.
+    pub(super) fn of(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> NodeInclusion {
+        let (tables, info) = (snapshot.tables(), snapshot.node_info(node));
+        let Some(slice) = snapshot.slice() else { return self.of_info(tables, info) };
+        let known = |role, work, judge: &dyn Fn() -> bool| {
+            slice.of_node(role, node, work, || i64::from(judge())) != 0
+        };
+        let work = (tables.taints(info.taints).len() * self.tolerations.len()) as u64;
+        NodeInclusion {
+            affinity: self.affinity.is_absent()
+                || known(NodeRole::RequiredAffinity, self.affinity.work(), &|| self.matches(tables, info)),
+            taints: if self.tolerations.is_empty() {
+                self.tolerates(tables, info)
+            } else {
+                known(NodeRole::Tolerated, work, &|| self.tolerates(tables, info))
+            },
+        }
+    }
+
+    /// Judges a node by its object, by both policies, for all constraints at once.
+    pub(super) fn of_info(&self, tables: &Tables, info: &NodeInfo) -> NodeInclusion {
+        let affinity = self.affinity.is_absent() || self.matches(tables, info);
+        NodeInclusion { affinity, taints: self.tolerates(tables, info) }
+    }
+
+    fn matches(&self, tables: &Tables, info: &NodeInfo) -> bool {
+        self.affinity.matches(tables, info.name, tables.labels(info.labels))
+    }
+
+    fn tolerates(&self, tables: &Tables, info: &NodeInfo) -> bool {
         let repels =
             |taint: &&crate::node::Taint| taint.repels() && !taint.is_tolerated_by(&self.tolerations);
-        NodeInclusion {
-            affinity: self.affinity.is_absent() || self.affinity.matches(tables, node.name, labels),
-            taints: !tables.taints(node.taints).iter().any(|taint| repels(&taint)),
-        }
+        !tables.taints(info.taints).iter().any(|taint| repels(&taint))
     }
 }
 
@@ -199,19 +224,51 @@ impl NodeInclusion {
     }
 }
 
-/// How many pods on each node the selector counts, by slot: those of the namespace that match and are not terminating;
-/// none at all if the selector is empty (upstream `countPodsMatchSelector`).
-pub(super) fn counted(snapshot: Snapshot<'_>, selector: &Selector, namespace: Symbol) -> Vec<i64> {
-    let mut counts = vec![0; snapshot.columns().pods.len()];
-    if selector.is_empty() {
+/// How many pods on each node each constraint counts, by slot: those of the namespace that its selector matches and that are not
+/// terminating; none at all if the selector is empty (upstream `countPodsMatchSelector`). `role` says which constraints these are.
+pub(super) fn counted(
+    snapshot: Snapshot<'_>,
+    constraints: &[Constraint],
+    namespace: Symbol,
+    role: KindRole,
+) -> Vec<Vec<i64>> {
+    let mut counts = vec![vec![0; snapshot.columns().pods.len()]; constraints.len()];
+    let concerns = |kind: &Kind| kind.pod().namespace == namespace && !kind.pod().deleting;
+    let Some(slice) = snapshot.slice() else {
+        for kind in snapshot.kinds_in(namespace).filter(|kind| concerns(kind)) {
+            let mut matched = Vec::new();
+            each_match(snapshot, constraints, kind.pod(), |at| matched.push(at));
+            for (node, pods) in kind.nodes() {
+                matched.iter().for_each(|&at| counts[at][node.index()] += pods);
+            }
+        }
         return counts;
-    }
-    let tables = snapshot.tables();
-    let matches = |pod: &PodInfo| !pod.deleting && selector.matches(tables, tables.labels(pod.labels));
-    for kind in snapshot.kinds_in(namespace).filter(|kind| matches(kind.pod())) {
+    };
+    slice.look_at_kinds(role, snapshot, concerns, |kind, list| {
+        each_match(snapshot, constraints, kind.pod(), |at| {
+            list.push((at as u32, constraints[at].topology_key, 1));
+        })
+    });
+    slice.each_kind(role, snapshot, |kind, list| {
         for (node, pods) in kind.nodes() {
-            counts[node.index()] += pods;
+            list.iter().for_each(|&(at, ..)| counts[at as usize][node.index()] += pods);
+        }
+    });
+    counts
+}
+
+/// Calls `note` with the index of each constraint that counts pods with the labels of `pod`. Returns the number of comparisons.
+fn each_match(
+    snapshot: Snapshot<'_>,
+    constraints: &[Constraint],
+    pod: &PodInfo,
+    mut note: impl FnMut(usize),
+) -> u64 {
+    let (tables, labels) = (snapshot.tables(), snapshot.labels(pod.labels));
+    for (at, Constraint { selector, .. }) in constraints.iter().enumerate() {
+        if !selector.is_empty() && selector.matches(tables, labels) {
+            note(at);
         }
     }
-    counts
+    constraints.iter().map(|constraint| constraint.selector.work()).sum()
 }

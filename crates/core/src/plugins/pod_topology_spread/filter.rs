@@ -11,6 +11,7 @@ use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
+use crate::slice::KindRole;
 
 const OVER_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -31,15 +32,20 @@ impl SpreadFilter {
     pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>, constraints: Vec<Constraint>) -> Self {
         let tables = snapshot.tables();
         let inclusion = Inclusion::new(pod, &constraints);
-        let pods: Vec<Vec<i64>> =
-            constraints.iter().map(|c| counted(snapshot, &c.selector, pod.namespace)).collect();
+        let mut with_keys = snapshot.nodes().iter().map(|node| snapshot.node_labels(node));
+        // Where no node has all keys, none passes, whatever is counted.
+        let pods = if with_keys.any(|labels| has_all_keys(&constraints, labels)) {
+            counted(snapshot, &constraints, pod.namespace, KindRole::HardConstraints)
+        } else {
+            Vec::new()
+        };
         let mut sums = vec![IdMap::<Symbol, i64>::default(); constraints.len()];
         for idx in snapshot.nodes().iter() {
             let labels = snapshot.node_labels(idx);
             if !has_all_keys(&constraints, labels) {
                 continue;
             }
-            let included = inclusion.of(tables, snapshot.node_info(idx));
+            let included = inclusion.of(snapshot, idx);
             for ((constraint, pods), sums) in constraints.iter().zip(&pods).zip(&mut sums) {
                 if included.includes(constraint)
                     && let Some(domain) = labels.get(constraint.topology_key)
@@ -69,7 +75,7 @@ impl SpreadFilter {
             return None;
         }
         let tables = node.snapshot().tables();
-        let included = self.inclusion.of(tables, node.info());
+        let included = self.inclusion.of(node.snapshot(), node.idx());
         let change = |constraint: &Constraint| {
             if !included.includes(constraint) {
                 return 0;

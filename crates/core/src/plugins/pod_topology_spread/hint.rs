@@ -90,7 +90,7 @@ fn after_node(
         return true;
     }
     let inclusion = Inclusion::new(pod, constraints);
-    let (was, is) = (inclusion.of(tables, before), inclusion.of(tables, after));
+    let (was, is) = (inclusion.of_info(tables, before), inclusion.of_info(tables, after));
     let moved = |c: &Constraint| {
         let [from, to] = [before, after].map(|node| tables.labels(node.labels).get(c.topology_key));
         from != to || was.includes(c) != is.includes(c)

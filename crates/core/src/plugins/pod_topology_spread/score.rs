@@ -12,6 +12,7 @@ use crate::ln::ln;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
+use crate::slice::KindRole;
 
 /// What marks an ignored node while scores are normalized. As upstream's, the mark is also the raw score of a node
 /// without matching pods under a `maxSkew` of 0, which then is ignored; no API server admits such a constraint.
@@ -56,8 +57,12 @@ impl SpreadScore {
         let mut scored = feasible.clone();
         scored.subtract(&ignored);
         let inclusion = Inclusion::new(pod, &constraints);
-        let weighed = constraints.into_iter().map(|constraint| {
-            let pods = counted(snapshot, &constraint.selector, pod.namespace);
+        // Where every feasible node lacks a key, all are ignored, whatever is counted.
+        if require_all && scored.is_empty() {
+            return Self { constraints: Vec::new(), ignored };
+        }
+        let pods = counted(snapshot, &constraints, pod.namespace, KindRole::SoftConstraints);
+        let weighed = constraints.into_iter().zip(pods).map(|(constraint, pods)| {
             let mut weighed = Weighed { constraint, pods, domains: IdMap::default(), weight: 0.0 };
             let size = if weighed.is_per_host() {
                 scored.len()
@@ -78,14 +83,13 @@ impl SpreadScore {
 
     /// Counts pods on all nodes, those that failed the filters too, in the domains that are registered.
     fn count(&mut self, snapshot: Snapshot<'_>, inclusion: &Inclusion, require_all: bool) {
-        let tables = snapshot.tables();
         for idx in snapshot.nodes().iter() {
             let labels = snapshot.node_labels(idx);
             let has_key = |w: &Weighed| labels.get(w.constraint.topology_key).is_some();
             if require_all && !self.constraints.iter().all(has_key) {
                 continue;
             }
-            let included = inclusion.of(tables, snapshot.node_info(idx));
+            let included = inclusion.of(snapshot, idx);
             for Weighed { constraint, pods, domains, .. } in &mut self.constraints {
                 if included.includes(constraint)
                     && let Some(count) = domains.get_mut(&domain_of(snapshot, idx, constraint))

@@ -111,7 +111,7 @@ impl Tally for SpreadTally {
             // Nodes without the label are in one domain with those that have it with no value.
             return Err(Outdated);
         }
-        let included = self.inclusion.of(snapshot.tables(), snapshot.node_info(node));
+        let included = self.inclusion.of(snapshot, node);
         for ((counts, constraint), counter) in counts.iter_mut().zip(&self.constraints).zip(&self.counters) {
             *counts = counter.domains == Domains::Nodes || included.includes(constraint);
         }

@@ -27,7 +27,7 @@ impl ByLabel {
         if !self.keys.contains(&key) {
             self.keys.push(key);
         }
-        for &value in values {
+        for &value in values.iter() {
             self.by_value.entry((key, value)).or_default().push(at);
         }
     }

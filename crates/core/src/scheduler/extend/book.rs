@@ -7,6 +7,7 @@ use crate::intern::{Symbol, holds_ids};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
+use crate::scheduler::slices::Progress;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,9 +31,16 @@ pub(in crate::scheduler) struct Waiting {
     pub(super) events: u64,
     /// The pod itself changed since.
     pub(super) stirred: bool,
+    /// For a pod that is evaluated in slices, how far that is.
+    pub(in crate::scheduler) progress: Option<Progress>,
 }
 
 impl Waiting {
+    /// A pod that is evaluated in slices, and waits for nobody.
+    pub(in crate::scheduler) fn in_slices(queued: QueuedPod, began: Time, events: u64) -> Self {
+        Self { progress: Some(Progress::default()), ..Self::new(queued, began, events) }
+    }
+
     pub(super) fn new(queued: QueuedPod, began: Time, events: u64) -> Self {
         Self {
             queued,
@@ -43,6 +51,7 @@ impl Waiting {
             version: 0,
             events,
             stirred: false,
+            progress: None,
         }
     }
 
@@ -67,6 +76,8 @@ pub(in crate::scheduler) struct Extending {
     next_call: u64,
     /// Pods all of whose questions are answered, in the order in which they were.
     ready: VecDeque<Uid>,
+    /// Pods that are evaluated in slices, in the order in which they were laid aside.
+    sliced: VecDeque<Uid>,
 }
 
 impl Extending {
@@ -75,27 +86,54 @@ impl Extending {
         self.extenders.iter().any(|extender| extender.decides() && extender.is_interested(pod))
     }
 
+    /// All pods that are laid aside.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.pods.len()
+    }
+
+    /// The pods that are evaluated in slices.
+    pub(in crate::scheduler) fn sliced(&self) -> usize {
+        self.sliced.len()
+    }
+
+    /// Lays aside a pod that is evaluated in slices, behind the others.
+    pub(in crate::scheduler) fn lay_aside(&mut self, waiting: Waiting) {
+        let uid = Arc::clone(&waiting.queued.pod.uid);
+        self.sliced.push_back(Arc::clone(&uid));
+        self.pods.insert(uid, waiting);
+    }
+
+    /// Lays it aside again, before the others.
+    pub(in crate::scheduler) fn lay_aside_first(&mut self, waiting: Waiting) {
+        let uid = Arc::clone(&waiting.queued.pod.uid);
+        self.sliced.push_front(Arc::clone(&uid));
+        self.pods.insert(uid, waiting);
+    }
+
+    /// The first of the pods that are evaluated in slices.
+    pub(in crate::scheduler) fn take_sliced(&mut self) -> Option<Waiting> {
+        let uid = self.sliced.pop_front()?;
+        self.pods.remove(&uid)
     }
 
     pub(in crate::scheduler) fn open_calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// The pods that wait.
+    /// The pods that wait for extenders.
     pub(in crate::scheduler) fn pods(&self) -> impl Iterator<Item = &PodInfo> {
-        self.pods.values().map(|waiting| &*waiting.queued.pod)
+        let asking = self.pods.values().filter(|waiting| waiting.progress.is_none());
+        asking.map(|waiting| &*waiting.queued.pod)
     }
 
     /// The same with what the queue knows of them, and since when they wait.
-    pub(in crate::scheduler) fn waiting(&self) -> impl Iterator<Item = (&QueuedPod, Time)> {
-        self.pods.values().map(|waiting| (&waiting.queued, waiting.began))
+    pub(in crate::scheduler) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.pods.values()
     }
 
     /// The same of one pod.
-    pub(in crate::scheduler) fn waiting_pod(&self, uid: &str) -> Option<(&QueuedPod, Time)> {
-        self.pods.get(uid).map(|waiting| (&waiting.queued, waiting.began))
+    pub(in crate::scheduler) fn waiting_pod(&self, uid: &str) -> Option<&Waiting> {
+        self.pods.get(uid)
     }
 
     /// Open questions how good nodes are.
@@ -120,7 +158,7 @@ impl Extending {
     /// extender that must answer, and nobody who would wait beyond the bound. `None` where everybody may.
     /// The second argument says whether a decision about the pod asks anybody.
     pub(in crate::scheduler) fn turnstile(&self) -> Option<impl Fn(&PodInfo, bool) -> bool + use<>> {
-        if self.pods.is_empty() || mutation::is_on(Mutation::LesserGoFirst) {
+        if self.pods.len() == self.sliced.len() || mutation::is_on(Mutation::LesserGoFirst) {
             return None;
         }
         let mut highest = BTreeMap::<Symbol, i32>::new();
@@ -129,7 +167,7 @@ impl Extending {
             let held = highest.entry(pod.scheduler_name).or_insert(pod.priority);
             *held = pod.priority.max(*held);
         }
-        let is_full = self.pods.len() >= WAITING_MAX;
+        let is_full = self.pods.len() - self.sliced.len() >= WAITING_MAX;
         Some(move |pod: &PodInfo, asks: bool| {
             highest.get(&pod.scheduler_name).is_none_or(|&held| pod.priority >= held) && !(is_full && asks)
         })
@@ -138,7 +176,8 @@ impl Extending {
     /// Whether the pod waits for an extender that must answer. One that is answered is about to go on, and holds others too.
     fn holds_others(&self, waiting: &Waiting) -> bool {
         let must = |id: ExtenderId| self.extender(id).is_some_and(|extender| !extender.ignorable);
-        waiting.open.is_empty() || waiting.open.values().any(|ask| must(ask.extender))
+        let is_answered = waiting.open.is_empty() && waiting.progress.is_none();
+        is_answered || waiting.open.values().any(|ask| must(ask.extender))
     }
 
     fn extender(&self, id: ExtenderId) -> Option<&Extender> {
@@ -214,12 +253,13 @@ impl Extending {
             self.calls.remove(call);
         }
         self.ready.retain(|ready| **ready != *uid);
+        self.sliced.retain(|sliced| **sliced != *uid);
         Some(waiting)
     }
 }
 
-holds_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, stirred });
-holds_ids!(Extending { extenders, pods } but not { calls, next_call, ready });
+holds_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, stirred, progress });
+holds_ids!(Extending { extenders, pods } but not { calls, next_call, ready, sliced });
 
 /// An answer to another question than was asked.
 fn beside<T>() -> Result<T, String> {

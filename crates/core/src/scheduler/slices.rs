@@ -1,0 +1,181 @@
+//! Attempts that are too large for one step: they are evaluated in slices, and other pods are decided between them.
+//!
+//! Such a pod is laid aside like one that waits for extenders, and keeps its partial results ([`Partial`]). Its evaluation ends in a
+//! slice that needs no more new results than the slice may compute, against the state of the cluster as it is then. Upstream evaluates
+//! such a pod in its only loop, and all others wait.
+
+use super::attempt::Decided;
+use super::extend::Waiting;
+use super::failure::Failure;
+use super::{Scheduler, Step};
+use crate::cache::Snapshot;
+use crate::cycle::NoProbe;
+use crate::intern::holds_ids;
+use crate::pod::PodInfo;
+use crate::queue::QueuedPod;
+use crate::signature::Signature;
+use crate::slice::{Partial, Slice};
+use crate::time::Time;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// So many attempts of other pods come between two slices, if as many pods are pending. The large pod gets on however many come.
+const OTHERS_BETWEEN: u32 = 8;
+/// An evaluation whose results became void so often, because namespaces, Services or controllers changed, is then done in one piece: it
+/// must not be postponed for ever.
+const RESTARTS_MAX: u32 = 3;
+/// The partial results kept after an evaluation, for the last check before the binding and for pods alike.
+const KEPT: usize = 4;
+
+/// When attempts are evaluated in slices, in units of work: a comparison or lookup of 5 to 10 ns each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// An attempt of more work is evaluated in slices. Up to here it takes some 20 ms. Pods that people write by hand stay below: nine
+    /// terms compared with 150,000 distinct pods are 2.7 million.
+    pub large: u64,
+    /// The work of one slice: some 5 ms. What each slice repeats comes on top.
+    pub slice: u64,
+    /// A pod of which a product is larger is not evaluated: less than a minute of work between other pods' decisions. The largest pod that the
+    /// API server accepts (1.5 MiB: some 12,000 terms), compared with 150,000 distinct pods, is within it.
+    pub most: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { large: 3_000_000, slice: 500_000, most: 4_000_000_000 }
+    }
+}
+
+/// How far the evaluation of a large pod is.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// `None` before the first slice.
+    partial: Option<Partial>,
+    /// How often the results became void.
+    restarts: u32,
+    /// How many slices in a row found nothing new. Each doubles the work of the next.
+    vain: u32,
+}
+
+/// When attempts are evaluated in slices, and what is kept of those that were.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    limits: Limits,
+    /// Attempts of other pods since the last slice.
+    others: u32,
+    kept: VecDeque<Kept>,
+    count: u64,
+}
+
+/// The results of an evaluation that ended.
+#[derive(Debug)]
+struct Kept {
+    pod: Signature,
+    partial: Partial,
+}
+
+holds_ids!(Kept { pod } but not { partial });
+holds_ids!(Slices { kept } but not { limits, others, count });
+
+impl Slices {
+    /// How many slices were evaluated.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// An attempt of a pod that is not large.
+    pub(super) fn note_other(&mut self) {
+        self.others = self.others.saturating_add(1);
+    }
+
+    fn take(&mut self, pod: &PodInfo) -> Option<Partial> {
+        let at = self.kept.iter().position(|kept| kept.pod.is_of(pod))?;
+        self.kept.remove(at).map(|kept| kept.partial)
+    }
+
+    fn keep(&mut self, pod: &Arc<PodInfo>, partial: Partial) {
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(Kept { pod: Signature::of(pod), partial });
+    }
+}
+
+impl Scheduler {
+    /// Evaluates attempts in slices by these limits from now on: for tests, in which clusters are small.
+    pub fn limit_attempts(&mut self, limits: Limits) {
+        self.slices.limits = limits;
+    }
+
+    /// Lays a large pod aside; its slices follow.
+    pub(super) fn begin_slices(&mut self, now: Time, queued: QueuedPod) {
+        let waiting = Waiting::in_slices(queued, now, self.events);
+        self.extending.lay_aside(waiting);
+    }
+
+    /// Evaluates a slice if enough other pods were tried since the last one.
+    pub(super) fn slice_in_turn(&mut self, now: Time) -> Option<Step> {
+        if self.slices.others < OTHERS_BETWEEN { None } else { self.slice(now) }
+    }
+
+    /// Evaluates a slice of the large pod that was laid aside first, if there is one. The driver handles events before the next step.
+    pub(super) fn slice(&mut self, now: Time) -> Option<Step> {
+        let mut waiting = self.extending.take_sliced()?;
+        self.slices.others = 0;
+        self.slices.count += 1;
+        self.cache.refresh();
+        let again = Some(Step::Idle { wake_at: Some(now) });
+        if self.snapshot().nodes().is_empty() {
+            let text = super::attempt::NO_NODES.to_owned();
+            self.fail(now, waiting.queued, waiting.began, Failure::NoNodes(text));
+            return again;
+        }
+        let mut progress = waiting.progress.take().unwrap_or_default();
+        let known = progress.partial.take().or_else(|| self.slices.take(&waiting.queued.pod));
+        let mut partial = known.unwrap_or_default();
+        if !partial.bring_up_to_date(self.snapshot()) {
+            progress.restarts += 1;
+        }
+        let before = partial.results();
+        let in_one_piece = progress.restarts > RESTARTS_MAX;
+        let work = if in_one_piece {
+            u64::MAX
+        } else {
+            self.slices.limits.slice.saturating_mul(1 << progress.vain.min(32))
+        };
+        let slice = Slice::new(work, partial);
+        let decided = self.decide(now, &waiting.queued, Some(&slice), &mut NoProbe);
+        let partial = slice.into_partial();
+        if let Decided::Unfinished = decided {
+            progress.vain = if partial.results() > before { 0 } else { progress.vain + 1 };
+            progress.partial = Some(partial);
+            waiting.progress = Some(progress);
+            self.extending.lay_aside_first(waiting);
+        } else {
+            self.slices.keep(&waiting.queued.pod, partial);
+            self.conclude(now, waiting.queued, waiting.began, decided);
+        }
+        again
+    }
+
+    /// Whether the node still passes all filters for a large pod, by the results that were kept. `None` if there are none that hold: then it
+    /// is evaluated again.
+    pub(super) fn fits_by_results(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        fits: impl FnOnce(&Self, Snapshot<'_>) -> bool,
+    ) -> Option<bool> {
+        let mut partial = self.slices.take(pod)?;
+        if !partial.bring_up_to_date(self.snapshot()) {
+            return None;
+        }
+        let slice = Slice::new(u64::MAX, partial);
+        let fits = fits(self, self.snapshot().in_slice(&slice));
+        self.slices.keep(pod, slice.into_partial());
+        Some(fits)
+    }
+}

@@ -1,0 +1,264 @@
+//! Attempts that are evaluated in slices: others are decided between them, they come to what an attempt in one step comes to, and whatever
+//! happens to the pod or the cluster between two slices, the pod is in one place and gets on.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::effect::Effect;
+use supercargo_core::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
+use supercargo_core::pod::Uid;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::report::{Outcome, Preemption};
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler, Step, Whereabouts};
+use supercargo_core::time::Time;
+use support::World;
+
+/// Each evaluation is large, and a slice is as small as can be.
+const SMALL: Limits = Limits { large: 20, slice: 1, most: 1_000_000 };
+const LARGE_POD: &str =
+    "large label:app=large anti=host/app=other anti=zone/app=none prefer-affinity=5/zone/app=a";
+
+struct Bench {
+    scheduler: Scheduler,
+    world: World,
+    now: Time,
+}
+
+impl Bench {
+    fn new(limits: Limits) -> Self {
+        let now = Time::from_secs(100);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let (queue, seed) = (QueueConfig::default(), Seed(1));
+        let mut scheduler = Scheduler::new(Config { seed, profiles: vec![profile], queue }, now);
+        scheduler.limit_attempts(limits);
+        support::begin(&mut scheduler, now, 100_000);
+        Self { scheduler, world: World::new(), now }
+    }
+
+    /// With ten nodes in two zones and thirty pods, of as many kinds.
+    fn with_cluster(limits: Limits) -> Self {
+        let mut bench = Self::new(limits);
+        (0..10).for_each(|at| bench.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi", at % 2)));
+        (0..30).for_each(|at| bench.apply(&format!("pod q{at} on=n{} label:app=a label:own=o{at}", at % 10)));
+        bench
+    }
+
+    fn apply(&mut self, line: &str) {
+        std::mem::swap(&mut self.world.tables, self.scheduler.tables());
+        let event = support::arrival(&mut self.world.tables, line);
+        std::mem::swap(&mut self.world.tables, self.scheduler.tables());
+        self.scheduler.handle(self.now, event);
+    }
+
+    /// One step. Every pending pod is in one place after it.
+    fn step(&mut self) -> Step {
+        let step = self.scheduler.step(self.now, &mut NoProbe);
+        assert_eq!(self.scheduler.misplaced_pods().count(), 0);
+        step
+    }
+
+    /// Steps until nothing is left to do now, and answers requests; what the reports say.
+    fn run(&mut self) -> Vec<(String, Outcome)> {
+        let mut reports = Vec::new();
+        loop {
+            match self.step() {
+                Step::Idle { wake_at } if wake_at.is_none_or(|at| at > self.now) => return reports,
+                Step::Idle { .. } | Step::Notice(_) => {}
+                Step::Report(report) => reports.push((report.pod.name, report.outcome)),
+                Step::Effect(effect) => self.answer(effect),
+            }
+        }
+    }
+
+    fn answer(&mut self, effect: Effect) {
+        match effect {
+            Effect::Bind { pod, .. } => {
+                let outcome = BindOutcome::Accepted;
+                self.scheduler.handle(self.now, Event::BindFinished { uid: pod.uid, outcome });
+            }
+            Effect::Evict(eviction) => {
+                let uid = eviction.pod.uid;
+                let outcome = EvictOutcome::Deleted;
+                self.scheduler.handle(self.now, Event::EvictFinished { uid: Arc::clone(&uid), outcome });
+                self.scheduler.handle(self.now, Event::Gone(ObjectKey::Pod(uid)));
+            }
+            _ => {}
+        }
+    }
+
+    fn place_of(&self, uid: &str) -> Option<Whereabouts> {
+        self.scheduler.pending_one(&Uid::from(uid)).map(|pending| pending.at)
+    }
+}
+
+fn placed(reports: &[(String, Outcome)], name: &str) -> Option<String> {
+    reports.iter().find_map(|(of, outcome)| match outcome {
+        Outcome::Placed { node, .. } if of == name => Some(node.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn large_pod_gets_the_node_it_gets_in_one_step() {
+    let mut one_step = Bench::with_cluster(Limits::default());
+    let mut sliced = Bench::with_cluster(SMALL);
+    for bench in [&mut one_step, &mut sliced] {
+        bench.apply(&format!("pod {LARGE_POD}"));
+    }
+    let expected = placed(&one_step.run(), "large").expect("there is room");
+    assert_eq!(placed(&sliced.run(), "large"), Some(expected));
+    let slices = sliced.scheduler.stats().slices;
+    assert!(slices > 30, "{slices} slices");
+    assert_eq!(one_step.scheduler.stats().slices, 0);
+}
+
+#[test]
+fn other_pods_are_decided_between_slices_even_if_the_large_pod_has_priority() {
+    let mut bench = Bench::with_cluster(SMALL);
+    bench.apply(&format!("pod {LARGE_POD} priority=1000"));
+    (0..20).for_each(|at| bench.apply(&format!("pod small{at} cpu=10m")));
+    let names: Vec<String> = bench
+        .run()
+        .into_iter()
+        .filter(|(_, it)| matches!(it, Outcome::Placed { .. }))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(names.len(), 21);
+    assert_eq!(names[20], "large", "{names:?}");
+}
+
+/// However many pods of a higher priority keep coming, a slice follows after a few of them.
+#[test]
+fn large_pod_gets_on_while_others_keep_coming() {
+    let mut bench = Bench::with_cluster(SMALL);
+    bench.apply("node wide zone=z1 cpu=9999 mem=999Gi pods=9999");
+    bench.apply(&format!("pod {LARGE_POD}"));
+    // Until it is laid aside it has to wait for those of a higher priority, as any pod has.
+    bench.step();
+    let mut others = 0;
+    let mut slices = bench.scheduler.stats().slices;
+    let mut since_slice = 0;
+    loop {
+        bench.apply(&format!("pod small{others} cpu=1m priority=1000"));
+        others += 1;
+        match bench.step() {
+            Step::Report(report) if report.pod.name == "large" => break,
+            Step::Report(_) => since_slice += 1,
+            Step::Effect(effect) => bench.answer(effect),
+            Step::Notice(_) | Step::Idle { .. } => {}
+        }
+        if bench.scheduler.stats().slices != slices {
+            (slices, since_slice) = (bench.scheduler.stats().slices, 0);
+        }
+        // A placed pod has two reports: that it was placed, and that it was bound.
+        assert!(since_slice <= 20, "{since_slice} reports of others since the last slice");
+        assert!(others < 10_000, "the large pod is postponed for ever");
+    }
+}
+
+#[test]
+fn pod_that_is_evaluated_in_slices_is_listed_and_forgotten_once_it_is_deleted() {
+    let mut bench = Bench::with_cluster(SMALL);
+    bench.apply(&format!("pod {LARGE_POD}"));
+    (0..5).for_each(|_| _ = bench.step());
+    assert!(matches!(bench.place_of("large"), Some(Whereabouts::Evaluation)));
+    assert_eq!((bench.scheduler.stats().sliced, bench.scheduler.stats().extending), (1, 0));
+    bench.scheduler.handle(bench.now, Event::Gone(ObjectKey::Pod("large".into())));
+    assert_eq!(bench.scheduler.stats().sliced, 0);
+    assert_eq!(bench.run().len(), 0);
+}
+
+#[test]
+fn pod_that_becomes_small_between_slices_is_decided_at_once() {
+    let mut bench = Bench::with_cluster(SMALL);
+    bench.apply(&format!("pod {LARGE_POD}"));
+    (0..5).for_each(|_| _ = bench.step());
+    let slices = bench.scheduler.stats().slices;
+    bench.apply("pod large label:app=large");
+    assert!(placed(&bench.run(), "large").is_some());
+    assert_eq!(bench.scheduler.stats().slices, slices);
+}
+
+#[test]
+fn lost_lead_and_new_lead_begin_the_evaluation_again() {
+    let mut bench = Bench::with_cluster(SMALL);
+    bench.apply(&format!("pod {LARGE_POD}"));
+    (0..5).for_each(|_| _ = bench.step());
+    bench.scheduler.handle(bench.now, Event::Leading(false));
+    assert!(matches!(bench.place_of("large"), Some(Whereabouts::Queued(_))));
+    bench.scheduler.handle(bench.now, Event::Leading(true));
+    assert!(placed(&bench.run(), "large").is_some());
+}
+
+/// Each change of a namespace makes the results void.
+#[test]
+fn evaluation_ends_although_namespaces_change_between_all_slices() {
+    let mut bench = Bench::with_cluster(SMALL);
+    bench.apply(&format!("pod {LARGE_POD}"));
+    for turn in 0..100 {
+        let name = bench.scheduler.tables().symbol("default");
+        let label =
+            (bench.scheduler.tables().symbol("turn"), bench.scheduler.tables().symbol(&turn.to_string()));
+        let labels = bench.scheduler.tables().label_set(vec![label]);
+        bench.scheduler.handle(bench.now, Event::NamespaceApplied { name, labels });
+        if let Step::Report(report) = bench.step() {
+            assert!(matches!(report.outcome, Outcome::Placed { .. }), "{report:?}");
+            return;
+        }
+    }
+    panic!("the pod is postponed for ever");
+}
+
+/// A slice decides by the cluster as it is then: where the only node with room is taken between slices, the pod does not go there.
+#[test]
+fn decision_is_about_the_cluster_as_it_is_at_the_last_slice() {
+    let mut bench = Bench::with_cluster(SMALL);
+    bench.apply("node free zone=z9 cpu=100 mem=8Gi");
+    bench.apply(&format!("pod {LARGE_POD} cpu=50"));
+    (0..10).for_each(|_| _ = bench.step());
+    bench.apply("pod foe on=free label:app=other");
+    let reports = bench.run();
+    let Some((_, Outcome::Unschedulable { message, .. })) = reports.first() else { panic!("{reports:?}") };
+    assert!(message.contains("1 node(s) didn't match pod anti-affinity rules"), "{message}");
+}
+
+#[test]
+fn large_pod_preempts_what_it_preempts_in_one_step() {
+    let victims = |limits: Limits| {
+        let mut bench = Bench::with_cluster(limits);
+        for node in 0..10 {
+            bench.apply(&format!("pod v{node} on=n{node} cpu=7 priority={} label:app=other", node % 3));
+        }
+        bench.apply(&format!("pod {LARGE_POD} cpu=4 priority=100"));
+        let mut reports = bench.run();
+        bench.now = bench.now + Duration::from_secs(30);
+        reports.append(&mut bench.run());
+        let node = placed(&reports, "large").expect("its victim is gone");
+        let Some((_, Outcome::Unschedulable { preemption, .. })) = reports.into_iter().next() else {
+            panic!()
+        };
+        assert!(matches!(preemption, Preemption::Nominated { .. }));
+        (preemption, node, bench.scheduler.stats().slices)
+    };
+    let (expected, node, slices) = victims(Limits::default());
+    assert_eq!(slices, 0);
+    let (sliced, on, slices) = victims(SMALL);
+    assert_eq!((&sliced, on), (&expected, node));
+    assert!(slices > 30, "{slices}");
+}
+
+/// Pods alike go on with what was found out about the first.
+#[test]
+fn results_serve_the_next_pod_alike() {
+    let mut bench = Bench::with_cluster(SMALL);
+    bench.apply(&format!("pod {LARGE_POD}"));
+    bench.run();
+    let first = bench.scheduler.stats().slices;
+    bench.apply(&format!("pod {}", LARGE_POD.replacen("large", "next", 1)));
+    assert!(placed(&bench.run(), "next").is_some());
+    let next = bench.scheduler.stats().slices - first;
+    assert!(next * 5 < first, "{next} after {first}");
+}
