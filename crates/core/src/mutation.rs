@@ -98,9 +98,8 @@ pub enum Mutation {
 
 impl Mutation {
     /// All but [`Self::MovedUnmarked`], which takes a rare order of things to show: a test beside the code has it. And but
-    /// [`Self::OthersInDomainStand`] and [`Self::ResultsStand`], which take more nodes, or larger pods, than a simulated cluster has: the law of
-    /// `tests/domains.rs` has them.
-    pub const ALL: [Self; 41] = [
+    /// [`Self::ResultsStand`], which takes larger pods than a simulated cluster has: the law of `tests/domains.rs` has it.
+    pub const ALL: [Self; 42] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
         Self::AssumedExpire,
@@ -134,6 +133,7 @@ impl Mutation {
         Self::ShortOfMemoryUnseen,
         Self::MemoryStays,
         Self::ShapesStand,
+        Self::OthersInDomainStand,
         Self::NoNodesUnheardOf,
         Self::ResourceTakenForGranted,
         Self::NominatedIgnored,

@@ -17,6 +17,8 @@ mod end;
 mod state;
 mod storage;
 
+pub(crate) const CACHED_EQUALS_FULL: &str = "a cached decision equals a full evaluation";
+
 /// An invariant that does not hold.
 #[derive(Debug)]
 pub(crate) struct Broken {

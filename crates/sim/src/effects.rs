@@ -336,7 +336,9 @@ impl Sim {
             && known(Kind::Node, stamp.nodes)
             && known(Kind::Namespace, stamp.namespaces)
             && known(Kind::PersistentVolumeClaim, stamp.claims)
-            && known(Kind::PersistentVolume, stamp.volumes);
+            && known(Kind::PersistentVolume, stamp.volumes)
+            && known(Kind::StorageClass, stamp.classes)
+            && known(Kind::CsiNode, stamp.csi_nodes);
         all.then_some(stamp)
     }
 

@@ -14,6 +14,7 @@ use supercargo_core::cache::Snapshot;
 use supercargo_core::effect::{Eviction, Nomination};
 use supercargo_core::event::EvictOutcome;
 use supercargo_core::intern::Symbol;
+use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::PodInfo;
 
 /// The longest a victim takes to end.
@@ -26,8 +27,24 @@ pub(crate) fn feasible<'a>(
     pod: &PodInfo,
 ) -> Vec<Symbol> {
     let mut nodes = world().without(&pod.uid).feasible(pod);
-    nodes.retain(|&name| objection(&world, snapshot, pod, name).is_none());
+    // Where nobody is nominated, that was all there is to ask.
+    nodes.retain(|&name| {
+        snapshot.find_node(name).is_some_and(|idx| {
+            come_before(snapshot, idx, pod).next().is_none()
+                || objection(&world, snapshot, pod, name).is_none()
+        })
+    });
     nodes
+}
+
+/// The pods nominated to a node that come before `pod`.
+fn come_before<'a>(
+    snapshot: Snapshot<'a>,
+    node: NodeIdx,
+    pod: &PodInfo,
+) -> impl Iterator<Item = &'a PodInfo> {
+    let before = |other: &&PodInfo| other.priority >= pod.priority && other.uid != pod.uid;
+    snapshot.nominated_on(node).iter().map(|other| &**other).filter(before)
 }
 
 /// Why a node cannot take `pod`, alone or beside the pods nominated there that come before it.
@@ -40,11 +57,11 @@ pub(crate) fn objection<'a>(
     let Some(idx) = snapshot.find_node(name) else { return Some("there is no such node".to_owned()) };
     let world = || world().without(&pod.uid);
     let alone = || world().objection(pod, name);
-    let before = |other: &&PodInfo| other.priority >= pod.priority && other.uid != pod.uid;
-    let nominated = || snapshot.nominated_on(idx).iter().map(|other| &**other).filter(before);
+    let nominated = || come_before(snapshot, idx, pod);
     let beside = || nominated().fold(world(), |world, other| world.with(other, name)).objection(pod, name);
     let whom = || nominated().map(|other| &*other.uid).collect::<Vec<_>>().join(" ");
-    alone().or_else(|| beside().map(|why| format!("beside {}: {why}", whom())))
+    let and_beside = || nominated().next().and_then(|_| Some(format!("beside {}: {}", whom(), beside()?)));
+    alone().or_else(and_beside)
 }
 
 /// The names of the nodes that can take `pod`, where of the pods nominated there only their room and their ports count.
@@ -60,9 +77,12 @@ pub(crate) fn feasible_at_least<'a>(
     let mut nodes = world().feasible(pod);
     nodes.retain(|&name| {
         let Some(idx) = snapshot.find_node(name) else { return false };
-        let before = |other: &&PodInfo| other.priority >= pod.priority && other.uid != pod.uid;
-        let nominated = snapshot.nominated_on(idx).iter().map(|other| &**other).filter(before);
-        nominated.fold(world(), |world, other| world.with(other, name)).local_objection(pod, name).is_none()
+        let mut nominated = come_before(snapshot, idx, pod).peekable();
+        nominated.peek().is_none()
+            || nominated
+                .fold(world(), |world, other| world.with(other, name))
+                .local_objection(pod, name)
+                .is_none()
     });
     nodes
 }

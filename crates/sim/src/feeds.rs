@@ -131,7 +131,10 @@ fn describe(change: &Change) -> (String, String) {
             let claim = volume.claim.as_ref().map(|claim| &claim.uid);
             (volume.name.clone(), format!("version {} for {claim:?}", volume.version))
         }
-        Change::ClaimGone(name) | Change::VolumeGone(name) => (name.clone(), "gone".to_owned()),
-        Change::Class(class) => (class.name().to_owned(), "listed".to_owned()),
+        Change::ClaimGone(name) | Change::VolumeGone(name) | Change::CsiNodeGone(name) => {
+            (name.clone(), "gone".to_owned())
+        }
+        Change::Class(class, zone) => (class.name().to_owned(), format!("for {zone:?}")),
+        Change::CsiNode(name, limit) => (name.clone(), format!("takes {limit:?} volumes")),
     }
 }

@@ -80,6 +80,10 @@ pub struct Summary {
     pub checked_locally: u64,
     /// Bindings all of whose rules were checked in the server's truth.
     pub checked_wholly: u64,
+    /// Cached decisions that were compared with full evaluations.
+    pub compared: u64,
+    /// Whether the cluster had about as many values of a topology label as the engine tells apart by name, or more.
+    pub is_wide: bool,
     /// Lives of the scheduler.
     pub lives: u32,
     /// Virtual seconds.
@@ -144,6 +148,8 @@ pub fn run(options: Options) -> Result<Summary, Box<Failure>> {
             bindings: sim.requests,
             checked_locally: sim.truths[0],
             checked_wholly: sim.truths[1],
+            compared: sim.compared + sim.process.scheduler.stats().verified[0],
+            is_wide: sim.scale.is_wide(),
             lives: sim.process.life,
             seconds: sim.now.since(began).as_secs(),
         }),

@@ -29,13 +29,17 @@ const DEFAULT_MEMORY: i64 = 200 << 20;
 pub(crate) enum Topology {
     Host,
     Zone,
+    Rack,
 }
 
 impl Topology {
-    fn key(self) -> Symbol {
+    pub(crate) const ALL: [Self; 3] = [Self::Host, Self::Zone, Self::Rack];
+
+    fn key(self, tables: &mut Tables) -> Symbol {
         match self {
             Self::Host => known::HOSTNAME,
             Self::Zone => known::ZONE,
+            Self::Rack => tables.symbol("rack"),
         }
     }
 }
@@ -134,6 +138,8 @@ pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) zone: Option<&'static str>,
+    /// The label `rack`.
+    pub(crate) rack: Option<u64>,
     pub(crate) cordoned: bool,
     /// Keys and effects.
     pub(crate) taints: Vec<(&'static str, TaintEffect)>,
@@ -151,6 +157,9 @@ impl Node {
         let mut labels = vec![(known::HOSTNAME, name)];
         if let Some(zone) = self.zone {
             labels.push((known::ZONE, tables.symbol(zone)));
+        }
+        if let Some(rack) = self.rack {
+            labels.push((tables.symbol("rack"), tables.symbol(&format!("r{rack}"))));
         }
         let taint = |&(key, effect): &(&str, TaintEffect), tables: &mut Tables| Taint {
             key: tables.symbol(key),
@@ -306,7 +315,7 @@ impl Term {
             namespaces,
             namespace_selector,
             selector: selects(tables, self.app),
-            topology_key: self.topology.key(),
+            topology_key: self.topology.key(tables),
         }
     }
 }
@@ -335,7 +344,7 @@ impl Spread {
     fn info(&self, tables: &mut Tables) -> SpreadConstraint {
         SpreadConstraint {
             max_skew: self.max_skew,
-            topology_key: self.topology.key(),
+            topology_key: self.topology.key(tables),
             when_unsatisfiable: if self.hard {
                 WhenUnsatisfiable::DoNotSchedule
             } else {

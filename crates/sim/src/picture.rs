@@ -4,7 +4,7 @@ use crate::objects::{Node, Pod};
 use crate::process::{Decided, Process};
 use crate::reference::{Storage, World};
 use crate::sim::Sim;
-use crate::storage::Class;
+use crate::storage::csi_node;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::intern::{LabelSetId, Symbol, Tables};
@@ -108,7 +108,11 @@ impl Sim {
         let storage = Storage {
             claims: self.server.claims.values().map(|it| Arc::new(it.info(tables))).collect(),
             volumes: self.server.volumes.values().map(|it| Arc::new(it.info(tables))).collect(),
-            classes: Class::ALL.into_iter().map(|it| Arc::new(it.info(tables))).collect(),
+            classes: self.server.classes.iter().map(|(it, zone)| Arc::new(it.info(*zone, tables))).collect(),
+            csi_nodes: {
+                let csi_nodes = self.server.csi_nodes.iter();
+                csi_nodes.map(|(node, &limit)| Arc::new(csi_node(tables, node, limit))).collect()
+            },
         };
         Picture::fill(process, &nodes, &placed, &namespaces, Arc::new(storage))
     }

@@ -2,8 +2,9 @@
 
 use crate::objects::{Node, OURS, Pod};
 use crate::server::{Change, Stamp};
-use crate::storage::{Claim, Volume, claim_id, volume_id};
+use crate::storage::{Claim, Volume, claim_id, csi_node, csi_node_id, volume_id};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use supercargo_core::cache::Service;
 use supercargo_core::cycle::Framework;
@@ -89,6 +90,8 @@ pub(crate) struct Process {
     pub(crate) wake: Option<Time>,
     /// Wake-ups in a row that came to nothing, and when the first of them was.
     pub(crate) idle_wakes: (u32, Time),
+    /// The round of comparisons: how far it is, and when it began.
+    comparing: (usize, Time),
     listing: BTreeMap<Kind, BTreeSet<String>>,
     converted: BTreeMap<String, (u64, Arc<PodInfo>)>,
     converted_nodes: BTreeMap<String, (u64, Arc<NodeInfo>)>,
@@ -98,8 +101,12 @@ impl Process {
     pub(crate) fn new(seed: u64, life: u32, now: Time) -> Self {
         let profile = Profile { name: OURS.to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(seed), profiles: vec![profile], queue: QueueConfig::default() };
+        let mut scheduler = Scheduler::new(config, now);
+        // As pods are decided. What differs is a notice in all builds.
+        scheduler.verify_decisions(Some(NonZeroU32::MIN));
         Self {
-            scheduler: Scheduler::new(config, now),
+            scheduler,
+            comparing: (0, now),
             life,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -128,6 +135,16 @@ impl Process {
             converted: BTreeMap::new(),
             converted_nodes: BTreeMap::new(),
         }
+    }
+
+    /// Compares the next cached decision with a full evaluation; whether there was one. After the last one a round begins anew.
+    pub(crate) fn compare_next(&mut self, now: Time) -> bool {
+        let (cursor, began) = &mut self.comparing;
+        let was_one = self.scheduler.verify_one(now, cursor, *began);
+        if !was_one {
+            self.comparing = (0, now);
+        }
+        was_one
     }
 
     /// Has ids given back that nobody holds; what was converted is forgotten, for it holds some.
@@ -232,8 +249,16 @@ impl Process {
                 self.volumes.remove(name);
                 Event::Gone(ObjectKey::Storage(volume_id(self.scheduler.tables(), name)))
             }
-            Change::Class(class) => {
-                Event::StorageApplied(StorageObject::Class(Arc::new(class.info(self.scheduler.tables()))))
+            Change::Class(class, zone) => {
+                let class = class.info(*zone, self.scheduler.tables());
+                Event::StorageApplied(StorageObject::Class(Arc::new(class)))
+            }
+            Change::CsiNode(name, limit) => {
+                let csi_node = csi_node(self.scheduler.tables(), name, *limit);
+                Event::StorageApplied(StorageObject::CsiNode(Arc::new(csi_node)))
+            }
+            Change::CsiNodeGone(name) => {
+                Event::Gone(ObjectKey::Storage(csi_node_id(self.scheduler.tables(), name)))
             }
             Change::Service(app) => {
                 let tables = self.scheduler.tables();

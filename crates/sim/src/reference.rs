@@ -125,6 +125,7 @@ impl<'a> World<'a> {
             .or_else(|| self.of_affinity(pod, node))
             .or_else(|| self.of_spread(pod, node, spread))
             .or_else(|| self.of_storage(pod, node))
+            .or_else(|| self.of_limits(pod, node))
     }
 
     fn label(&self, labels: LabelSetId, key: Symbol) -> Option<Symbol> {

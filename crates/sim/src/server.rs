@@ -34,7 +34,11 @@ pub(crate) enum Change {
     ClaimGone(String),
     Volume(Arc<Volume>),
     VolumeGone(String),
-    Class(Class),
+    /// A class and the only zone it makes volumes for.
+    Class(Class, Option<&'static str>),
+    /// The CSINode of a node, with the number of volumes that can be attached there.
+    CsiNode(String, Option<i32>),
+    CsiNodeGone(String),
 }
 
 impl Change {
@@ -46,16 +50,26 @@ impl Change {
             Self::Node(node) => Some(node.name.clone()),
             Self::Claim(claim) => Some(claim.key()),
             Self::Volume(volume) => Some(volume.name.clone()),
-            Self::PodGone(name) | Self::NodeGone(name) | Self::ClaimGone(name) | Self::VolumeGone(name) => {
-                Some(name.clone())
-            }
+            Self::PodGone(name)
+            | Self::NodeGone(name)
+            | Self::ClaimGone(name)
+            | Self::VolumeGone(name)
+            | Self::CsiNode(name, _)
+            | Self::CsiNodeGone(name) => Some(name.clone()),
             Self::Namespace(name, _) | Self::Service(name) => Some((*name).to_owned()),
-            Self::Class(class) => Some(class.name().to_owned()),
+            Self::Class(class, _) => Some(class.name().to_owned()),
         }
     }
 
     fn is_end(&self) -> bool {
-        matches!(self, Self::PodGone(_) | Self::NodeGone(_) | Self::ClaimGone(_) | Self::VolumeGone(_))
+        matches!(
+            self,
+            Self::PodGone(_)
+                | Self::NodeGone(_)
+                | Self::ClaimGone(_)
+                | Self::VolumeGone(_)
+                | Self::CsiNodeGone(_)
+        )
     }
 }
 
@@ -76,6 +90,8 @@ pub(crate) struct Stamp {
     pub(crate) namespaces: u64,
     pub(crate) claims: u64,
     pub(crate) volumes: u64,
+    pub(crate) classes: u64,
+    pub(crate) csi_nodes: u64,
     /// Of the pod that is asked about itself.
     pub(crate) own: u64,
     /// How many bindings were refused for no reason, or given up: decisions that were built on one of them stand on nothing.
@@ -91,6 +107,10 @@ pub(crate) struct Server {
     /// By key.
     pub(crate) claims: BTreeMap<String, Arc<Claim>>,
     pub(crate) volumes: BTreeMap<String, Arc<Volume>>,
+    /// The classes, each with the only zone it makes volumes for.
+    pub(crate) classes: BTreeMap<Class, Option<&'static str>>,
+    /// By node, how many volumes can be attached there.
+    pub(crate) csi_nodes: BTreeMap<String, Option<i32>>,
     version: u64,
     whole: Stamp,
     by_node: BTreeMap<String, Stamp>,
@@ -156,12 +176,16 @@ impl Server {
             Kind::Service => self.services.iter().map(|&app| Change::Service(app)).collect(),
             Kind::PersistentVolume => self.volumes.values().cloned().map(Change::Volume).collect(),
             Kind::PersistentVolumeClaim => self.claims.values().cloned().map(Change::Claim).collect(),
-            Kind::StorageClass => Class::ALL.into_iter().map(Change::Class).collect(),
+            Kind::StorageClass => {
+                self.classes.iter().map(|(&class, &zone)| Change::Class(class, zone)).collect()
+            }
+            Kind::CsiNode => {
+                self.csi_nodes.iter().map(|(name, &limit)| Change::CsiNode(name.clone(), limit)).collect()
+            }
             Kind::ReplicationController
             | Kind::ReplicaSet
             | Kind::StatefulSet
             | Kind::PodDisruptionBudget
-            | Kind::CsiNode
             | Kind::CsiDriver
             | Kind::CsiStorageCapacity
             | Kind::VolumeAttachment

@@ -2,7 +2,7 @@
 
 use crate::Stopwatch;
 use crate::agenda::{Agenda, Due, Request};
-use crate::check::{Broken, broken};
+use crate::check::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::draw::Draw;
 use crate::extenders;
 use crate::log::Log;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use supercargo_core::cycle::NoProbe;
 use supercargo_core::effect::Lane;
 use supercargo_core::event::{Event, Kind};
-use supercargo_core::report::Outcome;
+use supercargo_core::report::{Notice, Outcome};
 use supercargo_core::scheduler::Step;
 use supercargo_core::time::Time;
 
@@ -37,14 +37,28 @@ const TIDY: u64 = 5;
 /// How much is done then at most, a waiting pod being one.
 const TIDY_WORK: u64 = 32;
 
+/// Every so many seeds, a cluster has about as many racks as the engine tells apart by name, or more; the others are small, and fast.
+pub(crate) const WIDE: u64 = 40;
+/// Cached decisions that are compared with full evaluations at each rest: a round takes some rests, and little time.
+const COMPARED: u64 = 2;
+
 /// How large a run's cluster gets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub(crate) nodes: u64,
+    /// How many values the label `rack` has, beside nodes without it.
+    pub(crate) racks: u64,
     pub(crate) pods: u64,
     pub(crate) bind_credits: usize,
     /// The longest time between two things the world does.
     pub(crate) pace: Duration,
+}
+
+impl Scale {
+    /// Whether the cluster has about as many racks as the engine tells apart by name, or more.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.racks > 20
+    }
 }
 
 pub(crate) struct Sim {
@@ -74,6 +88,8 @@ pub(crate) struct Sim {
     /// The controllers of volumes are going to do something.
     pub(crate) controllers_called: bool,
     pub(crate) placed: u64,
+    /// Cached decisions of earlier lives that were compared with full evaluations, and were the same.
+    pub(crate) compared: u64,
     /// Writes checked against the server's truth: by the node's own rules, by all.
     pub(crate) truths: [u64; 2],
     /// Faults so far, by kind.
@@ -87,9 +103,27 @@ impl Sim {
     pub(crate) fn new(seed: u64, extended: bool, log: Log, stopwatch: Option<Box<dyn Stopwatch>>) -> Self {
         let mut draw = Draw::new(seed);
         let now = Time::from_nanos(100_200_000_000);
+        let (nodes, racks, pods) = if seed.is_multiple_of(WIDE) {
+            // Around 64, the number of domains that the engine tells apart by name: one node in each domain, two, or three.
+            let (nodes, racks) = draw.pick(&[
+                (66, 63),
+                (66, 64),
+                (70, 65),
+                (130, 65),
+                (132, 66),
+                (134, 66),
+                (200, 66),
+                (200, 200),
+            ]);
+            (nodes, racks, draw.pick(&[40, 80]))
+        } else {
+            let nodes = draw.pick(&[3, 3, 6, 6, 12, 20]);
+            (nodes, draw.pick(&[1, 2, 3, 6, nodes]), draw.pick(&[20, 20, 40, 80, 200]))
+        };
         let scale = Scale {
-            nodes: draw.pick(&[3, 3, 6, 6, 12, 20]),
-            pods: draw.pick(&[20, 20, 40, 80, 200]),
+            nodes,
+            racks,
+            pods,
             bind_credits: draw.pick(&[1, 2, 8, 64]),
             pace: draw.pick(&[Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(10)]),
         };
@@ -115,6 +149,7 @@ impl Sim {
             volumes_made: 0,
             controllers_called: false,
             placed: 0,
+            compared: 0,
             truths: [0; 2],
             faults: BTreeMap::new(),
             stopwatch,
@@ -140,6 +175,7 @@ impl Sim {
 
     /// Starts a life of the scheduler: it knows nothing, lists everything, and is granted credits.
     fn start(&mut self) {
+        self.compared += self.process.scheduler.stats().verified[0];
         let life = self.process.life + 1;
         self.say("process", &format!("life {life}"), format_args!("starts"));
         self.process = Process::new(self.seed, life, self.now);
@@ -282,13 +318,7 @@ impl Sim {
             self.stopwatch.iter_mut().for_each(|watch| watch.end());
             match step {
                 Step::Effect(effect) => self.carry_out(effect)?,
-                Step::Notice(notice) if self.process.scheduler.stats().lost_pods_repaired > 0 => {
-                    let detail = format!("{}: {}", notice.object, notice.text);
-                    return Err(broken("the engine finds no pod lost", detail));
-                }
-                Step::Notice(notice) => {
-                    return Err(broken("no object is poison", format!("{}: {}", notice.object, notice.text)));
-                }
+                Step::Notice(notice) => return Err(self.noticed(&notice)),
                 Step::Report(report) => {
                     let what = tell_outcome(&report.outcome);
                     self.say("report", &report.pod.uid, format_args!("{what}"));
@@ -319,6 +349,7 @@ impl Sim {
         let flushed = self.process.scheduler.queue().waiting().filter(|(_, queued)| queued.was_flushed);
         self.process.flushed = flushed.map(|(_, queued)| queued.pod.uid.to_string()).collect();
         self.check_places()?;
+        self.compare_some();
         if self.rests.is_multiple_of(TIDY) {
             // Small pieces, so that much happens while ids are looked for.
             self.process.tidy_by(1 + (self.rests / TIDY % TIDY_WORK) as usize);
@@ -328,6 +359,28 @@ impl Sim {
             self.check_hints()?;
         }
         Ok(())
+    }
+
+    /// Compares some cached decisions with full evaluations; a difference is a notice of the next step.
+    fn compare_some(&mut self) {
+        for _ in 0..COMPARED {
+            if !self.process.compare_next(self.now) {
+                return;
+            }
+        }
+    }
+
+    /// The invariant that a notice of the engine breaks.
+    fn noticed(&self, notice: &Notice) -> Broken {
+        let stats = self.process.scheduler.stats();
+        let invariant = if stats.lost_pods_repaired > 0 {
+            "the engine finds no pod lost"
+        } else if stats.verified[1] > 0 {
+            CACHED_EQUALS_FULL
+        } else {
+            "no object is poison"
+        };
+        broken(invariant, format!("{}: {}", notice.object, notice.text))
     }
 
     /// A scheduler that is woken again and again and does nothing burns a processor.
@@ -358,7 +411,9 @@ impl Sim {
         nodes.iter().for_each(|name| self.server.remove_node(name));
         let claims: Vec<_> = self.server.claims.keys().cloned().collect();
         let volumes: Vec<_> = self.server.volumes.keys().cloned().collect();
+        let csi_nodes: Vec<_> = self.server.csi_nodes.keys().cloned().collect();
         claims.iter().for_each(|key| self.server.remove_claim(key));
+        csi_nodes.iter().for_each(|name| self.server.remove_csi_node(name));
         volumes.iter().for_each(|name| self.server.remove_volume(name));
         self.say("world", "all", format_args!("gone"));
         self.spread_news();

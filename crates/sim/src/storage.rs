@@ -5,12 +5,15 @@
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::selector::{Operator, Requirement};
 use supercargo_core::volume::{
-    BindingMode, ClaimInfo, ClaimRef, PersistentVolumeInfo, StorageClassInfo, StorageKey, StorageKind,
-    StorageSize, VolumeNodeAffinity,
+    BindingMode, ClaimInfo, ClaimRef, CsiNodeInfo, CsiVolume, PersistentVolumeInfo, StorageClassInfo,
+    StorageKey, StorageKind, StorageSize, VolumeNodeAffinity,
 };
 
-/// A StorageClass. They are there from the beginning and stay as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The driver that makes volumes and attaches them.
+const DRIVER: &str = "csi.example.com";
+
+/// A StorageClass. They are there from the beginning; only the zone they allow changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// Its claims are bound without regard to pods.
     Now,
@@ -31,11 +34,18 @@ impl Class {
         }
     }
 
-    pub(crate) fn info(self, tables: &mut Tables) -> StorageClassInfo {
+    /// Whether a driver makes and attaches its volumes.
+    fn has_driver(self) -> bool {
+        self != Self::Local
+    }
+
+    /// The class, which makes volumes for one zone only or for all.
+    pub(crate) fn info(self, zone: Option<&str>, tables: &mut Tables) -> StorageClassInfo {
+        let allowed = zone.map(|zone| Some([in_zone(zone, tables)].into()));
         StorageClassInfo {
             name: tables.symbol(self.name()),
             provisioner: match self {
-                Self::Now | Self::Later => tables.symbol("csi.example.com"),
+                Self::Now | Self::Later => tables.symbol(DRIVER),
                 Self::Local => known::NO_PROVISIONER,
             },
             in_tree: None,
@@ -43,9 +53,22 @@ impl Class {
                 Self::Now => BindingMode::Immediate,
                 Self::Later | Self::Local => BindingMode::WaitForFirstConsumer,
             }),
-            allowed_topologies: [].into(),
+            allowed_topologies: allowed.into_iter().collect(),
         }
     }
+}
+
+/// The CSINode of a node: how many volumes the driver attaches there; `None` for any number.
+pub(crate) fn csi_node(tables: &mut Tables, node: &str, limit: Option<i32>) -> CsiNodeInfo {
+    CsiNodeInfo {
+        name: tables.symbol(node),
+        limits: [(tables.symbol(DRIVER), limit)].into(),
+        migrated_plugins: "".into(),
+    }
+}
+
+fn in_zone(zone: &str, tables: &mut Tables) -> Requirement {
+    Requirement { key: known::ZONE, operator: Operator::In([tables.symbol(zone)].into()) }
 }
 
 /// A PersistentVolumeClaim.
@@ -123,8 +146,7 @@ impl Volume {
 
     pub(crate) fn info(&self, tables: &mut Tables) -> PersistentVolumeInfo {
         let reached = |zone: &str, tables: &mut Tables| {
-            let operator = Operator::In([tables.symbol(zone)].into());
-            let term: Box<[Requirement]> = [Requirement { key: known::ZONE, operator }].into();
+            let term: Box<[Requirement]> = [in_zone(zone, tables)].into();
             VolumeNodeAffinity { terms: [term].into() }
         };
         let claim = |owner: &Owner, tables: &mut Tables| ClaimRef {
@@ -146,7 +168,10 @@ impl Volume {
             mode: known::FILESYSTEM,
             attributes_class: known::EMPTY,
             node_affinity: self.zone.map(|zone| reached(zone, tables)),
-            csi: None,
+            csi: self
+                .class
+                .has_driver()
+                .then(|| CsiVolume { driver: tables.symbol(DRIVER), handle: self.name.as_str().into() }),
             in_tree: None,
             available: self.claim.is_none(),
         }
@@ -160,6 +185,11 @@ fn modes(tables: &mut Tables) -> Box<[Symbol]> {
 /// The identity of a volume in the engine.
 pub(crate) fn volume_id(tables: &mut Tables, name: &str) -> StorageKey {
     StorageKey { kind: StorageKind::PersistentVolume, namespace: None, name: tables.symbol(name) }
+}
+
+/// The identity of a CSINode in the engine.
+pub(crate) fn csi_node_id(tables: &mut Tables, node: &str) -> StorageKey {
+    StorageKey { kind: StorageKind::CsiNode, namespace: None, name: tables.symbol(node) }
 }
 
 /// The identity of a claim in the engine, by its key here.

@@ -30,6 +30,10 @@ pub struct Totals {
     pub bindings: u64,
     /// Bindings judged in the server's truth, by their node's rules or by all.
     pub checked: [u64; 2],
+    /// Cached decisions compared with full evaluations.
+    pub compared: u64,
+    /// Runs whose clusters had about as many values of a topology label as the engine tells apart by name, or more.
+    pub wide: u64,
     /// Lives of schedulers.
     pub lives: u64,
     /// Virtual seconds.
@@ -48,6 +52,8 @@ impl Totals {
         self.bindings += run.bindings;
         self.checked[0] += run.checked_locally;
         self.checked[1] += run.checked_wholly;
+        self.compared += run.compared;
+        self.wide += u64::from(run.is_wide);
         self.lives += u64::from(run.lives);
         self.seconds += run.seconds;
     }
@@ -64,6 +70,7 @@ impl fmt::Display for Totals {
             self.created, self.placed, self.bindings
         )?;
         writeln!(f, "{local} bindings judged in truth by their node's rules, {whole} by all")?;
+        writeln!(f, "{} cached decisions compared, {} seeds with many racks", self.compared, self.wide)?;
         write!(f, "rescued by the flush: 0; faults:")?;
         self.faults.iter().try_for_each(|(kind, count)| write!(f, "\n  {count:>9}  {kind}"))
     }

@@ -113,6 +113,42 @@ impl Sim {
         }
     }
 
+    /// A volume can be reached from another zone, or from all.
+    pub(crate) fn move_volume(&mut self) {
+        let volumes: Vec<_> = self.server.volumes.values().cloned().collect();
+        if !volumes.is_empty() {
+            let volume = &volumes[self.draw.below(volumes.len() as u64) as usize];
+            let zone = self.draw.percent(70).then(|| self.draw.pick(&ZONES));
+            self.say("world", &volume.name, format_args!("moved to {zone:?}"));
+            self.server.put_volume(Volume { zone, ..Volume::clone(volume) });
+        }
+    }
+
+    /// A class makes volumes for another zone, or for all.
+    pub(crate) fn move_class(&mut self) {
+        let class = self.draw.pick(&Class::ALL);
+        let zone = self.draw.percent(50).then(|| self.draw.pick(&ZONES));
+        self.say("world", class.name(), format_args!("allows {zone:?}"));
+        self.server.put_class(class, zone);
+    }
+
+    /// A node's driver attaches more volumes or fewer, or is gone.
+    pub(crate) fn limit_volumes(&mut self) {
+        let Some(node) = self.some_node() else { return };
+        if self.draw.percent(20) {
+            self.say("world", &node.name, format_args!("has no driver"));
+            self.server.remove_csi_node(&node.name);
+        } else {
+            self.put_csi_node(&node.name);
+        }
+    }
+
+    pub(crate) fn put_csi_node(&mut self, node: &str) {
+        let limit = self.draw.pick(&[None, Some(0), Some(1), Some(2), Some(100)]);
+        self.say("world", node, format_args!("attaches {limit:?} volumes"));
+        self.server.put_csi_node(node, limit);
+    }
+
     // --- controllers
 
     /// Has the controllers of volumes at work as long as there is something to do.

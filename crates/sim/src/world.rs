@@ -17,7 +17,7 @@ const NAMESPACES: [&str; 2] = ["default", "other"];
 const GIB: i64 = 1 << 30;
 
 /// The watches that lose their connection; that of pods more often than the others.
-const WATCHED: [Kind; 10] = [
+const WATCHED: [Kind; 11] = [
     Kind::Pod,
     Kind::Pod,
     Kind::Pod,
@@ -28,6 +28,7 @@ const WATCHED: [Kind; 10] = [
     Kind::PersistentVolume,
     Kind::PersistentVolumeClaim,
     Kind::StorageClass,
+    Kind::CsiNode,
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +56,12 @@ enum Act {
     DeleteClaim,
     CreateVolume,
     DeleteVolume,
+    MoveVolume,
+    MoveClass,
+    LimitVolumes,
 }
 
-const ACTS: [(u64, Act); 23] = [
+const ACTS: [(u64, Act); 26] = [
     (40, Act::CreatePod),
     (4, Act::CreateForeignPod),
     (10, Act::DeletePod),
@@ -75,23 +79,30 @@ const ACTS: [(u64, Act); 23] = [
     (5, Act::ResizeNode),
     (4, Act::TaintNode),
     (4, Act::Cordon),
-    (3, Act::MoveNode),
-    (1, Act::RelabelNamespace),
+    (6, Act::MoveNode),
+    (3, Act::RelabelNamespace),
     (4, Act::CreateClaim),
     (2, Act::DeleteClaim),
     (4, Act::CreateVolume),
     (1, Act::DeleteVolume),
+    (2, Act::MoveVolume),
+    (1, Act::MoveClass),
+    (2, Act::LimitVolumes),
 ];
 
 impl Sim {
     /// What there is before anything happens.
     pub(crate) fn furnish(&mut self) {
+        self.server.put_classes();
         for name in NAMESPACES {
             let team = self.draw.pick(&TEAMS);
             self.server.put_namespace(name, team);
         }
         self.server.services = vec![APPS[0]];
-        for _ in 0..self.draw.between(3.max(self.scale.nodes / 2), self.scale.nodes) {
+        // Where the number of racks is what matters, nearly all of them have nodes.
+        let nodes = self.scale.nodes;
+        let fewest = if self.scale.is_wide() { nodes - 4 } else { 3.max(nodes / 2) };
+        for _ in 0..self.draw.between(fewest, nodes) {
             self.create_node();
         }
         for _ in 0..self.draw.between(self.scale.pods / 4, self.scale.pods / 2) {
@@ -155,8 +166,13 @@ impl Sim {
                 self.change_node("cordoned or uncordoned", |n| n.cordoned = cordoned);
             }
             Act::MoveNode => {
-                let zone = self.draw_zone();
-                self.change_node("moved to another zone", |n| n.zone = zone);
+                if self.draw.percent(50) {
+                    let zone = self.draw_zone();
+                    self.change_node("moved to another zone", |n| n.zone = zone);
+                } else {
+                    let rack = self.draw_rack();
+                    self.change_node("moved to another rack", |n| n.rack = rack);
+                }
             }
             Act::RelabelNamespace => {
                 let (name, team) = (self.draw.pick(&NAMESPACES), self.draw.pick(&TEAMS));
@@ -167,6 +183,9 @@ impl Sim {
             Act::DeleteClaim => self.delete_claim(),
             Act::CreateVolume => self.create_volume(),
             Act::DeleteVolume => self.delete_volume(),
+            Act::MoveVolume => self.move_volume(),
+            Act::MoveClass => self.move_class(),
+            Act::LimitVolumes => self.limit_volumes(),
         }
     }
 
@@ -269,7 +288,7 @@ impl Sim {
             while draw.percent(percent) && terms.len() < 2 {
                 terms.push(Term {
                     app: draw.pick(&APPS),
-                    topology: draw.pick(&[Topology::Host, Topology::Zone]),
+                    topology: draw.pick(&Topology::ALL),
                     reach: draw.pick(&[Reach::Own, Reach::Own, Reach::Everywhere, Reach::Team(TEAMS[0])]),
                 });
             }
@@ -285,7 +304,7 @@ impl Sim {
             let hard = draw.percent(70);
             constraints.push(Spread {
                 app: if draw.percent(80) { app } else { draw.pick(&APPS) },
-                topology: draw.pick(&[Topology::Host, Topology::Zone]),
+                topology: draw.pick(&Topology::ALL),
                 max_skew: draw.pick(&[1, 1, 2]),
                 hard,
                 min_domains: if hard { draw.pick(&[1, 1, 1, 3]) } else { 1 },
@@ -363,6 +382,10 @@ impl Sim {
         (!self.draw.percent(10)).then(|| self.draw.pick(&ZONES))
     }
 
+    fn draw_rack(&mut self) -> Option<u64> {
+        (!self.draw.percent(5)).then(|| self.draw.below(self.scale.racks))
+    }
+
     fn create_node(&mut self) {
         let free: Vec<_> = (1..=self.scale.nodes)
             .map(|i| format!("n{i}"))
@@ -377,11 +400,18 @@ impl Sim {
 
     fn create_node_named(&mut self, name: String) {
         let zone = self.draw_zone();
+        // Nodes take the racks in turn, so that each rack has some.
+        let number = name[1..].parse::<u64>().expect("a node's name is n and a number");
+        let rack = if self.draw.percent(90) { Some(number % self.scale.racks) } else { self.draw_rack() };
+        if self.draw.percent(40) {
+            self.put_csi_node(&name);
+        }
         let draw = &mut self.draw;
         let node = Node {
             name,
             version: 0,
             zone,
+            rack,
             cordoned: false,
             taints: if draw.percent(20) {
                 vec![(draw.pick(&TAINTS), TaintEffect::NoSchedule)]
@@ -395,11 +425,12 @@ impl Sim {
             images: if draw.percent(50) { vec![draw.pick(&APPS)] } else { Vec::new() },
         };
         let (cpu, pods) = (node.cpu_milli, node.pods);
-        self.say("world", &node.name, format_args!("created, cpu {cpu}, pods {pods}, zone {zone:?}"));
+        let what = format_args!("created, cpu {cpu}, pods {pods}, zone {zone:?}, rack {rack:?}");
+        self.say("world", &node.name, what);
         self.server.put_node(node);
     }
 
-    fn some_node(&mut self) -> Option<Arc<Node>> {
+    pub(crate) fn some_node(&mut self) -> Option<Arc<Node>> {
         let found: Vec<_> = self.server.nodes.values().cloned().collect();
         if found.is_empty() {
             return None;
@@ -420,6 +451,7 @@ impl Sim {
         let node = self.some_node()?;
         self.say("world", &node.name, format_args!("deleted"));
         self.server.remove_node(&node.name);
+        self.server.remove_csi_node(&node.name);
         // The controller that collects garbage takes its time.
         let here = |pod: &&Arc<Pod>| pod.node.as_ref() == Some(&node.name);
         let orphans: Vec<_> = self.server.pods.values().filter(here).map(|pod| pod.uid.clone()).collect();

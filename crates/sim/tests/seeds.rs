@@ -62,6 +62,8 @@ fn all_hold(first: u64, seeds: u64) -> Totals {
     assert!(totals.steps >= 300 * seeds && totals.placed > 10 * seeds, "{totals}");
     assert!(totals.bindings > totals.placed, "no binding was sent again: {totals}");
     assert!(totals.checked.iter().all(|&judged| judged > seeds), "{totals}");
+    assert!(totals.compared > 30 * seeds, "few cached decisions were compared: {totals}");
+    assert!(totals.wide > 0, "no cluster had many racks: {totals}");
     assert!(totals.lives > totals.seeds, "the scheduler was never started again");
     assert!(totals.repeated > 0, "no seed was run twice");
     for fault in FAULTS {

@@ -1,6 +1,6 @@
 //! The scheduler's own state: each pod in one place, and every sum as a recount gives it.
 
-use super::{Broken, broken};
+use super::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::evictions;
 use crate::objects::Pod;
 use crate::reference::{self, World};
@@ -62,7 +62,20 @@ impl Sim {
             return Err(broken("exactly the pods with a standing decision are assumed", detail));
         }
         self.check_gauges()?;
+        self.check_health()?;
         self.check_bounds()
+    }
+
+    /// The engine survives a panic and a wrong cached decision; neither may happen.
+    fn check_health(&self) -> Result<(), Broken> {
+        let stats = self.process.scheduler.stats();
+        if stats.panics > 0 {
+            return Err(broken("no decision and no hint panics", format!("{} did", stats.panics)));
+        }
+        match stats.verified[1] {
+            0 => Ok(()),
+            differing => Err(broken(CACHED_EQUALS_FULL, format!("{differing} did not"))),
+        }
     }
 
     /// What the queue counts of itself is what it holds.

@@ -1,13 +1,15 @@
 //! Where a pod's claims let it go. All claims and volumes are taken to be of one size and kind.
 
 use super::World;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::intern::{Symbol, known};
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
+use supercargo_core::selector::Requirement;
 use supercargo_core::volume::{
-    BindingMode, ClaimInfo, PersistentVolumeInfo, StorageClassInfo, StorageKey, StorageKind,
+    BindingMode, ClaimInfo, CsiNodeInfo, PersistentVolumeInfo, StorageClassInfo, StorageKey, StorageKind,
 };
 
 /// Claims, volumes and classes at one moment.
@@ -19,6 +21,8 @@ pub struct Storage {
     pub volumes: Vec<Arc<PersistentVolumeInfo>>,
     /// All classes.
     pub classes: Vec<Arc<StorageClassInfo>>,
+    /// All CSINodes.
+    pub csi_nodes: Vec<Arc<CsiNodeInfo>>,
 }
 
 impl Storage {
@@ -43,6 +47,8 @@ impl Storage {
         }
         let classes = objects.keys(StorageKind::StorageClass).into_iter();
         storage.classes.extend(classes.filter_map(|key| objects.class(key.name).cloned()));
+        let csi_nodes = objects.keys(StorageKind::CsiNode).into_iter();
+        storage.csi_nodes.extend(csi_nodes.filter_map(|key| objects.csi_node(key.name).cloned()));
         storage.volumes.sort_by(|a, b| snapshot.text(a.name).cmp(snapshot.text(b.name)));
         storage
     }
@@ -81,9 +87,9 @@ impl World<'_> {
                 Some(selected) if selected != node.name => {
                     return Some(format!("the volume of claim {text} is being made elsewhere"));
                 }
-                Some(_) => continue,
                 // Whatever volumes there are, one can be made.
-                None if class.provisioner != known::NO_PROVISIONER => continue,
+                _ if class.provisioner != known::NO_PROVISIONER && self.allows(class, node) => continue,
+                Some(_) => return Some(format!("the class of claim {text} makes no volume for it")),
                 None => {}
             }
             match self.storage.volumes.iter().find(|volume| volume.is_for(claim)) {
@@ -102,6 +108,42 @@ impl World<'_> {
             let free = self.storage.volumes.iter().filter(is_free).count();
             (free < wanted).then(|| format!("{free} volumes are in reach and {wanted} are wanted"))
         })
+    }
+
+    /// Whether a class makes volumes for a node.
+    fn allows(&self, class: &StorageClassInfo, node: &NodeInfo) -> bool {
+        let holds = |term: &[Requirement]| term.iter().all(|r| self.requirement_holds(r, node.labels));
+        class.allowed_topologies.is_empty() || class.allowed_topologies.iter().flatten().any(|t| holds(t))
+    }
+
+    /// Why no more volumes can be attached to a node.
+    pub(super) fn of_limits(&self, pod: &PodInfo, node: &NodeInfo) -> Option<String> {
+        let csi_node = self.storage.csi_nodes.iter().find(|csi_node| csi_node.name == node.name)?;
+        let here: BTreeSet<_> = self.pods_on(node).flat_map(|other| self.attached(other)).collect();
+        let more: BTreeSet<_> = self.attached(pod).into_iter().filter(|it| !here.contains(it)).collect();
+        csi_node.limits.iter().find_map(|&(driver, limit)| {
+            let of_driver = |all: &BTreeSet<_>| all.iter().filter(|&&(it, _)| it == driver).count();
+            let (here, more) = (of_driver(&here), of_driver(&more));
+            let is_too_many = more > 0 && limit.is_some_and(|limit| here + more > limit.max(0) as usize);
+            is_too_many.then(|| format!("{here} volumes are attached, {more} more are not taken"))
+        })
+    }
+
+    /// The volumes that a pod has attached, by driver: by their names, or by the claims they are yet to be made for.
+    fn attached(&self, pod: &PodInfo) -> Vec<(Symbol, (Option<Symbol>, Symbol))> {
+        let claim_of = |name| {
+            let is_it = |claim: &&Arc<ClaimInfo>| (claim.namespace, claim.name) == (pod.namespace, name);
+            self.storage.claims.iter().find(is_it)
+        };
+        let claims = pod.volumes.iter().filter_map(|volume| claim_of(volume.claim()?.0));
+        let attached = claims.filter_map(|claim| {
+            if let Some(volume) = claim.volume.and_then(|name| self.storage.volume(name)) {
+                return Some((volume.csi.as_ref()?.driver, (None, volume.name)));
+            }
+            let class = self.storage.classes.iter().find(|class| class.name == claim.class)?;
+            Some((class.provisioner, (Some(claim.namespace), claim.name)))
+        });
+        attached.collect()
     }
 
     fn reaches(&self, node: &NodeInfo, volume: &PersistentVolumeInfo) -> bool {

@@ -2,11 +2,18 @@
 
 use super::*;
 use crate::objects::{Affinity, Node, Pod, Reach, Spread, Term, Topology, Wish};
+use crate::storage::{Claim, Class, Volume, csi_node};
 
 /// A cluster in the making: nodes, pods on them by name, and what is asked about.
 struct Cluster {
     nodes: Vec<Node>,
     pods: Vec<Pod>,
+    claims: Vec<Claim>,
+    volumes: Vec<Volume>,
+    /// The only zone that classes make volumes for.
+    allowed: Option<&'static str>,
+    /// How many volumes node `a` takes.
+    limit: Option<i32>,
 }
 
 fn node(name: &str, zone: Option<&'static str>) -> Node {
@@ -14,6 +21,7 @@ fn node(name: &str, zone: Option<&'static str>) -> Node {
         name: name.to_owned(),
         version: 1,
         zone,
+        rack: None,
         cordoned: false,
         taints: Vec::new(),
         cpu_milli: 1_000,
@@ -31,7 +39,8 @@ fn pod(uid: &str, on: &str, app: &'static str) -> Pod {
 
 impl Cluster {
     fn new(pods: Vec<Pod>) -> Self {
-        Self { nodes: vec![node("a", Some("z1")), node("b", Some("z1")), node("c", Some("z2"))], pods }
+        let nodes = vec![node("a", Some("z1")), node("b", Some("z1")), node("c", Some("z2"))];
+        Self { nodes, pods, claims: Vec::new(), volumes: Vec::new(), allowed: None, limit: None }
     }
 
     /// The names of the nodes that can take `pod`, in order.
@@ -43,7 +52,14 @@ impl Cluster {
         let team = (tables.symbol("team"), tables.symbol("red"));
         let namespaces = vec![(tables.symbol("other"), tables.label_set(vec![team]))];
         let on = pods.iter().filter_map(|pod| Some((pod, pod.node_name?)));
+        let storage = Storage {
+            claims: self.claims.iter().map(|it| Arc::new(it.info(&mut tables))).collect(),
+            volumes: self.volumes.iter().map(|it| Arc::new(it.info(&mut tables))).collect(),
+            classes: Class::ALL.iter().map(|it| Arc::new(it.info(self.allowed, &mut tables))).collect(),
+            csi_nodes: vec![Arc::new(csi_node(&mut tables, "a", self.limit))],
+        };
         let world = World::new(&tables, nodes.iter().collect(), on, namespaces);
+        let world = world.with_storage(Arc::new(storage));
         let feasible = world.feasible(&pod);
         for node in &nodes {
             let objection = world.objection(&pod, node.name);
@@ -90,7 +106,8 @@ fn taints_cordons_and_wishes_are_heeded() {
     cluster.nodes[2].cordoned = true;
     assert_eq!(cluster.takes(&pod("x", "", "web")), "b");
     assert_eq!(cluster.takes(&Pod { tolerates: vec!["gpu"], ..pod("x", "", "web") }), "a b");
-    let cluster = Cluster { nodes: vec![node("a", Some("z1")), node("b", None)], pods: Vec::new() };
+    let nodes = vec![node("a", Some("z1")), node("b", None)];
+    let cluster = Cluster { nodes, ..Cluster::new(Vec::new()) };
     let wishes = |wish| Pod { wish, ..pod("x", "", "web") };
     assert_eq!(cluster.takes(&wishes(Wish::Zone("z1"))), "a");
     assert_eq!(cluster.takes(&wishes(Wish::OneOf(vec!["z1", "z2"]))), "a");
@@ -155,9 +172,51 @@ fn the_skew_is_over_counted_domains_and_pods_that_stay() {
 #[test]
 fn nodes_without_the_label_are_in_no_domain() {
     let nodes = vec![node("a", None), node("b", Some("z1"))];
-    let cluster = Cluster { nodes, pods: vec![pod("p", "a", "web"), pod("q", "b", "web")] };
+    let cluster = Cluster { nodes, ..Cluster::new(vec![pod("p", "a", "web"), pod("q", "b", "web")]) };
     let affinity = Affinity { without: vec![term("web", Topology::Zone)], ..Affinity::default() };
     assert_eq!(cluster.takes(&Pod { affinity, ..pod("x", "", "db") }), "a");
     let affinity = Affinity { with: vec![term("web", Topology::Zone)], ..Affinity::default() };
     assert_eq!(cluster.takes(&Pod { affinity, ..pod("x", "", "db") }), "b");
+}
+
+fn claim(name: &str, class: Class) -> Claim {
+    let (uid, name) = (format!("u-{name}"), name.to_owned());
+    Claim { uid, namespace: "default", name, version: 1, class, volume: None, selected: None }
+}
+
+fn with_claim(mut pod: Pod, name: &str) -> Pod {
+    pod.claims.push(name.to_owned());
+    pod
+}
+
+#[test]
+fn class_makes_volumes_for_the_zone_it_allows() {
+    let mut cluster = Cluster::new(Vec::new());
+    cluster.claims = vec![claim("c", Class::Later)];
+    let pod = with_claim(pod("p", "", "web"), "c");
+    assert_eq!(cluster.takes(&pod), "a b c");
+    cluster.allowed = Some("z1");
+    assert_eq!(cluster.takes(&pod), "a b");
+    // A volume that is there need not be made.
+    let (name, zone) = ("v".to_owned(), Some("z2"));
+    cluster.volumes = vec![Volume { name, version: 1, class: Class::Later, zone, claim: None, made: false }];
+    assert_eq!(cluster.takes(&pod), "a b c");
+    cluster.claims[0].selected = Some("c".to_owned());
+    assert_eq!(cluster.takes(&pod), "");
+}
+
+#[test]
+fn node_takes_as_many_volumes_as_its_driver_attaches() {
+    let there = || with_claim(pod("there", "a", "web"), "c");
+    let mut cluster = Cluster::new(vec![there()]);
+    cluster.claims = vec![claim("c", Class::Later), claim("d", Class::Later), claim("e", Class::Local)];
+    let new = with_claim(pod("p", "", "web"), "d");
+    for (limit, nodes) in [(None, "a b c"), (Some(2), "a b c"), (Some(1), "b c"), (Some(0), "b c")] {
+        cluster.limit = limit;
+        assert_eq!(cluster.takes(&new), nodes, "{limit:?}");
+    }
+    // A volume that is attached already is no other one.
+    cluster.limit = Some(1);
+    assert_eq!(cluster.takes(&with_claim(pod("p", "", "web"), "c")), "a b c");
+    assert_eq!(cluster.takes(&pod("p", "", "web")), "a b c");
 }

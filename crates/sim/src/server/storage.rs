@@ -56,6 +56,40 @@ impl Server {
         }
     }
 
+    /// Adds the classes, all at once, so that no older state has a part of them.
+    pub(crate) fn put_classes(&mut self) {
+        self.version += 1;
+        self.whole.classes = self.version;
+        for class in Class::ALL {
+            self.classes.insert(class, None);
+            self.publish(Kind::StorageClass, Change::Class(class, None));
+        }
+    }
+
+    /// Changes the only zone that a class makes volumes for.
+    pub(crate) fn put_class(&mut self, class: Class, zone: Option<&'static str>) {
+        self.version += 1;
+        self.whole.classes = self.version;
+        self.classes.insert(class, zone);
+        self.publish(Kind::StorageClass, Change::Class(class, zone));
+    }
+
+    /// Adds the CSINode of a node, or replaces it.
+    pub(crate) fn put_csi_node(&mut self, node: &str, limit: Option<i32>) {
+        self.version += 1;
+        self.whole.csi_nodes = self.version;
+        self.csi_nodes.insert(node.to_owned(), limit);
+        self.publish(Kind::CsiNode, Change::CsiNode(node.to_owned(), limit));
+    }
+
+    pub(crate) fn remove_csi_node(&mut self, node: &str) {
+        if self.csi_nodes.remove(node).is_some() {
+            self.version += 1;
+            self.whole.csi_nodes = self.version;
+            self.publish(Kind::CsiNode, Change::CsiNodeGone(node.to_owned()));
+        }
+    }
+
     /// The claim a volume is for, if it is there still.
     pub(crate) fn owner(&self, volume: &Volume) -> Option<&Arc<Claim>> {
         let owner = volume.claim.as_ref()?;
