@@ -58,7 +58,7 @@ use pre_bind::PreBinds;
 use preempt::Preemptions;
 use quarantine::Quarantine;
 use relist::Lists;
-use slices::Slices;
+use slices::{Sliced, Slices};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use verify::Verify;
@@ -276,6 +276,11 @@ impl Scheduler {
         self.pre_binds.iter()
     }
 
+    /// The large pods whose evaluation goes on in slices.
+    pub fn pods_in_slices(&self) -> impl Iterator<Item = &PodInfo> {
+        self.extending.sliced_pods()
+    }
+
     /// The pods whose decision waits for extenders, by uid.
     pub fn waiting_for_extenders(&self) -> impl Iterator<Item = &PodInfo> {
         self.extending.pods()
@@ -367,16 +372,18 @@ impl Scheduler {
             self.queue.tick(now);
             // With a binding held back for lack of credit, the next decision would only be staler when it leaves.
             if self.outbox.has_room() {
-                if let Some(step) = self.slice_in_turn(now) {
-                    return step;
+                let mut sliced = self.slice_in_turn(now);
+                let did_other = sliced.is_none() && (self.resume(now, probe) || self.attempt(now, probe));
+                if !did_other && sliced.is_none() {
+                    sliced = self.slice(now);
                 }
-                if self.resume(now, probe) || self.attempt(now, probe) {
+                if matches!(sliced, Some(Sliced::GoesOn)) {
+                    return Step::Idle { wake_at: Some(now) };
+                }
+                if did_other || sliced.is_some() {
                     self.audit.stir();
                     self.verify_when_late(now);
                     continue;
-                }
-                if let Some(step) = self.slice(now) {
-                    return step;
                 }
             }
             if self.check_piece(now) {

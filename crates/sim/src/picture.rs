@@ -69,11 +69,16 @@ impl Process {
         Arc::new(Storage::seen_by(self.scheduler.snapshot(), uid))
     }
 
+    /// The pods whose decision is laid aside: for extenders, or because it is made in slices.
+    pub(crate) fn laid_aside(&self) -> impl Iterator<Item = &PodInfo> {
+        self.scheduler.waiting_for_extenders().chain(self.scheduler.pods_in_slices())
+    }
+
     /// The node a pod counts on: its own, or the one decided for it.
     pub(crate) fn counts_on<'a>(&'a self, pod: &'a Pod) -> Option<&'a str> {
         let decided = || {
             let decided = self.decided.get(&pod.uid)?;
-            let asks = || self.scheduler.waiting_for_extenders().any(|other| *other.uid == *pod.uid);
+            let asks = || self.laid_aside().any(|other| *other.uid == *pod.uid);
             let waits =
                 (self.scheduler.queue().contains(&pod.uid) || asks()) && !self.taken_back.contains(&pod.uid);
             (!waits).then_some(decided.node.as_str())

@@ -326,8 +326,12 @@ impl Sim {
                     self.check_report(&report)?;
                 }
                 Step::Idle { wake_at } => {
+                    // Between two slices of a large pod some time passes, so that events come between them.
+                    let is_slicing = self.process.scheduler.stats().sliced > 0;
+                    let soon = self.now + Duration::from_millis(1);
+                    let wake_at = if is_slicing { wake_at.map(|at| at.max(soon)) } else { wake_at };
                     self.rest(wake_at)?;
-                    return Ok(steps > 0);
+                    return Ok(steps > 0 || is_slicing);
                 }
             }
         }

@@ -33,6 +33,7 @@ impl Scheduler {
     pub fn give_back_ids(&mut self) -> usize {
         self.memory.clear();
         self.shapes.clear();
+        self.slices.clear();
         self.tables.forget_marks();
         let was_on = self.tables.are_in_round();
         let mut given_back = 0;
@@ -76,6 +77,7 @@ impl Scheduler {
         self.queue.mark_rest(&mut marks);
         self.audit.end_round();
         self.shapes.end_round();
+        self.slices.end_round();
         self.mark_others(&mut marks);
         others(&mut marks);
         #[cfg(debug_assertions)]

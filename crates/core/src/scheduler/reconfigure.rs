@@ -41,6 +41,7 @@ impl Scheduler {
         self.set_extenders(extenders);
         self.memory.clear();
         self.shapes.clear();
+        self.slices.clear();
         self.give_up_for_others(now);
         let let_go = self.reconsider(now, initial_backoff, max_backoff);
         for pod in let_go {

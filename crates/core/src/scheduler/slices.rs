@@ -4,10 +4,10 @@
 //! slice that needs no more new results than the slice may compute, against the state of the cluster as it is then. Upstream evaluates
 //! such a pod in its only loop, and all others wait.
 
+use super::Scheduler;
 use super::attempt::Decided;
 use super::extend::Waiting;
 use super::failure::Failure;
-use super::{Scheduler, Step};
 use crate::cache::Snapshot;
 use crate::cycle::NoProbe;
 use crate::intern::holds_ids;
@@ -46,6 +46,14 @@ impl Default for Limits {
     }
 }
 
+/// What a slice came to.
+pub(super) enum Sliced {
+    /// The attempt ended.
+    Ended,
+    /// Another slice follows; events are handled before.
+    GoesOn,
+}
+
 /// How far the evaluation of a large pod is.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -72,9 +80,11 @@ pub(super) struct Slices {
 struct Kept {
     pod: Signature,
     partial: Partial,
+    /// Since ids were given back last.
+    is_used: bool,
 }
 
-holds_ids!(Kept { pod } but not { partial });
+holds_ids!(Kept { pod } but not { partial, is_used });
 holds_ids!(Slices { kept } but not { limits, others, count });
 
 impl Slices {
@@ -101,7 +111,17 @@ impl Slices {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
-        self.kept.push_back(Kept { pod: Signature::of(pod), partial });
+        self.kept.push_back(Kept { pod: Signature::of(pod), partial, is_used: true });
+    }
+
+    /// Forgets all results that were kept.
+    pub(super) fn clear(&mut self) {
+        self.kept.clear();
+    }
+
+    /// Forgets results that were not used since ids were given back last: they hold the ids of their pod.
+    pub(super) fn end_round(&mut self) {
+        self.kept.retain_mut(|kept| std::mem::take(&mut kept.is_used));
     }
 }
 
@@ -118,21 +138,20 @@ impl Scheduler {
     }
 
     /// Evaluates a slice if enough other pods were tried since the last one.
-    pub(super) fn slice_in_turn(&mut self, now: Time) -> Option<Step> {
+    pub(super) fn slice_in_turn(&mut self, now: Time) -> Option<Sliced> {
         if self.slices.others < OTHERS_BETWEEN { None } else { self.slice(now) }
     }
 
-    /// Evaluates a slice of the large pod that was laid aside first, if there is one. The driver handles events before the next step.
-    pub(super) fn slice(&mut self, now: Time) -> Option<Step> {
+    /// Evaluates a slice of the large pod that was laid aside first, if there is one.
+    pub(super) fn slice(&mut self, now: Time) -> Option<Sliced> {
         let mut waiting = self.extending.take_sliced()?;
         self.slices.others = 0;
         self.slices.count += 1;
         self.cache.refresh();
-        let again = Some(Step::Idle { wake_at: Some(now) });
         if self.snapshot().nodes().is_empty() {
             let text = super::attempt::NO_NODES.to_owned();
             self.fail(now, waiting.queued, waiting.began, Failure::NoNodes(text));
-            return again;
+            return Some(Sliced::Ended);
         }
         let mut progress = waiting.progress.take().unwrap_or_default();
         let known = progress.partial.take().or_else(|| self.slices.take(&waiting.queued.pod));
@@ -155,11 +174,13 @@ impl Scheduler {
             progress.partial = Some(partial);
             waiting.progress = Some(progress);
             self.extending.lay_aside_first(waiting);
-        } else {
-            self.slices.keep(&waiting.queued.pod, partial);
-            self.conclude(now, waiting.queued, waiting.began, decided);
+            return Some(Sliced::GoesOn);
         }
-        again
+        if !matches!(decided, Decided::Panicked(_)) {
+            self.slices.keep(&waiting.queued.pod, partial);
+        }
+        self.conclude(now, waiting.queued, waiting.began, decided);
+        Some(Sliced::Ended)
     }
 
     /// Whether the node still passes all filters for a large pod, by the results that were kept. `None` if there are none that hold: then it

@@ -34,7 +34,7 @@ impl Sim {
             return Err(broken("the engine knows each pending pod in exactly one place", detail));
         }
         self.check_asking()?;
-        let asking: BTreeSet<&str> = process.scheduler.waiting_for_extenders().map(|pod| &*pod.uid).collect();
+        let asking: BTreeSet<&str> = process.laid_aside().map(|pod| &*pod.uid).collect();
         let alive = |pod: &&Arc<Pod>| !pod.deleting && !process.going.contains(&pod.uid);
         // A pod that came again with an older state waits for the answer to the binding it had.
         let comes_again =

@@ -86,6 +86,11 @@ impl Extending {
         self.extenders.iter().any(|extender| extender.decides() && extender.is_interested(pod))
     }
 
+    /// The pods that are evaluated in slices, in the order in which they were laid aside.
+    pub(in crate::scheduler) fn sliced_pods(&self) -> impl Iterator<Item = &PodInfo> {
+        self.sliced.iter().filter_map(|uid| self.pods.get(uid)).map(|waiting| &*waiting.queued.pod)
+    }
+
     /// All pods that are laid aside.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.pods.len()
