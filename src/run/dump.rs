@@ -227,7 +227,7 @@ mod tests {
              relevant to NodeResourcesFit, since: 2027-01-15T08:00:00Z, attempts: 1\n\
              name: held, namespace: team, uid: u-held, nominated node: , queue: gated, waits for: PreEnqueue plugin SchedulingGates, \
              since: 2027-01-15T08:00:00Z, attempts: 0\n\
-             name: slow, namespace: team, uid: u-slow, nominated node: , queue: none, waits for: its volumes to be bound on node n1, \
+             name: slow, namespace: team, uid: u-slow, nominated node: , queue: none, waits for: its volumes on node n1, \
              since: 2027-01-15T08:00:00Z, attempts: 1\n"
         );
         assert_eq!(

@@ -62,10 +62,7 @@ fn misspelt_label_value_and_key_are_corrected() {
         let (codes, answer) =
             told(&[nodes[0].clone(), nodes[1].clone(), pod("p", "1", &json!({ "nodeSelector": wrong }))]);
         assert_eq!(codes[0], "CorrectNodeLabel", "{field}: {answer:#}");
-        assert_eq!(
-            answer["changes"][0]["text"],
-            format!("write disk=ssd in nodeSelector instead of {field}")
-        );
+        assert_eq!(answer["changes"][0]["text"], format!("use disk=ssd in nodeSelector instead of {field}"));
         assert_eq!(answer["hints"][0]["didYouMean"], "disk=ssd", "{field}");
     }
     fits(&[nodes[0].clone(), pod("p", "1", &json!({ "nodeSelector": { "disk": "ssd" } }))]);
@@ -118,9 +115,9 @@ fn insufficient_cpu_has_four_kinds_of_fixes() {
     let (codes, answer) = told(&[plain_node("a"), large.clone(), small, pod("p", "1", &json!({}))]);
     assert_eq!(codes, ["LowerRequest", "AddNode", "RemovePod", "GrowNode"]);
     assert_eq!(change(&answer, "LowerRequest")["how"], "resources: {requests: {cpu: 500m}}");
-    assert_eq!(change(&answer, "GrowNode")["text"], "500m more cpu on a");
+    assert_eq!(change(&answer, "GrowNode")["text"], "add 500m cpu to a");
     let removed = change(&answer, "RemovePod")["text"].as_str().expect("a text").to_owned();
-    assert!(removed.starts_with("take default/small off a "), "{removed}");
+    assert!(removed.starts_with("remove default/small from a "), "{removed}");
     fits(&[plain_node("a"), large, pod("p", "1", &json!({}))]);
 }
 
@@ -172,7 +169,7 @@ fn surplus_replicas_are_counted() {
     assert!(
         change(&answer, "FewerReplicas")["text"]
             .as_str()
-            .is_some_and(|text| text.starts_with("ask for 2 replicas fewer of web"))
+            .is_some_and(|text| text.starts_with("scale web down by 2 replicas"))
     );
 }
 

@@ -15,6 +15,6 @@ fn thousand_nodes_are_evaluated_with_a_short_answer() {
     let cluster = Cluster::of(&objects);
     let ran = cluster.ask("p", &[]);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    assert!(ran.stdout.contains("  1000       1000  InsufficientCpu"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  1000         1000  InsufficientCpu"), "{}", ran.stdout);
     assert!(ran.stdout.lines().count() < 60, "{}", ran.stdout);
 }

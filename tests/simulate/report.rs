@@ -93,7 +93,7 @@ fn yaml_and_json_reports_are_equal() {
 fn table_has_one_row_per_pod() {
     let ran = files().simulate(&[]);
     let event = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.";
-    assert_eq!(ran.stdout, format!("POD        NODE    WHY\ndefault/p  a\ndefault/q  <none>  {event}\n"));
+    assert_eq!(ran.stdout, format!("POD        NODE    MESSAGE\ndefault/p  a\ndefault/q  <none>  {event}\n"));
     assert_eq!(ran.stderr, "1 of 2 pods placed\n");
     let wide = files().simulate(&["-o", "wide"]).stdout;
     let lines: Vec<Vec<&str>> = wide.lines().map(|line| line.split_whitespace().collect()).collect();

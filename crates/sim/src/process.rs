@@ -200,6 +200,7 @@ impl Process {
     }
 
     /// Tells the scheduler of a change, and notes it.
+    // long because: one arm for each kind of change
     pub(crate) fn tell(&mut self, now: Time, kind: Kind, change: &Change) {
         let event = match change {
             Change::ListBegan => {

@@ -112,6 +112,7 @@ impl Sim {
     }
 
     /// Somebody does something, or a fault of the connection or the process happens.
+    // long because: one arm for each act
     pub(crate) fn act(&mut self) {
         if self.goes_wrong() {
             return;
