@@ -53,6 +53,10 @@ pub struct CoreStats {
     pub waiting_for_volumes: u64,
     /// Pods whose decision waits for an extender.
     pub waiting_for_extenders: u64,
+    /// Large pods that are evaluated in slices.
+    pub in_evaluation: u64,
+    /// Slices evaluated so far.
+    pub evaluation_slices: u64,
     /// `prioritize` calls to extenders in flight.
     pub prioritizing: u64,
     /// Groups of identical unschedulable pods that wait for the same plugins.
@@ -175,6 +179,8 @@ impl CoreStats {
             total(&families::LOST_PODS_REPAIRED, self.lost_pods_repaired),
             number(&families::WAITING_FOR_VOLUMES, self.waiting_for_volumes),
             number(&families::WAITING_FOR_EXTENDERS, self.waiting_for_extenders),
+            number(&families::IN_EVALUATION, self.in_evaluation),
+            total(&families::EVALUATION_SLICES, self.evaluation_slices),
             number(&families::UNSCHEDULABLE_GROUPS, self.unschedulable_groups),
             total(&families::RECALLED_DECISIONS, self.recalled_decisions),
             plain_family(&families::VERIFIED_DECISIONS, Plain::Counter, verified),

@@ -263,8 +263,8 @@ pub(super) const HEALTHCHECKS_TOTAL: Family = Family::new(
 
 pub(super) const BUILD_INFO: Family = Family::new(
     "supercargo_build_info",
-    "[ALPHA] A metric with a constant '1' value labeled by the version of supercargo and the version of kube-scheduler that it emulates.",
-    &["version", "kubernetes"],
+    "[ALPHA] A metric with a constant '1' value labeled by the version of supercargo, the commit it was built from, and the version of kube-scheduler that it emulates.",
+    &["version", "commit", "kubernetes"],
 );
 pub(super) const MALFORMED_OBJECTS: Family = Family::new(
     "supercargo_malformed_objects_total",
@@ -339,6 +339,16 @@ pub(super) const WAITING_FOR_VOLUMES: Family = Family::new(
 pub(super) const WAITING_FOR_EXTENDERS: Family = Family::new(
     "supercargo_pods_waiting_for_extenders",
     "[ALPHA] Number of pods whose scheduling decision waits for an extender.",
+    &[],
+);
+pub(super) const IN_EVALUATION: Family = Family::new(
+    "supercargo_pods_in_evaluation",
+    "[ALPHA] Number of large pods that are evaluated in slices, between the decisions about other pods.",
+    &[],
+);
+pub(super) const EVALUATION_SLICES: Family = Family::new(
+    "supercargo_evaluation_slices_total",
+    "[ALPHA] Number of slices in which large pods were evaluated.",
     &[],
 );
 pub(super) const EXTENDER_CALLS: Family = Family::new(

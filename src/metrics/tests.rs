@@ -66,6 +66,8 @@ fn some_stats() -> CoreStats {
         lost_pods_repaired: 3,
         waiting_for_volumes: 6,
         waiting_for_extenders: 7,
+        in_evaluation: 1,
+        evaluation_slices: 40,
         prioritizing: 10,
         unschedulable_groups: 5,
         recalled_decisions: 11,

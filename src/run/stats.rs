@@ -75,6 +75,8 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         lost_pods_repaired: stats.lost_pods_repaired,
         waiting_for_volumes: stats.pre_binds as u64,
         waiting_for_extenders: stats.extending as u64,
+        in_evaluation: stats.sliced as u64,
+        evaluation_slices: stats.slices,
         prioritizing: stats.prioritizing as u64,
         unschedulable_groups: stats.queue.groups as u64,
         recalled_decisions: stats.recalled,
