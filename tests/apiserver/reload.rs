@@ -111,7 +111,7 @@ async fn invalid_files_do_not_stop_a_running_scheduler() -> Result<()> {
                 format!("{right}- schedulerName: {}\n", world.name),
                 "profiles[1].schedulerName: Duplicate value",
             ),
-            ("text", String::from("{{{"), "cannot be taken"),
+            ("text", String::from("{{{"), "is parsed as JSON: key must be a string"),
         ];
         for (count, (name, text, _)) in (1_u32..).zip(&wrong) {
             reconfigure(world, text)?;
