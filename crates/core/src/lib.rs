@@ -1,7 +1,8 @@
-//! The engine of supercargo: `f(seed, sequence of (now, Event)) -> Effects`.
+//! The engine of supercargo: a deterministic function `f(seed, sequence of (now, Event)) -> Effects`.
 //!
-//! It has one dependency, which brings nothing but wide registers, reads no clock, starts no threads and does no I/O. Text becomes ids in [`intern`] as objects
-//! come in; a decision works on ids and numbers; text comes back only for messages. See ARCHITECTURE.md.
+//! It reads no clock, starts no threads and does no I/O. Its only dependency provides SIMD registers.
+//! [`intern`] maps text to ids when objects arrive. Decisions use ids and numbers; only messages are text.
+//! See ARCHITECTURE.md.
 
 pub mod cache;
 pub mod cycle;

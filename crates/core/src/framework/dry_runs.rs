@@ -1,81 +1,82 @@
-//! What a PostFilter plugin found out of nodes for pods that are alike, so that it need not be found out again of those that stayed as they
-//! were.
+//! The preemption log: results of dry runs by node, shared by identical pods and kept until the node changes.
 //!
-//! Holds it and forgets it; who makes dry runs is a plugin, who knows which nodes changed is `crate::cycle`. Upstream makes them all
-//! anew for each pod.
+//! The plugin makes the dry runs; `crate::cycle` reports changed nodes. Upstream repeats all dry runs for
+//! each pod.
 
 use super::{PluginName, Reason};
 use crate::node::NodeIdx;
 use crate::time::Time;
 
-/// How much harm a candidate does; less is better, the first difference decides (upstream `pickOneNodeForPreemption`).
+/// The cost of a candidate; lower is better, and the first difference decides (upstream
+/// `pickOneNodeForPreemption`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Harm {
-    /// How many victims a disruption budget protects.
+    /// Number of victims whose eviction violates a disruption budget.
     pub violations: u32,
-    /// The priority of the first victim, as a rule the most important one.
+    /// The priority of the first victim, usually the most important one.
     pub highest_priority: i32,
-    /// How many there are.
+    /// Number of victims.
     pub victims: u32,
-    /// The sum of their priorities, each raised to be no less than 0, so that more victims are never less harm.
+    /// The sum of the victims' priorities, each shifted to at least 0, so that more victims never cost less.
     pub priorities: i64,
-    /// When the first of those of the highest priority started; `None` where none of them has by now. That it is later is better.
+    /// The earliest start among victims of the highest priority; later is better. `None` if none has started.
     pub earliest_start: Option<Time>,
 }
 
-/// What the dry run on a node came to.
+/// The result of the dry run on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DryRun {
-    /// Nobody knows.
+    /// No result is cached.
     #[default]
     Unknown,
-    /// The node could not take the pod, for reasons that stand in the list of all of them.
+    /// The node cannot take the pod; the index of the reasons.
     Hopeless(u16),
-    /// It could, and that does so much harm.
+    /// The node is a candidate of this cost.
     Candidate(Harm),
 }
 
-/// Why a node cannot take a pod even if others went, and which plugin says so.
+/// Why a node cannot take a pod even after evictions, and the plugin that rejects it.
 pub type Hindrance = (Vec<Reason>, Option<PluginName>);
 
-/// More kinds of reasons than this are not remembered.
+/// Maximum number of distinct hindrances kept; further ones are not cached.
 const HINDRANCES_MAX: usize = 256;
 
-/// What dry runs of pods that are alike came to, by node.
+/// Cached dry-run results of identical pods, by node.
 #[derive(Debug, Default)]
 pub struct DryRuns {
     by_slot: Vec<DryRun>,
     hindrances: Vec<Hindrance>,
-    /// How often disruption budgets had changed.
+    /// The revision of the disruption budgets.
     budgets: u64,
 }
 
 impl DryRuns {
-    /// The dry run on a node has to be made anew.
+    /// Drops the result for a node.
     pub fn forget(&mut self, node: NodeIdx) {
         if let Some(run) = self.by_slot.get_mut(node.index()) {
             *run = DryRun::Unknown;
         }
     }
 
-    /// Forgets all if disruption budgets changed since.
+    /// Drops all results if disruption budgets changed since.
     pub fn as_of(&mut self, budgets: u64) {
         if self.budgets != budgets {
             *self = Self { budgets, ..Self::default() };
         }
     }
 
-    /// What is known of a node.
+    /// Returns the cached result for a node.
     pub fn on(&self, node: NodeIdx) -> DryRun {
         self.by_slot.get(node.index()).copied().unwrap_or_default()
     }
 
-    /// The node is a candidate.
+    /// Records that the node is a candidate.
     pub fn is_candidate(&mut self, node: NodeIdx, harm: Harm) {
         *self.slot(node) = DryRun::Candidate(harm);
     }
 
-    /// The node is none, for these reasons; where they stand, if there is room for them.
+    /// Records that the node cannot take the pod. Returns the index of the reasons, or `None` if the list is
+    /// full.
     pub fn is_hopeless(&mut self, node: NodeIdx, hindrance: Hindrance) -> Option<u16> {
         let known = self.hindrances.iter().position(|known| *known == hindrance);
         let at = known.unwrap_or(self.hindrances.len());
@@ -90,12 +91,12 @@ impl DryRuns {
         Some(at)
     }
 
-    /// The reasons that stand there.
+    /// Returns the reasons at an index.
     pub fn hindrance(&self, at: u16) -> &Hindrance {
         &self.hindrances[usize::from(at)]
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub fn bytes(&self) -> usize {
         self.by_slot.capacity() * size_of::<DryRun>() + self.hindrances.len() * size_of::<Hindrance>()
     }

@@ -1,4 +1,4 @@
-//! What happened in the cluster, as far as it may make a rejected pod schedulable.
+//! Cluster events that may make a rejected pod schedulable.
 //!
 //! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as in `machinery.md` 1.12.
 
@@ -7,7 +7,7 @@ use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::volume::{StorageKind, StorageObject};
 
-/// Whether an event is worth another attempt for a pod (upstream `QueueingHint`).
+/// A queueing hint: whether an event may make a rejected pod schedulable (upstream `QueueingHint`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// The event changes nothing for the pod.
@@ -17,18 +17,18 @@ pub enum Hint {
 }
 
 impl Hint {
-    /// [`Hint::Queue`] when `worth` holds.
+    /// Returns [`Hint::Queue`] if `worth` is true.
     pub fn queue_if(worth: bool) -> Self {
         if worth { Self::Queue } else { Self::Skip }
     }
 }
 
-/// What happened to a node.
+/// The kind of change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeAction {
-    /// The node is new.
+    /// The node was added.
     Add,
-    /// The node is gone.
+    /// The node was deleted.
     Delete,
     /// `status.allocatable` changed.
     UpdateAllocatable,
@@ -40,18 +40,18 @@ pub enum NodeAction {
     UpdateDeclaredFeature,
 }
 
-/// What happened to a pod.
+/// The kind of change of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodAction {
-    /// The pod is new, or new on its node.
+    /// The pod was created or appeared on its node.
     Add,
-    /// The pod is gone, or ended.
+    /// The pod was deleted or terminated.
     Delete,
     /// Labels changed.
     UpdateLabel,
-    /// A resource request went down.
+    /// A resource request decreased.
     UpdateScaleDown,
-    /// The last scheduling gate is gone.
+    /// The last scheduling gate was removed.
     UpdateGatesEliminated,
     /// The number of tolerations changed.
     UpdateToleration,
@@ -59,54 +59,55 @@ pub enum PodAction {
     Update,
 }
 
-/// A change of the cluster that may wake pods.
+/// A change of the cluster that may requeue pods.
 #[derive(Clone, Copy, Debug)]
 pub enum ClusterEvent<'a> {
-    /// Something happened to a node; `old` is absent for Add, `new` for Delete.
+    /// A node changed; `old` is absent for Add, `new` for Delete.
     Node {
-        /// What happened.
+        /// The kind of change.
         action: NodeAction,
         /// The node before.
         old: Option<&'a NodeInfo>,
         /// The node after.
         new: Option<&'a NodeInfo>,
     },
-    /// Something happened to a pod that is on a node (or assumed there); `old` is absent for Add, `new` for Delete.
+    /// A bound or assumed pod changed; `old` is absent for Add, `new` for Delete.
     AssignedPod {
-        /// What happened.
+        /// The kind of change.
         action: PodAction,
         /// The pod before.
         old: Option<&'a PodInfo>,
         /// The pod after.
         new: Option<&'a PodInfo>,
     },
-    /// A pending pod itself changed; only that pod is asked.
+    /// A pending pod itself changed; the event concerns only that pod.
     OwnPod {
-        /// What happened.
+        /// The kind of change.
         action: PodAction,
         /// The pod before.
         old: &'a PodInfo,
         /// The pod after.
         new: &'a PodInfo,
     },
-    /// Something happened to an object of storage; `old` is absent when it is new, `new` when it is gone. Both are of
-    /// one kind.
+    /// A storage object changed; `old` is absent if it was added, `new` if it was deleted. Both have the same
+    /// kind.
     Storage {
         /// The object before.
         old: Option<&'a StorageObject>,
         /// The object after.
         new: Option<&'a StorageObject>,
     },
-    /// A DeviceClass is new, or serves other resources; `old` is absent when it is new.
+    /// A DeviceClass was added or serves other resources; `old` is absent if it was added.
     DeviceClass {
         /// The class before.
         old: Option<&'a DeviceClass>,
         /// The class after.
         new: &'a DeviceClass,
     },
-    /// A Service, ReplicaSet, namespace or another object that plugins read changed. Upstream wakes nobody.
+    /// A Service, ReplicaSet, namespace or another object that plugins read changed. Upstream requeues no
+    /// pods.
     Other,
-    /// The pod has waited longer than the limit of the unschedulable pool: everything matches.
+    /// The pod was unschedulable longer than the five-minute flush allows: every pod is requeued.
     UnschedulableTimeout,
 }
 

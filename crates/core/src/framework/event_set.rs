@@ -1,4 +1,4 @@
-//! Sets of kinds of events: what a plugin listens to. Says nothing of any one event.
+//! Sets of event kinds, by which plugins register for events.
 //!
 //! Upstream: `EventsToRegister` of each plugin.
 
@@ -8,45 +8,45 @@ use std::ops::BitOr;
 
 /// A set of kinds of cluster events.
 ///
-/// Events of the pod itself and the five-minute flush are in every set: they concern one pod, or every pod.
+/// Events of the pod itself and the five-minute flush are in every set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSet(u32);
 
 impl EventSet {
-    /// No event at all.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// A Service, a namespace or another object that plugins look up.
+    /// Changes of a Service, a namespace or another object that plugins look up.
     pub const OTHER: Self = Self(1 << 31);
-    /// A DeviceClass.
+    /// Changes of a DeviceClass.
     pub const DEVICE_CLASS: Self = Self(1 << 30);
-    /// Whatever happens to nodes.
+    /// All changes of nodes.
     pub const NODES: Self = Self(0b11_1111);
-    /// A node that is new, or whose taints changed: upstream adds the latter to every plugin that waits for the former.
+    /// New nodes and changed taints: upstream adds the latter for every plugin that registers for the former.
     pub const NEW_NODE: Self = Self::node(NodeAction::Add).and(Self::node(NodeAction::UpdateTaint));
-    /// Whatever happens to pods on nodes.
+    /// All changes of bound and assumed pods.
     pub const ASSIGNED_PODS: Self = Self(0b111_1111 << 8);
 
-    /// Something happened to a node.
+    /// The set of one kind of change of a node.
     pub const fn node(action: NodeAction) -> Self {
         Self(1 << action as u32)
     }
 
-    /// Something happened to a pod on a node.
+    /// The set of one kind of change of a bound or assumed pod.
     pub const fn assigned_pod(action: PodAction) -> Self {
         Self(1 << (8 + action as u32))
     }
 
-    /// Something happened to an object of storage.
+    /// The set of all changes of one kind of storage object.
     pub const fn storage(kind: StorageKind) -> Self {
         Self(1 << (16 + kind as u32))
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether the event's kind is in the set. That of an object of storage is known by the object.
+    /// Whether the event's kind is in the set. The object determines the kind of a storage event.
     pub fn contains(self, event: &ClusterEvent<'_>) -> bool {
         let kind = match event {
             ClusterEvent::Node { action, .. } => Self::node(*action),

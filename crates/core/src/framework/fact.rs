@@ -1,13 +1,13 @@
-//! The numbers and names behind a rejection: what a person needs beside its text to do something about it.
+//! Facts: the numbers and names behind a rejection, for explanations.
 //!
-//! Nobody decides by them. They are asked for after a decision, of the nodes somebody wants explained.
+//! Decisions do not use them. They are computed after a decision, only for nodes to be explained.
 
 use crate::intern::Symbol;
 use crate::node::Taint;
 use crate::pod::HostPort;
 use crate::selector::{Requirement, Selector};
 
-/// What is counted on a node.
+/// A resource of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// Pods.
@@ -18,96 +18,97 @@ pub enum Measure {
     Memory,
     /// Ephemeral storage, in bytes.
     EphemeralStorage,
-    /// Another resource, in units of its own.
+    /// Another resource, in its own unit.
     Scalar(Symbol),
 }
 
-/// One thing that stands behind a rejection of a node.
+/// One cause of the rejection of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// There is too little of something.
+    /// A resource is insufficient.
     Short {
-        /// Of what.
+        /// The resource.
         of: Measure,
-        /// What the pod asks for.
+        /// The pod's request.
         wanted: i64,
-        /// What the node's pods take of it.
+        /// The sum of the requests of the node's pods.
         taken: i64,
-        /// What the node has for pods in all.
+        /// The node's allocatable amount.
         allocatable: i64,
     },
     /// The pod does not tolerate this taint.
     Taint(Taint),
-    /// The node's label is not what `spec.nodeSelector` asks for.
+    /// The node's label does not match `spec.nodeSelector`.
     Selector {
         /// The label's key.
         key: Symbol,
-        /// The value asked for.
+        /// The required value.
         wanted: Symbol,
         /// The node's value, if it has the label.
         found: Option<Symbol>,
     },
-    /// A term of the required node affinity asks for something else than the node's labels; one term would be enough.
+    /// The node does not match a term of the required node affinity. One matching term would suffice.
     Term {
-        /// The term, from 0.
+        /// The index of the term, from 0.
         term: usize,
-        /// Whether the profile asks it of all its pods (`addedAffinity`), and not the pod.
+        /// Whether the term comes from the profile (`addedAffinity`) instead of the pod.
         added: bool,
-        /// What is not fulfilled.
+        /// The requirement that is not met.
         unmet: Requirement,
         /// The node's value of that label, if it has it.
         found: Option<Symbol>,
     },
-    /// A host port the pod asks for is in use.
+    /// A requested host port is in use.
     Port(HostPort),
-    /// A domain would have too many matching pods, by a spread constraint.
+    /// The node's domain would exceed the maximum skew of a spread constraint.
     Skew {
         /// The constraint's topology key.
         key: Symbol,
-        /// The node's value of it.
+        /// The node's value of the topology key.
         domain: Symbol,
         /// Matching pods in that domain, without the pod itself.
         here: i64,
-        /// 1 where the pod itself matches, else 0.
+        /// 1 if the pod itself matches, else 0.
         itself: i64,
-        /// Matching pods in the emptiest domain, as the constraint counts it: 0 where there are fewer domains than `minDomains`.
+        /// The minimum of matching pods over all counted domains; 0 if there are fewer domains than
+        /// `minDomains`.
         lowest: i64,
         /// `maxSkew`.
         max_skew: i32,
-        /// How many domains are counted.
+        /// Number of counted domains.
         domains: usize,
-        /// What counts.
+        /// The selector of counted pods.
         selector: Selector,
     },
-    /// The node lacks the label that a spread constraint or an affinity term goes by.
+    /// The node lacks the topology key of a spread constraint or an affinity term.
     NoKey(Symbol),
-    /// The domain has no pod that the pod's required affinity asks for.
+    /// The domain has no pod that matches the pod's required affinity.
     NoPeer {
         /// The term's topology key.
         key: Symbol,
-        /// The node's value of it.
+        /// The node's value of the topology key.
         domain: Symbol,
-        /// Whom the term means.
+        /// The term's pod selector.
         selector: Selector,
     },
-    /// The domain has pods that the pod's required anti-affinity names.
+    /// The domain has pods that match the pod's required anti-affinity.
     Foes {
         /// The term's topology key.
         key: Symbol,
-        /// The node's value of it.
+        /// The node's value of the topology key.
         domain: Symbol,
-        /// How many there are.
+        /// Number of such pods.
         pods: i64,
-        /// Whom the term means.
+        /// The term's pod selector.
         selector: Selector,
     },
-    /// The domain has pods whose own required anti-affinity names the pod.
+    /// The domain has pods whose own required anti-affinity matches the pod.
     FoeOf {
         /// Their term's topology key.
         key: Symbol,
-        /// The node's value of it.
+        /// The node's value of the topology key.
         domain: Symbol,
-        /// How many there are.
+        /// Number of such pods.
         pods: i64,
     },
 }

@@ -1,11 +1,11 @@
-//! The reasons for which nodes cannot take a pod, counted and put into words (upstream
+//! Counts the reasons of all nodes and formats the message (upstream
 //! `pkg/scheduler/framework/types.go#FitError`).
 
 use super::status::Reason;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many nodes have each reason.
+/// The number of nodes for each reason.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     counts: BTreeMap<Reason, usize>,
@@ -22,14 +22,15 @@ impl Histogram {
         }
     }
 
-    /// Counts a reason that `nodes` nodes have; none is no entry.
+    /// Counts a reason for `nodes` nodes; 0 adds no entry.
     pub fn add_times(&mut self, reason: Reason, nodes: usize) {
         if nodes > 0 {
             *self.counts.entry(reason).or_default() += nodes;
         }
     }
 
-    /// The whole message about `all` nodes. Entries are sorted as texts, count included: "10 x" stands before "2 y".
+    /// Formats the message about `all` nodes. Entries are sorted as text with their counts: "10 x" precedes
+    /// "2 y".
     pub fn message(&self, all: usize) -> String {
         let mut message = format!("0/{all} nodes are available:");
         let mut entries: Vec<String> =

@@ -1,6 +1,6 @@
-//! What a plugin is: the traits of the extension points and the words they answer with.
+//! The scheduling framework: plugin traits for the extension points and the types of their results.
 //!
-//! Names no plugin; only `registry` does. Upstream: `kube-scheduler/framework/interface.go`.
+//! Only `registry` names concrete plugins. Upstream: `kube-scheduler/framework/interface.go`.
 
 pub mod dry_runs;
 pub mod event;

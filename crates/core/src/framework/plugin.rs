@@ -1,8 +1,9 @@
-//! The traits of filter and score plugins.
+//! Traits of filter and score plugins.
 //!
-//! A plugin prepares a pod once and returns a *rule*: an owned object of ids and numbers that judges nodes. Not
-//! returning one is upstream's Skip. Rules work on sets of nodes; [`FilterRule::check`] is the scalar twin that gives
-//! reasons, works under an overlay of added and removed pods, and is the oracle of the set path.
+//! A plugin prepares a pod once and returns a *rule*: an owned object of ids and numbers that judges nodes.
+//! Returning no rule is upstream's Skip. Rules work on sets of nodes. [`FilterRule::check`] is the scalar
+//! equivalent: it returns reasons, applies an overlay of added and removed pods, and is the oracle of the set
+//! path.
 
 use super::PluginName;
 use super::event::{ClusterEvent, Hint};
@@ -16,25 +17,25 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::volume::Reservation;
 
-/// What preparing a pod came to (upstream's PreFilter and PreScore).
+/// The result of preparing a pod (upstream's PreFilter and PreScore).
 pub enum Prepared<R: ?Sized> {
-    /// The plugin has nothing to say of this pod; it takes no further part in the decision.
+    /// The plugin does not apply to this pod and takes no further part in the decision.
     Skip,
     /// No node can take the pod.
     Rejected(Rejection),
-    /// The cycle ends.
+    /// The attempt ends with an error.
     Failed(CycleError),
-    /// The plugin judges nodes by `rule`, and if `only` is given, no node outside it can take the pod.
+    /// The plugin judges nodes by `rule`. If `only` is given, nodes outside it are infeasible.
     Run {
         /// The plugin's state for this pod.
         rule: Box<R>,
-        /// The nodes PreFilter narrowed the search to, ascending; they may be none.
+        /// The nodes to which PreFilter restricts the search, ascending; may be empty.
         only: Option<Vec<NodeIdx>>,
     },
 }
 
 impl<R: ?Sized> Prepared<R> {
-    /// Upstream's name of the answer.
+    /// Upstream's name of the status code.
     pub fn status(&self) -> &'static str {
         match self {
             Self::Skip => "Skip",
@@ -45,7 +46,7 @@ impl<R: ?Sized> Prepared<R> {
     }
 }
 
-/// What can change what a rule says of a node.
+/// The state on which a rule's result for a node depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DependsOn {
     /// The node object alone.
@@ -56,36 +57,41 @@ pub enum DependsOn {
     Cluster,
 }
 
-/// What a plugin reads to prepare a pod, beside the pod.
+/// The state that a plugin reads to prepare a pod, besides the pod itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// Which nodes exist, and which resources DeviceClasses serve: what it prepared for a pod holds for all pods of its
-    /// signature until one of these changes. Its rule judges each node by that node alone, and it reads nothing of the pod that
-    /// [`NodeSignature`](crate::signature::NodeSignature) leaves out: neither labels, namespace and owner nor affinity to pods and spreading.
+    /// Which nodes exist, and which resources DeviceClasses serve.
+    ///
+    /// A prepared rule holds for all pods of the same signature until one of these changes. The rule judges
+    /// each node by that node alone. It reads only pod fields in
+    /// [`NodeSignature`](crate::signature::NodeSignature): not labels, namespace, owner, pod affinity or
+    /// spread constraints.
     Pod,
-    /// The pod's volumes and objects of storage, so that it has nothing to say of a pod without volumes. Its rule takes nodes out one by
-    /// one, and may be asked of any part of them.
+    /// The pod's volumes and storage objects.
+    ///
+    /// The plugin skips pods without volumes. Its rule rejects nodes one by one and may be applied to any
+    /// subset of them.
     Volumes,
-    /// Anything.
+    /// Any state of the cluster.
     Cluster,
 }
 
-/// What NormalizeScore does.
+/// The kind of a rule's NormalizeScore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Nothing: raw scores are what counts.
+    /// No normalization: raw scores are the final scores.
     Raw,
-    /// Something that gives all nodes the same where every raw score is 0, however many they are.
+    /// A normalization that gives all nodes the same score if every raw score is 0, for any number of nodes.
     Relative,
 }
 
-/// What a plugin that reads the cluster can be asked instead of its rule.
+/// The incremental form of a rule that reads the cluster.
 pub enum Tallied<T: ?Sized> {
-    /// Nothing: the rule is to be prepared for each decision.
+    /// No incremental form: the rule is prepared for each decision.
     No,
-    /// Nothing is needed: the plugin has no say on the pod, whatever nodes and pods there are.
+    /// The plugin does not apply to the pod, whatever the nodes and other pods are.
     Silent,
-    /// The tally.
+    /// The tally that replaces the rule.
     Yes(Box<T>),
 }
 
@@ -94,21 +100,23 @@ pub trait FilterPlugin: Send + Sync {
     /// Upstream's name, as in KubeSchedulerConfiguration.
     fn name(&self) -> PluginName;
 
-    /// What [`prepare`](Self::prepare) reads.
+    /// The state that [`prepare`](Self::prepare) reads.
     fn reads(&self) -> Reads {
         Reads::Cluster
     }
 
-    /// PreFilter: what the plugin needs to know of this pod, over the whole snapshot.
+    /// PreFilter: prepares a rule for this pod from the whole snapshot.
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule>;
 
-    /// What follows from counts of pods alone, of a plugin that reads the cluster.
+    /// The incremental form of the rule, for a plugin that reads the cluster and needs only counts of pods.
     fn tally(&self, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Tallied<dyn FilterTally> {
         Tallied::No
     }
 
-    /// The rule where PreFilter does not run, because upstream's plugin has none or the configuration disables it: what
-    /// Filter then says by itself. `None` where every node passes.
+    /// The rule if PreFilter does not run, because upstream's plugin has none or the configuration disables
+    /// it.
+    ///
+    /// Returns `None` if every node passes.
     fn without_pre_filter(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
         match self.prepare(pod, snapshot) {
             Prepared::Run { rule, .. } => Some(rule),
@@ -116,8 +124,8 @@ pub trait FilterPlugin: Send + Sync {
         }
     }
 
-    /// EventsToRegister: the events of which [`hint`](Self::hint) may say that they are worth an attempt. Of the others it
-    /// is not asked.
+    /// EventsToRegister: the events for which [`hint`](Self::hint) may return [`Hint::Queue`]. The method is
+    /// not called for others.
     fn events(&self) -> EventSet;
 
     /// QueueingHint: whether `event` may make `pod`, which this plugin rejected, schedulable.
@@ -126,16 +134,17 @@ pub trait FilterPlugin: Send + Sync {
 
 /// A filter plugin's state for one pod.
 pub trait FilterRule: Send {
-    /// What can change a verdict.
+    /// The state on which a verdict depends.
     fn depends_on(&self) -> DependsOn;
 
-    /// Patches the rule after pods or nodes changed on `nodes`, where it outlives a decision.
+    /// Updates a cached rule after pods or nodes changed on `nodes`.
     fn touched(&mut self, _snapshot: Snapshot<'_>, _nodes: &[NodeIdx]) {}
 
-    /// Takes out of `feasible` the nodes that cannot take the pod.
+    /// Removes infeasible nodes from `feasible`.
     ///
     /// # Errors
-    /// When the cycle must end, as [`Verdict::Failed`] of any node in the set does; of several, the first in slot order tells.
+    /// If [`check`](Self::check) returns [`Verdict::Failed`] for a node in the set. Of several errors, the
+    /// first in slot order is returned.
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         let mut failed = Ok(());
         feasible.retain(|node| match self.check(&snapshot.node(node)) {
@@ -149,30 +158,33 @@ pub trait FilterRule: Send {
         failed
     }
 
-    /// Whether [`check`](Self::check) fails for no node, as the cluster is.
+    /// Whether [`check`](Self::check) cannot fail for any node of this snapshot.
     fn is_safe(&self, _snapshot: Snapshot<'_>) -> bool {
         false
     }
 
-    /// The same verdict for one node, with reasons, and with the view's overlay applied.
+    /// Returns the verdict for one node, with reasons and with the view's overlay applied.
     fn check(&self, node: &NodeView<'_>) -> Verdict;
 
-    /// A number in place of [`check`](Self::check)'s verdict, where that is cheaper: 0 where the node passes, otherwise the same for
-    /// nodes that are rejected with the same code for the same reasons. `None` where only the verdict itself tells.
+    /// A number that identifies the verdict of [`check`](Self::check), if it is cheaper to compute.
+    ///
+    /// 0 means that the node passes. Rejections have equal numbers if their codes and reasons are equal.
+    /// `None` means that the caller must use the verdict itself.
     fn verdict_number(&self, _node: &NodeView<'_>) -> Option<u64> {
         None
     }
 
-    /// The numbers and names behind a rejection by [`check`](Self::check), for people. No decision asks for them.
+    /// Returns the numbers and names behind a rejection by [`check`](Self::check), for explanations only.
     fn facts(&self, _node: &NodeView<'_>) -> Vec<Fact> {
         Vec::new()
     }
 
-    /// Reserve: what the pod needs on this node, which was chosen for it, beside its place there. It is assumed as soon as
-    /// the pod is, and taken back with it.
+    /// Reserve: returns what the pod needs on the chosen node besides its resources.
+    ///
+    /// The reservations are assumed and rolled back together with the pod.
     ///
     /// # Errors
-    /// When the node will not do after all.
+    /// If the node turns out to be unusable.
     fn reserve(&self, _node: &NodeView<'_>) -> Result<Vec<Reservation>, Rejection> {
         Ok(Vec::new())
     }
@@ -183,41 +195,43 @@ pub trait ScorePlugin: Send + Sync {
     /// Upstream's name, as in KubeSchedulerConfiguration.
     fn name(&self) -> PluginName;
 
-    /// What [`prepare`](Self::prepare) reads; with [`Reads::Pod`] it does not look at `feasible` either.
+    /// The state that [`prepare`](Self::prepare) reads; with [`Reads::Pod`] it does not read `feasible`
+    /// either.
     fn reads(&self) -> Reads {
         Reads::Cluster
     }
 
-    /// What follows from counts of pods alone, of a plugin that reads the cluster.
+    /// The incremental form of the rule, for a plugin that reads the cluster and needs only counts of pods.
     fn tally(&self, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Tallied<dyn ScoreTally> {
         Tallied::No
     }
 
-    /// PreScore: what the plugin needs to know of this pod to score `feasible`.
+    /// PreScore: prepares a rule that scores `feasible` for this pod.
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, feasible: &NodeSet) -> Prepared<dyn ScoreRule>;
 }
 
 /// A score plugin's state for one pod.
 pub trait ScoreRule: Send {
-    /// Patches the rule after pods or nodes changed on `nodes`, where it outlives a decision.
+    /// Updates a cached rule after pods or nodes changed on `nodes`.
     fn touched(&mut self, _snapshot: Snapshot<'_>, _nodes: &[NodeIdx]) {}
 
-    /// Writes the raw score of each feasible node, one cell per node in set order.
+    /// Writes the raw score of each feasible node into `raw`, one entry per node in set order.
     ///
     /// # Errors
-    /// When the cycle must end.
+    /// If the attempt must end.
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError>;
 
-    /// What can change a raw score.
+    /// The state on which a raw score depends.
     fn depends_on(&self) -> DependsOn {
         DependsOn::NodeUsage
     }
 
-    /// What [`normalize`](Self::normalize) does.
+    /// The kind of normalization of [`normalize`](Self::normalize).
     fn scale(&self) -> Scale {
         Scale::Raw
     }
 
-    /// NormalizeScore: maps raw scores to 0..=100; what it leaves outside ends the cycle with an error.
+    /// NormalizeScore: maps raw scores to 0..=100. A result outside this range ends the attempt with an
+    /// error.
     fn normalize(&self, _snapshot: Snapshot<'_>, _feasible: &NodeSet, _raw: &mut [i64]) {}
 }

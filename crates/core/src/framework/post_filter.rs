@@ -1,6 +1,7 @@
-//! What a PostFilter plugin is: asked when no node can take a pod, it may find a node that could if other pods went.
+//! The PostFilter extension point: finds nodes that become feasible if other pods are evicted.
 //!
-//! It decides and changes nothing. Upstream: `kube-scheduler/framework/interface.go#PostFilterPlugin`.
+//! Plugins run only if no node is feasible, and they change nothing. Upstream:
+//! `kube-scheduler/framework/interface.go#PostFilterPlugin`.
 
 use super::PluginName;
 use super::dry_runs::DryRuns;
@@ -19,112 +20,115 @@ pub trait PostFilterPlugin: Send + Sync {
     /// Upstream's name, as in KubeSchedulerConfiguration.
     fn name(&self) -> PluginName;
 
-    /// Looks for a way to place the pod.
+    /// Searches for candidates for the pod.
     fn post_filter<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a>;
 
-    /// Whether the pod could really be placed once the victims of a candidate are gone; asked of the one that is chosen, before anyone
-    /// is evicted. Upstream does not ask.
+    /// Whether the pod passes all filters after a candidate's victims are gone.
+    ///
+    /// Called for the chosen candidate before any eviction. Upstream has no such check.
     fn holds<'a>(&self, _unplaced: &Unplaced<'a>, _candidate: &Candidate<'a>) -> bool {
         true
     }
 
-    /// Looks for a way among candidates that hold; asked when the chosen one does not.
+    /// Searches only among candidates that pass [`holds`](Self::holds); called if the chosen one does not.
     fn post_filter_to_hold<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a> {
         self.post_filter(unplaced)
     }
 
-    /// The same where `known` is what was found out for pods alike, of nodes that did not change since. Of several candidates it may
-    /// give one alone: the one that would be drawn of them.
+    /// Like [`post_filter`](Self::post_filter), but reuses `_known` dry runs of identical pods on unchanged
+    /// nodes.
+    ///
+    /// If there are several candidates, it may return only the one that the tie-break would draw.
     fn post_filter_again<'a>(&self, unplaced: &Unplaced<'a>, _known: &mut DryRuns) -> PostFiltered<'a> {
         self.post_filter(unplaced)
     }
 }
 
-/// A pod no node can take, and what is known of it.
+/// A pod without a feasible node, and the state of its attempt.
 #[derive(Clone, Copy)]
 pub struct Unplaced<'a> {
     /// The pod.
     pub pod: &'a PodInfo,
-    /// The cluster in which it was decided about.
+    /// The snapshot of the attempt.
     pub snapshot: Snapshot<'a>,
-    /// The nodes whose status is Unschedulable: that other pods go may help there.
+    /// Nodes with status Unschedulable: evicting pods may help there.
     pub curable: &'a NodeSet,
-    /// The plugins whose PreFilter ran, in order; those behind a rejection did not.
+    /// Plugins whose PreFilter ran, in order; those after a rejection did not run.
     pub prepared_by: &'a [PluginName],
-    /// What the filters say of a node as it would be.
+    /// Evaluates the filters on a hypothetical node.
     pub judge: &'a dyn Judge,
-    /// Where draws come from.
+    /// The source of random choices.
     pub draws: Draws,
-    /// Now.
+    /// The current time.
     pub now: Time,
-    /// What extenders have to do with making room for it.
+    /// The extenders' part in preemption.
     pub rooms: Rooms<'a>,
 }
 
-/// What extenders have to do with making room for a pod.
+/// The extenders' part in preemption.
 #[derive(Clone, Copy, Debug)]
 pub enum Rooms<'a> {
-    /// Nothing.
+    /// No extender takes part.
     Free,
-    /// They are to be asked: every candidate is wanted, not only the best.
+    /// Extenders will be asked: return every candidate, not only the best.
     All,
-    /// They were.
+    /// Extenders have answered.
     Said {
-        /// Where room can be made, or why nobody is to be sent away.
+        /// The candidates that extenders left, or the reason to evict nobody.
         rooms: Result<&'a [Room], &'a str>,
-        /// Whether anything changed since the dry runs, so that what they found has to hold still.
+        /// Whether relevant state changed since the dry runs, so that their results must be checked again.
         changed: bool,
     },
 }
 
-/// All filters of a cycle, with what they prepared for its pod.
+/// All filters of an attempt, with the rules prepared for its pod.
 pub trait Judge {
-    /// The first rejection of the node, if there is one, and whose it is.
+    /// Returns the first rejection of the node and its plugin, or `None` if the node passes.
     ///
     /// # Errors
-    /// When a filter fails.
+    /// If a filter fails.
     fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<(PluginName, Rejection)>, CycleError>;
 
-    /// Whether none rejects the node nor fails, where none did with other pods on it.
+    /// Whether the node still passes all filters without error, given that it passed with other pods on it.
     fn still_passes(&self, node: &NodeView<'_>) -> bool {
         matches!(self.first_rejection(node), Ok(None))
     }
 }
 
-/// A source of draws that differ by attempt.
+/// The source of random choices, different for each attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
     /// The scheduler's seed.
     pub seed: Seed,
-    /// Which attempt for the pod this is.
+    /// The number of the attempt for this pod.
     pub attempt: u32,
 }
 
-/// What a PostFilter plugin came to.
+/// The result of a PostFilter plugin.
 #[derive(Clone, Debug)]
 pub enum PostFiltered<'a> {
-    /// Nodes that could take the pod if their victims went, each as good as the others; upstream's Success.
+    /// Candidates of equal rank; upstream's Success.
     Found(Vec<Candidate<'a>>),
-    /// No way; the next plugin is asked. Upstream's Unschedulable.
+    /// No candidate; the next plugin runs. Upstream's Unschedulable.
     Nothing {
-        /// The text for the message.
+        /// The text for the FailedScheduling message.
         reason: String,
-        /// Whether the pod's nomination is to be cleared, since it leads nowhere.
+        /// Whether the pod's nomination is to be cleared because it is useless.
         clear_nomination: bool,
-        /// The plugins that would keep the pod out even if others went: what they hear of may open the way.
+        /// Plugins that reject the pod even without the victims; their events may make it schedulable.
         hindered_by: BTreeSet<PluginName>,
     },
-    /// It failed, and nobody else is asked.
+    /// The plugin failed; no further plugin runs.
     Failed(CycleError),
 }
 
-/// A node that could take a pod if some others went (upstream `preemption.Candidate`).
+/// A node that becomes feasible if its victims are evicted (upstream `preemption.Candidate`).
 #[derive(Clone, Debug)]
 pub struct Candidate<'a> {
     /// The node.
     pub node: NodeIdx,
-    /// The pods that would have to go, the most important first; at least one.
+    /// The victims, highest importance first; at least one.
     pub victims: Vec<&'a PodInfo>,
-    /// How many of them a disruption budget protects.
+    /// Number of victims whose eviction violates a disruption budget.
     pub violations: usize,
 }

@@ -1,9 +1,9 @@
-//! The table of in-tree plugins: the only place that names them.
+//! The registry of in-tree plugins: the only place that names them.
 //!
 //! Names, points, order and weights are upstream's (`pkg/scheduler/apis/config/v1/default_plugins.go`,
-//! `pkg/scheduler/framework/plugins/registry.go`). A row without constructors holds its plugin's place in order and
-//! configuration; DynamicResources refuses the pods that it would have to allocate devices for. What a configuration may say of
-//! plugins is the shell's to judge; a [`Plan`] names plugins of this table only.
+//! `pkg/scheduler/framework/plugins/registry.go`). An entry without constructors only keeps its plugin's
+//! place in order and configuration. DynamicResources rejects pods that need device allocation. The
+//! configuration is validated outside the engine; a [`Plan`] names only plugins of this registry.
 
 mod args;
 mod gate;
@@ -41,23 +41,23 @@ type MakeFilter = fn(&PluginArgs) -> Box<dyn FilterPlugin>;
 type MakeScore = fn(&PluginArgs) -> Box<dyn ScorePlugin>;
 type MakePostFilter = fn(&PluginArgs) -> Box<dyn PostFilterPlugin>;
 
-/// A row of the table.
+/// An entry of the registry.
 struct Entry {
     name: PluginName,
-    /// The points upstream's plugin implements.
+    /// The points that upstream's plugin implements.
     points: &'static [ExtensionPoint],
-    /// The weight it has among the default plugins.
+    /// Its default weight, if it is a default plugin with Score.
     weight: Option<i32>,
-    /// Whether it is among the default plugins.
+    /// Whether it is enabled by default.
     is_default: bool,
     filter: Option<MakeFilter>,
     score: Option<MakeScore>,
     post_filter: Option<MakePostFilter>,
-    /// Points that end the cycle with upstream's error when another one, which prepares for them, is disabled.
+    /// Points that fail with upstream's error if the point that prepares for them is disabled.
     needs: &'static [Need],
 }
 
-/// `point` ends the cycle with `error` unless `prepared_by` is enabled, too.
+/// `point` ends the attempt with `error` unless `prepared_by` is enabled, too.
 struct Need {
     point: ExtensionPoint,
     prepared_by: ExtensionPoint,
@@ -82,7 +82,7 @@ impl Entry {
         }
     }
 
-    /// Known, and enabled by nothing but the configuration.
+    /// Marks a plugin that only the configuration enables.
     const fn optional(mut self) -> Self {
         self.is_default = false;
         self
@@ -113,7 +113,7 @@ impl Entry {
         self
     }
 
-    /// The error `point` ends the cycle with, where what prepares for it is disabled.
+    /// The error with which `point` ends the attempt because its preparing point is disabled.
     fn fails_at(&self, point: ExtensionPoint, plan: &Plan) -> Option<&'static str> {
         let unmet = |need: &&Need| need.point == point && !plan.runs(need.prepared_by, self.name);
         self.needs.iter().find(unmet).map(|need| need.error)
@@ -200,7 +200,7 @@ const IN_TREE: &[Entry] = &[
             PreFilter,
             "error reading \"PreFilterNodeDeclaredFeatures\" from cycle-state: not found",
         )]),
-    // Without their feature gates, which are off by default, these do nothing to any pod.
+    // These plugins do nothing without their feature gates, which are off by default.
     Entry::new("GangScheduling", &[Permit, PreEnqueue]).optional(),
     Entry::new("TopologyPlacementGenerator", &[PlacementGenerate]).optional(),
     Entry::new("PodGroupPodsCount", &[PlacementScore]).optional(),
@@ -210,34 +210,34 @@ fn entry(name: &str) -> Option<&'static Entry> {
     IN_TREE.iter().find(|entry| entry.name == name)
 }
 
-/// The names of all plugins there are.
+/// Returns the names of all plugins.
 pub fn names() -> impl Iterator<Item = PluginName> {
     IN_TREE.iter().map(|entry| entry.name)
 }
 
-/// The plugin of this name, if there is one.
+/// Returns the plugin of this name.
 pub fn find(name: &str) -> Option<PluginName> {
     entry(name).map(|entry| entry.name)
 }
 
-/// Whether the plugin of this name has the point upstream.
+/// Whether upstream's plugin of this name implements `point`.
 pub fn implements(name: &str, point: ExtensionPoint) -> bool {
     entry(name).is_some_and(|entry| entry.points.contains(&point))
 }
 
-/// The plugins that run unless the configuration says otherwise, in upstream's order, with the weights they are given.
+/// Returns the plugins that are enabled by default, in upstream's order, with their weights.
 pub fn default_plugins() -> impl Iterator<Item = (PluginName, Option<i32>)> {
     IN_TREE.iter().filter(|entry| entry.is_default).map(|entry| (entry.name, entry.weight))
 }
 
-/// Which plugins run at which point, in which order, with which weights and arguments.
+/// The enabled plugins of a profile: points, order, weights and arguments.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Per point the plugins, in the order they run.
+    /// The plugins of each point, in execution order.
     pub points: BTreeMap<ExtensionPoint, Vec<PluginName>>,
-    /// Weights of Score; 1 where there is none.
+    /// Weights of Score; 1 if absent.
     pub weights: BTreeMap<PluginName, i64>,
-    /// Arguments.
+    /// Arguments of the plugins.
     pub args: PluginArgs,
 }
 
@@ -257,12 +257,12 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The plugins of a point, in the order they run.
+    /// Returns the plugins of a point, in execution order.
     pub fn at(&self, point: ExtensionPoint) -> &[PluginName] {
         self.points.get(&point).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the plugin runs at the point.
+    /// Whether the plugin is enabled at the point.
     pub fn runs(&self, point: ExtensionPoint, name: &str) -> bool {
         self.at(point).contains(&name)
     }
@@ -271,7 +271,7 @@ impl Plan {
         self.at(point).iter().position(|other| *other == name)
     }
 
-    /// The table's rows in the order of `point`, and after them the others.
+    /// Returns the entries in the order of `point`, followed by all others.
     fn ordered_by(&self, point: ExtensionPoint) -> Vec<&'static Entry> {
         let mut rows: Vec<&Entry> = IN_TREE.iter().collect();
         rows.sort_by_key(|row| self.rank(point, row.name).unwrap_or(usize::MAX));
@@ -280,7 +280,7 @@ impl Plan {
 
     fn filter_seat(&self, row: &Entry) -> Option<FilterSeat> {
         let make = row.filter?;
-        // One that runs nowhere has no say in wake-ups either.
+        // A plugin that is enabled nowhere does not affect requeueing either.
         if !ExtensionPoint::ALL.iter().any(|&point| self.runs(point, row.name)) {
             return None;
         }
@@ -305,7 +305,7 @@ impl Plan {
 }
 
 impl Framework {
-    /// The plugins of a plan, ready to decide.
+    /// Builds the plugins of a plan.
     pub fn new(plan: &Plan) -> Self {
         let filters = plan.ordered_by(PreFilter);
         let scores = plan.ordered_by(PreScore);

@@ -1,16 +1,16 @@
-//! Verdicts of plugins and the texts that go with them.
+//! Results of plugins: verdicts, status codes and reasons.
 
 use std::borrow::Cow;
 
-/// One reason of a rejection, as it stands in FailedScheduling messages.
+/// One reason of a rejection, with its text as in FailedScheduling messages.
 pub type Reason = Cow<'static, str>;
 
-/// How a rejection may be cured (upstream `kube-scheduler/framework/interface.go#Code`).
+/// Whether preemption may resolve a rejection (upstream `kube-scheduler/framework/interface.go#Code`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
-    /// Another placement of other pods may help, so preemption is worth a look.
+    /// Evicting other pods may help, so preemption tries the node.
     Unschedulable,
-    /// Removing pods does not help.
+    /// Evicting pods does not help.
     UnschedulableAndUnresolvable,
 }
 
@@ -24,43 +24,43 @@ impl Code {
     }
 }
 
-/// Why a plugin says no.
+/// A plugin's rejection of a node or of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// Whether preemption may help.
     pub code: Code,
-    /// The texts; every one of them counts in the message's histogram.
+    /// The reasons; each counts in the message's histogram.
     pub reasons: Vec<Reason>,
 }
 
 impl Rejection {
-    /// A rejection that preemption may cure.
+    /// A rejection that preemption may resolve.
     pub fn unschedulable(reason: impl Into<Reason>) -> Self {
         Self { code: Code::Unschedulable, reasons: vec![reason.into()] }
     }
 
-    /// A rejection that preemption cannot cure.
+    /// A rejection that preemption cannot resolve.
     pub fn unresolvable(reason: impl Into<Reason>) -> Self {
         Self { code: Code::UnschedulableAndUnresolvable, reasons: vec![reason.into()] }
     }
 
-    /// The reasons as one text (upstream `Status.Message`).
+    /// The reasons joined to one text (upstream `Status.Message`).
     pub fn message(&self) -> String {
         self.reasons.join(", ")
     }
 }
 
-/// A failure that ends the whole cycle, even where other nodes fit; upstream's Error status.
+/// An error that ends the whole attempt, even if other nodes are feasible; upstream's Error status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CycleError(pub String);
 
-/// What a filter says of one node.
+/// A filter's result for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The pod may go there.
+    /// The node passes.
     Fits,
-    /// It may not.
+    /// The node is rejected.
     Rejected(Rejection),
-    /// The cycle ends.
+    /// The attempt ends with an error.
     Failed(CycleError),
 }

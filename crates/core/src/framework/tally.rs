@@ -1,24 +1,25 @@
-//! Rules that follow from how many pods there are in which topology domain, in the form that is kept up to date.
+//! Incremental forms of rules that depend only on topology counts.
 //!
-//! Such a rule says what a pod adds to which of its counters, and what it makes of the sums. Somebody else counts, once for
-//! all nodes and then for those that were touched, and asks once for all nodes that see the same sums. A tally says the same
-//! as the rule of its plugin, which stays its oracle; where it cannot, it is not made. Upstream has nothing of the kind.
+//! A tally defines its counters, what each pod adds to them, and the result for given sums. The caller counts
+//! all nodes once, updates the sums for changed nodes, and asks once for all nodes with equal sums. A tally
+//! must equal its plugin's rule, which is its oracle. If it cannot, it is not made. Upstream has no
+//! equivalent.
 
 use crate::cache::Snapshot;
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 
-/// The domains a counter counts in.
+/// The domains of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domains {
-    /// The values of the label; a node without it is in none.
+    /// Each value of the label is a domain; a node without the label is in none.
     Values,
-    /// Each node with the label by itself, whatever the value.
+    /// Each node with the label is its own domain, whatever the value.
     Nodes,
 }
 
-/// One thing that is counted.
+/// A counter: a topology key and its domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// The topology key.
@@ -27,31 +28,36 @@ pub struct Counter {
     pub domains: Domains,
 }
 
-/// What is known of a counter as a whole.
+/// Aggregates of a counter over all domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// The lowest sum of a domain with a node that counts; `None` where there is no such domain, or nobody asks.
+    /// The lowest sum of a domain with a counted node; `None` if there is no such domain or it is not
+    /// requested.
     pub lowest: Option<i64>,
-    /// How many domains have a node that counts; 0 where nobody asks.
+    /// Number of domains with a counted node; 0 if it is not requested.
     pub domains: usize,
     /// Whether every sum is 0.
     pub is_zero: bool,
 }
 
-/// Something about the cluster made the tally useless: it is to be made anew.
+/// A change of the cluster invalidated the tally; it must be made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outdated;
 
-/// What all tallies do. What they are made from is the pod, namespaces, Services, controllers and, for [`Self::counters`], the
-/// pods that are there.
+/// The common part of all tallies.
+///
+/// A tally is made from the pod, namespaces, Services and controllers; [`Self::counters`] also depends on the
+/// existing pods.
 pub trait Tally: Send {
-    /// What is counted.
+    /// The counters of this tally.
     fn counters(&self) -> &[Counter];
 
-    /// Tells what a pod on a node adds to which counter, by index; more than once adds up. Pods of a kind add the same.
+    /// Reports what a pod on a node adds to each counter, by index; repeated additions are summed.
+    ///
+    /// Pods of one pod class add the same.
     ///
     /// # Errors
-    /// When it adds to something that is not among the counters.
+    /// If the pod adds to something without a counter.
     fn adds(
         &self,
         snapshot: Snapshot<'_>,
@@ -59,13 +65,15 @@ pub trait Tally: Send {
         add: &mut dyn FnMut(usize, i64),
     ) -> Result<(), Outdated>;
 
-    /// Whether pods without affinity of their own never add anything.
+    /// Whether pods without pod affinity never add anything.
     fn ignores_pods_without_affinity(&self) -> bool {
         false
     }
 
-    /// Whether [`Self::counts_on`] says yes of every node, counters and nodes that are in no domain of theirs apart;
-    /// `are_all_placed` says that there are none such, and that no domain is that of an empty value.
+    /// Whether [`Self::counts_on`] is true for every node that is in a domain of each counter.
+    ///
+    /// `_are_all_placed` says that every node is in a domain of every counter and that no domain has an empty
+    /// value.
     fn counts_everywhere(&self, _are_all_placed: bool) -> bool {
         true
     }
@@ -73,7 +81,7 @@ pub trait Tally: Send {
     /// Whether the pods of a node count for each counter, given that the node is in a domain of it.
     ///
     /// # Errors
-    /// When the node is one that the tally cannot do.
+    /// If the tally cannot handle the node.
     fn counts_on(
         &self,
         _snapshot: Snapshot<'_>,
@@ -84,34 +92,39 @@ pub trait Tally: Send {
     }
 }
 
-/// A filter's tally. `sums` are those of a node's domains, `None` where the node is in none.
+/// A filter's tally. `sums` are those of a node's domains; `None` if the node is in none.
 pub trait FilterTally: Tally {
-    /// Whether [`Self::passes`] compares domains: only then [`Whole`] tells of the lowest sum, and how many domains there are.
+    /// Whether [`Self::passes`] compares domains. Only then does [`Whole`] hold the lowest sum and the number
+    /// of domains.
     fn compares_domains(&self) -> bool;
 
-    /// Whether such nodes pass.
+    /// Whether nodes with these sums pass.
     fn passes(&self, sums: &[Option<i64>], whole: &[Whole]) -> bool;
 }
 
-/// A score's tally. `sums` are those of a node's domains, `None` where the node is in none.
+/// A score's tally. `sums` are those of a node's domains; `None` if the node is in none.
 pub trait ScoreTally: Tally {
-    /// Whether such nodes get no score, and are none of those whose domains [`Self::weights`] is told of.
+    /// Whether nodes with these sums get no score and are left out of the domains passed to
+    /// [`Self::weights`].
     fn ignores(&self, _sums: &[Option<i64>]) -> bool {
         false
     }
 
-    /// Whether [`Self::weights`] looks at the domains.
+    /// Whether [`Self::weights`] depends on the number of domains.
     fn weighs_domains(&self) -> bool {
         false
     }
 
-    /// What one of a counter counts. `domains` says in how many domains the feasible nodes are, counter by counter,
-    /// those in none being in one domain more; of [`Domains::Nodes`], how many nodes there are.
+    /// Returns the weight of one counted pod for each counter.
+    ///
+    /// `domains` is the number of domains with a feasible node for each counter; nodes without a domain
+    /// together form one more. For [`Domains::Nodes`] it is the number of nodes.
     fn weights(&self, domains: &[usize]) -> Vec<f64>;
 
-    /// The raw score of such nodes.
+    /// Returns the raw score of nodes with these sums.
     fn raw(&self, sums: &[Option<i64>], weights: &[f64]) -> i64;
 
-    /// NormalizeScore over all feasible nodes: of nodes with the same raw score one is given. `None` are those ignored.
+    /// NormalizeScore over all feasible nodes, with one entry for each distinct raw score; `None` marks
+    /// ignored nodes.
     fn normalize(&self, raw: &mut [Option<i64>]);
 }

@@ -1,4 +1,4 @@
-//! The arguments of all plugins that have any, in the plugins' own types.
+//! The arguments of all plugins that have any.
 
 use crate::plugins::inter_pod_affinity::InterPodAffinity;
 use crate::plugins::node_affinity::NodeAffinityArgs;
@@ -7,29 +7,29 @@ use crate::plugins::pod_topology_spread::PodTopologySpread;
 use crate::preemption::DefaultPreemptionArgs;
 use std::time::Duration;
 
-/// What a profile's `pluginConfig` says; the default is upstream's.
+/// The `pluginConfig` of a profile; the default is upstream's.
 #[derive(Clone, Debug, Default)]
 pub struct PluginArgs {
-    /// Of NodeAffinity.
+    /// Arguments of NodeAffinity.
     pub node_affinity: NodeAffinityArgs,
-    /// Of NodeResourcesFit.
+    /// Arguments of NodeResourcesFit.
     pub node_resources_fit: NodeResourcesFitArgs,
-    /// Of NodeResourcesBalancedAllocation.
+    /// Arguments of NodeResourcesBalancedAllocation.
     pub node_resources_balanced_allocation: NodeResourcesBalancedAllocationArgs,
-    /// Of InterPodAffinity.
+    /// Arguments of InterPodAffinity.
     pub inter_pod_affinity: InterPodAffinity,
-    /// Of PodTopologySpread.
+    /// Arguments of PodTopologySpread.
     pub pod_topology_spread: PodTopologySpread,
-    /// Of DefaultPreemption.
+    /// Arguments of DefaultPreemption.
     pub default_preemption: DefaultPreemptionArgs,
-    /// Of VolumeBinding.
+    /// Arguments of VolumeBinding.
     pub volume_binding: VolumeBindingArgs,
 }
 
 /// `VolumeBindingArgs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeBindingArgs {
-    /// `bindTimeoutSeconds`: how long the volumes of a pod may take to be bound before the pod is tried anew.
+    /// `bindTimeoutSeconds`: the time limit for binding a pod's volumes before the pod is retried.
     pub bind_timeout: Duration,
 }
 

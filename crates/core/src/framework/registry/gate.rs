@@ -1,4 +1,4 @@
-//! PreEnqueue: which plugin of a profile keeps a pod out of the active queue.
+//! PreEnqueue: finds the plugin of a profile that keeps a pod out of the active queue.
 
 use super::ExtensionPoint;
 use crate::cycle::Framework;
@@ -8,7 +8,7 @@ use crate::plugins::scheduling_gates;
 use crate::pod::PodInfo;
 
 impl Framework {
-    /// The plugin that holds the pod back, if one does and the profile runs it there.
+    /// Returns the PreEnqueue plugin that gates the pod, if it is enabled.
     pub fn gate(&self, pod: &PodInfo, tables: &Tables) -> Option<PluginName> {
         let held = self.runs(ExtensionPoint::PreEnqueue, scheduling_gates::NAME)
             && scheduling_gates::pre_enqueue(pod, tables).is_some();

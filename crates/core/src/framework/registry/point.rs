@@ -1,29 +1,30 @@
-//! The points at which upstream's framework runs plugins.
+//! The extension points of upstream's framework.
 
-/// An extension point, in the order in which upstream fills them (`framework/runtime/framework.go#getExtensionPoints`).
+/// An extension point, in the order in which upstream fills them
+/// (`framework/runtime/framework.go#getExtensionPoints`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExtensionPoint {
     /// Prepares a pod.
     PreFilter,
-    /// Judges nodes.
+    /// Rejects infeasible nodes.
     Filter,
-    /// Looks for a way where no node is feasible.
+    /// Searches for candidates if no node is feasible.
     PostFilter,
-    /// Books what a pod will use beside its node.
+    /// Reserves what a pod will use besides its node.
     Reserve,
     /// Prepares scoring.
     PreScore,
     /// Scores feasible nodes.
     Score,
-    /// Works before a pod is bound.
+    /// Works between the decision and the binding.
     PreBind,
-    /// Binds.
+    /// Binds the pod.
     Bind,
-    /// Is told that a pod was bound.
+    /// Runs after a pod was bound.
     PostBind,
-    /// Holds a binding back.
+    /// Delays or rejects a binding.
     Permit,
-    /// Holds a pod out of the queue.
+    /// Keeps a pod out of the active queue.
     PreEnqueue,
     /// Orders the queue.
     QueueSort,

@@ -1,4 +1,4 @@
-//! The default plan is upstream's, as the real kube-scheduler lists it at `-v=2`.
+//! The default plan equals upstream's, as the real kube-scheduler logs it at `-v=2`.
 
 use super::*;
 
