@@ -1,27 +1,28 @@
-//! HTTP extenders as the engine knows them: which pods each has a say about, in what, and how much it counts.
+//! HTTP extenders in the engine's model: the pods they select, their verbs and their weights.
 //!
-//! Where they are and how they are asked is the shell's. Upstream: `pkg/scheduler/extender.go`,
+//! Their addresses and requests are handled outside the engine. Upstream: `pkg/scheduler/extender.go`,
 //! `kube-scheduler/extender/v1/types.go`.
 
 use crate::intern::Symbol;
 use crate::pod::{PodInfo, Uid};
 
-/// The name that stands for extenders among the plugins that rejected a pod (upstream `framework.ExtenderName`).
+/// The name for extenders among the plugins that rejected a pod (upstream `framework.ExtenderName`).
 pub const NAME: &str = "Extender";
 
-/// What a point of an extender's scale of 0..=10 is on the scale of plugins (upstream `MaxNodeScore/MaxExtenderPriority`).
+/// The factor from an extender's scores (0..=10) to plugins' scores (upstream
+/// `MaxNodeScore/MaxExtenderPriority`).
 pub const SCORE_FACTOR: i64 = 10;
 
-/// Tells an extender from all others there are or were.
+/// The identity of an extender, unique among current and former ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtenderId(pub u64);
 
-/// An extender.
+/// The configuration of an extender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extender {
     /// Its identity.
     pub id: ExtenderId,
-    /// `urlPrefix` as written: its name in texts.
+    /// `urlPrefix` as configured: its name in messages.
     pub url: Box<str>,
     /// Whether it has a `filterVerb`.
     pub filters: bool,
@@ -31,72 +32,73 @@ pub struct Extender {
     pub preempts: bool,
     /// Whether it has a `bindVerb`.
     pub binds: bool,
-    /// What its scores are multiplied by.
+    /// The factor of its scores.
     pub weight: i64,
-    /// Whether scheduling goes on without it where it fails.
+    /// Whether scheduling continues without it after a failure.
     pub ignorable: bool,
-    /// `managedResources`: only pods that name one of them are its business; with none, all are.
+    /// `managedResources`: only pods that name one of them are sent to it; if empty, all pods are.
     pub managed: Box<[Symbol]>,
 }
 
 impl Extender {
-    /// Whether the pod is its business (upstream `IsInterested`).
+    /// Whether the extender handles the pod (upstream `IsInterested`).
     pub fn is_interested(&self, pod: &PodInfo) -> bool {
         self.managed.is_empty() || pod.extended_resources.iter().any(|name| self.managed.contains(name))
     }
 
-    /// Whether a decision about a pod asks it anything.
+    /// Whether a decision calls the extender (filter or prioritize).
     pub fn decides(&self) -> bool {
         self.filters || self.prioritizes || self.preempts
     }
 }
 
-/// Upstream's order: those that must answer first, each group as written (`pkg/scheduler/scheduler.go#buildExtenders`).
+/// Sorts extenders in upstream's order: non-ignorable ones first, else as configured
+/// (`pkg/scheduler/scheduler.go#buildExtenders`).
 pub fn in_order(mut extenders: Vec<Extender>) -> Vec<Extender> {
     extenders.sort_by_key(|extender| extender.ignorable);
     extenders
 }
 
-/// What an extender says of nodes it was asked to filter, by name.
+/// An extender's answer to a filter request, with nodes by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterAnswer {
-    /// The nodes that pass.
+    /// The nodes that passed.
     pub passed: Vec<String>,
-    /// Nodes that do not, and why; that other pods go may help there.
+    /// Nodes that failed, with reasons; preemption may help there.
     pub failed: Vec<(String, String)>,
-    /// Nodes that do not, and why; nothing helps there. They come before `failed`.
+    /// Nodes that failed, with reasons; preemption cannot help there. They take precedence over `failed`.
     pub unresolvable: Vec<(String, String)>,
 }
 
-/// A node that could take a pod if some others went.
+/// A preemption candidate: a node and its victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     /// The node.
     pub node: Symbol,
-    /// The pods that would have to go.
+    /// The victims.
     pub victims: Vec<Uid>,
-    /// How many of them a disruption budget protects.
+    /// Number of victims whose eviction violates a disruption budget.
     pub violations: usize,
 }
 
-/// A node that an extender leaves in question for preemption, and who would have to go there.
+/// A preemption candidate that an extender left, with its victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoomAnswer {
     /// The node's name.
     pub node: String,
-    /// The uids of the pods.
+    /// The uids of the victims.
     pub victims: Vec<String>,
-    /// How many of them a disruption budget protects.
+    /// Number of victims whose eviction violates a disruption budget.
     pub violations: i64,
 }
 
-/// What an extender said.
+/// An extender's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Which nodes pass.
+    /// The answer to a filter request.
     Filtered(FilterAnswer),
     /// Scores of nodes by name, on its own scale.
     Scored(Vec<(String, i64)>),
-    /// Where room could be made.
+    /// The remaining preemption candidates.
     Rooms(Vec<RoomAnswer>),
 }

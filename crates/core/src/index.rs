@@ -1,30 +1,30 @@
-//! A hash index: places in a list, found by what stands there. It holds no keys of its own, which are in the list.
+//! A hash index into a list: it stores positions, and the list stores the keys.
 //!
-//! Eight bytes a cell, where a map with texts for keys takes three times as much. Searched cell by cell from where a hash points
-//! to; what is taken out is closed up, so nothing builds up as things come and go.
+//! A cell takes 8 bytes; a map with text keys takes three times as much. It uses linear probing with
+//! backward-shift deletion, so there are no tombstones.
 
-/// Where nothing stands.
+/// The position of an empty cell.
 const EMPTY: u32 = u32::MAX;
-/// Cells of an index that is not empty, at least.
+/// Minimum number of cells of a non-empty index.
 const CELLS_MIN: usize = 8;
 
-/// Places of things in a list, by their hashes.
+/// Positions of entries in a list, by their hashes.
 #[derive(Default)]
 pub(crate) struct Index {
-    /// As many as a power of two, or none; at most three of four are taken.
+    /// A power of two of cells, or none; at most three quarters are occupied.
     cells: Vec<Cell>,
     len: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Cell {
-    /// The part of the hash that says where the cell should be.
+    /// The part of the hash that selects the cell.
     hash: u32,
     at: u32,
 }
 
 impl Index {
-    /// The place of the thing with this hash of which `is_it` holds.
+    /// Returns the position of the entry with this hash for which `is_it` is true.
     pub(crate) fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.cell(hash, is_it).map(|cell| self.cells[cell].at)
     }
@@ -44,7 +44,7 @@ impl Index {
         }
     }
 
-    /// Adds the place of a thing that is not in the index.
+    /// Adds the position of an entry that is not yet in the index.
     pub(crate) fn insert(&mut self, hash: u64, at: u32) {
         assert!(at != EMPTY, "fewer than 2^32 places");
         if (self.len + 1) * 4 > self.cells.len() * 3 {
@@ -68,12 +68,12 @@ impl Index {
         before.into_iter().filter(|cell| cell.at != EMPTY).for_each(|cell| self.put(cell));
     }
 
-    /// Takes the place of the thing with this hash out of which `is_it` holds.
+    /// Removes the position of the entry with this hash for which `is_it` is true, and returns it.
     pub(crate) fn remove(&mut self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut hole = self.cell(hash, is_it)?;
         let removed = self.cells[hole].at;
         self.len -= 1;
-        // Each of those that follow moves up where that brings it no further forward than its home.
+        // Shift each following entry back unless that would move it before its home cell.
         let mut cell = self.next(hole);
         while self.cells[cell].at != EMPTY {
             let home = self.home(self.cells[cell].hash).expect("there are cells");
@@ -116,7 +116,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::collections::btree_map::Entry;
 
-    /// Hashes that collide in their lower part, as many things' do by chance.
+    /// A hash whose lower bits collide often.
     fn hash(thing: u64) -> u64 {
         (thing % 7) << 32 | (thing % 3) << 60
     }

@@ -1,6 +1,7 @@
-//! Lists that take little more room than what is in them: there are many, or they are long, and they seldom grow once a cluster is known.
+//! Growth of lists with little spare capacity, for lists that are many or long and seldom grow after the
+//! first sync.
 
-/// Adds to a list, which grows by a quarter where `Vec::push` doubles it.
+/// Pushes an item; a full list grows by a quarter, while `Vec::push` doubles it.
 pub(crate) fn push_tightly<T>(list: &mut Vec<T>, item: T) {
     if list.len() == list.capacity() {
         list.reserve_exact((list.len() / 4).max(4));

@@ -1,18 +1,18 @@
 //! The natural logarithm, bit for bit as Go's `math.Log` computes it on amd64.
 //!
-//! PodTopologySpread weighs a topology by the logarithm of its size and rounds sums of such products, so one last bit
-//! can move a score. Rust's `f64::ln` asks the platform's libm and may differ there. This is the algorithm of
-//! FreeBSD's `__ieee754_log`, in the order of operations of Go's `src/math/log_amd64.s`: no fused multiply-add, and
-//! subnormal numbers are not scaled up first, which is out of reach of a count of domains.
+//! PodTopologySpread weighs a topology by the logarithm of its size and rounds sums of such products, so one
+//! last bit can change a score. Rust's `f64::ln` uses the platform's libm and may differ. This is the
+//! algorithm of FreeBSD's `__ieee754_log`, in the order of operations of Go's `src/math/log_amd64.s`: no
+//! fused multiply-add. Subnormal numbers are not scaled first; counts of domains never reach them.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
 /// The upper bits of ln 2: few enough that its product with any exponent is exact.
 const LN2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
-/// What [`LN2_HIGH`] lacks of ln 2.
+/// The remainder of ln 2 after [`LN2_HIGH`].
 const LN2_LOW: f64 = f64::from_bits(0x3dea_39ef_3579_3c76);
 
-/// Coefficients of the polynomial that stands for `(ln(1 + s) - ln(1 - s) - 2s) / s`, by powers of `s^2`.
+/// Coefficients of the polynomial that approximates `(ln(1 + s) - ln(1 - s) - 2s) / s`, by powers of `s^2`.
 const L: [f64; 7] = [
     f64::from_bits(0x3fe5_5555_5555_5593),
     f64::from_bits(0x3fd9_9999_9997_fa04),
@@ -27,7 +27,8 @@ const MANTISSA: u64 = 0x000f_ffff_ffff_ffff;
 const EXPONENT: u64 = 0x7ff;
 const HALF: u64 = 0x3fe << 52;
 
-/// `math.Log(x)` of Go on amd64: −∞ of zero, NaN of a negative number, within one unit in the last place otherwise.
+/// Go's `math.Log(x)` on amd64: −∞ for zero, NaN for negative numbers, else within one unit in the last
+/// place.
 pub fn ln(x: f64) -> f64 {
     if x == 0.0 {
         return f64::NEG_INFINITY;

@@ -1,104 +1,107 @@
-//! Mistakes the engine can be told to make, so that tests show that they would notice.
+//! Mutations: deliberate mistakes that tests switch on to prove that they would detect them.
 //!
-//! Without the feature `mutations`, which nothing but those tests enables, and outside this crate's own tests, every question is answered no at compile time and
-//! nothing of this is in the program. With it, a thread can switch one mistake on for the engines it runs.
+//! Without the feature `mutations`, and outside this crate's own tests, every check is false at compile time
+//! and the program contains none of this. With it, a thread can switch on one mistake for the engines it
+//! runs.
 
 /// A mistake at one of the engine's decision points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
-    /// A binding without an answer counts as refused.
+    /// A binding without an answer counts as rejected.
     UnknownIsRefused,
-    /// A binding that was not seen carried out is given up at once, though a copy of it is still on its way.
+    /// A binding that was not confirmed is given up at once, although a copy of its request may still arrive.
     NoPatience,
-    /// An assumed pod is forgotten after 30 seconds.
+    /// Assumed pods expire after 30 seconds.
     AssumedExpire,
-    /// What an assumed pod took is not given back when its binding fails.
+    /// A failed binding does not release the resources of the assumed pod.
     FailedBindFreesNothing,
-    /// Nobody is told of the room that a failed binding gives back.
+    /// A failed binding requeues no pods.
     FailedBindWakesNobody,
-    /// A question about a binding that brings no answer counts as answered: the pod is gone.
+    /// A lookup of a binding without an answer counts as an answer: the pod is gone.
     NoAnswerIsGone,
-    /// A pod whose binding failed is put back nowhere.
+    /// A pod whose binding failed is not requeued.
     PodDropped,
-    /// A binding that was found carried out is told of as failed.
+    /// A binding that turns out to be carried out is reported as failed.
     BoundIsFailed,
-    /// No last look.
+    /// The recheck before a binding is skipped.
     NoLastLook,
-    /// The lead is taken for granted.
+    /// Leadership is not checked.
     LeadIgnored,
     /// A pod is bound when its volumes are written, whether its claims are bound or not.
     PodBeforeVolumes,
-    /// What is assumed of volumes for a pod is never taken back.
+    /// Volume reservations of a pod are never released.
     VolumesNotGivenBack,
-    /// Gates are ignored.
+    /// Scheduling gates are ignored.
     GateIgnored,
-    /// NodeResourcesFit never wakes a pod.
+    /// NodeResourcesFit's hint never requeues a pod.
     DeafResources,
-    /// InterPodAffinity never wakes a pod.
+    /// InterPodAffinity's hint never requeues a pod.
     DeafAffinity,
-    /// InterPodAffinity overlooks pods that go.
+    /// InterPodAffinity's hint ignores deleted pods.
     DeafAffinityDelete,
-    /// PodTopologySpread never wakes a pod.
+    /// PodTopologySpread's hint never requeues a pod.
     DeafSpread,
-    /// TaintToleration never wakes a pod.
+    /// TaintToleration's hint never requeues a pod.
     DeafTaints,
-    /// An event at the moment of a failed attempt is missed by that pod.
+    /// A pod misses events that arrive during its failed attempt.
     EventInFlightLost,
-    /// A pod once rejected waits for an event after an error, too.
+    /// After an error, a pod keeps the plugins of an earlier rejection and waits for their events.
     OldBlameStays,
-    /// A list adds and removes nothing.
+    /// A relist adds and removes nothing.
     RelistAdds,
-    /// An older state of a bound pod is believed.
+    /// An older version of a bound pod replaces a newer one.
     StepBack,
-    /// Host ports are not given back.
+    /// Host ports of removed pods are not released.
     PortsStay,
-    /// What a pod took is given back twice.
+    /// A removed pod's resources are released twice.
     FreedTwice,
-    /// A pod that is told of again counts again.
+    /// A repeated event for a pod counts it again.
     CountedAgain,
-    /// The number of pods on a node is not kept.
+    /// The number of pods on a node is not updated.
     PlacesUncounted,
-    /// What the pods of a node take is known, but not where all nodes are looked at together.
+    /// The columns of requested resources are not updated.
     ColumnStands,
-    /// Pods of a node that is gone are forgotten with it.
+    /// Deleting a node also deletes its pods from the cache.
     NodeTakesItsPods,
-    /// Something is kept for pods that are gone.
+    /// State of deleted pods is kept.
     PodGoneLeaves,
-    /// Gauges do not see pods that are deleted.
+    /// Gauges ignore deleted pods.
     GaugeDrifts,
-    /// Preemption overlooks that memory falls short.
+    /// Preemption ignores insufficient memory.
     ShortOfMemoryUnseen,
-    /// What was found of a pod is remembered though the cluster changed.
+    /// Cached results of a pod survive changes of the cluster.
     MemoryStays,
-    /// What is remembered of a signature is not told what happened to nodes since.
+    /// Signature states are not updated with changes of nodes.
     ShapesStand,
-    /// The other nodes of a topology domain are not told that a node, or its pods, came or went.
+    /// A change of a node or its pods does not update the other nodes of its topology domains.
     OthersInDomainStand,
-    /// Partial results of an evaluation in slices stand although the node changed.
+    /// Partial results of an evaluation in slices are kept although the node changed.
     ResultsStand,
-    /// A number of nodes is taken to be above zero.
+    /// A number of nodes is assumed to be above zero.
     NoNodesUnheardOf,
-    /// A resource that a pod asked for is taken to be there ever after.
+    /// A requested resource is assumed to be available ever after.
     ResourceTakenForGranted,
     /// Nominated pods are ignored.
     NominatedIgnored,
-    /// Ids are never given back.
+    /// Ids are never freed.
     IdsStay,
-    /// Ids that only waiting pods hold are given back.
+    /// Ids that only pending pods hold are freed.
     HolderOverlooked,
-    /// What moves while ids are looked for is overlooked.
+    /// Objects that move during garbage collection are not marked.
     MovedUnmarked,
-    /// Pods that matter less go before those that wait for an extender.
+    /// Pods of lower priority are scheduled before those that wait for an extender.
     LesserGoFirst,
-    /// A pod that is gone is asked about on.
+    /// Lookups for a deleted pod continue.
     AskedStays,
-    /// What an extender rejects passes all the same.
+    /// Nodes that an extender rejects pass.
     ExtenderUnheard,
 }
 
 impl Mutation {
-    /// All but [`Self::MovedUnmarked`], which takes a rare order of things to show: a test beside the code has it. And but
-    /// [`Self::ResultsStand`], which takes larger pods than a simulated cluster has: the law of `tests/domains.rs` has it.
+    /// All mutations except two that the simulator cannot detect.
+    ///
+    /// [`Self::MovedUnmarked`] needs a rare order of events; a unit test covers it. [`Self::ResultsStand`]
+    /// needs larger pods than simulated clusters have; the law in `tests/domains.rs` covers it.
     pub const ALL: [Self; 42] = [
         Self::UnknownIsRefused,
         Self::NoPatience,
@@ -144,13 +147,13 @@ impl Mutation {
         Self::ExtenderUnheard,
     ];
 
-    /// Whether it can show only where there is an extender.
+    /// Whether the mutation shows only with an extender.
     pub fn is_about_extenders(self) -> bool {
         matches!(self, Self::LesserGoFirst | Self::AskedStays | Self::ExtenderUnheard)
     }
 }
 
-/// Whether the mistake is to be made.
+/// Whether the mutation is switched on.
 #[cfg(not(any(test, feature = "mutations")))]
 #[inline(always)]
 pub(crate) const fn is_on(_mutation: Mutation) -> bool {
@@ -171,12 +174,13 @@ mod switch {
         static ON: Cell<Option<Mutation>> = const { Cell::new(None) };
     }
 
-    /// Whether the mistake is to be made.
+    /// Whether the mutation is switched on.
     pub(crate) fn is_on(mutation: Mutation) -> bool {
         ON.get() == Some(mutation)
     }
 
-    /// Runs `run` with the mistake switched on, on this thread; afterwards, and after a panic, what was on before is.
+    /// Runs `run` with the mutation switched on for this thread, then restores the previous one, also after a
+    /// panic.
     pub fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
         struct Before(Option<Mutation>);
         impl Drop for Before {

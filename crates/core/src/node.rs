@@ -1,4 +1,4 @@
-//! Nodes as the engine sees them: ids and numbers.
+//! Nodes in the engine's model: ids and numbers.
 
 use crate::intern::{LabelSetId, Symbol, TaintSetId};
 use crate::pod::Toleration;
@@ -6,7 +6,7 @@ use crate::resources::Resources;
 
 /// The slot of a node in the cache's columns.
 ///
-/// A slot is given to another node only after its node and all pods counted on it are gone.
+/// A slot is reused only after its node and all pods counted on it are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIdx(pub u32);
 
@@ -17,7 +17,7 @@ impl NodeIdx {
     }
 }
 
-/// A node object, reduced to what a decision reads.
+/// A node, reduced to what decisions read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     /// `metadata.name`.
@@ -32,22 +32,23 @@ pub struct NodeInfo {
     pub allocatable: Resources,
     /// `status.allocatable.pods`; 0 when it is absent.
     pub allocatable_pods: i64,
-    /// Names of `status.images` with their sizes in bytes; an image with several names stands here under each.
+    /// Names from `status.images` with their sizes in bytes; an image with several names has an entry for
+    /// each.
     pub images: Box<[(Symbol, i64)]>,
-    /// `status.declaredFeatures`, as listed.
+    /// `status.declaredFeatures`, in API order.
     pub declared_features: Box<[Symbol]>,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaintEffect {
-    /// New pods stay away.
+    /// Filter rejects new pods.
     NoSchedule,
-    /// New pods rather stay away.
+    /// Score disfavors the node for new pods.
     PreferNoSchedule,
-    /// New pods stay away, running ones leave.
+    /// Filter rejects new pods; running pods are evicted.
     NoExecute,
-    /// A text upstream does not know; it keeps nothing away and equals only itself.
+    /// An effect unknown upstream; it rejects no pods and equals only itself.
     Other(Symbol),
 }
 
@@ -58,17 +59,17 @@ pub struct Taint {
     pub key: Symbol,
     /// The taint's value; the empty text when it has none.
     pub value: Symbol,
-    /// What it does.
+    /// The effect on pods that do not tolerate the taint.
     pub effect: TaintEffect,
 }
 
 impl Taint {
-    /// Whether the taint keeps a new pod away unless it is tolerated.
+    /// Whether Filter rejects pods that do not tolerate the taint.
     pub fn repels(&self) -> bool {
         matches!(self.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute)
     }
 
-    /// Whether one of `tolerations` tolerates this.
+    /// Whether any of `tolerations` tolerates this taint.
     pub fn is_tolerated_by(&self, tolerations: &[Toleration]) -> bool {
         tolerations.iter().any(|t| t.tolerates(self))
     }

@@ -1,4 +1,4 @@
-//! Pods as the engine sees them: ids and numbers, parsed once.
+//! Pods in the engine's model: ids and numbers, parsed once.
 
 use crate::intern::{LabelSetId, Symbol};
 use crate::node::{Taint, TaintEffect};
@@ -15,21 +15,21 @@ use std::sync::Arc;
 /// A pod's uid.
 pub type Uid = Arc<str>;
 
-/// A pod object, reduced to what a decision reads and what an answer about it must name.
+/// A pod, reduced to what decisions read and what writes about it must name.
 ///
-/// Here is what pods have each for themselves; the rest is in their template, which the pods of a controller share. Its fields read,
-/// and are written, as the pod's own.
+/// Fields that differ from pod to pod are here. The others are in the template, which the pods of one
+/// controller share. The template's fields are accessible through `Deref`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodInfo {
     /// `metadata.uid`.
     pub uid: Uid,
     /// `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.resourceVersion`, for the events about this pod.
+    /// `metadata.resourceVersion`, for Kubernetes Events about this pod.
     pub resource_version: Version,
     /// `metadata.generation`, for `observedGeneration` of its condition.
     pub generation: i64,
-    /// `metadata.labels`. A StatefulSet gives each of its pods others.
+    /// `metadata.labels`. A StatefulSet gives each of its pods different labels.
     pub labels: LabelSetId,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
@@ -39,24 +39,26 @@ pub struct PodInfo {
     pub node_name: Option<Symbol>,
     /// `status.nominatedNodeName`.
     pub nominated_node: Option<Symbol>,
-    /// `status.startTime`; `None` until a kubelet has taken the pod in.
+    /// `status.startTime`; `None` until a kubelet has accepted the pod.
     pub start_time: Option<Time>,
-    /// `spec.nodeSelector` and required node affinity. A DaemonSet gives each of its pods another, that of its node.
+    /// `spec.nodeSelector` and required node affinity. A DaemonSet gives each of its pods the affinity to its
+    /// node.
     pub node_affinity: Shared<RequiredNodeAffinity>,
-    /// `spec.volumes`, those with a say in where the pod may go, in order. A StatefulSet gives each of its pods others.
+    /// Those entries of `spec.volumes` that restrict placement, in order. A StatefulSet gives each of its
+    /// pods different volumes.
     pub volumes: Box<[PodVolume]>,
-    /// The PodScheduled condition as the API server has it.
+    /// The PodScheduled condition as last seen from the API server.
     pub scheduled: Option<Box<ScheduledCondition>>,
-    /// What pods that were made alike share.
+    /// The fields that pods of one controller share.
     pub template: Shared<PodTemplate>,
 }
 
-/// What the pods of a controller have in common.
+/// The fields that pods of one controller share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodTemplate {
     /// `metadata.namespace`.
     pub namespace: Symbol,
-    /// The controlling owner, where it is of a kind that constrains default spreading.
+    /// The controlling owner, if its kind contributes to the default spreading selector.
     pub owner: Option<Controller>,
     /// `spec.schedulerName`.
     pub scheduler_name: Symbol,
@@ -66,7 +68,7 @@ pub struct PodTemplate {
     pub never_preempts: bool,
     /// Names of `spec.schedulingGates`, in order.
     pub gates: Box<[Symbol]>,
-    /// What the pod asks for and takes.
+    /// Resource requests and reservations of the pod.
     pub resources: PodResources,
     /// Host ports of regular and restartable init containers.
     pub ports: Box<[HostPort]>,
@@ -82,17 +84,17 @@ pub struct PodTemplate {
     pub images: Box<[Symbol]>,
     /// Number of init containers and containers.
     pub containers: u32,
-    /// Features of the kubelet that the spec presumes (`component-helpers/nodedeclaredfeatures`), in a fixed order.
+    /// Kubelet features that the spec requires (`component-helpers/nodedeclaredfeatures`), in a fixed order.
     pub required_features: Box<[Symbol]>,
-    /// Names of the extended resources that containers and init containers request or limit, by which extenders know their
-    /// pods; in no meaningful order.
+    /// Names of extended resources that containers and init containers request or limit, unordered. Extenders
+    /// select their pods by them.
     pub extended_resources: Box<[Symbol]>,
-    /// What the pod needs that no plugin of this version judges; it is not placed by guess.
+    /// Requirements that no plugin of this version supports; a pod with any is not placed.
     pub unjudged: Box<[Unjudged]>,
 }
 
 impl PodTemplate {
-    /// That of a pod of one container that asks for nothing and minds nothing: what others begin with.
+    /// The template of a pod with one container and no requests or constraints, as a base for others.
     pub fn plain(namespace: Symbol, scheduler_name: Symbol) -> Self {
         Self {
             namespace,
@@ -117,7 +119,7 @@ impl PodTemplate {
 }
 
 impl Hash for PodTemplate {
-    /// Reads what tells templates apart, since each pod that comes is looked up by it; equality has the last word.
+    /// Hashes only fields that distinguish most templates; equality compares all.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let asked = &self.resources.request;
         let amounts = [asked.cpu_milli, asked.memory, asked.ephemeral_storage, i64::from(self.priority)];
@@ -137,7 +139,7 @@ impl Deref for PodInfo {
     }
 }
 
-/// Who writes a field of the template gives the pod one of its own.
+/// Writing a template field gives the pod its own copy of the template.
 impl DerefMut for PodInfo {
     fn deref_mut(&mut self) -> &mut PodTemplate {
         &mut self.template
@@ -145,18 +147,20 @@ impl DerefMut for PodInfo {
 }
 
 impl PodInfo {
-    /// Whether the pod is on a node, or on its way there by someone's word.
+    /// Whether the pod is bound to a node or assumed there.
     pub fn is_assigned(&self) -> bool {
         self.node_name.is_some()
     }
 
-    /// Whether `other`, a version of the same pod, is the same to every other pod: what it takes, and what it demands of
-    /// those that come. Status and bookkeeping may differ.
+    /// Whether `other`, a version of the same pod, has the same effect on other pods: node, requests and
+    /// terms.
+    ///
+    /// Status and metadata that no other pod depends on may differ.
     pub fn is_same_to_others(&self, other: &Self) -> bool {
         self.node_name == other.node_name && self.is_same_but_for_node(other)
     }
 
-    /// As [`Self::is_same_to_others`], wherever they are.
+    /// Like [`Self::is_same_to_others`], but the nodes may differ.
     pub fn is_same_but_for_node(&self, other: &Self) -> bool {
         self.namespace == other.namespace
             && self.labels == other.labels
@@ -176,23 +180,23 @@ impl PodInfo {
     }
 }
 
-/// Something a pod needs that no plugin of this version judges.
+/// A requirement of a pod that no plugin of this version supports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unjudged {
-    /// The plugin of upstream's that judges it: `DynamicResources` for `spec.resourceClaims`.
+    /// The upstream plugin that handles it: `DynamicResources` for `spec.resourceClaims`.
     pub plugin: &'static str,
-    /// The text for people, for example
-    /// `resource claim "gpu" is used, and this version of supercargo does not place pods with resource claims`.
+    /// The message, for example `resource claim "gpu" is used, and this version of supercargo does not place
+    /// pods with resource claims`.
     pub what: Box<str>,
 }
 
-/// A list parsed from the API, or the text of the error that voids the whole list.
+/// A list parsed from the API, or the error text that invalidates the whole list.
 pub type Parsed<T> = Result<Box<[T]>, Box<str>>;
 
-/// A controlling owner of a kind whose selector joins the default spreading selector (`plugins.md` 6.6).
+/// A controlling owner whose selector contributes to the default spreading selector (`plugins.md` 6.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
-    /// What it is.
+    /// Its kind.
     pub kind: ControllerKind,
     /// Its name, in the pod's namespace.
     pub name: Symbol,
@@ -209,7 +213,7 @@ pub enum ControllerKind {
     StatefulSet,
 }
 
-/// A port on the host.
+/// A host port of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     /// The address; `known::ANY_ADDRESS` when none is given.
@@ -240,7 +244,7 @@ pub enum TolerationOperator {
     Equal,
     /// Any value.
     Exists,
-    /// `Lt`, `Gt` and unknown words: never tolerates with default feature gates.
+    /// `Lt`, `Gt` and unknown operators: never tolerates with default feature gates.
     Never,
 }
 
@@ -260,9 +264,9 @@ impl Toleration {
 /// A preferred node selector term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PreferredNodeTerm {
-    /// What a matching node gains.
+    /// The weight added for a matching node.
     pub weight: i32,
-    /// What must match.
+    /// The term to match.
     pub term: NodeSelectorTerm,
 }
 
@@ -310,24 +314,25 @@ pub struct SpreadConstraint {
     pub topology_key: Symbol,
     /// `whenUnsatisfiable`.
     pub when_unsatisfiable: WhenUnsatisfiable,
-    /// `labelSelector` with `matchLabelKeys` folded in, or why it cannot be parsed.
+    /// `labelSelector` merged with `matchLabelKeys`, or the parse error.
     pub selector: Result<Selector, Box<str>>,
     /// `minDomains`; 1 when absent.
     pub min_domains: i32,
-    /// `nodeAffinityPolicy` is not Ignore: nodes the pod's node affinity excludes are not counted.
+    /// Whether `nodeAffinityPolicy` is not Ignore: nodes that the pod's node affinity excludes are not
+    /// counted.
     pub honor_node_affinity: bool,
-    /// `nodeTaintsPolicy` is Honor: nodes with taints the pod does not tolerate are not counted.
+    /// Whether `nodeTaintsPolicy` is Honor: nodes with taints that the pod does not tolerate are not counted.
     pub honor_node_taints: bool,
 }
 
-/// What a spread constraint is for.
+/// The effect of an unsatisfied spread constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhenUnsatisfiable {
-    /// A filter.
+    /// A hard constraint: Filter rejects the node.
     DoNotSchedule,
-    /// A score.
+    /// A soft constraint: Score prefers lower skew.
     ScheduleAnyway,
-    /// A word upstream does not know: the constraint does nothing, and still counts as one of the pod's own.
+    /// A value unknown upstream: the constraint has no effect, but still replaces the default constraints.
     Unknown,
 }
 

@@ -2,10 +2,10 @@
 
 use crate::intern::Symbol;
 
-/// Amounts of the resources the scheduler tracks, of a pod or of a node.
+/// Amounts of the resources that the scheduler tracks, of a pod or of a node.
 ///
-/// cpu in milli-cores, memory and ephemeral storage in bytes, all others in units of their own
-/// (upstream `pkg/scheduler/framework/types.go#Resource`).
+/// cpu is in millicores, memory and ephemeral storage in bytes, all others in their own units (upstream
+/// `pkg/scheduler/framework/types.go#Resource`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resources {
     /// cpu, in thousandths of a core.
@@ -14,12 +14,13 @@ pub struct Resources {
     pub memory: i64,
     /// Ephemeral storage, in bytes.
     pub ephemeral_storage: i64,
-    /// Extended and other scalar resources, sorted by name id; a name that is present with zero is not absent.
+    /// Extended and other scalar resources, sorted by name id. An entry of zero is distinct from an absent
+    /// one.
     pub scalar: Vec<(Symbol, i64)>,
 }
 
 impl Resources {
-    /// The amount of the scalar resource `name`, if it is present.
+    /// Returns the amount of the scalar resource `name`, if present.
     pub fn scalar(&self, name: Symbol) -> Option<i64> {
         self.scalar.binary_search_by_key(&name, |&(n, _)| n).ok().map(|at| self.scalar[at].1)
     }
@@ -32,12 +33,12 @@ impl Resources {
         }
     }
 
-    /// Adds `other`. Sums that do not fit stay at the end of the range: a node must never seem empty by overflow.
+    /// Adds `other`, saturating: an overflow must never make a node look empty.
     pub fn add(&mut self, other: &Self) {
         self.combine(other, i64::saturating_add);
     }
 
-    /// Takes `other` away. Scalars that reach zero stay present, as upstream's do.
+    /// Subtracts `other`. Scalars that reach zero stay present, as upstream's do.
     pub fn subtract(&mut self, other: &Self) {
         self.combine(other, i64::saturating_sub);
     }
@@ -53,24 +54,26 @@ impl Resources {
     }
 }
 
-/// Whether a resource that is tracked at all, and so is known to be well formed, is an extended one (upstream
+/// Whether a tracked resource, whose name is therefore valid, is an extended one (upstream
 /// `IsExtendedResourceName`).
 pub fn is_extended_resource(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
-/// What one pod asks for, in each of the ways the plugins ask (`plugins.md` 5.5).
+/// One pod's requests, in each form that plugins read (`plugins.md` 5.5).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodResources {
-    /// What Filter weighs of an incoming pod: pod level honoured, no defaults, status not read.
+    /// The request that Filter checks for an incoming pod: pod-level resources included, no defaults, status
+    /// ignored.
     pub request: Resources,
-    /// What the pod takes from its node once placed, and what BalancedAllocation weighs of an incoming one: as `request`,
-    /// with the resize status honoured.
+    /// The amount counted on the pod's node once placed: like `request`, but with the resize status.
+    /// BalancedAllocation uses it for incoming pods, too.
     pub placed: Resources,
-    /// cpu the pod takes from its node for scoring, with 100m per container that asks for none.
+    /// cpu counted for scoring once placed, with 100m for each container without a request.
     pub non_zero_cpu_milli: i64,
-    /// Memory the pod takes from its node for scoring, with 200 MiB per container that asks for none.
+    /// Memory counted for scoring once placed, with 200 MiB for each container without a request.
     pub non_zero_memory: i64,
-    /// What Score of NodeResourcesFit weighs of an incoming pod: with the defaults, pod level ignored.
+    /// The request that NodeResourcesFit scores for an incoming pod: with those defaults, without pod-level
+    /// resources.
     pub score: Resources,
 }

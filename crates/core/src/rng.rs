@@ -1,28 +1,27 @@
-//! Randomness as a function of a seed and of what is decided, so that a run can be repeated bit for bit.
+//! Deterministic random draws: a pure function of the seed, the purpose and the subject.
 //!
-//! There is no generator with state: every draw names its purpose and its subject, so a new kind of draw
-//! does not shift the old ones.
+//! There is no generator with state, so a new kind of draw does not shift existing ones.
 
-/// The seed all draws of a scheduler derive from.
+/// The seed of all random draws of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
-/// What a draw is for.
+/// The purpose of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Which of several nodes with the highest total wins.
+    /// The choice among several nodes with the highest total.
     TieBreak,
-    /// On which node preemption begins to look for candidates.
+    /// The node at which preemption starts its search for candidates.
     PreemptionStart,
-    /// Which of several candidates of least harm is preempted on.
+    /// The choice among several candidates of equal rank.
     PreemptionTie,
 }
 
 impl Seed {
-    /// An even draw from `0..bound` for `subject`, for example a pod's uid and its number of attempts.
+    /// Draws a uniform number from `0..bound` for `subject`, for example a pod's uid and its attempt number.
     ///
     /// # Panics
-    /// When `bound` is zero: there is nothing to draw from.
+    /// If `bound` is zero.
     pub fn draw(self, purpose: Purpose, subject: &str, attempt: u64, bound: usize) -> usize {
         assert!(bound > 0, "a draw needs at least one choice");
         let mut state = self.0 ^ (purpose as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f) ^ mix(attempt);

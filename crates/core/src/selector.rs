@@ -1,7 +1,8 @@
 //! Label selectors and node selectors over interned labels.
 //!
-//! Sources: `apimachinery/pkg/labels/selector.go`, `component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go`.
-//! Syntax is judged in the shell's `convert`, where the text is; what arrives here is well formed.
+//! Sources: `apimachinery/pkg/labels/selector.go`,
+//! `component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go`. Selectors are validated during
+//! conversion from API objects; those here are well formed.
 
 use crate::intern::{Labels, Symbol, Tables};
 
@@ -10,19 +11,19 @@ use crate::intern::{Labels, Symbol, Tables};
 pub struct Requirement {
     /// The label's key.
     pub key: Symbol,
-    /// What must hold of its value.
+    /// The condition on the label's value.
     pub operator: Operator,
 }
 
-/// Up to this many values are compared one by one, which is faster than a binary search for so few.
+/// Maximum number of values for a linear search, which is faster than a binary search for few values.
 const LINEAR_MAX: usize = 16;
 
-/// The values of a requirement: in the order given if they are few, sorted by id otherwise, so that a lookup takes O(log n).
+/// The values of a requirement: in the given order if few, else sorted by id. A lookup takes O(log n).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Values(Box<[Symbol]>);
 
 impl Values {
-    /// Whether `value` is one of them.
+    /// Whether `value` is in the set.
     pub fn contains(&self, value: &Symbol) -> bool {
         if self.0.len() <= LINEAR_MAX { self.0.contains(value) } else { self.0.binary_search(value).is_ok() }
     }
@@ -51,7 +52,7 @@ impl std::ops::Deref for Values {
     }
 }
 
-/// What a requirement demands of a label's value.
+/// The condition of a requirement on a label's value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// Present, and one of these.
@@ -69,7 +70,7 @@ pub enum Operator {
 }
 
 impl Requirement {
-    /// Whether labels fulfil this.
+    /// Whether labels satisfy the requirement.
     pub fn matches(&self, tables: &Tables, labels: Labels<'_>) -> bool {
         let value = labels.get(self.key);
         match &self.operator {
@@ -86,14 +87,14 @@ impl Requirement {
 /// A label selector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Selector {
-    /// From a selector that was not given: matches nothing, and is not empty.
+    /// An absent selector: matches nothing and is not empty.
     Nothing,
-    /// All requirements must hold; none at all (`{}`) matches everything.
+    /// All requirements must hold; no requirements (`{}`) match everything.
     All(Box<[Requirement]>),
 }
 
 impl Selector {
-    /// Whether labels are selected.
+    /// Whether the selector matches the labels.
     pub fn matches(&self, tables: &Tables, labels: Labels<'_>) -> bool {
         match self {
             Self::Nothing => false,
@@ -101,7 +102,7 @@ impl Selector {
         }
     }
 
-    /// How many comparisons [`Self::matches`] makes at most.
+    /// Maximum number of comparisons of [`Self::matches`].
     pub(crate) fn work(&self) -> u64 {
         match self {
             Self::Nothing => 1,
@@ -109,12 +110,12 @@ impl Selector {
         }
     }
 
-    /// Whether this is `{}`, which some plugins treat differently from other selectors.
+    /// Whether this is `{}`, which some plugins handle specially.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::All(requirements) if requirements.is_empty())
     }
 
-    /// The selector that demands what both demand.
+    /// Returns the conjunction of this selector and `more`.
     #[must_use]
     pub fn and(&self, more: &[Requirement]) -> Self {
         match self {
@@ -124,32 +125,33 @@ impl Selector {
     }
 }
 
-/// One term of a node selector: labels and name must fulfil all of it.
+/// One term of a node selector: labels and name must satisfy all its requirements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeSelectorTerm {
-    /// What makes the term match; `None` for a term that never does, since it cannot be parsed or is empty.
+    /// The requirements; `None` for a term that never matches because it is malformed or empty.
     pub demands: Option<TermDemands>,
-    /// The names that all `metadata.name In` entries of `matchFields` share, malformed entries included;
-    /// `None` when there is no such entry. PreFilter narrows the nodes by it even where the term is malformed.
+    /// The intersection of all `metadata.name In` entries of `matchFields`, malformed entries included;
+    /// `None` if there is no such entry. PreFilter narrows the nodes by it even if the term is malformed.
     pub pinned_names: Option<Box<[Symbol]>>,
 }
 
-/// The parsed demands of a node selector term.
+/// The parsed requirements of a node selector term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TermDemands {
     /// Requirements on the node's labels (`matchExpressions`).
     pub labels: Box<[Requirement]>,
-    /// Requirements on the node's name (`matchFields`): the name, and whether it must differ instead.
+    /// Requirements on the node's name (`matchFields`): the name, and whether the node's name must differ
+    /// from it.
     pub names: Box<[(Symbol, bool)]>,
 }
 
 impl NodeSelectorTerm {
-    /// How many comparisons [`Self::matches`] makes at most.
+    /// Maximum number of comparisons of [`Self::matches`].
     pub(crate) fn work(&self) -> u64 {
         1 + self.demands.as_ref().map_or(0, |demands| demands.labels.len() + demands.names.len()) as u64
     }
 
-    /// Whether a node of this name and these labels fulfils the term.
+    /// Whether a node with this name and these labels matches the term.
     pub fn matches(&self, tables: &Tables, name: Symbol, labels: Labels<'_>) -> bool {
         self.demands.as_ref().is_some_and(|demands| {
             demands.labels.iter().all(|r| r.matches(tables, labels))
@@ -158,28 +160,28 @@ impl NodeSelectorTerm {
     }
 }
 
-/// What a pod requires of its node's labels and name: `spec.nodeSelector` and required node affinity together.
+/// A pod's required node constraints: `spec.nodeSelector` and required node affinity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequiredNodeAffinity {
-    /// `spec.nodeSelector`: exact pairs, all of them. `None` when the field is absent.
+    /// `spec.nodeSelector`: all pairs must be equal. `None` if the field is absent.
     pub node_selector: Option<Box<[(Symbol, Symbol)]>>,
-    /// `requiredDuringSchedulingIgnoredDuringExecution`: one term must match. `None` when the field is absent.
+    /// `requiredDuringSchedulingIgnoredDuringExecution`: one term must match. `None` if the field is absent.
     pub terms: Option<Box<[NodeSelectorTerm]>>,
 }
 
 impl RequiredNodeAffinity {
-    /// How many comparisons [`Self::matches`] makes at most.
+    /// Maximum number of comparisons of [`Self::matches`].
     pub(crate) fn work(&self) -> u64 {
         let pairs = self.node_selector.as_ref().map_or(0, |pairs| pairs.len() as u64);
         pairs + self.terms.iter().flatten().map(NodeSelectorTerm::work).sum::<u64>()
     }
 
-    /// Whether nothing is required.
+    /// Whether there are no requirements.
     pub fn is_absent(&self) -> bool {
         self.node_selector.is_none() && self.terms.is_none()
     }
 
-    /// Whether a node of this name and these labels fulfils both.
+    /// Whether a node with this name and these labels satisfies both.
     pub fn matches(&self, tables: &Tables, name: Symbol, labels: Labels<'_>) -> bool {
         let pairs = self.node_selector.iter().flatten();
         let selected = pairs.copied().all(|(key, value)| labels.get(key) == Some(value));

@@ -1,32 +1,33 @@
-//! What two pods must have in common for a decision to be the same about both.
+//! Pod signatures: the equality by which pods share cached decisions.
 //!
-//! Names the pod, and holds nothing of its own: the pod's fields are compared where they are. Upstream's nearest idea is
-//! the signature of opportunistic batching (`pkg/scheduler/framework/runtime/batch.go`), which leaves out most pods.
+//! A signature holds a representative pod and compares its fields in place. The closest upstream concept is
+//! the signature of opportunistic batching (`pkg/scheduler/framework/runtime/batch.go`), which excludes most
+//! pods.
 
 use crate::pod::{PodInfo, PodTemplate};
 use crate::shared::Shared;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A pod that stands for all that differ from it in nothing a plugin reads.
+/// The signature of pods that are equal in every field a plugin reads, held as a representative pod.
 ///
-/// Equal signatures have equal filters, scores and hints. What tells pods apart beside it: their identity (uid, name,
-/// versions), what is said of them (conditions), and whether they are nominated, which the nominator knows.
+/// Equal signatures have equal filters, scores and hints. Pods of one signature may differ in identity (uid,
+/// name, versions), conditions and nomination, which the nominator tracks.
 #[derive(Clone, Debug)]
 pub struct Signature(Arc<PodInfo>);
 
 impl Signature {
-    /// The signature of a pod.
+    /// Returns the signature of a pod.
     pub fn of(pod: &Arc<PodInfo>) -> Self {
         Self(Arc::clone(pod))
     }
 
-    /// Whether it is the signature of this pod too.
+    /// Whether `pod` has this signature.
     pub fn is_of(&self, pod: &PodInfo) -> bool {
         alike(&self.0, pod)
     }
 
-    /// The pod that stands for the others.
+    /// Returns the representative pod.
     pub fn pod(&self) -> &PodInfo {
         &self.0
     }
@@ -41,29 +42,29 @@ impl PartialEq for Signature {
 impl Eq for Signature {}
 
 impl Hash for Signature {
-    /// Reads what is cheap and tells most pods apart; equality has the last word.
+    /// Hashes only cheap fields that distinguish most pods; equality compares all.
     fn hash<H: Hasher>(&self, state: &mut H) {
         hash_but_for_volumes(&self.0, state);
         self.0.volumes.len().hash(state);
     }
 }
 
-/// A pod that stands for all that differ from it at most in their volumes: to all but the plugins that read these they are the same.
+/// The signature of pods that may differ only in volumes: plugins that read no volumes treat them alike.
 #[derive(Clone, Debug)]
 pub struct ShapeSignature(Arc<PodInfo>);
 
 impl ShapeSignature {
-    /// That of a pod.
+    /// Returns the signature of a pod.
     pub fn of(pod: &Arc<PodInfo>) -> Self {
         Self(Arc::clone(pod))
     }
 
-    /// The pod that stands for the others.
+    /// Returns the representative pod.
     pub(crate) fn pod(&self) -> &PodInfo {
         &self.0
     }
 
-    /// A pod of this signature that has no volumes and is nobody: see [`stand_in`].
+    /// Returns an anonymous pod of this signature without volumes; see [`stand_in`].
     pub(crate) fn bare(&self) -> Arc<PodInfo> {
         stand_in(&self.0).into()
     }
@@ -83,23 +84,26 @@ impl Hash for ShapeSignature {
     }
 }
 
-/// A pod that stands for all that differ from it at most in volumes and what ties them to other pods: what affinity, spreading and nothing else
-/// reads. Nodes are the same to all of them (see `Reads` in `framework`).
+/// The signature of pods that may differ only in volumes and in fields that only pod affinity and spreading
+/// read.
+///
+/// Plugins that judge each node alone treat them alike (see `Reads` in `framework`).
 #[derive(Clone, Debug)]
 pub struct NodeSignature(Arc<PodInfo>);
 
 impl NodeSignature {
-    /// That of a pod.
+    /// Returns the signature of a pod.
     pub fn of(pod: &Arc<PodInfo>) -> Self {
         Self(Arc::clone(pod))
     }
 
-    /// The pod that stands for the others.
+    /// Returns the representative pod.
     pub(crate) fn pod(&self) -> &PodInfo {
         &self.0
     }
 
-    /// A pod of this signature that has no volumes, is not tied to other pods by its own terms and is nobody: see [`stand_in`].
+    /// Returns an anonymous pod of this signature without volumes, pod affinity and spreading; see
+    /// [`stand_in`].
     pub(crate) fn bare(&self) -> Arc<PodInfo> {
         let mut pod = stand_in(&self.0);
         if pod.pod_affinity.is_some() || !pod.spread.is_empty() {
@@ -130,8 +134,10 @@ impl Hash for NodeSignature {
     }
 }
 
-/// A pod like this one, without its volumes and its uid. The pod itself may be nominated or placed by now: a full evaluation leaves out its own
-/// nomination, what is cached for all pods like it does not.
+/// Returns a copy of the pod without volumes and uid.
+///
+/// The representative itself may be nominated or bound by now. A full evaluation leaves out the pod's own
+/// nomination; a cached evaluation for all identical pods must not.
 fn stand_in(pod: &PodInfo) -> PodInfo {
     PodInfo { uid: "".into(), volumes: [].into(), ..pod.clone() }
 }
@@ -148,12 +154,12 @@ fn hash_but_for_volumes<H: Hasher>(pod: &PodInfo, state: &mut H) {
     (pod.required_features.len(), pod.unjudged.len()).hash(state);
 }
 
-/// Whether two pods differ in nothing a plugin reads.
+/// Whether two pods are equal in every field a plugin reads.
 fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
     pod.volumes == it.volumes && alike_but_for_volumes(pod, it)
 }
 
-/// The same, of plugins that do not read volumes.
+/// Whether two pods are equal in every field read by plugins that do not read volumes.
 fn alike_but_for_volumes(pod: &PodInfo, it: &PodInfo) -> bool {
     pod.labels == it.labels
         && alike_to_nodes(pod, it)
@@ -164,9 +170,9 @@ fn alike_but_for_volumes(pod: &PodInfo, it: &PodInfo) -> bool {
                 && pod.spread == it.spread))
 }
 
-/// Whether two pods differ in nothing that is read but what [`alike_but_for_volumes`] and [`alike`] add.
+/// Whether two pods are equal in every field except those that [`alike_but_for_volumes`] and [`alike`] add.
 fn alike_to_nodes(pod: &PodInfo, it: &PodInfo) -> bool {
-    // Destructured, so that a new field of a pod must be put on one side or the other.
+    // Destructured, so that each new field of a pod must be classified here.
     let PodInfo {
         uid: _,
         name: _,

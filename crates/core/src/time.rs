@@ -1,16 +1,16 @@
-//! Time as the engine knows it: a number that comes in with every call. Nothing here reads a clock.
+//! Time in the engine: a value passed with every call. Nothing here reads a clock.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time: nanoseconds since the Unix epoch, on a clock of the caller's that never runs backwards.
+/// A point in time: nanoseconds since the Unix epoch, from a clock of the caller that never runs backwards.
 ///
-/// Wall time and not merely an opaque instant, because backoff ends on whole seconds of the wall clock
-/// (upstream `pkg/scheduler/backend/queue/backoff_queue.go`).
+/// It is wall time because backoff ends on whole seconds of the wall clock (upstream
+/// `pkg/scheduler/backend/queue/backoff_queue.go`).
 ///
-/// Kept as one more than their number, so that "no time" takes no more room than a time.
+/// The value is stored plus one, so that `Option<Time>` has the same size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(NonZeroU64);
 
@@ -32,13 +32,13 @@ impl Time {
         self.0.get() - 1
     }
 
-    /// The whole second this point lies in.
+    /// Truncates to a whole second.
     #[must_use]
     pub const fn truncate_to_second(self) -> Self {
         Self::from_nanos(self.as_nanos() - self.as_nanos() % NANOS_PER_SECOND)
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
     }

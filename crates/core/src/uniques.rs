@@ -1,6 +1,7 @@
-//! A table in which everything stands once: each entry has a place, and is found by what it is. What is taken out leaves its place to another.
+//! An interning table: stores each distinct entry once, at a stable index. Indexes of removed entries are
+//! reused.
 //!
-//! Does not know what entries are, nor who holds their places.
+//! The table does not know the entries' meaning or which indexes are still referenced.
 
 use crate::hash::Keyed;
 use crate::index::Index;
@@ -8,11 +9,11 @@ use crate::list::push_tightly;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Range;
 
-/// Entries, each other than all others.
+/// Distinct entries by index.
 pub(crate) struct Uniques<E> {
     hashing: Keyed,
     by_content: Index,
-    /// `None` where a place is free.
+    /// `None` marks a free index.
     entries: Vec<Option<E>>,
     free: Vec<u32>,
 }
@@ -24,22 +25,22 @@ impl<E> Default for Uniques<E> {
 }
 
 impl<E> Uniques<E> {
-    /// No entries; their hashes are made so.
+    /// Creates an empty table with this hash function.
     pub(crate) fn hashed_by(hashing: Keyed) -> Self {
         Self { hashing, by_content: Index::default(), entries: Vec::new(), free: Vec::new() }
     }
 
-    /// The hash of an entry, or of what it is found by.
+    /// Returns the hash of an entry or of its lookup key.
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         self.hashing.hash_one(key)
     }
 
-    /// The place of the entry with this hash of which `is_it` holds.
+    /// Returns the index of the entry with this hash for which `is_it` is true.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(&E) -> bool) -> Option<u32> {
         self.by_content.find(hash, |at| self.entries[at as usize].as_ref().is_some_and(&is_it))
     }
 
-    /// Adds an entry of this hash that is not there; its place.
+    /// Adds a new entry with this hash and returns its index.
     pub(crate) fn add(&mut self, hash: u64, entry: E) -> u32 {
         let entry = Some(entry);
         let at = match self.free.pop() {
@@ -56,17 +57,18 @@ impl<E> Uniques<E> {
         at
     }
 
-    /// The entry at a place.
+    /// Returns the entry at an index.
     pub(crate) fn get(&self, at: u32) -> &E {
         self.entries[at as usize].as_ref().expect("an id that is held was not given back")
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.by_content.len()
     }
 
-    /// Of the entries at these places takes those out that do not stay; how many places were looked at.
+    /// Removes the entries in a range of indexes for which `stays` is false; returns the number of indexes
+    /// visited.
     pub(crate) fn keep(&mut self, places: Range<usize>, mut stays: impl FnMut(usize, &E) -> bool) -> usize
     where
         E: Hash,

@@ -1,13 +1,16 @@
-//! Loops over many nodes, compiled once more for wider registers than every processor of the platform has. The numbers are the same:
-//! each operation on floats is rounded as it stands, whichever instructions do it.
+//! Runtime selection of SIMD code for loops over many nodes.
+//!
+//! Such loops are compiled a second time for registers that not every processor of the platform has. The
+//! results are equal: floating-point operations are rounded one by one in either form.
 
 use fearless_simd::Level;
 #[cfg(target_arch = "x86_64")]
 use fearless_simd::Simd as _;
 
-/// Runs `work` in the form for the widest registers that the processor has.
+/// Runs `work` compiled for the widest registers of this processor.
 ///
-/// The closure and the functions that its loops are in have to be `#[inline(always)]`: what is called is compiled for every processor.
+/// The closure and the functions that contain its loops must be `#[inline(always)]`; other functions are
+/// compiled for every processor.
 #[inline(always)]
 pub(crate) fn widest<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
