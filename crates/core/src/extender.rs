@@ -46,7 +46,7 @@ impl Extender {
         self.managed.is_empty() || pod.extended_resources.iter().any(|name| self.managed.contains(name))
     }
 
-    /// Whether a decision calls the extender (filter or prioritize).
+    /// Whether an attempt calls the extender to filter, prioritize or preempt.
     pub fn decides(&self) -> bool {
         self.filters || self.prioritizes || self.preempts
     }

@@ -79,7 +79,7 @@ pub enum Mutation {
     ResultsStand,
     /// A number of nodes is assumed to be above zero.
     NoNodesUnheardOf,
-    /// A requested resource is assumed to be available ever after.
+    /// A resource that a pod requested is assumed to remain in its requests.
     ResourceTakenForGranted,
     /// Nominated pods are ignored.
     NominatedIgnored,

@@ -1,7 +1,7 @@
-//! DefaultPreemption's algorithm: which node could take a pod if less important pods went, and which pods those are.
+//! DefaultPreemption: finds the node and the lower-priority pods whose eviction makes a pod feasible.
 //!
-//! Only decides: it evicts nobody and nominates nobody, and asks no extender: what extenders say comes with the pod.
-//! Upstream: `pkg/scheduler/framework/preemption/preemption.go`,
+//! It only decides: it evicts no pods, nominates no pods and calls no extenders. Answers of extenders are
+//! part of its input. Upstream: `pkg/scheduler/framework/preemption/preemption.go`,
 //! `pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go`.
 
 mod again;
@@ -29,12 +29,12 @@ const VICTIM_TERMINATING: &str = "not eligible due to a terminating pod on the n
 const NO_CANDIDATE: &str = "no candidate node for preemption";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// `DefaultPreemptionArgs`: how many candidates make a choice.
+/// `DefaultPreemptionArgs`: the number of candidates at which the search stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefaultPreemptionArgs {
-    /// `minCandidateNodesPercentage`: this share of the nodes on which preemption may help.
+    /// `minCandidateNodesPercentage`: the percentage of nodes on which preemption may help.
     pub min_candidate_nodes_percentage: u32,
-    /// `minCandidateNodesAbsolute`: at least this many of them.
+    /// `minCandidateNodesAbsolute`: the minimum number of candidates.
     pub min_candidate_nodes_absolute: u32,
 }
 
@@ -45,7 +45,7 @@ impl Default for DefaultPreemptionArgs {
 }
 
 impl DefaultPreemptionArgs {
-    /// How many candidates are enough where preemption may help on `nodes` nodes.
+    /// The number of candidates that suffices if preemption may help on `nodes` nodes.
     fn enough(&self, nodes: usize) -> usize {
         let share = nodes.saturating_mul(self.min_candidate_nodes_percentage as usize) / 100;
         share.max(self.min_candidate_nodes_absolute as usize).min(nodes)
@@ -59,13 +59,13 @@ pub struct DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// The plugin with arguments.
+    /// Creates the plugin with arguments.
     pub fn new(args: DefaultPreemptionArgs) -> Self {
         Self { args }
     }
 
-    /// Thinks away the less important pods of one node after the other, from a drawn one on, until there are enough
-    /// candidates and one of them breaks no disruption budget.
+    /// Dry-runs preemption node by node from a randomly drawn one, until there are enough candidates and one
+    /// of them violates no disruption budget.
     fn try_nodes<'a>(&self, unplaced: &Unplaced<'a>, ports: Ports) -> Trials<'a> {
         let nodes = unplaced.curable.len();
         let mut runs = Trials::new(self.args.enough(nodes));
@@ -122,7 +122,7 @@ impl PostFilterPlugin for DefaultPreemption {
     }
 
     fn holds<'a>(&self, unplaced: &Unplaced<'a>, candidate: &Candidate<'a>) -> bool {
-        // The two dry runs differ only for a pod that wants a host port.
+        // The two dry runs differ only for a pod that requests a host port.
         unplaced.pod.ports.is_empty() || dry_run::still_helps(unplaced, candidate, Ports::Counted)
     }
 
@@ -135,18 +135,19 @@ impl PostFilterPlugin for DefaultPreemption {
     }
 }
 
-/// Whether all pods have a priority for which the pod sends nobody away, which is common: there is nobody to look for.
+/// Whether no pod has a priority low enough to be preempted, which is common: no dry run is needed.
 fn finds_nobody(unplaced: &Unplaced<'_>) -> bool {
     unplaced.snapshot.lowest_priority().is_none_or(|lowest| unplaced.pod.priority <= lowest)
 }
 
-/// At which of so many nodes the search begins.
+/// Draws the node at which the search begins.
 fn first(unplaced: &Unplaced<'_>, nodes: usize) -> usize {
     let Draws { seed, attempt } = unplaced.draws;
     seed.draw(Purpose::PreemptionStart, &unplaced.pod.uid, u64::from(attempt), nodes)
 }
 
-/// No node is a candidate: so many are none for these reasons, and preemption could not have helped on the others.
+/// Returns the result without candidates: counts these reasons; preemption could not have helped on the other
+/// nodes.
 fn in_vain<'a>(
     unplaced: &Unplaced<'_>,
     mut reasons: Histogram,
@@ -158,7 +159,8 @@ fn in_vain<'a>(
     nothing(&reasons.message(all), true, hindered_by)
 }
 
-/// The best of what extenders left. What changed since the dry runs may have made a room too small; that one is none then.
+/// Returns the best candidate that extenders left. If state `changed` since the dry runs, candidates that no
+/// longer hold are dropped.
 fn said<'a>(unplaced: &Unplaced<'a>, rooms: &[Room], changed: bool, ports: Ports) -> PostFiltered<'a> {
     let snapshot = unplaced.snapshot;
     let candidate = |room: &Room| {
@@ -180,8 +182,9 @@ fn nothing<'a>(reason: &str, clear_nomination: bool, hindered_by: BTreeSet<Plugi
     PostFiltered::Nothing { reason: format!("preemption: {reason}"), clear_nomination, hindered_by }
 }
 
-/// Why the pod may not preempt (upstream `PodEligibleToPreemptOthers`). A pod whose victims are on their way out waits
-/// for them, unless nothing can help on its nominated node any more.
+/// Returns why the pod may not preempt (upstream `PodEligibleToPreemptOthers`).
+///
+/// A pod with terminating victims waits for them, unless its nominated node became unresolvable.
 fn ineligible(unplaced: &Unplaced<'_>) -> Option<&'static str> {
     let (pod, snapshot) = (unplaced.pod, unplaced.snapshot);
     if pod.never_preempts {
@@ -194,7 +197,7 @@ fn ineligible(unplaced: &Unplaced<'_>) -> Option<&'static str> {
     waits.then_some(VICTIM_TERMINATING)
 }
 
-/// Several errors as one text, each once (upstream `apimachinery/pkg/util/errors#Aggregate`).
+/// Joins distinct errors to one text (upstream `apimachinery/pkg/util/errors#Aggregate`).
 fn aggregate(errors: &[String]) -> Option<String> {
     let mut distinct: Vec<&str> = Vec::new();
     for error in errors {
@@ -209,14 +212,14 @@ fn aggregate(errors: &[String]) -> Option<String> {
     }
 }
 
-/// What the dry runs came to so far.
+/// The results of the dry runs so far.
 struct Trials<'a> {
     enough: usize,
-    /// Candidates that break no disruption budget. Neither list takes more than are enough.
+    /// Candidates that violate no disruption budget. Both lists are limited to the sufficient number.
     harmless: Vec<Candidate<'a>>,
     violating: Vec<Candidate<'a>>,
     reasons: Histogram,
-    /// Nodes that are no candidates.
+    /// Number of nodes that are no candidates.
     hopeless: usize,
     hindered_by: BTreeSet<PluginName>,
     errors: Vec<String>,

@@ -1,7 +1,8 @@
-//! Every filter's word on every node, for people: a decision asks no further once one filter has said no.
+//! Explanations: the result of every filter on every node. A decision stops at the first rejection of a node.
 //!
-//! Asked beside the decisions and by none of them; changes nothing. What is said first of a node is what the decision says of
-//! it, which a law shows (`what_is_explained_is_what_is_decided`). What would help, and how to put it, is the shell's business.
+//! Explanations run separately from decisions and change nothing. The first objection against a node equals
+//! the decision's; a law proves it (`what_is_explained_is_what_is_decided`). Suggestions and wording are
+//! produced outside the engine.
 
 mod scores;
 
@@ -16,36 +17,36 @@ use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
-/// What all filters say of a pod.
+/// The results of all filters for a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// What is said before any node is looked at, in the order of PreFilter: of all nodes alike.
+    /// Objections of PreFilter, which concern all nodes, in plugin order.
     pub before: Vec<Objection>,
-    /// What is said of each node, by slot; none where it can take the pod.
+    /// Objections for each node, by slot; empty for feasible nodes.
     pub nodes: Vec<NodeFindings>,
 }
 
-/// What all filters say of one node.
+/// The results of all filters for one node.
 #[derive(Clone, Debug)]
 pub struct NodeFindings {
     /// The node.
     pub node: NodeIdx,
-    /// What speaks against it, in the order of the filters.
+    /// Rejections and errors, in filter order.
     pub objections: Vec<Objection>,
 }
 
-/// One filter's no.
+/// A filter's rejection or error.
 #[derive(Clone, Debug)]
 pub struct Objection {
     /// The plugin.
     pub plugin: PluginName,
-    /// Whether preemption may help; `None` where the plugin failed.
+    /// Whether preemption may help; `None` if the plugin failed.
     pub code: Option<Code>,
-    /// Why, in upstream's words.
+    /// The reasons, in upstream's words.
     pub reasons: Vec<Reason>,
-    /// The numbers and names behind it.
+    /// The numbers and names behind the rejection.
     pub facts: Vec<Fact>,
-    /// Whether it is so only because of pods nominated to the node, which are not there yet.
+    /// Whether only pods nominated to the node, but not yet on it, cause the rejection.
     pub because_nominated: bool,
 }
 
@@ -62,7 +63,7 @@ impl Objection {
 }
 
 impl Findings {
-    /// How many nodes can take the pod.
+    /// Returns the number of feasible nodes.
     pub fn feasible(&self) -> usize {
         if self.before.is_empty() {
             self.nodes.iter().filter(|node| node.objections.is_empty()).count()
@@ -72,7 +73,7 @@ impl Findings {
     }
 }
 
-/// A filter's rule for the pod, and the nodes it named beforehand.
+/// A filter's rule for the pod, and the nodes to which PreFilter restricts it.
 struct Seat {
     plugin: PluginName,
     rank: Option<usize>,
@@ -81,12 +82,12 @@ struct Seat {
 }
 
 impl Framework {
-    /// Asks every filter about every node.
+    /// Runs every filter on every node.
     pub fn explain(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Findings {
         self.explain_on(pod, snapshot, snapshot.nodes().iter())
     }
 
-    /// Asks every filter about these nodes.
+    /// Runs every filter on these nodes.
     pub fn explain_on(
         &self,
         pod: &PodInfo,
@@ -143,7 +144,7 @@ impl Framework {
 }
 
 impl Seat {
-    /// What the filter says against the node, as it is or once the pods nominated to it are there (`crowded`).
+    /// Returns the filter's objection to the node as it is, or with the pods nominated to it (`crowded`).
     fn objects_to(&self, node: &NodeView<'_>, crowded: Option<&NodeView<'_>>) -> Option<Objection> {
         let ruled = self.rule.as_deref().and_then(|rule| {
             let as_it_is = objection(self.plugin, rule, node);

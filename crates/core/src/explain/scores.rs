@@ -1,4 +1,4 @@
-//! The scores of all feasible nodes with what they came from: raw, normalized, weighted.
+//! The scores of all feasible nodes in detail: raw, normalized and weighted.
 
 use crate::cache::Snapshot;
 use crate::cycle::Framework;
@@ -6,33 +6,33 @@ use crate::framework::{CycleError, PluginName};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
-/// One plugin's scores, one cell per feasible node in slot order.
+/// One plugin's scores, one entry per feasible node in slot order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginTable {
     /// The plugin.
     pub plugin: PluginName,
     /// Its weight.
     pub weight: i64,
-    /// What Score said.
+    /// Raw scores.
     pub raw: Vec<i64>,
-    /// What NormalizeScore made of it, 0..=100.
+    /// Normalized scores, 0..=100.
     pub normalized: Vec<i64>,
 }
 
-/// All scores.
+/// The scores of all plugins, and the totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScoreTable {
-    /// Per plugin that did not skip, in order.
+    /// One table for each plugin that did not skip, in order.
     pub plugins: Vec<PluginTable>,
     /// Sums of weight times normalized score, one per feasible node in slot order.
     pub totals: Vec<i64>,
 }
 
 impl Framework {
-    /// Scores the nodes that can take the pod, and keeps what a decision throws away.
+    /// Scores the feasible nodes and keeps the intermediate results that a decision discards.
     ///
     /// # Errors
-    /// When a plugin fails, as it would in a decision.
+    /// If a plugin fails, as in a decision.
     pub fn explain_scores(
         &self,
         pod: &PodInfo,

@@ -1,7 +1,8 @@
-//! The same decision for a pod like those that were decided about before: what the dry run came to is known of nodes that stayed as
-//! they were. Only on the node that is chosen it is made once more, for the victims.
+//! Preemption for a pod identical to earlier ones: reuses dry-run results of unchanged nodes from the
+//! preemption log.
 //!
-//! Whatever is out of the ordinary is not answered here.
+//! Only the chosen node's dry run is repeated, for its victims. Unusual cases return `None` and take the full
+//! path.
 
 use super::choice::{self, Least};
 use super::dry_run::{self, Ports, Tried};
@@ -16,8 +17,8 @@ use crate::time::Time;
 use std::collections::BTreeSet;
 
 impl DefaultPreemption {
-    /// What [`post_filter`](crate::framework::post_filter::PostFilterPlugin::post_filter) comes to, with one of the candidates of least
-    /// harm, the one that would be drawn; `None` where that has to be asked.
+    /// Returns the result of [`post_filter`](crate::framework::post_filter::PostFilterPlugin::post_filter),
+    /// with only the candidate that the tie-break draws. `None` means that the full search is needed.
     pub(super) fn again<'a>(&self, unplaced: &Unplaced<'a>, known: &mut DryRuns) -> Option<PostFiltered<'a>> {
         if !matches!(unplaced.rooms, Rooms::Free) || ineligible(unplaced).is_some() {
             return None;
@@ -40,7 +41,7 @@ impl DefaultPreemption {
         Some(PostFiltered::Found(vec![chosen]))
     }
 
-    /// The nodes of least harm of as many candidates as are enough; none where there is none.
+    /// Returns the best nodes among a sufficient number of candidates; empty if there is no candidate.
     fn walk(&self, unplaced: &Unplaced<'_>, known: &mut DryRuns, curable: usize) -> Option<Vec<NodeIdx>> {
         let enough = self.args.enough(curable);
         let (mut harmless, mut violating, mut least) = (0, 0, Least::new());
@@ -66,7 +67,7 @@ impl DefaultPreemption {
     }
 }
 
-/// Makes the dry run on a node, and remembers what it came to as long as that says all there is to it.
+/// Runs the dry run on a node and caches the result if it does not depend on the time.
 fn find_out(unplaced: &Unplaced<'_>, known: &mut DryRuns, node: NodeIdx) -> Option<DryRun> {
     match dry_run::try_node(unplaced, node, Ports::AsUpstream) {
         Tried::Candidate(candidate) => {
@@ -81,13 +82,13 @@ fn find_out(unplaced: &Unplaced<'_>, known: &mut DryRuns, node: NodeIdx) -> Opti
     }
 }
 
-/// Whether the dry run comes to the same at any later time: then no pod it looks at starts in the future.
+/// Whether the dry run has the same result at any later time: no pod on the node starts in the future.
 fn is_timeless(candidate: &Candidate<'_>, unplaced: &Unplaced<'_>) -> bool {
     let has_started = |pod: &PodInfo, now: Time| pod.start_time.is_none_or(|start| start < now);
     unplaced.snapshot.pods_on(candidate.node).all(|pod| has_started(pod, unplaced.now))
 }
 
-/// There is no candidate among all nodes, of each of which is known why.
+/// Returns the result without candidates, from the cached reasons of all nodes.
 fn nowhere<'a>(unplaced: &Unplaced<'_>, known: &DryRuns) -> PostFiltered<'a> {
     let mut nodes_by_hindrance: Vec<usize> = Vec::new();
     for node in unplaced.curable.iter() {

@@ -1,15 +1,15 @@
-//! Which pods cannot go without breaking a PodDisruptionBudget.
+//! Splits victims by whether their eviction violates a PodDisruptionBudget.
 
 use crate::cache::{DisruptionBudget, Snapshot};
 use crate::intern::Symbol;
 use crate::pod::PodInfo;
 use std::collections::BTreeMap;
 
-/// Splits `pods`, order kept, into those that a budget protects once the ones before them are gone, and the others
-/// (upstream `filterPodsWithPDBViolation`).
+/// Splits `pods`, in order, into those whose eviction violates a budget after the preceding ones, and the
+/// others (upstream `filterPodsWithPDBViolation`).
 ///
-/// Each budget that means a pod pays for it, also where another is exhausted. A pod whose disruption a budget has
-/// already counted costs that budget nothing.
+/// Each matching budget is charged for a pod, even if another one is exhausted. A disruption that a budget's
+/// status already lists is not charged again.
 pub(super) fn split<'a>(
     pods: &[&'a PodInfo],
     snapshot: Snapshot<'_>,
@@ -32,7 +32,8 @@ pub(super) fn split<'a>(
     })
 }
 
-/// A budget with an empty selector means no pod here, unlike in the eviction API; nor is a pod without labels meant.
+/// Whether the budget is charged for the pod. Unlike in the eviction API, an empty selector matches no pods
+/// here, and pods without labels match no budget.
 fn pays_for(budget: &DisruptionBudget, pod: &PodInfo, snapshot: Snapshot<'_>) -> bool {
     let labels = snapshot.labels(pod.labels);
     !labels.is_empty()

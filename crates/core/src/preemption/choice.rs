@@ -1,4 +1,4 @@
-//! Which candidate is the least harm (upstream `pickOneNodeForPreemption`).
+//! Chooses the candidate of the lowest cost (upstream `pickOneNodeForPreemption`).
 
 use super::importance::started;
 use crate::framework::dry_runs::Harm;
@@ -6,10 +6,10 @@ use crate::framework::post_filter::Candidate;
 use crate::time::Time;
 use std::cmp::{Ordering, Reverse};
 
-/// What a candidate does.
+/// Returns the cost of a candidate.
 pub(super) fn harm(candidate: &Candidate<'_>, now: Time) -> Harm {
     let victims = &candidate.victims;
-    // The first is the most important one, as plugins order them; an extender's order is its own.
+    // Plugins sort victims by importance; an extender may return another order.
     let first = victims.first().map_or(i32::MIN, |pod| pod.priority);
     let highest = victims.iter().map(|pod| pod.priority).max().unwrap_or(i32::MIN);
     let important = || victims.iter().filter(|pod| pod.priority == highest);
@@ -25,7 +25,7 @@ pub(super) fn harm(candidate: &Candidate<'_>, now: Time) -> Harm {
     }
 }
 
-/// Which of two does less.
+/// Compares two costs; less is better.
 pub(super) fn compare(a: &Harm, b: &Harm, now: Time) -> Ordering {
     let key = |harm: &Harm| {
         let start = Reverse(harm.earliest_start.unwrap_or(now));
@@ -34,7 +34,7 @@ pub(super) fn compare(a: &Harm, b: &Harm, now: Time) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// The candidates of least harm, in the order they came. Upstream takes any one of them.
+/// Returns the candidates of the lowest cost, in input order. Upstream picks any of them.
 pub(super) fn best(candidates: Vec<Candidate<'_>>, now: Time) -> Vec<Candidate<'_>> {
     let harms: Vec<Harm> = candidates.iter().map(|candidate| harm(candidate, now)).collect();
     let least = harms.iter().min_by(|a, b| compare(a, b, now));
@@ -43,20 +43,20 @@ pub(super) fn best(candidates: Vec<Candidate<'_>>, now: Time) -> Vec<Candidate<'
     tied.map(|(candidate, _)| candidate).collect()
 }
 
-/// The least harm of those that came by, and where it is done.
+/// The candidates of the lowest cost so far.
 pub(super) struct Least<T> {
     harm: Option<Harm>,
-    /// Each does as little as the others, in the order they came.
+    /// Candidates of equal cost, in input order.
     pub(super) tied: Vec<T>,
 }
 
 impl<T> Least<T> {
-    /// Nobody came by.
+    /// Creates an empty collection.
     pub(super) fn new() -> Self {
         Self { harm: None, tied: Vec::new() }
     }
 
-    /// One comes by.
+    /// Adds a candidate if its cost is at most the lowest so far.
     pub(super) fn meets(&mut self, harm: &Harm, at: T, now: Time) {
         match self.harm.as_ref().map_or(Ordering::Less, |least| compare(harm, least, now)) {
             Ordering::Greater => return,

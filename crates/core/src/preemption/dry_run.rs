@@ -1,4 +1,5 @@
-//! The dry run on one node: all less important pods are thought away, then as many as can be are thought back.
+//! The dry run on one node: removes all lower-priority pods hypothetically, then reprieves as many as
+//! possible.
 
 use super::budgets;
 use super::importance::sort_by_importance;
@@ -8,29 +9,32 @@ use crate::framework::{CycleError, PluginName, Reason, Rejection};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 
-/// The reason of a node without a less important pod.
+/// The reason of a node without lower-priority pods.
 pub(super) const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
-/// What the dry run on a node came to.
+/// The result of the dry run on a node.
 pub(super) enum Tried<'a> {
-    /// The node could take the pod without these.
+    /// The node is feasible without the victims.
     Candidate(Candidate<'a>),
-    /// It could not, for these reasons; which a plugin gave, where there was anybody to send away.
+    /// The node stays infeasible, for these reasons; with the rejecting plugin if there were potential
+    /// victims.
     Hopeless(Vec<Reason>, Option<PluginName>),
     /// A filter failed.
     Failed(CycleError),
 }
 
-/// How the dry run sees the host ports of pods that are gone.
+/// How the dry run treats host ports of removed pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ports {
-    /// Free, even where a pod that stays uses them, too: upstream keeps a node's ports as a set without counts.
+    /// Free, even if a remaining pod uses the same port: upstream keeps a node's ports as a set without
+    /// counts.
     AsUpstream,
-    /// Taken as long as a pod that stays uses them, as Filter has it.
+    /// In use as long as a remaining pod uses them, as in Filter.
     Counted,
 }
 
-/// The dry run on one node. With [`Ports::Counted`], upstream's candidate is one only if it holds with counted ports, too.
+/// Runs the dry run on one node. With [`Ports::Counted`], upstream's candidate must also hold with counted
+/// ports.
 pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx, ports: Ports) -> Tried<'a> {
     let candidate = match try_as_upstream(unplaced, node) {
         Tried::Candidate(candidate) if ports == Ports::Counted => candidate,
@@ -43,8 +47,8 @@ pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx, ports: Ports)
     }
 }
 
-/// The smallest set of pods, by importance and not by number, that must go for the node to take the pod (upstream
-/// `SelectVictimsOnNode`). Terminating pods can be victims like others.
+/// Returns the least important set of pods whose removal makes the node feasible (upstream
+/// `SelectVictimsOnNode`). Terminating pods can be victims, too.
 fn try_as_upstream<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> {
     let (pod, snapshot) = (unplaced.pod, unplaced.snapshot);
     let mut lesser: Vec<&PodInfo> =
@@ -73,17 +77,17 @@ fn try_as_upstream<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> {
     Tried::Candidate(Candidate { node, victims, violations })
 }
 
-/// Whether the node of a candidate could take the pod without its victims.
+/// Whether the pod fits on the candidate's node without its victims.
 pub(super) fn still_helps<'a>(unplaced: &Unplaced<'a>, candidate: &Candidate<'a>, ports: Ports) -> bool {
     matches!(Without::all(unplaced, candidate.node, &candidate.victims, ports).rejection(), Ok(None))
 }
 
-/// A node without some of its pods, as it is and with the pods nominated to it.
+/// A node without some of its pods, with and without the pods nominated to it.
 struct Without<'u, 'a> {
     unplaced: &'u Unplaced<'a>,
     node: NodeIdx,
     bare: Overlay<'a>,
-    /// With the nominated pods that come before the pod; `None` where there are none.
+    /// The overlay that includes nominated pods that precede the pod; `None` if there are none.
     nominated: Option<Overlay<'a>>,
 }
 
@@ -108,7 +112,7 @@ impl<'u, 'a> Without<'u, 'a> {
         Self { unplaced, node, bare, nominated }
     }
 
-    /// Why the node cannot take the pod: it must, both with and without the nominated pods (upstream
+    /// Returns why the node is infeasible. It must pass both with and without the nominated pods (upstream
     /// `RunFilterPluginsWithNominatedPods`).
     fn rejection(&self) -> Result<Option<(PluginName, Rejection)>, CycleError> {
         let node = self.unplaced.snapshot.node(self.node);
@@ -121,14 +125,15 @@ impl<'u, 'a> Without<'u, 'a> {
         Ok(None)
     }
 
-    /// Whether the node can take the pod as it now is, since it could without any of those that are gone.
+    /// Whether the pod still fits, given that it fitted with all potential victims removed.
     fn still_passes(&self) -> bool {
         let node = self.unplaced.snapshot.node(self.node);
         let mut overlays = self.nominated.iter().chain([&self.bare]);
         overlays.all(|overlay| self.unplaced.judge.still_passes(&node.with(overlay)))
     }
 
-    /// Thinks a pod back onto the node; if then the node cannot take the incoming one, it goes again, and is not spared.
+    /// Reprieves a pod: puts it back if the incoming pod still fits. Otherwise removes it again and returns
+    /// false.
     fn spares(&mut self, pod: &'a PodInfo) -> bool {
         self.each_overlay(|overlay| overlay.restore(pod));
         let spared = self.still_passes();

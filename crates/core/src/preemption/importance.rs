@@ -1,19 +1,20 @@
-//! Which of two pods is the more important, and so the later to go (upstream `pkg/scheduler/util/utils.go`).
+//! The importance order of pods; less important ones are evicted first (upstream
+//! `pkg/scheduler/util/utils.go`).
 
 use super::sort::sort_as_go;
 use crate::pod::PodInfo;
 use crate::time::Time;
 use std::cmp::Ordering;
 
-/// When a pod started: now, as long as it has not.
+/// The start time of a pod, or `now` if it has not started.
 pub(super) fn started(pod: &PodInfo, now: Time) -> Time {
     pod.start_time.unwrap_or(now)
 }
 
-/// Whether `a` comes before `b`: by higher priority, then by earlier start.
+/// Whether `a` is more important than `b`: higher priority, then earlier start.
 ///
-/// Upstream reads the clock for each pod without a start time, at every comparison: of two such pods the one it asks
-/// for first is always the more important. This is no order, and the sorting shows it.
+/// Upstream reads the clock for each pod without a start time at every comparison, so the first argument of
+/// two such pods is always more important. This is no consistent order; therefore the sort's steps matter.
 fn more_important(a: &PodInfo, b: &PodInfo, now: Time) -> bool {
     match a.priority.cmp(&b.priority) {
         Ordering::Greater => true,
@@ -25,7 +26,7 @@ fn more_important(a: &PodInfo, b: &PodInfo, now: Time) -> bool {
     }
 }
 
-/// The most important first; pods of which neither is more important as upstream's sort leaves them.
+/// Sorts by importance, highest first. Pods of equal importance end in upstream's order.
 pub(super) fn sort_by_importance(pods: &mut [&PodInfo], now: Time) {
     sort_as_go(pods, |a, b| more_important(a, b, now));
 }

@@ -1,7 +1,7 @@
-//! Sorting as Go's `sort.Slice` does it, step by step, so that items of which neither comes first, and items under a
-//! comparison that is no order, end where upstream has them.
+//! Go's `sort.Slice`, step by step, so that ties and inconsistent comparisons give upstream's order.
 //!
-//! Go's is a quicksort that looks for patterns (`sort/zsortfunc.go`); up to twelve items are sorted by insertion.
+//! Go's algorithm is pattern-defeating quicksort (`sort/zsortfunc.go`), with insertion sort for up to twelve
+//! items.
 
 const BY_INSERTION_MAX: usize = 12;
 
@@ -16,7 +16,7 @@ struct Sort<'s, T, F> {
     comes_first: F,
 }
 
-/// What choosing a pivot showed of a range.
+/// The pattern found in a range while choosing a pivot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pattern {
     Unknown,
@@ -24,7 +24,7 @@ enum Pattern {
     Decreasing,
 }
 
-/// All ranges are of positions, from `from` to before `to`.
+/// Ranges are half-open: from `from` to before `to`.
 impl<T, F: FnMut(&T, &T) -> bool> Sort<'_, T, F> {
     fn less(&mut self, a: usize, b: usize) -> bool {
         (self.comes_first)(&self.items[a], &self.items[b])
@@ -113,7 +113,7 @@ impl<T, F: FnMut(&T, &T) -> bool> Sort<'_, T, F> {
         }
     }
 
-    /// Moves what comes before the pivot to its left; where the pivot is now, and whether nothing had to move.
+    /// Partitions a range; returns the pivot's final position and whether no item had to move.
     fn partition(&mut self, from: usize, to: usize, pivot: usize) -> (usize, bool) {
         self.swap(from, pivot);
         let (mut low, mut high) = (from + 1, to - 1);
@@ -137,7 +137,8 @@ impl<T, F: FnMut(&T, &T) -> bool> Sort<'_, T, F> {
         (high, untouched)
     }
 
-    /// Of a range without anything that comes before the pivot: moves what is equal to it to the left; where that ends.
+    /// Partitions a range without items before the pivot: moves equal items to the left and returns their
+    /// end.
     fn partition_equal(&mut self, from: usize, to: usize, pivot: usize) -> usize {
         self.swap(from, pivot);
         let (mut low, mut high) = (from + 1, to - 1);
@@ -157,7 +158,7 @@ impl<T, F: FnMut(&T, &T) -> bool> Sort<'_, T, F> {
         }
     }
 
-    /// Sorts a range that needs few moves, and says whether it did.
+    /// Sorts a range that needs few moves; returns false if it gave up.
     fn nearly_sorted(&mut self, from: usize, to: usize) -> bool {
         const MOVES_MAX: usize = 5;
         const WORTH_MOVING: usize = 50;
@@ -192,7 +193,7 @@ impl<T, F: FnMut(&T, &T) -> bool> Sort<'_, T, F> {
         false
     }
 
-    /// Moves three items elsewhere, the same ones for every range of a length.
+    /// Scatters three items to break patterns, deterministically for each length.
     fn break_patterns(&mut self, from: usize, to: usize) {
         let len = to - from;
         let mut random = len as u64;

@@ -1,4 +1,4 @@
-//! One decision beside another scheduler's: what would be chosen, and how that compares. Knows no order of events.
+//! Compares one decision of another scheduler with the engine's own, in one state of the cluster.
 
 use super::Agreement;
 use crate::cache::Snapshot;
@@ -12,80 +12,80 @@ use crate::report::Preemption;
 use crate::rng::Seed;
 use crate::time::Time;
 
-/// What one plugin gives one node.
+/// One plugin's score of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The plugin.
     pub plugin: PluginName,
-    /// What it says before normalization.
+    /// The raw score.
     pub raw: i64,
-    /// 0 to 100.
+    /// The normalized score, 0 to 100.
     pub normalized: i64,
-    /// What `normalized` is multiplied by.
+    /// The weight of `normalized`.
     pub weight: i64,
 }
 
-/// A node that can take the pod, and what each plugin gives it.
+/// A feasible node with the score of each plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scored {
     /// The node's name.
     pub node: String,
-    /// Per plugin that scores, in order.
+    /// The score of each plugin that did not skip, in order.
     pub plugins: Vec<Cell>,
     /// The sum of `normalized` times `weight`.
     pub total: i64,
 }
 
-/// What is said of the node the other scheduler chose.
+/// The evaluation of the other scheduler's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Theirs {
     /// It found no node.
     None {
-        /// In the words of its condition.
+        /// The message of its PodScheduled condition.
         message: String,
     },
-    /// It can take the pod.
+    /// Its node is feasible.
     Scored(Scored),
-    /// It cannot.
+    /// Its node is infeasible.
     Rejected {
         /// The node's name.
         node: String,
-        /// The first plugin that rejects it; `None` where the node is not known.
+        /// The first plugin that rejects it; `None` if the node is unknown.
         plugin: Option<PluginName>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// The two decisions side by side.
+/// Both decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// The node chosen here, if any can take the pod.
+    /// The engine's node, if any is feasible.
     pub ours: Option<Scored>,
-    /// The node chosen there.
+    /// The other scheduler's decision.
     pub theirs: Theirs,
-    /// How many nodes can take the pod.
+    /// Number of feasible nodes.
     pub feasible: usize,
 }
 
-/// What is decided here.
+/// The engine's own decision.
 pub(crate) struct Other {
-    /// Where it is another node, or only one side has one.
+    /// Set if the nodes differ or only one side found a node.
     pub(crate) comparison: Option<Comparison>,
-    /// Who would have to go, where there is none here.
+    /// The preemption result if no node is feasible.
     pub(crate) room: Preemption,
 }
 
-/// A verdict on one decision of the other scheduler, in one state of the cluster.
+/// The verdict on one decision of the other scheduler, in one state of the cluster.
 pub(super) struct Verdict {
     pub(super) agreement: Agreement,
-    /// Our best total less their node's, where both have one.
+    /// Our best total minus the total of their node, if both have one.
     pub(super) regret: Option<i64>,
-    /// Where they disagree.
+    /// Set if the decisions disagree.
     pub(super) comparison: Option<Comparison>,
 }
 
-/// What the other scheduler came to.
+/// The other scheduler's decision.
 #[derive(Clone, Debug)]
 pub(crate) enum Choice {
     Node(Symbol),
@@ -95,14 +95,16 @@ pub(crate) enum Choice {
 pub(crate) struct Judge<'f> {
     pub(crate) framework: &'f Framework,
     pub(crate) seed: Seed,
-    /// Which attempt it is that draws among equals.
+    /// The attempt number, from which the tie-break is drawn.
     pub(crate) attempt: u32,
 }
 
 impl Judge<'_> {
-    /// How it is decided here: the node that is chosen where it is another than the one chosen there, or only one of them chose any; and,
-    /// where there is none here, who would be sent away to make room. The pod's nomination counts, and the search goes on where `walk` left
-    /// off.
+    /// Decides for the pod and compares the result with the other scheduler's choice.
+    ///
+    /// The comparison is set if the nodes differ or only one side found a node. If no node is feasible, the
+    /// result contains the preemption candidate's victims. The pod's nomination counts, and the search
+    /// continues where `walk` left off.
     pub(crate) fn otherwise(
         &self,
         now: Time,
@@ -134,7 +136,7 @@ impl Judge<'_> {
         Ok(Other { comparison, room: Preemption::NotTried })
     }
 
-    /// The node that is chosen here where it is another than the one chosen there, or only one of them chose any.
+    /// Returns the comparison if the nodes differ or only one side found a node.
     fn other_node(
         &self,
         pod: &PodInfo,
@@ -143,7 +145,7 @@ impl Judge<'_> {
         feasible: &Feasible,
     ) -> Result<Option<Comparison>, CycleError> {
         let ours = feasible.choose(self.seed, pod, self.attempt);
-        // What a pod needs on a node may be gone from there for all nodes alike.
+        // What the pod would reserve may be unavailable on every node by now.
         let ours = feasible.filtered.reserve(snapshot, ours).is_ok().then_some(ours);
         let name = ours.map(|ours| snapshot.node_info(ours).name);
         let theirs = match choice {
@@ -171,7 +173,7 @@ impl Judge<'_> {
         choice: &Choice,
         snapshot: Snapshot<'_>,
     ) -> Result<Verdict, CycleError> {
-        // A pod that found no place was decided about before it was nominated, if it is.
+        // A decision without a node precedes the nomination, so the nomination is ignored.
         let ignore_own_nomination = matches!(choice, Choice::None { .. });
         let options = Options { always_score: true, ignore_own_nomination, walk: None };
         match self.framework.decide(pod, snapshot, options, &mut NoProbe)? {
@@ -187,7 +189,7 @@ impl Judge<'_> {
         }
     }
 
-    /// There are nodes that can take the pod.
+    /// Compares the choices if there are feasible nodes.
     fn beside(
         &self,
         pod: &PodInfo,
@@ -251,7 +253,7 @@ fn agreed(agreement: Agreement, regret: Option<i64>) -> Verdict {
     Verdict { agreement, regret, comparison: None }
 }
 
-/// Which of the feasible nodes it is.
+/// Returns the position of the node among the feasible ones.
 fn place(feasible: &Feasible, node: NodeIdx) -> usize {
     feasible.filtered.feasible().iter().position(|it| it == node).expect("a feasible node is among them")
 }
@@ -260,7 +262,7 @@ fn total(feasible: &Feasible, node: NodeIdx) -> i64 {
     feasible.scores.as_ref().map_or(0, |scores| scores.totals[place(feasible, node)])
 }
 
-/// Why the node named `name` cannot take the pod, as no node can.
+/// Returns why the node `name` is infeasible if no node is feasible.
 fn out_of_reach(
     pod: &PodInfo,
     filtered: &crate::cycle::Filtered,
@@ -277,7 +279,7 @@ fn out_of_reach(
     }
 }
 
-/// Why the node named `name`, which is not feasible, is not.
+/// Returns why the node `name` is not among the feasible nodes.
 fn rejected(
     pod: &PodInfo,
     filtered: &crate::cycle::Filtered,
@@ -295,7 +297,7 @@ fn rejected(
     }
     let (plugin, reason) = match filtered.judge(pod, snapshot, idx)? {
         Some((plugin, rejection)) => (Some(plugin), rejection.message()),
-        // It fits, and the pod is nominated to another that does as well: nobody looks further then.
+        // The node passes, but the nominated node passes as well, so no other node is evaluated.
         None => (None, "the pod is nominated to another node, which can take it".to_owned()),
     };
     Ok(Theirs::Rejected { node, plugin, reason })

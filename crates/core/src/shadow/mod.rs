@@ -1,11 +1,12 @@
-//! Shadow mode: decides for another scheduler's pods as its bindings arrive, and says whether the two agree. Carries nothing out.
+//! Shadow mode: decides for another scheduler's pods as its bindings arrive and reports agreement. It emits
+//! no effects.
 //!
-//! A [`Shadow`] has no effects to give: its steps come to judgements and no more. What it knows of the cluster it has from a
-//! [`Scheduler`] of no profile, which only takes events in: to that one every pod is somebody else's, and it is never asked for a step.
+//! [`Shadow`] keeps its cluster state in a [`Scheduler`] without profiles. That scheduler only handles
+//! events: every pod belongs to another scheduler, and it is never stepped.
 //!
-//! A decision is judged as its binding arrives, in the state right before. Where the two disagree, it is judged again two seconds later in
-//! states that other orders of what came and went around it would have made; if one of them explains the decision, the disagreement is
-//! no more than a race.
+//! A decision is judged when its binding arrives, in the state right before. A disagreement is judged again
+//! two seconds later, in the states that other plausible orders of nearby events would have produced. If one
+//! of them explains the decision, the disagreement counts as raced.
 
 mod judge;
 mod orders;
@@ -31,39 +32,39 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What arrives this long before a binding or after it may have been seen in another order by the scheduler that decided.
+/// The time before and after a binding in which the other scheduler may have seen events in another order.
 pub const WINDOW: Duration = Duration::from_secs(2);
 
-/// A decision is tried out as if it had been made up to this many changes earlier, and as many later.
+/// Maximum number of preceding and of following changes by which a decision is shifted as a whole.
 const SHIFTS: usize = 4;
-/// Of the changes on the two nodes in question, so many before and after are tried out one by one.
+/// Maximum number of preceding and of following changes on the two compared nodes that are tried one by one.
 const SINGLES: usize = 4;
-/// Of all changes, so many before and after are.
+/// Maximum number of preceding and of following changes on any node that are tried one by one.
 const NEARBY: usize = 4;
-/// Disagreements that wait for the end of their window at most; what comes on top is not judged.
+/// Maximum number of disagreements with an open window; further ones are not judged.
 const PENDING_MAX: usize = 10_000;
 
-/// What a judgement comes to.
+/// The result of judging a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Agreement {
-    /// Their node is the one with the best total.
+    /// Both chose the node with the best total.
     Same,
-    /// Their node is one of several with the best total.
+    /// Their node is one of several with the best total (a tie).
     EqualScore,
     /// Both found a node, and theirs has a lower total.
     Different,
-    /// They found no node, and there is one.
+    /// They found no node, but a feasible node exists.
     WeFitTheyNot,
-    /// Their node cannot take the pod.
+    /// Their node is infeasible here.
     TheyFitWeNot,
     /// Neither found a node.
     NeitherFits,
-    /// They disagree in the order in which things arrived here, and agree in another that is as likely.
+    /// The decisions disagree in the order of arrival here, but agree in another plausible order.
     Raced,
 }
 
 impl Agreement {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 7] = [
         Self::Same,
         Self::EqualScore,
@@ -74,7 +75,7 @@ impl Agreement {
         Self::Raced,
     ];
 
-    /// The word for it, in metrics and reports.
+    /// The name in metrics and reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -87,7 +88,7 @@ impl Agreement {
         }
     }
 
-    /// Whether there is nothing to explain.
+    /// Whether the decisions agree without trying other orders.
     fn agrees(self) -> bool {
         matches!(self, Self::Same | Self::EqualScore | Self::NeitherFits)
     }
@@ -96,21 +97,21 @@ impl Agreement {
 /// Why a decision of the other scheduler is not judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unjudged {
-    /// It was first seen in a list, so what it was decided in is not known.
+    /// It was first seen in a list, so the state of its decision is unknown.
     Unordered,
-    /// The pod needs what no plugin of this version judges.
+    /// The pod needs a feature that no plugin of this version supports.
     Unsupported,
     /// A plugin failed.
     Failed,
-    /// Too many disagreements wait to be looked at again, or too much has come and gone since.
+    /// Too many disagreements are pending, or their changes are no longer kept.
     Crowded,
 }
 
 impl Unjudged {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::Unordered, Self::Unsupported, Self::Failed, Self::Crowded];
 
-    /// The word for it, in metrics.
+    /// The name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unordered => "unordered",
@@ -121,71 +122,71 @@ impl Unjudged {
     }
 }
 
-/// What became of one decision of the other scheduler here.
+/// The judgement of one decision of the other scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// The pod.
     pub pod: PodRef,
     /// When the decision arrived.
     pub at: Time,
-    /// What it comes to.
+    /// The result.
     pub agreement: Agreement,
-    /// Our best total less their node's, where both have one and the two did not race.
+    /// Regret: our best total minus the total of their node, if both have one and the decisions did not race.
     pub regret: Option<i64>,
-    /// The two decisions, where they disagree, or did before another order explained theirs.
+    /// Both decisions, if they disagree or did so before another order explained theirs.
     pub comparison: Option<Comparison>,
 }
 
-/// What one call of [`Shadow::step`] came to. There are no effects among it.
+/// The result of one call of [`Shadow::step`]; it contains no effects.
 #[derive(Debug)]
 pub enum Step {
-    /// A decision is judged.
+    /// A decision was judged.
     Judged(Box<Judgement>),
-    /// A decision is not judged.
+    /// A decision was not judged.
     Unjudged(PodRef, Unjudged),
-    /// Something happened that a person must know of.
+    /// A condition that an operator must know of.
     Notice(Notice),
-    /// There is nothing to do before an event comes or this time is reached.
+    /// There is no work before the next event or this time.
     Idle {
-        /// When to step again; `None` when only an event can make work.
+        /// When to step again; `None` if only an event can cause work.
         wake_at: Option<Time>,
     },
 }
 
-/// A disagreement whose window is open.
+/// A disagreement with an open window.
 struct Pending {
     at: Time,
     number: u64,
     pod: Arc<PodInfo>,
     choice: Choice,
     verdict: Verdict,
-    /// The pod found a place after all.
+    /// The pod found a node later.
     placed: bool,
-    /// What it was judged by, and will be again.
+    /// The framework that judged it and will judge it again.
     framework: Arc<Framework>,
 }
 
-/// Judges the decisions of another scheduler.
+/// Compares another scheduler's decisions with its own.
 pub struct Shadow {
-    /// Keeps the cluster; of no profile, and never stepped.
+    /// The cluster state, in a scheduler without profiles that is never stepped.
     watched: Scheduler,
     framework: Arc<Framework>,
     seed: Seed,
-    /// Whose pods they are.
+    /// The name of the other scheduler.
     name: Symbol,
-    /// Its pods without a node, as they are now.
+    /// Its pending pods, in their present versions.
     waiting: FixedMap<Uid, Arc<PodInfo>>,
-    /// The pods a running list has named.
+    /// The pods that a running list has named.
     listed: Option<FixedSet<Uid>>,
     changes: Changes,
-    /// By the time they came.
+    /// In order of arrival.
     pending: VecDeque<Pending>,
     done: VecDeque<Step>,
 }
 
 impl Shadow {
-    /// A shadow of the scheduler of this name, which judges by `framework`, made with these tables. All nodes are looked at, whatever
-    /// the profile says.
+    /// Creates a shadow of the scheduler `name` that judges by `framework`, made with `tables`. All nodes are
+    /// evaluated, whatever the profile's `percentageOfNodesToScore`.
     pub fn new(name: &str, framework: Framework, seed: Seed, mut tables: Tables, now: Time) -> Self {
         let name = tables.symbol(name);
         let config = Config { seed, profiles: Vec::new(), queue: QueueConfig::default() };
@@ -202,22 +203,23 @@ impl Shadow {
         }
     }
 
-    /// The tables that objects are converted with on their way in, as [`Scheduler::tables`].
+    /// Returns the tables that convert incoming objects; see [`Scheduler::tables`].
     pub fn tables(&mut self) -> &mut Tables {
         self.watched.tables()
     }
 
-    /// From now on judges by another framework, made with these tables. What disagreed before is looked at again by what it was judged by.
+    /// Replaces the framework, made with these tables. Pending disagreements are judged again by their former
+    /// framework.
     pub fn judge_by(&mut self, framework: Framework) {
         self.framework = of_all_nodes(framework);
     }
 
-    /// The cluster as it is known.
+    /// Returns the cluster state.
     pub fn watched(&self) -> &Scheduler {
         &self.watched
     }
 
-    /// What the collections hold, by name, for tests of leaks.
+    /// Returns the sizes of the collections by name, for leak tests.
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let mut held = self.watched.held();
         held.extend([
@@ -229,7 +231,7 @@ impl Shadow {
         held
     }
 
-    /// Gives back ids that nobody holds, now and then, as [`Scheduler::tidy`].
+    /// Frees ids that nothing holds, in slices; see [`Scheduler::tidy`].
     pub fn tidy(&mut self) -> usize {
         let Self { watched, framework: _, seed: _, name, waiting, listed: _, changes, pending, done: _ } =
             self;
@@ -246,7 +248,7 @@ impl Shadow {
         })
     }
 
-    /// Brings the state up to date with one event, and judges the decision it tells of, if it does.
+    /// Handles one event, and judges the decision in it, if any.
     pub fn handle(&mut self, now: Time, event: Event) {
         match &event {
             Event::PodApplied(pod) => self.pod_applied(now, pod),
@@ -264,7 +266,7 @@ impl Shadow {
         self.watched.handle(now, event);
     }
 
-    /// Does one piece of work.
+    /// Performs one unit of work.
     pub fn step(&mut self, now: Time) -> Step {
         if let Some(notice) = self.watched.take_notice() {
             return Step::Notice(notice);
@@ -281,7 +283,7 @@ impl Shadow {
         }
     }
 
-    /// Whether what arrives now arrives in the order in which it happened.
+    /// Whether events arrive in the order in which they happened.
     fn is_in_order(&self) -> bool {
         self.listed.is_none() && self.watched.awaited_kinds().next().is_none()
     }
@@ -305,7 +307,7 @@ impl Shadow {
         for pending in self.pending.iter_mut().filter(|it| it.pod.uid == pod.uid) {
             pending.placed = true;
         }
-        // A pod that never was without a node was given one by whoever made it: nobody decided.
+        // A pod that was never seen pending was created with a node: no scheduler decided.
         let Some(waited) = self.waiting.remove(&pod.uid) else { return };
         match number {
             Some(number) => self.judge(now, number, &waited, Choice::Node(node)),
@@ -313,7 +315,7 @@ impl Shadow {
         }
     }
 
-    /// A pod of theirs has no node.
+    /// Tracks a pending pod of the other scheduler.
     fn waits(&mut self, now: Time, pod: &PodInfo, in_order: bool) {
         let pod = Arc::new(pod.clone());
         let old = self.waiting.insert(Arc::clone(&pod.uid), Arc::clone(&pod));
@@ -335,7 +337,7 @@ impl Shadow {
         }
     }
 
-    /// Judges a decision in the state it arrived in.
+    /// Judges a decision in the state in which it arrived.
     fn judge(&mut self, now: Time, number: u64, pod: &Arc<PodInfo>, choice: Choice) {
         if !pod.unjudged.is_empty() {
             return self.leave(pod, Unjudged::Unsupported);
@@ -365,7 +367,7 @@ impl Shadow {
         }
     }
 
-    /// Looks at a disagreement again, now that all its neighbours have come.
+    /// Judges a disagreement again after its window closed.
     fn settle(&mut self, pending: Pending) -> Judgement {
         let Pending { at, number, pod, choice, mut verdict, placed, framework } = pending;
         let found_a_place = placed && matches!(choice, Choice::None { .. });
@@ -375,7 +377,8 @@ impl Shadow {
         self.told(at, &pod, verdict)
     }
 
-    /// Whether some order explains the decision. Where none does, and in one their node can at least take the pod, that is the verdict.
+    /// Whether some order explains the decision. If none does, the verdict comes from an order in which their
+    /// node is at least feasible, if there is one.
     fn is_explained(
         &mut self,
         framework: &Framework,
@@ -419,13 +422,13 @@ impl Shadow {
     }
 }
 
-/// Looks at all nodes, whatever the profile says.
+/// Makes the framework evaluate all nodes, whatever the profile says.
 fn of_all_nodes(mut framework: Framework) -> Arc<Framework> {
     framework.sampling = None;
     Arc::new(framework)
 }
 
-/// What happened before this time explains nothing any more.
+/// The time before which changes can no longer explain any decision.
 fn earliest(now: Time, first: Option<&Pending>) -> Time {
     let from = first.map_or(now, |first| first.at.min(now));
     let window = u64::try_from(WINDOW.as_nanos()).expect("two seconds are not many nanoseconds");

@@ -1,8 +1,8 @@
-//! Pods that came to nodes and left them lately, and the orders in which that may have been seen elsewhere. Judges nothing.
+//! Recent changes of pods on nodes, and the orders in which another scheduler may have seen them.
 //!
-//! Another scheduler decides one pod after the other and counts each on its node at once; its bindings are carried out side by side, and
-//! arrive here in an order that may differ a little. So the state it decided in is one of those in which some neighbours of a binding
-//! are counted in, or out.
+//! Another scheduler decides one pod after another and assumes each at once. Its bindings are sent
+//! concurrently and arrive here in a slightly different order. So it decided in a state in which some
+//! neighboring changes were applied and others were not.
 
 use super::{NEARBY, SHIFTS, SINGLES, WINDOW};
 use crate::cache::Trial;
@@ -12,10 +12,10 @@ use crate::time::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Changes remembered at most; the oldest are let go.
+/// Maximum number of changes kept; the oldest are dropped first.
 const CHANGES_MAX: usize = 20_000;
 
-/// A pod came to a node, or left it.
+/// A pod appeared on a node or left it.
 pub(super) struct Change {
     number: u64,
     at: Time,
@@ -44,19 +44,19 @@ impl Change {
     }
 }
 
-/// The latest changes, in the order in which they arrived.
+/// The latest changes, in order of arrival.
 #[derive(Default)]
 pub(super) struct Changes {
     next: u64,
     kept: VecDeque<Change>,
-    /// Of those with a lower number some were let go for want of room.
+    /// Some changes with lower numbers were dropped because of the limit.
     whole_from: u64,
 }
 
 holds_ids!(Changes { kept } but not { next, whole_from });
 
 impl Changes {
-    /// Notes a change; its number.
+    /// Records a change and returns its number.
     pub(super) fn note(&mut self, at: Time, pod: &Arc<PodInfo>, node: Symbol, came: bool) -> u64 {
         let number = self.skip();
         self.kept.push_back(Change { number, at, pod: Arc::clone(pod), node, came });
@@ -67,18 +67,18 @@ impl Changes {
         number
     }
 
-    /// Whether everything since the change of this number is remembered.
+    /// Whether all changes since this number are kept.
     pub(super) fn reaches(&self, number: u64) -> bool {
         number >= self.whole_from
     }
 
-    /// A number between the change that came last and the next.
+    /// Reserves a number between the latest change and the next.
     pub(super) fn skip(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
 
-    /// Forgets what no open judgement can ask for any more.
+    /// Drops changes that no open judgement needs.
     pub(super) fn forget_before(&mut self, at: Time) {
         while self.kept.front().is_some_and(|change| change.at < at) {
             self.kept.pop_front();
@@ -89,16 +89,17 @@ impl Changes {
         self.kept.len()
     }
 
-    /// Brings the cache back to where it was before the change of this number, as far as pods go.
+    /// Rolls the pods in the cache back to the state before the change of this number.
     pub(super) fn rewind(&self, number: u64, trial: &mut Trial<'_>) {
         for change in self.kept.iter().rev().take_while(|change| change.number >= number) {
             change.undo(trial);
         }
     }
 
-    /// The orders to look at of what happened around the change of this number, which came at this time; each is what
-    /// to undo, the latest first, and what to do after all, the earliest first. `ours` and `theirs` are the nodes in question, around
-    /// which singles are sought.
+    /// Returns the orders to try around the change of this number, which arrived at this time.
+    ///
+    /// Each order lists changes to undo, latest first, and then changes to apply, earliest first. `ours` and
+    /// `theirs` are the compared nodes, whose changes are tried one by one.
     pub(super) fn orders(
         &self,
         number: u64,
@@ -127,7 +128,7 @@ impl Changes {
     }
 }
 
-/// Orders that differ, the likeliest first.
+/// Distinct orders, the most likely first.
 #[derive(Default)]
 struct Orders<'a>(Vec<Order<'a>>);
 
@@ -141,7 +142,7 @@ impl<'a> Orders<'a> {
     }
 }
 
-/// One order: changes that are thought away, and changes that are thought to be there already.
+/// One order: changes to undo and changes to apply early.
 pub(super) struct Order<'a> {
     out: Vec<&'a Change>,
     inn: Vec<&'a Change>,
@@ -156,7 +157,7 @@ impl PartialEq for Order<'_> {
 }
 
 impl Order<'_> {
-    /// Brings it about in a state from before the change in question.
+    /// Applies the order to a state from before the judged change.
     pub(super) fn apply(&self, trial: &mut Trial<'_>) {
         self.out.iter().for_each(|change| change.undo(trial));
         self.inn.iter().for_each(|change| change.redo(trial));
