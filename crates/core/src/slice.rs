@@ -131,7 +131,7 @@ impl Slice {
         &self,
         role: NodeRole,
         node: NodeIdx,
-        work: u64,
+        work: impl FnOnce() -> u64,
         compute: impl FnOnce() -> i64,
     ) -> i64 {
         let known = self.partial.borrow().nodes.get(&node).and_then(|results| results[role as usize]);
@@ -140,7 +140,7 @@ impl Slice {
         }
         self.go_on();
         let result = compute();
-        self.spend(work);
+        self.spend(work());
         let mut partial = self.partial.borrow_mut();
         partial.results += 1;
         partial.nodes.entry(node).or_default()[role as usize] = Some(result);
@@ -242,10 +242,15 @@ mod tests {
         let sum = evaluation.go_on(cache.snapshot(&tables), work, |snapshot| {
             let slice = snapshot.slice().expect("it is a slice");
             let of = |node| {
-                slice.of_node(NodeRole::Tolerated, NodeIdx(node), 10, || {
-                    count.set(count.get() + 1);
-                    i64::from(node)
-                })
+                slice.of_node(
+                    NodeRole::Tolerated,
+                    NodeIdx(node),
+                    || 10,
+                    || {
+                        count.set(count.get() + 1);
+                        i64::from(node)
+                    },
+                )
             };
             (0..nodes).map(of).sum()
         });

@@ -164,7 +164,7 @@ impl Filter {
             None => judge(),
             Some(slice) => {
                 let role = NodeRole::RequiredAffinity;
-                slice.of_node(role, node, self.required.work(), || i64::from(judge())) != 0
+                slice.of_node(role, node, || self.required.work(), || i64::from(judge())) != 0
             }
         }
     }
@@ -272,7 +272,9 @@ impl ScoreRule for Score {
         for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
             *cell = match sliced {
                 None => weigh(node),
-                Some((slice, work)) => slice.of_node(NodeRole::PreferredAffinity, node, work, || weigh(node)),
+                Some((slice, work)) => {
+                    slice.of_node(NodeRole::PreferredAffinity, node, || work, || weigh(node))
+                }
             };
         }
         Ok(())

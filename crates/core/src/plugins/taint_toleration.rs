@@ -105,7 +105,7 @@ impl Filter {
             None => judge(),
             Some(slice) => {
                 let work = taints.len() as u64 * self.tolerations.len() as u64;
-                slice.of_node(NodeRole::Tolerated, node, work, || i64::from(judge())) != 0
+                slice.of_node(NodeRole::Tolerated, node, || work, || i64::from(judge())) != 0
             }
         }
     }
@@ -188,7 +188,7 @@ impl ScoreRule for Score {
             for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
                 let taints = snapshot.node(node).taints();
                 let work = taints.len() as u64 * self.tolerations.len() as u64;
-                *cell = slice.of_node(NodeRole::Disliked, node, work, || self.count(taints));
+                *cell = slice.of_node(NodeRole::Disliked, node, || work, || self.count(taints));
             }
             return Ok(());
         }

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `interpodaffinity/filtering.go`.
 
-use super::counts::{Changes, Domain, TermCounts};
+use super::counts::{Changes, Domain, TermCounts, by_node, each_domain};
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::{Kind, NodeView, Snapshot};
 use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
@@ -177,6 +177,10 @@ impl AffinityFilter {
             );
             work
         });
+        if let Some(columns) = by_node(slice, KindRole::RequiredTerms, snapshot) {
+            let count = |sort: u32, domain, sum| counts.of(Match::ALL[sort as usize]).change(domain, sum);
+            return each_domain(&columns, snapshot, count);
+        }
         slice.each_kind(KindRole::RequiredTerms, snapshot, |kind, list| {
             let matched: Vec<_> =
                 list.iter().map(|&(sort, key, times)| (Match::ALL[sort as usize], key, times)).collect();

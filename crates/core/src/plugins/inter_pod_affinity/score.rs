@@ -3,6 +3,7 @@
 //! Upstream: `interpodaffinity/scoring.go`.
 
 use super::InterPodAffinity;
+use super::counts::{by_node, each_domain};
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::{Kind, Snapshot};
 use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
@@ -11,7 +12,6 @@ use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::{PodInfo, WeightedPodAffinityTerm};
 use crate::slice::{KindRole, Slice};
-use std::collections::BTreeMap;
 
 /// The rule of a pod to which at least one term, of its own or another's, gave weight somewhere.
 pub(super) struct AffinityScore {
@@ -108,12 +108,17 @@ impl Preferences {
     ) {
         let concerns = |kind: &Kind| has_preferences || kind.pod().pod_affinity.is_some();
         slice.look_at_kinds(KindRole::PreferredTerms, snapshot, concerns, |kind, list| {
-            let mut given = BTreeMap::<Symbol, i64>::new();
+            let mut given = IdMap::<Symbol, i64>::default();
             let work =
                 self.weigh(snapshot, kind.pod(), |key, weight| *given.entry(key).or_default() += weight);
             list.extend(given.into_iter().map(|(key, weight)| (0, key, weight)));
             work
         });
+        if let Some(columns) = by_node(slice, KindRole::PreferredTerms, snapshot) {
+            return each_domain(&columns, snapshot, |_, domain, sum| {
+                *weights.entry(domain).or_insert(0) += sum;
+            });
+        }
         slice.each_kind(KindRole::PreferredTerms, snapshot, |kind, list| {
             add_weights(snapshot, kind, list, weights);
         });

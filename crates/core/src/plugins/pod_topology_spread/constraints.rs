@@ -178,17 +178,19 @@ impl Inclusion {
     pub(super) fn of(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> NodeInclusion {
         let (tables, info) = (snapshot.tables(), snapshot.node_info(node));
         let Some(slice) = snapshot.slice() else { return self.of_info(tables, info) };
-        let known = |role, work, judge: &dyn Fn() -> bool| {
+        let known = |role, work: &dyn Fn() -> u64, judge: &dyn Fn() -> bool| {
             slice.of_node(role, node, work, || i64::from(judge())) != 0
         };
         let work = (tables.taints(info.taints).len() * self.tolerations.len()) as u64;
         NodeInclusion {
             affinity: self.affinity.is_absent()
-                || known(NodeRole::RequiredAffinity, self.affinity.work(), &|| self.matches(tables, info)),
+                || known(NodeRole::RequiredAffinity, &|| self.affinity.work(), &|| {
+                    self.matches(tables, info)
+                }),
             taints: if self.tolerations.is_empty() {
                 self.tolerates(tables, info)
             } else {
-                known(NodeRole::Tolerated, work, &|| self.tolerates(tables, info))
+                known(NodeRole::Tolerated, &|| work, &|| self.tolerates(tables, info))
             },
         }
     }
