@@ -1,61 +1,61 @@
-//! Volumes as the engine sees them: what pods mount, and the objects of storage a decision reads.
+//! Storage in the engine's model: pods' volumes, and the storage objects that decisions read.
 //!
-//! Ids and numbers, parsed once. What an in-tree volume is called where a CSI driver serves it (upstream
-//! `csi-translation-lib`) is worked out where objects come in. Mount options, parameters and secrets are not read.
+//! Objects are parsed once into ids and numbers. In-tree volumes are translated to their CSI driver's form
+//! (upstream `csi-translation-lib`) during conversion. Mount options, parameters and secrets are not kept.
 
 use crate::intern::{LabelSetId, Labels, Symbol, Tables};
 use crate::pod::Uid;
 use crate::selector::{Requirement, Selector};
 use std::sync::Arc;
 
-/// An amount of storage, in billionths of a byte: upstream compares claims and volumes as written, not as whole bytes.
+/// An amount of storage in nano-bytes: upstream compares exact quantities, not whole bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StorageSize(i128);
 
 const NANO: i128 = 1_000_000_000;
 
 impl StorageSize {
-    /// So many billionths of a byte.
+    /// Creates a size from nano-bytes (10⁻⁹ bytes).
     pub fn from_nano_bytes(amount: i128) -> Self {
         Self(amount)
     }
 
-    /// So many bytes.
+    /// Creates a size from bytes.
     pub fn from_bytes(bytes: i64) -> Self {
         Self(i128::from(bytes) * NANO)
     }
 
-    /// In whole bytes, rounded up (upstream `Quantity.Value`); what leaves the range of i64 stays at its end.
+    /// Returns the size in bytes, rounded up (upstream `Quantity.Value`) and saturated to the range of i64.
     pub fn bytes(self) -> i64 {
         let up = self.0.div_euclid(NANO) + i128::from(self.0.rem_euclid(NANO) != 0);
         i64::try_from(up).unwrap_or(if up > 0 { i64::MAX } else { i64::MIN })
     }
 }
 
-/// A volume of a pod, of a source that has a say in where the pod may go.
+/// A volume of a pod whose source restricts placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodVolume {
     /// Its name in the pod.
     pub name: Box<str>,
-    /// What it is.
+    /// Its source.
     pub source: VolumeSource,
 }
 
-/// What a pod's volume is.
+/// The source of a pod's volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeSource {
     /// `persistentVolumeClaim`: the claim of this name; it may be empty.
     Claim(Symbol),
-    /// `ephemeral`: the claim of this name, which is made of the pod's and the volume's.
+    /// `ephemeral`: the claim of this name, derived from the names of the pod and the volume.
     Ephemeral(Symbol),
-    /// `csi`: a volume of this driver that lives as long as the pod.
+    /// `csi`: an inline volume of this driver, with the lifetime of the pod.
     Csi(Symbol),
-    /// A disk of a cloud or storage system, named in the pod itself.
+    /// A disk of a cloud or storage system, specified in the pod itself.
     Disk(InlineDisk),
 }
 
 impl PodVolume {
-    /// The name of the claim it is, and whether that claim is the pod's own.
+    /// Returns the claim's name, and whether the pod owns the claim.
     pub fn claim(&self) -> Option<(Symbol, bool)> {
         match self.source {
             VolumeSource::Claim(name) => Some((name, false)),
@@ -64,7 +64,7 @@ impl PodVolume {
         }
     }
 
-    /// The claim named by `persistentVolumeClaim`.
+    /// Returns the claim named by `persistentVolumeClaim`.
     pub fn named_claim(&self) -> Option<Symbol> {
         match self.source {
             VolumeSource::Claim(name) => Some(name),
@@ -72,7 +72,7 @@ impl PodVolume {
         }
     }
 
-    /// The disk named in the pod.
+    /// Returns the inline disk, if any.
     pub fn disk(&self) -> Option<&InlineDisk> {
         match &self.source {
             VolumeSource::Disk(disk) => Some(disk),
@@ -80,22 +80,22 @@ impl PodVolume {
         }
     }
 
-    /// The disk named in the pod, where a CSI driver stands for its kind.
+    /// Returns the inline disk in its CSI driver's form, if its kind has one.
     pub fn migratable(&self) -> Option<&MigratableDisk> {
         self.disk().and_then(|disk| disk.migratable.as_ref())
     }
 }
 
-/// A disk named in a pod.
+/// A disk specified in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineDisk {
-    /// What tells it from others, where two pods of one node cannot both have it.
+    /// Its identity, if two pods on one node cannot both use it.
     pub exclusive: Option<ExclusiveDisk>,
-    /// What it is to the CSI driver that took over, if one did.
+    /// Its translation to a CSI driver, if its kind has one.
     pub migratable: Option<MigratableDisk>,
 }
 
-/// A disk that only one pod of a node may have, or only for reading.
+/// A disk that pods on one node cannot share, except for read-only use where supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExclusiveDisk {
     /// `gcePersistentDisk`.
@@ -130,18 +130,18 @@ pub enum ExclusiveDisk {
     },
 }
 
-/// A disk whose kind a CSI driver serves.
+/// An in-tree disk that a CSI driver serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigratableDisk {
     /// The kind.
     pub plugin: InTreePlugin,
     /// The driver.
     pub driver: Symbol,
-    /// The driver's name of the disk, or why there is none.
+    /// The driver's handle of the volume, or the translation error.
     pub handle: Result<Arc<str>, Box<str>>,
 }
 
-/// A kind of volume that was built into Kubernetes and is served by a CSI driver now (`csi-translation-lib/plugins`).
+/// An in-tree volume kind that a CSI driver replaces (`csi-translation-lib/plugins`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InTreePlugin {
     /// Disks of AWS.
@@ -161,7 +161,7 @@ pub enum InTreePlugin {
 }
 
 impl InTreePlugin {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::AwsEbs,
         Self::GcePd,
@@ -198,88 +198,87 @@ impl InTreePlugin {
         }
     }
 
-    /// Whether the scheduler takes volumes of the kind for their driver's (upstream `isCSIMigrationOn`).
+    /// Whether the scheduler treats volumes of this kind as its CSI driver's (upstream `isCSIMigrationOn`).
     pub fn is_followed(self) -> bool {
         !matches!(self, Self::AzureFile | Self::Vsphere)
     }
 }
 
-/// Labels a node must have to reach a volume: one of these terms, all of it.
+/// The required node affinity of a volume: a node must satisfy all requirements of one term.
 ///
-/// Upstream judges a node without its name here, so that demands on names count as fulfilled; of a term that has nothing
-/// else, nothing is left. A term that cannot be parsed is not among them.
+/// As upstream matches without the node's name, requirements on names count as satisfied, so a term of only
+/// those is empty. Malformed terms are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VolumeNodeAffinity {
-    /// The terms; none at all matches no node.
+    /// The terms; without any, no node matches.
     pub terms: Box<[Box<[Requirement]>]>,
 }
 
 impl VolumeNodeAffinity {
-    /// Whether a node of these labels reaches the volume.
+    /// Whether a node with these labels can access the volume.
     pub fn matches(&self, tables: &Tables, labels: Labels<'_>) -> bool {
         self.terms.iter().any(|term| term.iter().all(|requirement| requirement.matches(tables, labels)))
     }
 }
 
-/// The claim a volume is for.
+/// A volume's reference to its claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRef {
     /// The claim's namespace.
     pub namespace: Symbol,
     /// The claim's name.
     pub name: Symbol,
-    /// The claim's uid; `None` where a person reserved the volume for whatever claim comes by that name.
+    /// The claim's uid; `None` if a user reserved the volume for any claim of that name.
     pub uid: Option<Uid>,
 }
 
-/// Where a volume is to be found by its driver.
+/// A volume of a CSI driver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CsiVolume {
     /// The driver.
     pub driver: Symbol,
-    /// The driver's name of the volume.
+    /// The driver's handle of the volume.
     pub handle: Arc<str>,
 }
 
-/// A volume of a kind that was built into Kubernetes.
+/// A volume of an in-tree kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InTreeVolume {
     /// The kind.
     pub plugin: InTreePlugin,
-    /// What it is to the CSI driver that took over, or why it cannot be said.
+    /// Its translation to a CSI driver, or the translation error.
     pub migrated: Result<MigratedVolume, Box<str>>,
 }
 
-/// An in-tree volume in the words of its CSI driver.
+/// An in-tree volume translated to its CSI driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigratedVolume {
-    /// The driver's name of it.
+    /// The CSI volume.
     pub volume: CsiVolume,
-    /// What a node needs to reach it, by the driver's topology labels.
+    /// The required node affinity, in terms of the driver's topology labels.
     pub node_affinity: Option<VolumeNodeAffinity>,
 }
 
-/// A PersistentVolume, reduced to what a decision reads.
+/// A PersistentVolume, reduced to what decisions read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeInfo {
     /// `metadata.name`.
     pub name: Symbol,
-    /// `metadata.resourceVersion`: what was assumed of an older version is void.
+    /// `metadata.resourceVersion`; assumptions about older versions are void.
     pub resource_version: Box<str>,
     /// `metadata.labels`, for claims that select by them.
     pub labels: LabelSetId,
-    /// The zones and regions in its labels: per label key the values, of which any will do. Labels that cannot be parsed are
-    /// left out.
+    /// Zone and region labels: for each label key the allowed values. Malformed labels are left out.
     pub topology: Box<[(Symbol, Box<[Symbol]>)]>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// Whether the annotation `pv.kubernetes.io/bound-by-controller` is there.
+    /// Whether the annotation `pv.kubernetes.io/bound-by-controller` is present.
     pub bound_by_controller: bool,
-    /// The name of its class; the empty text for none.
+    /// The name of its StorageClass; empty for none.
     pub class: Symbol,
     /// `spec.claimRef`.
     pub claim: Option<ClaimRef>,
-    /// `spec.capacity.storage`; nothing when absent.
+    /// `spec.capacity.storage`; zero if absent.
     pub capacity: StorageSize,
     /// `spec.accessModes`.
     pub access_modes: Box<[Symbol]>,
@@ -291,14 +290,14 @@ pub struct PersistentVolumeInfo {
     pub node_affinity: Option<VolumeNodeAffinity>,
     /// `spec.csi`.
     pub csi: Option<CsiVolume>,
-    /// The in-tree source, if it has one that a CSI driver took over.
+    /// The in-tree source, if it has one that a CSI driver replaces.
     pub in_tree: Option<InTreeVolume>,
     /// Whether `status.phase` is Available.
     pub available: bool,
 }
 
 impl PersistentVolumeInfo {
-    /// Whether the volume is for this claim: reserved for it, or bound to it (upstream `IsVolumeBoundToClaim`).
+    /// Whether the volume is reserved for or bound to this claim (upstream `IsVolumeBoundToClaim`).
     pub fn is_for(&self, claim: &ClaimInfo) -> bool {
         self.claim.as_ref().is_some_and(|reference| {
             (reference.namespace, reference.name) == (claim.namespace, claim.name)
@@ -307,7 +306,7 @@ impl PersistentVolumeInfo {
     }
 }
 
-/// A PersistentVolumeClaim, reduced to what a decision reads.
+/// A PersistentVolumeClaim, reduced to what decisions read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimInfo {
     /// `metadata.namespace`.
@@ -316,29 +315,30 @@ pub struct ClaimInfo {
     pub name: Symbol,
     /// `metadata.uid`.
     pub uid: Uid,
-    /// `metadata.resourceVersion`: what was assumed of an older version is void.
+    /// `metadata.resourceVersion`; assumptions about older versions are void.
     pub resource_version: Box<str>,
     /// The uid of the controlling owner.
     pub controller: Option<Uid>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// Whether `status.phase` is Lost: its volume is gone for good.
+    /// Whether `status.phase` is Lost: its volume no longer exists.
     pub lost: bool,
-    /// The name of its class; the empty text for none.
+    /// The name of its StorageClass; empty for none.
     pub class: Symbol,
     /// `spec.volumeName`.
     pub volume: Option<Symbol>,
-    /// Whether the annotation `pv.kubernetes.io/bind-completed` is there.
+    /// Whether the annotation `pv.kubernetes.io/bind-completed` is present.
     pub bind_completed: bool,
-    /// The annotation `volume.kubernetes.io/selected-node`: where its volume is being made.
+    /// The annotation `volume.kubernetes.io/selected-node`: the node for which its volume is being
+    /// provisioned.
     pub selected_node: Option<Symbol>,
-    /// Whether it has annotations, whichever.
+    /// Whether it has any annotations.
     pub annotated: bool,
     /// `spec.accessModes`.
     pub access_modes: Box<[Symbol]>,
     /// `spec.resources.requests.storage`.
     pub request: Option<StorageSize>,
-    /// `spec.selector`, if there is one, or why it cannot be parsed.
+    /// `spec.selector` if present, or its parse error.
     pub selector: Option<Result<Selector, Box<str>>>,
     /// `spec.volumeMode`; Filesystem when absent.
     pub mode: Symbol,
@@ -347,78 +347,80 @@ pub struct ClaimInfo {
 }
 
 impl ClaimInfo {
-    /// The volume it is bound to, both sides agreeing (upstream `isPVCFullyBound`).
+    /// Returns the volume to which it is fully bound (upstream `isPVCFullyBound`).
     pub fn bound_volume(&self) -> Option<Symbol> {
         self.volume.filter(|_| self.bind_completed)
     }
 }
 
-/// When a class's claims get their volumes.
+/// The volume binding mode of a StorageClass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BindingMode {
-    /// `WaitForFirstConsumer`: once a pod that uses the claim has a node.
+    /// `WaitForFirstConsumer`: a claim is bound after a pod that uses it has a node.
     WaitForFirstConsumer,
-    /// `Immediate`, and any word upstream does not know: without regard to pods.
+    /// `Immediate`, and any value unknown upstream: a claim is bound without regard to pods.
     Immediate,
 }
 
-/// A StorageClass, reduced to what a decision reads.
+/// A StorageClass, reduced to what decisions read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageClassInfo {
     /// `metadata.name`.
     pub name: Symbol,
-    /// `provisioner`; the empty text, and [`crate::intern::known::NO_PROVISIONER`], make no volumes.
+    /// `provisioner`; with the empty text or [`crate::intern::known::NO_PROVISIONER`] no volumes are
+    /// provisioned.
     pub provisioner: Symbol,
-    /// The in-tree kind the provisioner is of, where a CSI driver took over, and that driver.
+    /// The in-tree kind of the provisioner and the CSI driver that replaces it, if any.
     pub in_tree: Option<(InTreePlugin, Symbol)>,
-    /// `volumeBindingMode`; `None` when absent, which the API server never leaves so.
+    /// `volumeBindingMode`; `None` if absent, although the API server sets a default.
     pub binding_mode: Option<BindingMode>,
-    /// `allowedTopologies`: one term must hold, all of it; none at all allows every node. A term that is empty or cannot be
-    /// parsed, here `None`, allows none.
+    /// `allowedTopologies`: a node must satisfy all requirements of one term; no terms allow every node. An
+    /// empty or malformed term, here `None`, allows no node.
     pub allowed_topologies: Box<[Option<Box<[Requirement]>>]>,
 }
 
 impl StorageClassInfo {
-    /// Whether volumes may be made for a node of these labels (upstream `MatchTopologySelectorTerms`).
+    /// Whether volumes may be provisioned for a node with these labels (upstream
+    /// `MatchTopologySelectorTerms`).
     pub fn allows(&self, tables: &Tables, labels: Labels<'_>) -> bool {
         let holds = |term: &[Requirement]| term.iter().all(|requirement| requirement.matches(tables, labels));
         self.allowed_topologies.is_empty() || self.allowed_topologies.iter().flatten().any(|term| holds(term))
     }
 }
 
-/// A CSINode, reduced to what a decision reads. It has its node's name.
+/// A CSINode, reduced to what decisions read. It has its node's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiNodeInfo {
     /// `metadata.name`.
     pub name: Symbol,
-    /// The drivers on the node, each with how many of its volumes the node takes; `None` for any number.
+    /// The drivers on the node with their volume limits; `None` for no limit.
     pub limits: Box<[(Symbol, Option<i32>)]>,
-    /// The annotation `storage.alpha.kubernetes.io/migrated-plugins`: names of in-tree kinds, separated by commas.
+    /// The annotation `storage.alpha.kubernetes.io/migrated-plugins`: comma-separated names of in-tree kinds.
     pub migrated_plugins: Box<str>,
 }
 
 impl CsiNodeInfo {
-    /// How many volumes of a driver the node takes, if that is limited.
+    /// Returns the volume limit of a driver on the node, if any.
     pub fn limit(&self, driver: Symbol) -> Option<i32> {
         self.limits.iter().rev().find_map(|&(name, limit)| limit.filter(|_| name == driver))
     }
 
-    /// Whether volumes of the kind are left to its CSI driver on this node.
+    /// Whether the node uses the CSI driver for volumes of this in-tree kind.
     pub fn has_migrated(&self, plugin: InTreePlugin) -> bool {
         self.migrated_plugins.split(',').any(|name| name == plugin.as_str())
     }
 }
 
-/// A CSIDriver, reduced to what a decision reads.
+/// A CSIDriver, reduced to what decisions read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsiDriverInfo {
     /// `metadata.name`.
     pub name: Symbol,
-    /// `spec.storageCapacity`: it tells how much room it has where.
+    /// `spec.storageCapacity`: the driver publishes CSIStorageCapacity objects.
     pub storage_capacity: bool,
 }
 
-/// A CSIStorageCapacity, reduced to what a decision reads.
+/// A CSIStorageCapacity, reduced to what decisions read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiStorageCapacityInfo {
     /// `metadata.namespace`.
@@ -427,39 +429,41 @@ pub struct CsiStorageCapacityInfo {
     pub name: Symbol,
     /// `storageClassName`.
     pub class: Symbol,
-    /// The largest volume there is room for, in bytes: `maximumVolumeSize`, else `capacity`.
+    /// The size of the largest volume that fits, in bytes: `maximumVolumeSize`, else `capacity`.
     pub limit: Option<i64>,
-    /// `nodeTopology`: the nodes it speaks of; `None` for none of them, or where it cannot be parsed.
+    /// `nodeTopology`: the selector of its nodes; `None` if absent or malformed, which selects no nodes.
     pub topology: Option<Selector>,
 }
 
-/// A VolumeAttachment, reduced to what a decision reads.
+/// A VolumeAttachment, reduced to what decisions read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeAttachmentInfo {
     /// `metadata.name`.
     pub name: Symbol,
     /// `spec.nodeName`.
     pub node: Symbol,
-    /// `spec.attacher`, a driver; the empty text when absent.
+    /// `spec.attacher`, a driver; empty if absent.
     pub attacher: Symbol,
     /// `spec.source.persistentVolumeName`.
     pub volume: Option<Symbol>,
 }
 
-/// Something a placed pod's volumes need, assumed until the API server knows of it (upstream `AssumePodVolumes`).
+/// A volume reservation of an assumed pod, to be written before the pod is bound (upstream
+/// `AssumePodVolumes`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reservation {
-    /// A volume that is there is for this claim of the pod: write `spec.claimRef`.
+    /// An existing volume is bound to a claim of the pod: write `spec.claimRef`.
     Bind {
         /// The volume.
         volume: Symbol,
         /// The claim.
         claim: ClaimRef,
         /// Whether the volume was not reserved for the claim before, so that the annotation
-        /// `pv.kubernetes.io/bound-by-controller` is to be written too.
+        /// `pv.kubernetes.io/bound-by-controller` must be written, too.
         by_controller: bool,
     },
-    /// A volume is to be made for a claim of the pod: write the annotation `volume.kubernetes.io/selected-node`.
+    /// A volume is provisioned for a claim of the pod: write the annotation
+    /// `volume.kubernetes.io/selected-node`.
     Provision {
         /// The claim's namespace.
         namespace: Symbol,
@@ -471,7 +475,7 @@ pub enum Reservation {
 }
 
 impl Reservation {
-    /// The object that is written.
+    /// Returns the object to write.
     pub fn object(&self) -> StorageKey {
         match *self {
             Self::Bind { volume, .. } => {
@@ -482,7 +486,7 @@ impl Reservation {
     }
 }
 
-/// The kinds of objects of storage.
+/// The kinds of storage objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StorageKind {
     /// `v1 PersistentVolume`.
@@ -501,7 +505,7 @@ pub enum StorageKind {
     VolumeAttachment,
 }
 
-/// An object of storage.
+/// A storage object of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageObject {
     /// A PersistentVolume.
@@ -521,7 +525,7 @@ pub enum StorageObject {
 }
 
 impl StorageObject {
-    /// Its kind.
+    /// Returns its kind.
     pub fn kind(&self) -> StorageKind {
         match self {
             Self::Volume(_) => StorageKind::PersistentVolume,
@@ -534,7 +538,7 @@ impl StorageObject {
         }
     }
 
-    /// Its kind, namespace and name.
+    /// Returns its kind, namespace and name.
     pub fn key(&self) -> StorageKey {
         let (namespace, name) = match self {
             Self::Volume(it) => (None, it.name),
@@ -549,19 +553,19 @@ impl StorageObject {
     }
 }
 
-/// The identity of an object of storage.
+/// The identity of a storage object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StorageKey {
     /// Its kind.
     pub kind: StorageKind,
-    /// Its namespace; `None` for kinds that are in none.
+    /// Its namespace; `None` for cluster-scoped kinds.
     pub namespace: Option<Symbol>,
     /// Its name.
     pub name: Symbol,
 }
 
 impl StorageKey {
-    /// The identity of a claim.
+    /// Returns the identity of a claim.
     pub fn of_claim(namespace: Symbol, name: Symbol) -> Self {
         Self { kind: StorageKind::PersistentVolumeClaim, namespace: Some(namespace), name }
     }

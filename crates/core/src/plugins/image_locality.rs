@@ -1,6 +1,6 @@
-//! ImageLocality scores nodes by how much of the pod's images they already have.
+//! ImageLocality scores nodes by the amount of the pod's image data that they already have.
 //!
-//! Names come normalized. An image that is on few nodes counts less, so that its node is not flooded.
+//! Image names are normalized. An image on few nodes counts less, so that pods do not concentrate there.
 //! Upstream: `pkg/scheduler/framework/plugins/imagelocality/image_locality.go`.
 
 use crate::cache::{ImageState, Snapshot};
@@ -12,12 +12,13 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
 const MIB: i64 = 1024 * 1024;
-/// What must be there for a score above 0.
+/// The minimum amount in bytes for a score above 0.
 const LEAST: i64 = 23 * MIB;
-/// What counts at most, per container.
+/// The maximum amount that counts, in bytes per container.
 const MOST_PER_CONTAINER: i64 = 1000 * MIB;
 
-/// A pod of more images is looked up by the images of each node, of which there are fewer.
+/// Maximum number of images looked up one by one; with more, the images of each node, which are fewer, are
+/// looked up.
 const FEW: usize = 50;
 
 /// The plugin.
@@ -50,7 +51,7 @@ impl ScorePlugin for ImageLocality {
 
 struct Rule {
     images: Box<[Symbol]>,
-    /// How often the pod has each image, where it has more than a few.
+    /// The number of times that the pod has each image, if it has more than a few.
     times: IdMap<Symbol, i64>,
     most: i64,
 }

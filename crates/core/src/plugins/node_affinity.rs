@@ -1,7 +1,7 @@
-//! NodeAffinity holds pods to nodes whose labels and names they require, and scores nodes by those they prefer.
+//! NodeAffinity rejects nodes without the required labels and names, and scores nodes by preferred terms.
 //!
-//! Terms come parsed: a malformed one matches nothing here, and its syntax is judged where objects come in.
-//! Upstream: `pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go`.
+//! Terms are parsed during conversion; malformed ones match nothing here. Upstream:
+//! `pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go`.
 
 use super::normalize::default_normalize_score;
 use crate::cache::{NodeView, Snapshot};
@@ -20,13 +20,14 @@ use std::sync::Arc;
 
 pub(crate) const NAME: PluginName = "NodeAffinity";
 
-/// `NodeAffinityArgs`: the node affinity every pod of the profile has on top of its own.
+/// `NodeAffinityArgs`: the added affinity, which applies to every pod of the profile besides its own.
 #[derive(Clone, Debug, Default)]
 pub struct NodeAffinityArgs {
     /// `addedAffinity.requiredDuringSchedulingIgnoredDuringExecution`.
     pub added_required: Option<Box<[NodeSelectorTerm]>>,
-    /// The terms of `addedAffinity.preferredDuringSchedulingIgnoredDuringExecution` that can match. A list of which none
-    /// can has the plugin score all the same; `None` is no list, or an empty one.
+    /// The terms of `addedAffinity.preferredDuringSchedulingIgnoredDuringExecution` that can match.
+    ///
+    /// `None` means an absent or empty list. If all terms of a list are malformed, the plugin still scores.
     pub added_preferred: Option<Box<[PreferredNodeTerm]>>,
 }
 
@@ -38,7 +39,7 @@ pub struct NodeAffinity {
 }
 
 impl NodeAffinity {
-    /// The plugin with arguments.
+    /// Creates the plugin with arguments.
     pub fn new(args: NodeAffinityArgs) -> Self {
         Self {
             added_required: args.added_required.map(Into::into),
@@ -51,7 +52,7 @@ impl NodeAffinity {
     }
 }
 
-/// What a node must have: the profile's demands and the pod's.
+/// Required node affinity: the profile's added affinity and the pod's own.
 struct Filter {
     added: Option<Arc<[NodeSelectorTerm]>>,
     required: Shared<RequiredNodeAffinity>,
@@ -98,8 +99,8 @@ impl FilterPlugin for NodeAffinity {
         match event {
             ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateLabel, old, new: Some(new) } => {
                 let tables = snapshot.tables();
-                // Upstream overlooks a node that only begins to fulfil the profile's demands; that wake-up is not lost
-                // here.
+                // Upstream ignores a node that newly satisfies only the added affinity; supercargo requeues
+                // the pod.
                 let matches = |node: &NodeInfo| {
                     fulfils_added(self.added_required.as_deref(), tables, node)
                         && fulfils(&pod.node_affinity, tables, node)
@@ -113,7 +114,7 @@ impl FilterPlugin for NodeAffinity {
     }
 }
 
-/// Where the names in required terms leave room.
+/// The nodes that names in required terms allow.
 enum Pinned {
     Anywhere,
     To(Vec<NodeIdx>),
@@ -129,12 +130,12 @@ impl Pinned {
     }
 }
 
-/// How many nodes a pod with this affinity is narrowed to in PreFilter, if it is.
+/// Number of nodes to which PreFilter restricts a pod with this affinity, if it does.
 pub(crate) fn pinned(required: &RequiredNodeAffinity, snapshot: Snapshot<'_>) -> Option<usize> {
     pinned_nodes(required, snapshot).into_nodes().map(|nodes| nodes.len())
 }
 
-/// The nodes named by the terms, if every term names some. Names of nodes that do not exist are no conflict.
+/// Returns the nodes named by the terms, if every term names some. Names of missing nodes are not an error.
 fn pinned_nodes(required: &RequiredNodeAffinity, snapshot: Snapshot<'_>) -> Pinned {
     let terms = required.terms.as_deref().unwrap_or_default();
     if terms.is_empty() {
@@ -157,7 +158,7 @@ fn pinned_nodes(required: &RequiredNodeAffinity, snapshot: Snapshot<'_>) -> Pinn
 }
 
 impl Filter {
-    /// Whether the node fulfils what the pod itself requires.
+    /// Whether the node satisfies the pod's own requirements.
     fn fulfilled_by(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> bool {
         let judge = || fulfils(&self.required, snapshot.tables(), snapshot.node_info(node));
         match snapshot.slice() {
@@ -215,7 +216,7 @@ impl FilterRule for Filter {
     }
 }
 
-/// What the node's labels lack of each of these terms.
+/// Returns the first unmet requirement of each of these terms.
 fn unmet_terms(terms: Option<&[NodeSelectorTerm]>, added: bool, node: &NodeView<'_>, facts: &mut Vec<Fact>) {
     let (tables, labels) = (node.snapshot().tables(), node.labels());
     for (term, of) in terms.into_iter().flatten().enumerate() {

@@ -1,6 +1,6 @@
-//! NodeDeclaredFeatures holds pods to nodes whose kubelet has the features that their spec presumes.
+//! NodeDeclaredFeatures rejects nodes whose kubelet lacks features that the pod's spec requires.
 //!
-//! Which those are is worked out where pods come in. Upstream:
+//! The required features are determined during conversion. Upstream:
 //! `pkg/scheduler/framework/plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`.
 
 use crate::cache::{NodeView, Snapshot};
@@ -51,7 +51,7 @@ impl FilterPlugin for NodeDeclaredFeatures {
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
         match event {
-            // Taint changes are heard with new nodes, and say nothing of features.
+            // Taint changes arrive with the registration for new nodes and do not affect features.
             ClusterEvent::Node { old, new: Some(new), .. } => {
                 Hint::queue_if(old.is_none_or(|old| old.declared_features != new.declared_features))
             }

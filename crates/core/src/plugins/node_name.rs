@@ -1,4 +1,4 @@
-//! NodeName holds a pod to the node its `spec.nodeName` names.
+//! NodeName rejects all nodes but the one in the pod's `spec.nodeName`.
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/nodename/node_name.go`.
 
@@ -36,7 +36,8 @@ impl FilterPlugin for NodeName {
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
-        // Upstream does not compare the name, and adds taint changes to every plugin that waits for new nodes.
+        // Upstream does not compare the name, and adds taint changes for every plugin that registers for new
+        // nodes.
         Hint::queue_if(matches!(
             event,
             ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, .. }

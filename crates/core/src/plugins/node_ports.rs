@@ -1,6 +1,6 @@
-//! NodePorts keeps pods off nodes where a host port they want is taken.
+//! NodePorts rejects nodes on which a requested host port is in use.
 //!
-//! Ports of one pod are not held against each other. Upstream: `pkg/scheduler/framework/plugins/nodeports/node_ports.go`,
+//! Ports within one pod do not conflict. Upstream: `pkg/scheduler/framework/plugins/nodeports/node_ports.go`,
 //! `kube-scheduler/framework/types.go#HostPortInfo`.
 
 use crate::cache::{NodeView, Snapshot};
@@ -42,7 +42,7 @@ impl FilterPlugin for NodePorts {
                 let wanted = Wanted::new(&pod.ports);
                 Hint::queue_if(gone.ports.iter().any(|used| wanted.conflicts(used)))
             }
-            // Taint changes come with new nodes: upstream adds them to every plugin that waits for those.
+            // Upstream adds taint changes for every plugin that registers for new nodes.
             ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, .. }
             | ClusterEvent::UnschedulableTimeout => Hint::Queue,
             _ => Hint::Skip,
@@ -50,7 +50,8 @@ impl FilterPlugin for NodePorts {
     }
 }
 
-/// Whether two uses of host ports exclude each other. The wildcard address takes a port on all addresses; `::` is no wildcard to upstream.
+/// Whether two uses of host ports conflict. The wildcard address conflicts with all addresses; upstream does
+/// not treat `::` as a wildcard.
 fn conflicts(wanted: &HostPort, used: &HostPort) -> bool {
     (wanted.port, wanted.protocol) == (used.port, used.protocol)
         && (wanted.address == known::ANY_ADDRESS
@@ -58,7 +59,8 @@ fn conflicts(wanted: &HostPort, used: &HostPort) -> bool {
             || wanted.address == used.address)
 }
 
-/// Host ports sorted by port, protocol and address: a pod may want tens of thousands, so that each port in use is looked up in O(log n).
+/// Host ports sorted by port, protocol and address. A pod may request tens of thousands; each used port is
+/// looked up in O(log n).
 struct Wanted(Vec<(i32, Symbol, Symbol)>);
 
 impl Wanted {
@@ -68,7 +70,7 @@ impl Wanted {
         Self(sorted)
     }
 
-    /// Whether one of them excludes a use.
+    /// Whether one of them conflicts with a use.
     fn conflicts(&self, used: &HostPort) -> bool {
         let of_port = |&(port, protocol, _): &(i32, Symbol, Symbol)| (port, protocol);
         let from = self.0.partition_point(|wanted| of_port(wanted) < (used.port, used.protocol));

@@ -1,7 +1,8 @@
-//! NodeUnschedulable keeps pods off cordoned nodes, unless they tolerate the taint that stands for the cordon.
+//! NodeUnschedulable rejects cordoned nodes, unless the pod tolerates the taint
+//! `node.kubernetes.io/unschedulable`.
 //!
-//! It reads `spec.unschedulable` and not the taints: those are TaintToleration's.
-//! Upstream: `pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go`.
+//! It reads `spec.unschedulable`; TaintToleration handles taints. Upstream:
+//! `pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go`.
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{

@@ -1,8 +1,8 @@
-//! NodeVolumeLimits keeps a node's volumes within what its CSI drivers say the node takes.
+//! NodeVolumeLimits rejects nodes on which a CSI driver's volume limit would be exceeded.
 //!
-//! Counts volumes, not uses of them. A volume that is not made yet counts by its claim, which upstream tells apart from all
-//! other volumes by a random prefix. Upstream: `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go` without
-//! VolumeLimitScaling.
+//! It counts distinct volumes, not uses. A volume that is not provisioned yet counts by its claim; upstream
+//! gives it a random prefix to make it distinct. Upstream:
+//! `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go` without VolumeLimitScaling.
 
 use crate::cache::{Attachable, NodeView, Snapshot};
 use crate::framework::{
@@ -24,7 +24,7 @@ const TOO_MANY: &str = "node(s) exceed max volume count";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeVolumeLimits;
 
-/// What the rule must know of a pod: the incoming one, or one on a node.
+/// The fields of a pod that the rule reads: the incoming pod, or one on a node.
 #[derive(Clone, Copy)]
 struct Mounts<'a> {
     namespace: Symbol,
@@ -46,27 +46,27 @@ struct Filter {
     volumes: Box<[PodVolume]>,
 }
 
-/// A volume, as a node counts it.
+/// A volume as counted on a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Counted {
     driver: Symbol,
     handle: Handle,
 }
 
-/// What tells the volumes of a driver apart.
+/// The identity of a volume of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Handle {
-    /// The driver's name of it.
+    /// The driver's volume handle.
     Named(Arc<str>),
-    /// The claim that a volume is yet to be made for, by namespace and name.
+    /// The claim, by namespace and name, for which a volume will be provisioned.
     Awaited(Symbol, Symbol),
 }
 
 /// Why volumes cannot be counted.
 enum Problem {
-    /// A claim of the pod is not there.
+    /// A claim of the pod does not exist.
     NotFound(String),
-    /// Something is wrong that ends the cycle.
+    /// An error that ends the attempt.
     Error(String),
 }
 
@@ -124,7 +124,7 @@ impl FilterPlugin for NodeVolumeLimits {
                 (Some(CsiNode(old)), Some(CsiNode(new))) => takes_more(old, new),
                 (None, Some(Claim(claim))) => uses(pod, claim),
                 (Some(Attachment(gone)), None) => waits_for(pod, gone),
-                // Upstream lets pods wait here. What a claim, of whichever pod, stands for may come to count no more.
+                // Upstream does not requeue here. A claim of any pod may no longer count.
                 (Some(CsiNode(_) | Class(_)), None) | (Some(Claim(_)), _) => true,
                 (old, new) => old.or(*new).is_some_and(|object| matches!(object, Volume(_))),
             }),
@@ -133,7 +133,8 @@ impl FilterPlugin for NodeVolumeLimits {
     }
 }
 
-/// Whether some driver's limit grew, or is gone; a new one counts as grown from nothing, as upstream has it.
+/// Whether a driver's limit increased or was removed. As upstream, a new limit counts as an increase from
+/// zero.
 fn takes_more(old: &CsiNodeInfo, new: &CsiNodeInfo) -> bool {
     let grew = |&(driver, limit): &(Symbol, Option<i32>)| limit.unwrap_or(0) > old.limit(driver).unwrap_or(0);
     let is_gone = |&(driver, limit): &(Symbol, Option<i32>)| limit.is_some() && new.limit(driver).is_none();
@@ -141,7 +142,7 @@ fn takes_more(old: &CsiNodeInfo, new: &CsiNodeInfo) -> bool {
     migrates || new.limits.iter().any(grew) || old.limits.iter().any(is_gone)
 }
 
-/// Whether a volume of the pod may be of the driver whose attachment is gone.
+/// Whether the pod may use a volume of the driver whose attachment was deleted.
 fn waits_for(pod: &PodInfo, gone: &VolumeAttachmentInfo) -> bool {
     pod.volumes.iter().any(|volume| {
         let migrated = volume.migratable();
@@ -169,7 +170,7 @@ impl FilterRule for Filter {
             let sure = known
                 .as_ref()
                 .map_or(0, |(attachable, new)| attachable.can_take(first, nodes, &drivers, new.len() as i64));
-            // The others may have room all the same: what is counted twice there may be one volume.
+            // Other nodes may still have room: two entries counted here may be one volume there.
             bits(nodes & !sure).fold(sure, |fitting, bit| {
                 match self.check(&snapshot.node(NodeIdx((first + bit) as u32))) {
                     Verdict::Fits => fitting | 1 << bit,
@@ -205,7 +206,7 @@ impl Filter {
         Mounts { namespace: *namespace, name, uid, volumes }
     }
 
-    /// The pod's volumes, where they are the same on all nodes and nothing is wrong with them.
+    /// Returns the pod's volumes, if they are the same on all nodes and free of errors.
     fn plain(&self, snapshot: Snapshot<'_>) -> Option<BTreeSet<Counted>> {
         let (objects, mut new) = (snapshot.volumes(), BTreeSet::new());
         for volume in &self.volumes {
@@ -239,7 +240,8 @@ impl Filter {
             count(snapshot, Mounts::of(pod), Some(csi_node), false, &mut attached)?;
         }
         new.retain(|volume| !attached.contains(volume));
-        // Not taken out of the new ones: upstream counts a volume twice that is attached and used by no pod here.
+        // Not removed from the new volumes: upstream counts a volume twice that is attached but used by no
+        // pod here.
         attached.extend(attachments(snapshot, name));
         let mut more: BTreeMap<Symbol, usize> = BTreeMap::new();
         for volume in &new {
@@ -252,7 +254,7 @@ impl Filter {
     }
 }
 
-/// The volumes of a node by its VolumeAttachments.
+/// Returns the volumes of a node by its VolumeAttachments.
 fn attachments(snapshot: Snapshot<'_>, node: Symbol) -> impl Iterator<Item = Counted> {
     let objects = snapshot.volumes();
     objects.attachments_on(node).filter(|attachment| attachment.attacher != known::EMPTY).filter_map(
@@ -264,7 +266,7 @@ fn attachments(snapshot: Snapshot<'_>, node: Symbol) -> impl Iterator<Item = Cou
     )
 }
 
-/// Adds the volumes of a pod that count on a node. Claims of pods that are there already may be missing.
+/// Adds the volumes of a pod that count on a node. Claims of existing pods may be missing.
 fn count(
     snapshot: Snapshot<'_>,
     pod: Mounts<'_>,
@@ -303,7 +305,7 @@ fn count(
     Ok(())
 }
 
-/// A disk named in a pod, where the node leaves its kind to a CSI driver.
+/// Returns an inline disk as a CSI volume, if the node uses the CSI driver for its kind.
 fn inline(volume: &PodVolume, csi_node: Option<&CsiNodeInfo>) -> Result<Option<Counted>, Problem> {
     let Some(disk) = volume.migratable().filter(|disk| csi_node.is_some() && disk.plugin.is_followed())
     else {
@@ -317,7 +319,7 @@ fn inline(volume: &PodVolume, csi_node: Option<&CsiNodeInfo>) -> Result<Option<C
     }
 }
 
-/// The volume of a claim: the one it is bound to, or the one its class will have made.
+/// Returns a claim's volume: the bound one, or the one that its class will provision.
 fn claimed(snapshot: Snapshot<'_>, claim: &ClaimInfo, csi_node: Option<&CsiNodeInfo>) -> Option<Counted> {
     let Some(volume) = claim.volume.and_then(|name| snapshot.volumes().volume(name)) else {
         return awaited(snapshot, claim, csi_node);
@@ -329,7 +331,7 @@ fn claimed(snapshot: Snapshot<'_>, claim: &ClaimInfo, csi_node: Option<&CsiNodeI
 }
 
 fn awaited(snapshot: Snapshot<'_>, claim: &ClaimInfo, csi_node: Option<&CsiNodeInfo>) -> Option<Counted> {
-    // A claim without a class is bound without regard to pods, so before they are placed.
+    // A claim without a class is bound without regard to pods, so it is bound before they are placed.
     let class = snapshot.volumes().class(claim.class).filter(|_| claim.class != known::EMPTY)?;
     let driver = match class.in_tree {
         None => class.provisioner,

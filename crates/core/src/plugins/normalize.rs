@@ -1,12 +1,12 @@
-//! The normalization that several score plugins share.
+//! Score normalization shared by several plugins.
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/helper/normalize_score.go`.
 
 use crate::framework::MAX_NODE_SCORE;
 
-/// Scales scores so that the highest becomes 100; `reverse` then makes the lowest the best.
+/// Scales scores so that the highest becomes 100; `reverse` then inverts them.
 ///
-/// Where no score is above zero nothing can be scaled: reversed, every node gets 100, else scores stay as they are.
+/// If no score is above zero, scores stay as they are, or become 100 if reversed.
 pub fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     let highest = scores.iter().copied().max().unwrap_or(0).max(0);
     if highest == 0 {
@@ -21,14 +21,14 @@ pub fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     }
 }
 
-/// Products and quotients below this are whole numbers to a float.
+/// Below this limit floats represent products and quotients as exact whole numbers.
 const EXACT: i64 = 1 << 53;
 
-/// `100 * part / whole`, cut towards zero, also where the product leaves the range.
+/// Returns `100 * part / whole`, truncated towards zero, even if the product overflows.
 pub(super) fn percent(part: i64, whole: i64) -> i64 {
     if (0..EXACT / MAX_NODE_SCORE).contains(&part) && (1..EXACT).contains(&whole) {
-        // A quotient that is no whole number is 1/whole below the next one, further than it is rounded; and a division of
-        // floats takes a fraction of the time.
+        // A non-integer quotient is 1/whole below the next integer, more than its rounding error. A float
+        // division takes a fraction of the time of an integer one.
         return ((part * MAX_NODE_SCORE) as f64 / whole as f64) as i64;
     }
     match part.checked_mul(MAX_NODE_SCORE) {
@@ -59,7 +59,7 @@ mod tests {
             let whole = (next() >> (next() % 53)) as i64 + 1;
             let part = (next() >> (next() % 53)) as i64;
             check(part, whole);
-            // Where the quotient is all but the next whole number.
+            // Quotients just below the next integer.
             let hundredth = whole / 100;
             (0..3).for_each(|off| check((hundredth * (part % 101) - off).max(0), whole));
             check((part % whole).max(1) - 1, whole);

@@ -9,7 +9,7 @@ use crate::pod::PodInfo;
 /// The plugin's name.
 pub const NAME: PluginName = "SchedulingGates";
 
-/// PreEnqueue: why the pod may not be decided on yet, if it may not.
+/// PreEnqueue: returns why the pod is gated, if it is.
 pub fn pre_enqueue(pod: &PodInfo, tables: &Tables) -> Option<Rejection> {
     if pod.gates.is_empty() {
         return None;
@@ -18,7 +18,7 @@ pub fn pre_enqueue(pod: &PodInfo, tables: &Tables) -> Option<Rejection> {
     Some(Rejection::unresolvable(format!("waiting for scheduling gates: [{}]", gates.join(" "))))
 }
 
-/// QueueingHint: the pod's own last gate must go.
+/// QueueingHint: the pod's own last gate must be removed.
 pub fn hint(event: &ClusterEvent<'_>) -> Hint {
     Hint::queue_if(matches!(
         event,

@@ -1,8 +1,8 @@
-//! TaintToleration keeps pods off nodes with NoSchedule and NoExecute taints they do not tolerate, and scores nodes by
-//! how few PreferNoSchedule taints the pod does not tolerate.
+//! TaintToleration rejects nodes with untolerated NoSchedule or NoExecute taints, and prefers nodes with few
+//! untolerated PreferNoSchedule taints.
 //!
-//! Nodes share few lists of taints, so each list is judged once a call.
-//! Upstream: `pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go`.
+//! Nodes share few distinct lists of taints, so each list is evaluated once per call. Upstream:
+//! `pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go`.
 
 use super::normalize::default_normalize_score;
 use crate::cache::{NodeView, Snapshot};
@@ -59,7 +59,8 @@ fn all_tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
     taints.iter().all(|taint| !taint.repels() || taint.is_tolerated_by(tolerations))
 }
 
-/// What follows from a list of taints, found once for each: most nodes have the same, and the one before often has.
+/// Results by list of taints, computed once for each list. Most nodes share a list, often with the previous
+/// node.
 struct PerList<T, F> {
     find: F,
     known: IdMap<TaintSetId, T>,
@@ -71,14 +72,14 @@ impl<T: Copy, F: Fn(TaintSetId) -> T> PerList<T, F> {
         Self { find, known: IdMap::default(), last: None }
     }
 
-    /// What follows for all of these nodes, where it is the same list for the whole block and the one before.
+    /// Returns the result for a block of nodes if they all have the previous node's list.
     fn of_block(&self, snapshot: Snapshot<'_>, first: usize) -> Option<T> {
         let (last, found) = self.last?;
         let lists: &[_; 64] = snapshot.columns().taints[first..].first_chunk()?;
         lists.iter().fold(true, |same, list| same & (*list == Some(last))).then_some(found)
     }
 
-    /// What follows for a node that exists.
+    /// Returns the result for an existing node.
     fn of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx) -> T {
         let set =
             snapshot.columns().taints[node.index()].expect("a node that exists has a list, if an empty one");

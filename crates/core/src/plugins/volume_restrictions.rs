@@ -1,7 +1,6 @@
-//! VolumeRestrictions keeps pods apart that cannot share a disk on a node, or a claim anywhere.
+//! VolumeRestrictions separates pods that cannot share a disk on a node, or a claim anywhere.
 //!
-//! Disks are those named in pods; that claims do not share a disk is the volumes' business. The claims a pod may not share
-//! are those with access mode ReadWriteOncePod. Upstream:
+//! It compares disks specified in pods, and claims with access mode ReadWriteOncePod. Upstream:
 //! `pkg/scheduler/framework/plugins/volumerestrictions/volume_restrictions.go`.
 
 use crate::cache::{NodeView, Snapshot};
@@ -24,9 +23,9 @@ pub struct VolumeRestrictions;
 
 struct Filter {
     disks: Box<[ExclusiveDisk]>,
-    /// Names of the pod's claims that one pod at most may use.
+    /// Names of the pod's claims that at most one pod may use.
     claims: Box<[Symbol]>,
-    /// How many of those are in use.
+    /// Number of existing uses of those claims.
     conflicts: i64,
 }
 
@@ -79,14 +78,15 @@ impl FilterPlugin for VolumeRestrictions {
             ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(gone), .. } => {
                 let shared = || disks(pod).any(|new| disks(gone).any(|old| new.conflicts_with(old)));
                 let claimed = || named_claims(gone).any(|claim| named_claims(pod).any(|own| own == claim));
-                // Upstream lets a pod wait whose disk was kept by a pod of another namespace.
+                // Upstream does not requeue a pod whose disk a pod of another namespace used.
                 Hint::queue_if(shared() || gone.namespace == pod.namespace && claimed())
             }
-            // A list may show a claim that was made anew as one that changed.
+            // A list may show a recreated claim as a changed one.
             ClusterEvent::Storage { new: Some(StorageObject::Claim(claim)), .. } => Hint::queue_if(
                 claim.namespace == pod.namespace && named_claims(pod).any(|name| name == claim.name),
             ),
-            // Pods of a node that is gone use no claims. Upstream lets pods wait until they are collected.
+            // Pods of a deleted node no longer use claims. Upstream requeues only when they are
+            // garbage-collected.
             ClusterEvent::Node { action: NodeAction::Delete, .. } => {
                 Hint::queue_if(named_claims(pod).next().is_some())
             }
@@ -98,7 +98,8 @@ impl FilterPlugin for VolumeRestrictions {
 }
 
 impl Filter {
-    /// How many uses of the pod's claims the pods have. Upstream compares the names of claims without their namespaces here.
+    /// Counts the uses of the pod's claims by other pods. Like upstream, it compares claim names without
+    /// namespaces here.
     fn uses(&self, pods: &[&PodInfo]) -> i64 {
         let claims = pods.iter().flat_map(|pod| named_claims(pod));
         claims.filter(|claim| self.claims.contains(claim)).count() as i64
@@ -128,7 +129,7 @@ impl FilterRule for Filter {
 }
 
 impl ExclusiveDisk {
-    /// Whether two pods of one node cannot have both: they are the same disk, and not both only to be read.
+    /// Whether two pods on one node conflict: the disk is the same and not both uses are read-only.
     fn conflicts_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Gce { name, read_only }, Self::Gce { name: other, read_only: too }) => {

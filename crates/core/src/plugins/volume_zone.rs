@@ -1,7 +1,7 @@
-//! VolumeZone holds pods to the zones and regions in the labels of the volumes they are bound to.
+//! VolumeZone rejects nodes outside the zones and regions in the labels of the pod's bound volumes.
 //!
-//! Only labels are judged here; the node affinity of volumes is VolumeBinding's. Claims of generic ephemeral volumes are not
-//! looked at. Upstream: `pkg/scheduler/framework/plugins/volumezone/volume_zone.go`.
+//! VolumeBinding handles the node affinity of volumes. Claims of generic ephemeral volumes are ignored.
+//! Upstream: `pkg/scheduler/framework/plugins/volumezone/volume_zone.go`.
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
@@ -21,7 +21,7 @@ const KEYS: [Symbol; 4] = [known::BETA_ZONE, known::BETA_REGION, known::ZONE, kn
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VolumeZone;
 
-/// Per label of a volume the values a node may have.
+/// The allowed node values for each volume label.
 type Topology = Vec<(Symbol, Box<[Symbol]>)>;
 
 struct Filter {
@@ -110,7 +110,7 @@ fn topology(pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Topology, Rejection
     Ok(topology)
 }
 
-/// Whether an unbound claim gets its volume only once the pod has a node; if not, there is nothing to judge by.
+/// Whether an unbound claim waits for the pod's node; otherwise the claim is a rejection.
 fn is_delayed(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> Result<(), Rejection> {
     if claim.class == known::EMPTY {
         let text = "PersistentVolumeClaim had no pv name and storageClass name";
@@ -133,7 +133,7 @@ fn is_delayed(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> Result<(), Rejection
 
 impl Filter {
     fn holds(&self, labels: Labels<'_>) -> bool {
-        // A node that says nothing of zones is one of a cluster without.
+        // A node without zone labels belongs to a cluster without zones.
         KEYS.iter().all(|&key| labels.get(key).is_none())
             || self.topology.iter().all(|(key, values)| {
                 let value = labels.get(*key).or_else(|| labels.get(present_key(*key)));
@@ -142,7 +142,7 @@ impl Filter {
     }
 }
 
-/// The key that took the place of a former one; a present key stands for itself.
+/// Returns the present key that replaces a deprecated one; present keys map to themselves.
 fn present_key(key: Symbol) -> Symbol {
     match key {
         known::BETA_ZONE => known::ZONE,
@@ -173,7 +173,7 @@ impl FilterRule for Filter {
     }
 }
 
-/// The rule of a pod that PreFilter would have rejected, where PreFilter is disabled.
+/// The rule of a pod that PreFilter would reject, if PreFilter is disabled: it rejects every node.
 struct Nowhere(Rejection);
 
 impl FilterRule for Nowhere {

@@ -1,8 +1,9 @@
-//! InterPodAffinity: keeps pods together with and away from other pods, both by the incoming pod's terms and by those
-//! of the pods that are there, as a filter and as a score.
+//! InterPodAffinity attracts pods to and repels them from domains with other pods, as a filter and as a
+//! score. It applies the terms of the incoming pod and of existing pods.
 //!
-//! `filter` and `score` count anew for each decision; `tally` says the same of counts that are kept up to date. Selectors are
-//! judged where they are parsed. Upstream: `pkg/scheduler/framework/plugins/interpodaffinity`; golden family `pod-affinity`.
+//! `filter` and `score` count all pods for each decision; `tally` gives the same results from incremental
+//! counts. Selectors are validated during conversion. Upstream:
+//! `pkg/scheduler/framework/plugins/interpodaffinity`; golden family `pod-affinity`.
 
 mod counts;
 mod filter;
@@ -25,9 +26,9 @@ const NAME: PluginName = "InterPodAffinity";
 /// The plugin with its arguments (upstream `InterPodAffinityArgs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterPodAffinity {
-    /// What a node gains where a pod that is there requires affinity to the incoming one; 0 for nothing, at most 100.
+    /// The score for each existing pod that requires affinity to the incoming one: 0 (none) to 100.
     pub hard_pod_affinity_weight: i32,
-    /// Whether preferences of the pods that are there do not matter to a pod that has none of its own.
+    /// Whether preferred terms of existing pods are ignored if the incoming pod has none of its own.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 

@@ -1,7 +1,8 @@
-//! NodeResourcesBalancedAllocation scores nodes by how much closer together the pod brings the use of their resources.
+//! NodeResourcesBalancedAllocation scores nodes by how much the pod improves the balance of their resource
+//! use.
 //!
-//! It rewards the change and not the balance itself: a pod that changes nothing gives 75.
-//! Upstream: `pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`.
+//! It scores the change, not the balance itself: a pod that changes nothing scores 75. Upstream:
+//! `pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`.
 
 use super::allocation::{Basis, ResourceSpec, Share, Weighing};
 use super::lanes::{Part, whole};
@@ -30,7 +31,7 @@ pub struct NodeResourcesBalancedAllocation {
 }
 
 impl NodeResourcesBalancedAllocation {
-    /// The plugin with arguments.
+    /// Creates the plugin with arguments.
     pub fn new(args: NodeResourcesBalancedAllocationArgs) -> Self {
         Self { args }
     }
@@ -47,7 +48,7 @@ impl ScorePlugin for NodeResourcesBalancedAllocation {
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
         let weighing = Weighing::new(Basis::Real, &self.args.resources, pod, snapshot);
-        // A pod that asks for nothing changes no balance; scoring it would heap such pods onto one node.
+        // A pod without requests changes no balance; scoring it would concentrate such pods on one node.
         if weighing.is_nothing() {
             return Prepared::Skip;
         }
@@ -73,7 +74,7 @@ fn score(shares: &[Share]) -> i64 {
     MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with_pod - without_pod) / 2
 }
 
-/// The same of two resources.
+/// Scores two resources, with the same result.
 #[inline(always)]
 fn score_of_two(a: &Part, b: &Part) -> f64 {
     let half = (MAX_NODE_SCORE / 2) as f64;
@@ -88,7 +89,8 @@ fn score_of_two(a: &Part, b: &Part) -> f64 {
     half + whole((half + balance(|part| part.requested) - balance(|part| part.used)) / 2.0)
 }
 
-/// 100 less the standard deviation of the fractions in use. The order of operations is upstream's, to the last bit.
+/// Returns 100 minus the standard deviation of the used fractions. The order of operations is upstream's, to
+/// the last bit.
 #[inline]
 fn balance(shares: &[Share], taken: impl Fn(&Share) -> i64) -> i64 {
     let fraction = |share: &Share| {

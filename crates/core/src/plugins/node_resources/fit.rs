@@ -1,4 +1,4 @@
-//! NodeResourcesFit keeps pods off nodes that lack what they ask for, and scores the others by a strategy.
+//! NodeResourcesFit rejects nodes with insufficient resources and scores the others by a strategy.
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/noderesources/fit.go`.
 
@@ -23,11 +23,11 @@ const NAME: PluginName = "NodeResourcesFit";
 /// `NodeResourcesFitArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeResourcesFitArgs {
-    /// Extended resources that Filter does not look at.
+    /// Extended resources that Filter ignores.
     pub ignored_resources: Vec<Box<str>>,
-    /// Groups of extended resources, the part of the name before the slash, that Filter does not look at.
+    /// Groups of extended resources (the part of the name before the slash) that Filter ignores.
     pub ignored_resource_groups: Vec<Box<str>>,
-    /// `scoringStrategy.type`, with the shape where it has one.
+    /// `scoringStrategy.type`, with its shape if it has one.
     pub strategy: ScoringStrategy,
     /// `scoringStrategy.resources`.
     pub resources: Vec<ResourceSpec>,
@@ -45,7 +45,7 @@ impl Default for NodeResourcesFitArgs {
 }
 
 impl NodeResourcesFitArgs {
-    /// Whether Filter looks away from the resource `name`; hugepages and `kubernetes.io` names it always looks at.
+    /// Whether Filter ignores the resource `name`; it never ignores hugepages and `kubernetes.io` names.
     fn ignores(&self, name: &str) -> bool {
         let group = name.split('/').next().unwrap_or(name);
         is_extended_resource(name)
@@ -61,7 +61,7 @@ pub struct NodeResourcesFit {
 }
 
 impl NodeResourcesFit {
-    /// The plugin with arguments.
+    /// Creates the plugin with arguments.
     pub fn new(args: NodeResourcesFitArgs) -> Self {
         Self { args: Arc::new(args) }
     }
@@ -94,31 +94,31 @@ impl FilterPlugin for NodeResourcesFit {
     }
 }
 
-/// What a pod needs of a node; zeros need nothing.
+/// The resource requests of a pod; zero requests always fit.
 pub(super) struct Demand {
     pub(super) cpu_milli: i64,
     pub(super) memory: i64,
     pub(super) ephemeral_storage: i64,
-    /// Scalars that are asked for and not ignored.
+    /// Requested scalar resources that are not ignored.
     pub(super) scalar: Box<[Scalar]>,
 }
 
-/// A scalar resource a pod needs.
+/// A requested scalar resource.
 pub(super) struct Scalar {
     pub(super) name: Symbol,
     pub(super) wanted: i64,
-    /// Whether a DeviceClass serves it: DynamicResources judges the nodes that have none of it.
+    /// Whether a DeviceClass serves it: DynamicResources handles nodes without any of it.
     by_class: bool,
 }
 
 impl Scalar {
-    /// Whether this plugin leaves the node to DynamicResources (upstream `shouldDelegateResourceToDRA`).
+    /// Whether this plugin delegates the node to DynamicResources (upstream `shouldDelegateResourceToDRA`).
     pub(super) fn is_delegated(&self, allocatable: &Resources) -> bool {
         self.by_class && allocatable.scalar(self.name).unwrap_or(0) <= 0
     }
 }
 
-/// What falls short on a node.
+/// An insufficient resource of a node.
 enum Shortage {
     Pods,
     Cpu,
@@ -139,7 +139,7 @@ impl Shortage {
     }
 }
 
-/// Whether `wanted` of a resource is there. Who wants nothing gets it even where too much is taken.
+/// Whether the request `wanted` fits. A zero request fits even if the node is overcommitted.
 fn suffices(wanted: i64, allocatable: i64, taken: i64) -> bool {
     wanted <= 0 || wanted <= allocatable.saturating_sub(taken)
 }
@@ -157,14 +157,14 @@ impl Demand {
         }
     }
 
-    /// Whether a node without pods would do.
+    /// Whether the pod would fit on the node without other pods.
     pub(super) fn fits_empty(&self, allocatable: &Resources, allocatable_pods: i64) -> bool {
         let mut short = false;
         self.shortages(allocatable, allocatable_pods, &Resources::default(), 0, |_, _| short = true);
         !short
     }
 
-    /// Calls `short` for everything that falls short, with whether it would on the empty node too.
+    /// Calls `short` for each insufficient resource, and whether it is insufficient on the empty node, too.
     fn shortages(
         &self,
         allocatable: &Resources,
@@ -191,7 +191,8 @@ impl Demand {
         }
     }
 
-    /// The nodes of a block that would do by [`Self::fits_columns`], and others; `None` where each is to be looked at.
+    /// Returns the nodes of a block that pass [`Self::fits_columns`], and others; `None` if each must be
+    /// checked.
     #[inline(always)]
     fn fits_block(&self, columns: &Columns, at: usize, nodes: u64) -> Option<u64> {
         if (nodes.count_ones() as usize) < lanes::PAY_FROM {
@@ -214,7 +215,7 @@ impl Demand {
         left.nodes()
     }
 
-    /// Keeps the nodes that have enough of what there are columns of.
+    /// Keeps the nodes that have enough of the resources stored in columns.
     #[inline(always)]
     fn filter_columns(&self, columns: &Columns, feasible: &mut NodeSet) {
         feasible.retain_blocks(
@@ -277,7 +278,7 @@ impl FilterRule for Demand {
         Verdict::Rejected(Rejection { code, reasons })
     }
 
-    /// Of each resource two bits: whether it falls short, and whether it would on the empty node too.
+    /// Two bits for each resource: whether it is insufficient, and whether it is on the empty node, too.
     fn verdict_number(&self, node: &NodeView<'_>) -> Option<u64> {
         const NUMBERED: usize = 32 - 4;
         if self.scalar.len() > NUMBERED {
@@ -369,7 +370,7 @@ mod tests {
         };
         let (mut blocks, mut fitting, mut left_alone) = (0, 0, 0);
         for turn in 0..2_000 {
-            // Now and then there are amounts that differences of are beyond all numbers.
+            // Some amounts are so large that their differences overflow.
             let largest = if turn % 5 == 0 { i64::MAX } else { 7 };
             let mut column = || -> Vec<i64> {
                 (0..SLOTS).map(|_| if next() % 400 == 0 { largest } else { next() % 8 }).collect()
@@ -397,7 +398,7 @@ mod tests {
                 (blocks, fitting) = (blocks + 1, fitting + nodes.count_ones());
             }
         }
-        // The last block is none.
+        // The last block is empty.
         assert!(blocks > 4_000 && fitting > 10_000 && left_alone > 2_200, "{blocks} {fitting} {left_alone}");
     }
 }

@@ -1,7 +1,7 @@
-//! What may make a pod fit that NodeResourcesFit rejected.
+//! Queueing hints of NodeResourcesFit.
 //!
-//! Upstream: `isSchedulableAfterPodEvent`, `isSchedulableAfterNodeChange` and `isSchedulableAfterDeviceClassEvent` of
-//! `pkg/scheduler/framework/plugins/noderesources/fit.go`.
+//! Upstream: `isSchedulableAfterPodEvent`, `isSchedulableAfterNodeChange` and
+//! `isSchedulableAfterDeviceClassEvent` of `pkg/scheduler/framework/plugins/noderesources/fit.go`.
 
 use super::fit::Demand;
 use crate::cache::DeviceClass;
@@ -13,10 +13,10 @@ use crate::resources::Resources;
 
 pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo, demand: &Demand) -> Hint {
     match event {
-        // What goes may free anything, if only its place among the pods.
+        // A removed pod always frees something, at least its place among the node's pods.
         ClusterEvent::AssignedPod { action: PodAction::Delete, .. }
         | ClusterEvent::OwnPod { action: PodAction::UpdateScaleDown, .. }
-        // Taint changes come with new nodes: upstream adds them to every plugin that waits for those.
+        // Upstream adds taint changes for every plugin that registers for new nodes.
         | ClusterEvent::Node { action: NodeAction::UpdateTaint, .. }
         | ClusterEvent::UnschedulableTimeout => Hint::Queue,
         ClusterEvent::AssignedPod { action: PodAction::UpdateScaleDown, old: Some(old), new: Some(new) } => {
@@ -24,7 +24,7 @@ pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo, demand: &Demand) -> 
             Hint::queue_if(gives_back(wanted, &old.resources.placed, &new.resources.placed))
         }
         ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateAllocatable, old, new: Some(new) } => {
-            // Upstream lets ignored resources keep a pod waiting here; that wake-up is not lost.
+            // Upstream lets ignored resources keep the pod unschedulable here; supercargo requeues it.
             let fits = demand.fits_empty(&new.allocatable, new.allocatable_pods);
             Hint::queue_if(fits && old.is_none_or(|old| has_grown(demand, old, new)))
         }
@@ -33,7 +33,7 @@ pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo, demand: &Demand) -> 
     }
 }
 
-/// Whether a class that is new, or has another name for its resource, serves something the pod asks for.
+/// Whether a new or changed DeviceClass serves a resource that the pod requests.
 fn comes_to_serve(pod: &PodInfo, old: Option<&DeviceClass>, new: &DeviceClass) -> bool {
     let asks = |name: Symbol| pod.resources.request.scalar(name).is_some();
     match old {
@@ -42,7 +42,7 @@ fn comes_to_serve(pod: &PodInfo, old: Option<&DeviceClass>, new: &DeviceClass) -
     }
 }
 
-/// Whether some resource that is `wanted` is less in `after` than in `before`.
+/// Whether a resource in `wanted` is less in `after` than in `before`.
 fn gives_back(wanted: &Resources, before: &Resources, after: &Resources) -> bool {
     let scalar = |resources: &Resources, name| resources.scalar(name).unwrap_or(0);
     let shrank = |wanted: i64, before: i64, after: i64| wanted != 0 && before > after;
@@ -52,7 +52,7 @@ fn gives_back(wanted: &Resources, before: &Resources, after: &Resources) -> bool
         || wanted.scalar.iter().any(|&(name, w)| shrank(w, scalar(before, name), scalar(after, name)))
 }
 
-/// Whether the node can hold more pods, or has more of something in demand.
+/// Whether the node can hold more pods, or has more of a requested resource.
 fn has_grown(demand: &Demand, old: &NodeInfo, new: &NodeInfo) -> bool {
     let (before, after) = (&old.allocatable, &new.allocatable);
     let grew = |wanted: i64, before: i64, after: i64| wanted > 0 && after > before;

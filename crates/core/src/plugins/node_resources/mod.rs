@@ -1,8 +1,9 @@
-//! The plugins that weigh what pods ask for against what nodes have: NodeResourcesFit and
+//! Plugins that compare resource requests with allocatable: NodeResourcesFit and
 //! NodeResourcesBalancedAllocation.
 //!
-//! Which sum of a pod each of them reads is laid out in [`crate::resources::PodResources`]. What DeviceClasses
-//! serve and a node has not is left to DynamicResources, and counts for no score. Upstream: `pkg/scheduler/framework/plugins/noderesources`.
+//! [`crate::resources::PodResources`] holds the sum of requests that each of them reads. Resources that only
+//! DeviceClasses serve are left to DynamicResources and not scored. Upstream:
+//! `pkg/scheduler/framework/plugins/noderesources`.
 
 mod allocation;
 mod balanced_allocation;

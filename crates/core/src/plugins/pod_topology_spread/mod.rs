@@ -1,8 +1,8 @@
-//! PodTopologySpread: keeps matching pods even over the domains of a topology, as a filter and as a score.
+//! PodTopologySpread spreads matching pods evenly over topology domains, as a filter and as a score.
 //!
-//! `filter` and `score` count anew for each decision; `tally` says the same of counts that are kept up to date. Validation of the
-//! arguments is the configuration's business. Upstream: `pkg/scheduler/framework/plugins/podtopologyspread`; golden
-//! families `spread` and `spread-default`.
+//! `filter` and `score` count all pods for each decision; `tally` gives the same results from incremental
+//! counts. The configuration validates the arguments. Upstream:
+//! `pkg/scheduler/framework/plugins/podtopologyspread`; golden families `spread` and `spread-default`.
 
 mod constraints;
 mod counts;
@@ -26,21 +26,22 @@ const NAME: PluginName = "PodTopologySpread";
 /// The plugin with its arguments (upstream `PodTopologySpreadArgs`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTopologySpread {
-    /// What spreads pods that bring no constraint of their own.
+    /// The default constraints, for pods without their own.
     pub defaults: Defaults,
 }
 
-/// Constraints for pods that bring none (upstream `defaultingType` and `defaultConstraints`).
+/// Constraints for pods without their own (upstream `defaultingType` and `defaultConstraints`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Defaults {
-    /// Softly over hosts (by 3) and zones (by 5); nodes that lack one of the labels are scored by the other.
+    /// The system defaults: soft constraints over hosts (`maxSkew` 3) and zones (5). Nodes that lack one
+    /// label are scored by the other.
     #[default]
     System,
-    /// These.
+    /// A list from the configuration.
     List(Vec<DefaultConstraint>),
 }
 
-/// A constraint for pods that bring none. Its selector is deduced for each pod from its Services and controller.
+/// A default constraint. Its selector is derived for each pod from its Services and controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultConstraint {
     /// `maxSkew`, greater than 0.
@@ -58,7 +59,7 @@ pub struct DefaultConstraint {
 }
 
 impl PodTopologySpread {
-    /// Whether nodes that lack one of the keys count for none of them. The system's defaults ask for no more than is there.
+    /// Whether nodes must have all topology keys to be counted; false for the system defaults.
     fn requires_all_keys(&self, pod: &PodInfo) -> bool {
         !pod.spread.is_empty() || self.defaults != Defaults::System
     }

@@ -1,8 +1,9 @@
-//! VolumeBinding holds pods to nodes that reach the volumes they are bound to, and finds volumes, or room to make them, for
-//! claims that wait for a pod's node.
+//! VolumeBinding rejects nodes that cannot access a pod's bound volumes, and finds or provisions volumes for
+//! claims that wait for the pod's node.
 //!
-//! Decides and says what is to be reserved; writing it, and waiting for the volumes, is the scheduler's. Without
-//! StorageCapacityScoring. Upstream: `pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder}.go`.
+//! It decides and returns reservations; the scheduler writes them and waits for the volumes.
+//! StorageCapacityScoring is not supported. Upstream:
+//! `pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder}.go`.
 
 mod by_label;
 mod claims;
@@ -22,7 +23,7 @@ use crate::volume::{PersistentVolumeInfo, StorageKind};
 /// The plugin's name.
 pub const NAME: PluginName = "VolumeBinding";
 
-/// Whether a node reaches a volume.
+/// Whether a node can access a volume.
 pub(crate) fn reaches(node: &NodeView<'_>, volume: &PersistentVolumeInfo) -> Result<bool, CycleError> {
     filter::reaches(node, volume)
 }
