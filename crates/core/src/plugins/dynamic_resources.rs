@@ -1,9 +1,8 @@
-//! DynamicResources, as far as it is built: it allocates no devices, refuses the pods that need some, and has its texts and
-//! its place all the same.
+//! DynamicResources without allocation: rejects pods that need devices, with upstream's texts and position.
 //!
-//! To place such pods by guess could put one where its device is not. Pods with claims are told by `PodInfo::unjudged`;
-//! what a node would serve by devices alone is told here, node by node, as upstream tells it.
-//! Upstream: `dynamicresources/dynamicresources.go` and `extendeddynamicresources.go`.
+//! Placing such pods without allocation could choose a node without their device. `PodInfo::unjudged` marks
+//! pods with claims. For extended resources that DeviceClasses serve, this plugin rejects node by node, as
+//! upstream does. Upstream: `dynamicresources/dynamicresources.go` and `extendeddynamicresources.go`.
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::post_filter::{PostFilterPlugin, PostFiltered, Unplaced};
@@ -64,11 +63,11 @@ impl FilterPlugin for DynamicResources {
     }
 }
 
-/// The extended resources a pod asks for.
+/// The extended resources that a pod requests.
 struct Wanted {
-    /// Those that a DeviceClass serves.
+    /// Resources that a DeviceClass serves.
     by_class: Box<[Symbol]>,
-    /// The others.
+    /// Other resources.
     by_nodes_alone: Box<[Symbol]>,
 }
 
@@ -82,7 +81,7 @@ impl Wanted {
     }
 }
 
-/// Upstream's `IsDRAExtendedResourceName`, of a name that is tracked at all.
+/// Upstream's `IsDRAExtendedResourceName`, for a tracked resource name.
 fn is_extended(name: Symbol, tables: &Tables) -> bool {
     let name = tables.text(name);
     is_extended_resource(name) || name.starts_with(IMPLICIT)
@@ -109,7 +108,7 @@ impl FilterRule for Wanted {
     }
 }
 
-/// Its PostFilter, which has no claim to deallocate.
+/// The PostFilter of DynamicResources, which never has a claim to deallocate.
 #[derive(Clone, Copy, Debug)]
 pub struct Deallocation;
 

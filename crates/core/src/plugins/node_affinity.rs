@@ -216,7 +216,7 @@ impl FilterRule for Filter {
     }
 }
 
-/// Returns the first unmet requirement of each of these terms.
+/// Appends the unmet label requirements of these terms to `facts`.
 fn unmet_terms(terms: Option<&[NodeSelectorTerm]>, added: bool, node: &NodeView<'_>, facts: &mut Vec<Fact>) {
     let (tables, labels) = (node.snapshot().tables(), node.labels());
     for (term, of) in terms.into_iter().flatten().enumerate() {

@@ -1,23 +1,23 @@
-//! The Score points that give every node 0 with upstream's default feature gates.
+//! Score plugins that give every node 0 with upstream's default feature gates.
 //!
-//! They have a weight and a place all the same, and stand with 0 in what a decision tells.
-//! Upstream: `volumebinding/volume_binding.go#Score` without StorageCapacityScoring, `dynamicresources/dynamicresources.go#Score`
-//! of a pod without claims.
+//! They still have a weight and a place in the order, and decisions report them with 0. Upstream:
+//! `volumebinding/volume_binding.go#Score` without StorageCapacityScoring,
+//! `dynamicresources/dynamicresources.go#Score` of a pod without claims.
 
 use crate::cache::Snapshot;
 use crate::framework::{PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
-/// A plugin whose Score has nothing to say.
+/// A plugin whose Score is always 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Unscored {
     name: PluginName,
 }
 
-/// VolumeBinding's. Its PreScore skips, so it stands in no decision unless PreScore is disabled.
+/// VolumeBinding. Its PreScore skips, so decisions omit it unless PreScore is disabled.
 pub const VOLUME_BINDING: Unscored = Unscored { name: "VolumeBinding" };
-/// DynamicResources'. It has no PreScore that could skip.
+/// DynamicResources. It has no PreScore that could skip.
 pub const DYNAMIC_RESOURCES: Unscored = Unscored { name: "DynamicResources" };
 
 impl ScorePlugin for Unscored {

@@ -110,7 +110,7 @@ fn topology(pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Topology, Rejection
     Ok(topology)
 }
 
-/// Whether an unbound claim waits for the pod's node; otherwise the claim is a rejection.
+/// Succeeds if an unbound claim waits for the pod's node; otherwise returns the rejection.
 fn is_delayed(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> Result<(), Rejection> {
     if claim.class == known::EMPTY {
         let text = "PersistentVolumeClaim had no pv name and storageClass name";

@@ -1,4 +1,4 @@
-//! The terms as counts that are kept up to date. Says what `filter` and `score` say, which are what it must equal.
+//! The incremental form of `filter` and `score`, which are its oracle.
 
 use super::filter::{AffinityFilter, Match};
 use super::score::{Preferences, normalized};
@@ -9,11 +9,11 @@ use crate::pod::PodInfo;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Counters by what is counted and topology key.
+/// Counters by kind of term and topology key.
 struct Counters<S> {
     all: Vec<Counter>,
     sorts: Vec<S>,
-    /// Where in these two. A pod may name as many keys as fit into an object.
+    /// The index of each counter. A pod may name as many keys as fit into an object.
     places: BTreeMap<(S, Symbol), usize>,
 }
 
@@ -35,11 +35,11 @@ impl<S: Copy + Ord> Counters<S> {
     }
 }
 
-/// Required terms, of the pod and about it.
+/// The tally of required terms, of the pod and of existing pods.
 pub(super) struct RequiredTally {
     rule: AffinityFilter,
     counters: Counters<Match>,
-    /// For each required affinity term its counter.
+    /// The counter of each required affinity term.
     affinity: Vec<usize>,
 }
 
@@ -53,7 +53,7 @@ impl RequiredTally {
         for term in rule.anti_affinity() {
             counters.add(Match::AntiAffinity, term.topology_key);
         }
-        // The pod itself will be among them, and the next one alike is to be counted by the same.
+        // The pod itself will be on a node, and the next identical pod must count it with the same counters.
         rule.each_match(snapshot, pod, |sort, key| counters.add(sort, key));
         for kind in snapshot.kinds_with_required_anti_affinity() {
             rule.each_match(snapshot, kind.pod(), |sort, key| counters.add(sort, key));
@@ -110,7 +110,7 @@ impl FilterTally for RequiredTally {
     }
 }
 
-/// Preferred terms of the pod, and all terms about it.
+/// The tally of preferred terms of the pod, and of existing pods' terms.
 pub(super) struct PreferredTally {
     preferences: Preferences,
     counters: Counters<()>,
@@ -120,7 +120,7 @@ impl PreferredTally {
     pub(super) fn new(preferences: Preferences, pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
         let mut counters = Counters::new();
         preferences.keys().for_each(|key| counters.add((), key));
-        // The pod itself will be among them, and the next one alike is to be counted by the same.
+        // The pod itself will be on a node, and the next identical pod must count it with the same counters.
         preferences.weigh(snapshot, pod, |key, _| counters.add((), key));
         for kind in snapshot.kinds_with_affinity() {
             preferences.weigh(snapshot, kind.pod(), |key, _| counters.add((), key));

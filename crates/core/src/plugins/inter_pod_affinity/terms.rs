@@ -1,8 +1,9 @@
-//! Which pods a term means, seen from the incoming pod and from the pods that are there.
+//! Matching of affinity terms: those of the incoming pod, and those of existing pods.
 //!
-//! The two directions differ upstream. An incoming pod's `namespaceSelector` is unrolled into the names of the
-//! namespaces it selects now, and is then asked once more about a namespace without labels; so one that only forbids
-//! labels selects every namespace. Upstream: `kube-scheduler/framework/types.go#AffinityTerm`,
+//! The two directions differ upstream. The `namespaceSelector` of an incoming pod is resolved to the names of
+//! the namespaces that it selects now. It is then also matched against a namespace without labels, so a
+//! selector that only excludes labels selects every namespace. Upstream:
+//! `kube-scheduler/framework/types.go#AffinityTerm`,
 //! `interpodaffinity/plugin.go#mergeAffinityTermNamespacesIfNotEmpty`.
 
 use crate::cache::Snapshot;
@@ -20,7 +21,7 @@ pub(super) struct IncomingTerm {
 }
 
 impl IncomingTerm {
-    /// Takes the term with the namespaces it selects now.
+    /// Resolves the term's namespace selector to the present namespaces.
     pub(super) fn new(term: &PodAffinityTerm, snapshot: Snapshot<'_>) -> Self {
         let tables = snapshot.tables();
         let selects = |labels: Labels<'_>| term.namespace_selector.matches(tables, labels);
@@ -40,43 +41,43 @@ impl IncomingTerm {
         }
     }
 
-    /// The labels it asks for.
+    /// Returns the term's label selector.
     pub(super) fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// Whether the term means `pod`.
+    /// Whether the term matches `pod`.
     pub(super) fn matches(&self, snapshot: Snapshot<'_>, pod: &PodInfo) -> bool {
         (self.any_namespace || self.namespaces.binary_search(&pod.namespace).is_ok())
             && self.selector.matches(snapshot.tables(), snapshot.labels(pod.labels))
     }
 }
 
-/// All the terms of a list, as the incoming pod's.
+/// Resolves all terms of the incoming pod's list.
 pub(super) fn incoming(list: &[PodAffinityTerm], snapshot: Snapshot<'_>) -> Vec<IncomingTerm> {
     list.iter().map(|term| IncomingTerm::new(term, snapshot)).collect()
 }
 
-/// Whether all terms match `pod`, and there are any.
+/// Whether there are terms and all match `pod`.
 pub(super) fn all_match(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: &PodInfo) -> bool {
     !terms.is_empty() && matching(terms, snapshot, pod) == terms.len()
 }
 
-/// How many terms match `pod` before the first that does not.
+/// Counts the terms that match `pod` before the first that does not.
 pub(super) fn matching(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: &PodInfo) -> usize {
     terms.iter().take_while(|term| term.matches(snapshot, pod)).count()
 }
 
-/// How many comparisons it takes to match these terms.
+/// Number of comparisons needed to match these terms.
 pub(super) fn work(terms: &[IncomingTerm]) -> u64 {
     terms.iter().map(|term| term.selector.work()).sum()
 }
 
-/// The incoming pod as the terms of other pods see it.
+/// The incoming pod, as the terms of existing pods are matched against it.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming {
     namespace: Symbol,
-    /// The labels of its namespace; none if that is not known.
+    /// The labels of its namespace; empty if unknown.
     namespace_labels: Option<LabelSetId>,
     labels: LabelSetId,
 }
@@ -90,7 +91,7 @@ impl Incoming {
         }
     }
 
-    /// Whether the term of a pod that is there means the incoming pod.
+    /// Whether an existing pod's term matches the incoming pod.
     pub(super) fn is_meant_by(self, term: &PodAffinityTerm, snapshot: Snapshot<'_>) -> bool {
         let tables = snapshot.tables();
         let namespace = self.namespace_labels.map(|id| tables.labels(id)).unwrap_or_default();
@@ -99,7 +100,7 @@ impl Incoming {
     }
 }
 
-/// The terms of a list of a pod that is there; one that cannot be parsed voids its whole list.
+/// Returns an existing pod's list of terms; a malformed term invalidates its whole list.
 pub(super) fn existing<'a, T>(
     pod: &'a PodInfo,
     list: impl FnOnce(&'a PodAffinity) -> &'a Parsed<T>,
@@ -107,7 +108,8 @@ pub(super) fn existing<'a, T>(
     pod.pod_affinity.as_deref().and_then(|a| list(a).as_deref().ok()).unwrap_or_default()
 }
 
-/// What is wrong with the pod's lists, as upstream's `NewPodInfo` says it; `None` if nothing is.
+/// Returns the parse errors of the pod's lists as upstream's `NewPodInfo` words them; `None` if there are
+/// none.
 pub(super) fn parse_error(pod: &PodInfo) -> Option<String> {
     fn broken<T>(name: &str, list: &Parsed<T>) -> Option<String> {
         list.as_ref().err().map(|error| format!("{name}: {error}"))
@@ -129,7 +131,7 @@ pub(super) fn parse_error(pod: &PodInfo) -> Option<String> {
     }
 }
 
-/// Whether the pod prefers anything, sound or not.
+/// Whether the pod has preferred terms, valid or not.
 pub(super) fn has_preferences(pod: &PodInfo) -> bool {
     let has_terms = |list: &Parsed<WeightedPodAffinityTerm>| list.as_ref().map_or(true, |l| !l.is_empty());
     let affinity = pod.pod_affinity.as_ref();

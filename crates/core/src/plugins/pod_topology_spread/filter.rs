@@ -1,7 +1,7 @@
-//! The hard constraints: no domain may have more than `maxSkew` matching pods above the emptiest one.
+//! Hard constraints: no domain may exceed the minimum of matching pods by more than `maxSkew`.
 //!
-//! Upstream: `podtopologyspread/filtering.go`. Its two "critical paths" are the minimum over the domains, as long as
-//! pods come and go on one node only, which is all an overlay can say.
+//! Upstream: `podtopologyspread/filtering.go`. Its two "critical paths" equal the minimum over the domains as
+//! long as pods change on one node only, which is all that an overlay can express.
 
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use super::counts::{DomainCounts, Outlook};
@@ -21,19 +21,19 @@ pub(super) struct SpreadFilter {
     namespace: Symbol,
     constraints: Vec<Constraint>,
     inclusion: Inclusion,
-    /// Per constraint.
+    /// One entry per constraint.
     counts: Vec<DomainCounts>,
-    /// Per constraint, 1 if the pod itself will count.
+    /// For each constraint, 1 if the pod matches its own selector.
     itself: Vec<i64>,
 }
 
 impl SpreadFilter {
-    /// Counts all nodes that have the keys of all constraints.
+    /// Counts the pods on all nodes that have the keys of all constraints.
     pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>, constraints: Vec<Constraint>) -> Self {
         let tables = snapshot.tables();
         let inclusion = Inclusion::new(pod, &constraints);
         let mut with_keys = snapshot.nodes().iter().map(|node| snapshot.node_labels(node));
-        // Where no node has all keys, none passes, whatever is counted.
+        // If no node has all keys, none passes, whatever the counts are.
         let pods = if with_keys.any(|labels| has_all_keys(&constraints, labels)) {
             counted(snapshot, &constraints, pod.namespace, KindRole::HardConstraints)
         } else {
@@ -60,16 +60,16 @@ impl SpreadFilter {
         Self { namespace: pod.namespace, constraints, inclusion, counts, itself }
     }
 
-    /// Whether a domain has room for the pod in the constraint at `at`.
+    /// Whether a domain can take the pod under the constraint at index `at`.
     fn has_room(&self, at: usize, outlook: Outlook) -> bool {
         has_room(&self.constraints[at], self.itself[at], outlook)
     }
 
-    /// By how much the pods of the view's overlay change the count of its node's domain, per constraint; `None` for
-    /// not at all.
+    /// Returns by how much the overlay's pods change the count of the node's domain, for each constraint;
+    /// `None` if unchanged.
     ///
-    /// Unlike the counting of pods that are there, this takes terminating pods and an empty selector at their word:
-    /// upstream's AddPod and RemovePod do.
+    /// Like upstream's AddPod and RemovePod, and unlike the initial count, this includes terminating pods and
+    /// applies an empty selector.
     fn overlaid(&self, node: &NodeView<'_>, labels: Labels<'_>) -> Option<Vec<i64>> {
         if node.added().is_empty() && node.removed().is_empty() || !has_all_keys(&self.constraints, labels) {
             return None;
@@ -93,7 +93,7 @@ impl SpreadFilter {
     }
 }
 
-/// Whether a domain has room for a pod, which counts for `itself` there.
+/// Whether a domain can take a pod that adds `itself` to its count.
 pub(super) fn has_room(constraint: &Constraint, itself: i64, outlook: Outlook) -> bool {
     let lowest =
         if (outlook.domains as i64) < i64::from(constraint.min_domains) { 0 } else { outlook.lowest };

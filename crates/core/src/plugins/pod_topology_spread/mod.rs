@@ -59,7 +59,7 @@ pub struct DefaultConstraint {
 }
 
 impl PodTopologySpread {
-    /// Whether nodes must have all topology keys to be counted; false for the system defaults.
+    /// Whether nodes must have all topology keys to be counted; false if the system defaults apply.
     fn requires_all_keys(&self, pod: &PodInfo) -> bool {
         !pod.spread.is_empty() || self.defaults != Defaults::System
     }

@@ -1,7 +1,7 @@
-//! The soft constraints: the fewer matching pods a node's domains have, the better.
+//! Soft constraints: nodes whose domains have fewer matching pods score higher.
 //!
-//! Sums are floating point, added in the order of the constraints and rounded once, as upstream does; the weight of a
-//! topology is Go's logarithm ([`crate::ln`]). Upstream: `podtopologyspread/scoring.go`.
+//! Sums are floating point, added in the order of the constraints and rounded once, as upstream does. The
+//! weight of a topology is Go's logarithm ([`crate::ln`]). Upstream: `podtopologyspread/scoring.go`.
 
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use crate::cache::Snapshot;
@@ -14,14 +14,14 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::slice::KindRole;
 
-/// What marks an ignored node while scores are normalized. As upstream's, the mark is also the raw score of a node
-/// without matching pods under a `maxSkew` of 0, which then is ignored; no API server admits such a constraint.
+/// The mark of an ignored node during normalization. As upstream, it equals the raw score of a node without
+/// matching pods under a `maxSkew` of 0, which is then ignored; the API server admits no such constraint.
 pub(super) const IGNORED: i64 = -1;
 
 /// The rule of a pod with soft constraints.
 pub(super) struct SpreadScore {
     constraints: Vec<Weighed>,
-    /// Feasible nodes that lack a key where all are required; they get 0.
+    /// Feasible nodes that lack a required key; they score 0.
     ignored: NodeSet,
 }
 
@@ -29,7 +29,7 @@ struct Weighed {
     constraint: Constraint,
     /// Matching pods on each node, by slot.
     pods: Vec<i64>,
-    /// Matching pods in each domain of a feasible node; not kept for host names, which are counted node by node.
+    /// Matching pods in each domain of a feasible node; unused for host names, which are counted by node.
     domains: IdMap<Symbol, i64>,
     weight: f64,
 }
@@ -41,7 +41,7 @@ impl Weighed {
 }
 
 impl SpreadScore {
-    /// Registers the domains of the feasible nodes and counts the pods of all nodes in them.
+    /// Registers the domains of the feasible nodes and counts pods on all nodes in them.
     pub(super) fn new(
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
@@ -57,7 +57,7 @@ impl SpreadScore {
         let mut scored = feasible.clone();
         scored.subtract(&ignored);
         let inclusion = Inclusion::new(pod, &constraints);
-        // Where every feasible node lacks a key, all are ignored, whatever is counted.
+        // If every feasible node lacks a key, all are ignored, whatever the counts are.
         if require_all && scored.is_empty() {
             return Self { constraints: Vec::new(), ignored };
         }
@@ -81,7 +81,7 @@ impl SpreadScore {
         rule
     }
 
-    /// Counts pods on all nodes, those that failed the filters too, in the domains that are registered.
+    /// Counts pods on all nodes, including infeasible ones, in the registered domains.
     fn count(&mut self, snapshot: Snapshot<'_>, inclusion: &Inclusion, require_all: bool) {
         for idx in snapshot.nodes().iter() {
             let labels = snapshot.node_labels(idx);
@@ -123,7 +123,7 @@ pub(super) fn points_of(constraint: &Constraint, count: i64, weight: f64) -> f64
     count as f64 * weight + f64::from(constraint.max_skew.wrapping_sub(1))
 }
 
-/// NormalizeScore of one node, given the bounds of all that are not ignored.
+/// Normalizes one node's score, given the minimum and maximum of nodes that are not ignored.
 pub(super) fn normalized(raw: i64, lowest: i64, highest: i64) -> i64 {
     if raw == IGNORED {
         0

@@ -1,4 +1,4 @@
-//! The constraints as counts that are kept up to date. Says what `filter` and `score` say, which are what it must equal.
+//! The incremental form of `filter` and `score`, which are its oracle.
 
 use super::constraints::{Constraint, Inclusion, has_all_keys};
 use super::counts::{NO_DOMAIN, Outlook};
@@ -11,22 +11,22 @@ use crate::ln::ln;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 
-/// What both sorts of constraints share.
+/// The common part of hard and soft constraints.
 pub(super) struct SpreadTally {
     namespace: Symbol,
     constraints: Vec<Constraint>,
-    /// All of them have the same selector, as most have.
+    /// Whether all constraints have the same selector, which is common.
     are_alike: bool,
     counters: Vec<Counter>,
     inclusion: Inclusion,
-    /// Nodes that lack a key count for nothing.
+    /// Whether nodes that lack a key are not counted.
     require_all: bool,
-    /// For hard constraints: 1 where the pod matches the selector itself.
+    /// For hard constraints: 1 if the pod matches the selector itself.
     itself: Vec<i64>,
 }
 
 impl SpreadTally {
-    /// The tally of constraints that must be kept.
+    /// Creates the tally of hard constraints.
     pub(super) fn hard(pod: &PodInfo, snapshot: Snapshot<'_>, constraints: Vec<Constraint>) -> Self {
         let labels = snapshot.labels(pod.labels);
         let matches = |c: &Constraint| i64::from(c.selector.matches(snapshot.tables(), labels));
@@ -34,7 +34,7 @@ impl SpreadTally {
         Self { itself, ..Self::new(pod, constraints, true, |_| Domains::Values) }
     }
 
-    /// The tally of constraints that are preferred.
+    /// Creates the tally of soft constraints.
     pub(super) fn soft(pod: &PodInfo, constraints: Vec<Constraint>, require_all: bool) -> Self {
         let domains = |c: &Constraint| {
             if c.topology_key == known::HOSTNAME { Domains::Nodes } else { Domains::Values }

@@ -1,4 +1,4 @@
-//! The claims of a pod: which are bound, which wait for its node, and what keeps it from any.
+//! The claims of a pod: bound ones, those that wait for its node, and errors.
 
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, Rejection};
@@ -6,19 +6,19 @@ use crate::pod::PodInfo;
 use crate::volume::{BindingMode, ClaimInfo, PodVolume, StorageClassInfo};
 use std::sync::Arc;
 
-/// The claims of a pod, each once for every volume that names it.
+/// The claims of a pod, once for every volume that names them.
 pub(super) struct Claims {
-    /// Bound to a volume, both sides agreeing.
+    /// Fully bound claims.
     pub(super) bound: Vec<Arc<ClaimInfo>>,
-    /// To be bound, or provided for, once the pod has a node; each with its class.
+    /// Claims to bind or provision after the pod has a node, with their classes.
     pub(super) delayed: Vec<(Arc<ClaimInfo>, Arc<StorageClassInfo>)>,
 }
 
-/// Why no node will do.
+/// Why no node is feasible.
 pub(super) enum Refusal {
-    /// Something is missing or not ready.
+    /// An object is missing or not ready.
     Rejected(Rejection),
-    /// The cycle ends.
+    /// The attempt ends with an error.
     Failed(CycleError),
 }
 
@@ -26,7 +26,7 @@ fn rejected(text: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::Rejected(Rejection::unresolvable(text))
 }
 
-/// The claims of a pod; `None` if it has none.
+/// Returns the claims of a pod; `None` if it has none.
 pub(super) fn of(pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Option<Claims>, Refusal> {
     if pod.volumes.iter().all(|volume| volume.claim().is_none()) {
         return Ok(None);
@@ -37,7 +37,7 @@ pub(super) fn of(pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Option<Claims>
     let mut claims = Claims { bound: Vec::new(), delayed: Vec::new() };
     let mut is_immediate = false;
     for (name, _) in pod.volumes.iter().filter_map(PodVolume::claim) {
-        // What is assumed of a claim says where its volume is going to be.
+        // An assumed claim names its future volume.
         let found = snapshot.volumes().assumed_claim(pod.namespace, name);
         let claim = found.expect("claims that are missing were refused above");
         if claim.bound_volume().is_some() {
@@ -57,7 +57,7 @@ pub(super) fn of(pod: &PodInfo, snapshot: Snapshot<'_>) -> Result<Option<Claims>
     Ok(Some(claims))
 }
 
-/// Whether the volume's claim, if it has one, is there and may be used.
+/// Checks that the volume's claim, if any, exists and is usable by the pod.
 fn is_usable(pod: &PodInfo, volume: &PodVolume, snapshot: Snapshot<'_>) -> Result<(), Refusal> {
     let Some((name, is_own)) = volume.claim() else { return Ok(()) };
     let text = snapshot.text(name);
@@ -87,7 +87,7 @@ fn is_usable(pod: &PodInfo, volume: &PodVolume, snapshot: Snapshot<'_>) -> Resul
     Ok(())
 }
 
-/// The class of a claim, if it has claims wait for their pods.
+/// Returns the class of a claim if its binding mode is WaitForFirstConsumer.
 fn delaying_class<'a>(
     claim: &ClaimInfo,
     snapshot: Snapshot<'a>,

@@ -1,4 +1,4 @@
-//! A pod's claims on one node: reached, matched with volumes, or provided for.
+//! The filter of a pod's claims on one node: access to bound volumes, matching, and provisioning.
 //!
 //! Upstream: `volumebinding/binder.go#FindPodVolumes` and `#AssumePodVolumes`.
 
@@ -21,7 +21,7 @@ const NO_VOLUME: &str = "node(s) unavailable due to one or more pvc(s) bound to 
 
 /// The rule of a pod with claims.
 pub(super) struct Filter {
-    /// The volumes of bound claims; `None` for one that is not there.
+    /// The volumes of bound claims; `None` for a missing one.
     bound: Vec<Option<Arc<PersistentVolumeInfo>>>,
     delayed: Vec<Delayed>,
 }
@@ -33,7 +33,7 @@ struct Delayed {
     provisioning: Provisioning,
 }
 
-/// What a node has for the pod's claims.
+/// The volumes that a node offers for the pod's claims.
 #[derive(Default)]
 struct Found<'a> {
     reasons: Vec<Reason>,
@@ -54,7 +54,7 @@ impl Filter {
         Self { bound, delayed: delayed.collect() }
     }
 
-    /// Whether no node could be refused.
+    /// Whether no node can be rejected.
     fn is_indifferent(&self) -> bool {
         let is_everywhere =
             |volume: &PersistentVolumeInfo| volume.node_affinity.is_none() && volume.in_tree.is_none();
@@ -69,7 +69,7 @@ impl Filter {
         let mut found = Found::default();
         let unreached = self.check_bound(tables, labels, csi_node)?;
         let unmatched = self.check_delayed(tables, labels, name, &mut found)?;
-        // In this order, whatever was found first.
+        // In this order, whichever was found first.
         let reasons = [
             (unreached == Some(UNREACHED), UNREACHED),
             (unmatched == Some(Obstacle::NotHere), UNMATCHED),
@@ -80,7 +80,7 @@ impl Filter {
         Ok(found)
     }
 
-    /// Why the node does not reach a bound volume; the first that stands in the way.
+    /// Returns the first reason why the node cannot access a bound volume.
     fn check_bound(
         &self,
         tables: &Tables,
@@ -96,7 +96,7 @@ impl Filter {
         Ok(None)
     }
 
-    /// What stands in the way of claims that wait for a node; if nothing does, what they get is in `found`.
+    /// Returns why claims that wait for a node cannot be served; their volumes are added to `found`.
     fn check_delayed<'a>(
         &'a self,
         tables: &Tables,
@@ -126,7 +126,7 @@ impl Filter {
     }
 }
 
-/// What a node needs to reach a volume, by the CSI driver's labels where the node leaves the volume's kind to that.
+/// Returns a volume's node affinity, in its CSI driver's labels if the node uses the driver for this kind.
 fn node_affinity<'a>(
     volume: &'a PersistentVolumeInfo,
     csi_node: Option<&CsiNodeInfo>,
@@ -141,7 +141,7 @@ fn node_affinity<'a>(
     }
 }
 
-/// Whether a node reaches a volume (upstream `CheckNodeAffinity`).
+/// Whether a node can access a volume (upstream `CheckNodeAffinity`).
 pub(super) fn reaches(node: &NodeView<'_>, volume: &PersistentVolumeInfo) -> Result<bool, CycleError> {
     let snapshot = node.snapshot();
     let csi_node = snapshot.volumes().csi_node(node.name()).map(Arc::as_ref);
@@ -185,7 +185,7 @@ impl FilterRule for Filter {
     }
 
     fn reserve(&self, node: &NodeView<'_>) -> Result<Vec<Reservation>, Rejection> {
-        // A node that fails or does not fit is never chosen.
+        // A node that is infeasible or fails is never chosen.
         let Ok(Found { matched, provided, .. }) = self.find(node) else { return Ok(Vec::new()) };
         let bindings = matched.into_iter().map(|(it, volume)| Reservation::Bind {
             volume: volume.name,

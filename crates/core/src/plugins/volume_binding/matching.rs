@@ -1,7 +1,7 @@
-//! Volumes that are there and may be bound to a claim.
+//! Existing volumes that can be bound to a claim.
 //!
-//! Upstream: `component-helpers/storage/volume/pv_helpers.go#FindMatchingVolume`, whose list of volumes has no order: of
-//! equal volumes it takes any, and this the one with the smallest name.
+//! Upstream: `component-helpers/storage/volume/pv_helpers.go#FindMatchingVolume`. Its list of volumes is
+//! unordered, so it picks any of equal volumes; this picks the one with the smallest name.
 
 use super::by_label::ByLabel;
 use crate::cache::Snapshot;
@@ -10,11 +10,11 @@ use crate::selector::Selector;
 use crate::volume::{ClaimInfo, PersistentVolumeInfo};
 use std::sync::Arc;
 
-/// The volumes a claim may be bound to, as far as no node is asked.
+/// The volumes that match a claim on some node.
 pub(super) struct Matching {
-    /// The volume that is reserved for the claim: no other comes into question.
+    /// Volumes reserved for the claim; if there are any, no others are considered.
     reserved: Vec<Arc<PersistentVolumeInfo>>,
-    /// Free volumes, the smallest first.
+    /// Free volumes, smallest first.
     free: Vec<Arc<PersistentVolumeInfo>>,
     free_by_label: ByLabel,
 }
@@ -54,7 +54,8 @@ impl Matching {
         Ok(Self { reserved, free, free_by_label })
     }
 
-    /// The volume for the claim on a node of these labels; those `taken` are for other claims of the pod.
+    /// Returns the volume for the claim on a node with these labels; `taken` ones serve other claims of the
+    /// pod.
     pub(super) fn on(
         &self,
         tables: &Tables,
@@ -73,7 +74,7 @@ impl Matching {
     }
 }
 
-/// Whether a volume, free or reserved, is of the kind and size that is claimed.
+/// Whether a volume, free or reserved, has the claimed properties and size.
 fn is_like(volume: &PersistentVolumeInfo, claim: &ClaimInfo) -> bool {
     volume.capacity >= claim.request.unwrap_or_default()
         && volume.mode == claim.mode

@@ -9,25 +9,25 @@ use crate::selector::Selector;
 use crate::volume::{ClaimInfo, StorageClassInfo};
 use std::sync::Arc;
 
-/// What making a volume for a claim takes.
+/// The requirements for provisioning a volume for a claim.
 pub(super) struct Provisioning {
     class: Arc<StorageClassInfo>,
-    /// Where there is room for it; `None` where that is not told, and not asked.
+    /// Where capacity is available; `None` if the driver does not publish capacity.
     room: Option<Room>,
 }
 
-/// The nodes from which there is room for a volume.
+/// The nodes with access to enough capacity.
 struct Room {
     topologies: Vec<Selector>,
     by_label: ByLabel,
 }
 
-/// Why no volume can be made.
+/// Why no volume can be provisioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// Not for this node, or for none.
+    /// Topology does not allow this node, or any node.
     NotHere,
-    /// There is no room for it.
+    /// Capacity is insufficient.
     NoRoom,
 }
 
@@ -51,7 +51,7 @@ impl Provisioning {
         Self { class: Arc::clone(class), room }
     }
 
-    /// Whether the volume can be made for a node of these labels.
+    /// Checks that the volume can be provisioned for a node with these labels.
     pub(super) fn on(&self, tables: &Tables, labels: Labels<'_>) -> Result<(), Obstacle> {
         let makes_none = [known::EMPTY, known::NO_PROVISIONER].contains(&self.class.provisioner);
         if makes_none || !self.class.allows(tables, labels) {
