@@ -8,10 +8,10 @@ use crate::hash::IdMap;
 use crate::intern::Symbol;
 use crate::slice::{KindRole, Slice};
 
-/// A node label that is a topology: its key and value.
+/// A topology domain: a node label's key and value.
 pub(super) type Domain = (Symbol, Symbol);
 
-/// How many terms were matched in each domain. A domain with none has no entry.
+/// The number of matched terms in each domain; domains with zero have no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TermCounts {
     counts: IdMap<Domain, i64>,
@@ -93,7 +93,7 @@ pub(super) fn each_domain(columns: &Columns, snapshot: Snapshot<'_>, mut each: i
     }
 }
 
-/// Changes thought onto [`TermCounts`], at most one a domain: those an overlay makes.
+/// Hypothetical changes of [`TermCounts`] by an overlay, at most one per domain.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     by: Vec<(Domain, i64)>,

@@ -1,4 +1,4 @@
-//! The required terms: those of the incoming pod, and the anti-affinity of the pods that are there against it.
+//! Required terms: those of the incoming pod, and the anti-affinity of existing pods against it.
 //!
 //! Upstream: `interpodaffinity/filtering.go`.
 
@@ -16,34 +16,34 @@ const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 const EXISTING_ANTI_AFFINITY: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
-/// The rule of a pod that has required terms, or that required anti-affinity of others means.
+/// The rule of a pod that has required terms, or that required anti-affinity of other pods matches.
 pub(super) struct AffinityFilter {
     incoming: Incoming,
     affinity: Vec<IncomingTerm>,
     anti_affinity: Vec<IncomingTerm>,
-    /// Whether the pod is meant by all its own affinity terms, so that it may be the first of its kind.
+    /// Whether the pod matches all its own affinity terms, so that it may be the first such pod.
     means_itself: bool,
     counts: PerKind<TermCounts>,
-    /// The keys of the domains that pods which are there keep the incoming pod from.
+    /// Topology keys of the domains from which existing pods exclude the incoming pod.
     existing_keys: Vec<Symbol>,
     /// The topology keys of `affinity`, each once. A node is judged by keys: there may be many terms of one.
     affinity_keys: Vec<Symbol>,
-    /// The topology keys of the domains that the incoming pod's anti-affinity keeps it from, each once.
+    /// The distinct topology keys of domains from which the pod's anti-affinity excludes it.
     hated_keys: Vec<Symbol>,
 }
 
-/// One of each kind of matched term.
+/// A value for each kind of matched term.
 #[derive(Default)]
 struct PerKind<T> {
-    /// Required anti-affinity terms of pods that are there, that mean the incoming pod.
+    /// Required anti-affinity terms of existing pods that match the incoming pod.
     existing: T,
-    /// The incoming pod's affinity terms, all of them for each pod that all of them mean.
+    /// The incoming pod's affinity terms; all count for each pod that matches all of them.
     affinity: T,
-    /// The incoming pod's anti-affinity terms, each for each pod it means.
+    /// The incoming pod's anti-affinity terms; each counts for each pod that it matches.
     anti_affinity: T,
 }
 
-/// The sort of a matched term.
+/// The kind of a matched term.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
     Existing,
@@ -52,7 +52,7 @@ pub(super) enum Match {
 }
 
 impl Match {
-    /// Each at the place of its number.
+    /// All kinds, at the index of their number.
     const ALL: [Self; 3] = [Self::Existing, Self::Affinity, Self::AntiAffinity];
 }
 
@@ -87,7 +87,7 @@ impl<T> PerKind<T> {
 }
 
 impl AffinityFilter {
-    /// Counts the matched terms over all nodes; `None` if nothing is required of or against the pod.
+    /// Counts the matched terms on all nodes. Returns `None` if no required term applies to the pod.
     pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Self> {
         let mut rule = Self::uncounted(pod, snapshot);
         let has_terms = !rule.affinity.is_empty() || !rule.anti_affinity.is_empty();
@@ -108,7 +108,7 @@ impl AffinityFilter {
         Some(rule)
     }
 
-    /// The terms without the counts.
+    /// Prepares the terms without counting.
     pub(super) fn uncounted(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
         let affinity = terms::incoming(terms::existing(pod, |a| &a.required_affinity), snapshot);
         let mut affinity_keys: Vec<Symbol> = affinity.iter().map(|term| term.topology_key).collect();
@@ -136,7 +136,7 @@ impl AffinityFilter {
         &self.anti_affinity
     }
 
-    /// Whether the pod is what all its required affinity asks for.
+    /// Whether the pod matches all its own required affinity terms.
     pub(super) fn means_itself(&self) -> bool {
         self.means_itself
     }
@@ -233,7 +233,7 @@ impl AffinityFilter {
         }
     }
 
-    /// What the pods of the view's overlay change.
+    /// Returns the changes by the pods of the view's overlay.
     fn overlaid(&self, node: &NodeView<'_>) -> PerKind<Changes> {
         let mut changes = PerKind::<Changes>::default();
         let labels = node.labels();
@@ -249,7 +249,7 @@ impl AffinityFilter {
         changes
     }
 
-    /// What speaks against a node with these labels, once the changes are made.
+    /// Judges a node with these labels, with the changes applied.
     fn judge(&self, labels: Labels<'_>, changes: &PerKind<Changes>) -> Option<Rejection> {
         if !self.is_with_its_peers(labels, &changes.affinity) {
             return Some(Rejection::unresolvable(AFFINITY));

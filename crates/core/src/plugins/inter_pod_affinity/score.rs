@@ -1,4 +1,4 @@
-//! The preferred terms of the incoming pod and of the pods that are there, and what the latter require of it.
+//! Preferred terms of the incoming pod and of existing pods, and required affinity of existing pods to it.
 //!
 //! Upstream: `interpodaffinity/scoring.go`.
 
@@ -13,7 +13,7 @@ use crate::node_set::NodeSet;
 use crate::pod::{PodInfo, WeightedPodAffinityTerm};
 use crate::slice::{KindRole, Slice};
 
-/// The rule of a pod to which at least one term, of its own or another's, gave weight somewhere.
+/// The rule of a pod for which at least one term, its own or another pod's, added weight to a domain.
 pub(super) struct AffinityScore {
     /// Sums of weights by topology key and domain. Unlike the filter's counts, a sum of 0 is an entry.
     weights: IdMap<(Symbol, Symbol), i64>,
@@ -21,7 +21,7 @@ pub(super) struct AffinityScore {
     keys: Vec<Symbol>,
 }
 
-/// What gives weight.
+/// The terms that add weights.
 pub(super) struct Preferences {
     incoming: Incoming,
     /// The incoming pod's own terms with their weights, negative for anti-affinity.
@@ -30,7 +30,7 @@ pub(super) struct Preferences {
 }
 
 impl AffinityScore {
-    /// Sums the weights over all nodes, those that failed the filters too; `None` if there is no entry.
+    /// Sums the weights over all nodes, including infeasible ones. Returns `None` if there is no entry.
     pub(super) fn new(
         plugin: &InterPodAffinity,
         pod: &PodInfo,

@@ -1,4 +1,4 @@
-//! The constraints a pod is spread by: its own, or the defaults with a selector deduced for it.
+//! The spread constraints of a pod: its own, or the defaults with a derived selector.
 //!
 //! Upstream: `podtopologyspread/common.go`, `plugins/helper/spread.go`.
 
@@ -10,7 +10,7 @@ use crate::pod::{ControllerKind, PodInfo, SpreadConstraint, Toleration, WhenUnsa
 use crate::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
 use crate::slice::{KindRole, NodeRole};
 
-/// A constraint of one phase, ready to be counted.
+/// A constraint of the filter or of the score, prepared for counting.
 pub(super) struct Constraint {
     pub(super) max_skew: i32,
     pub(super) topology_key: Symbol,
@@ -145,7 +145,7 @@ fn exact_pair(requirement: &Requirement) -> Option<(Symbol, Symbol)> {
     }
 }
 
-/// Whether a node has the labels of all topologies.
+/// Whether a node has all topology keys.
 pub(super) fn has_all_keys(constraints: &[Constraint], labels: Labels<'_>) -> bool {
     constraints.iter().all(|c| labels.get(c.topology_key).is_some())
 }
@@ -212,7 +212,7 @@ impl Inclusion {
     }
 }
 
-/// How a node stands to the two inclusion policies.
+/// The results of the two inclusion policies for a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeInclusion {
     affinity: bool,

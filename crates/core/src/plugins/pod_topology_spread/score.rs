@@ -117,8 +117,7 @@ impl SpreadScore {
     }
 }
 
-/// The node's domain; a node without the label is in that of the empty text, as in upstream's maps.
-/// What a constraint gives a node of whose domain `count` pods are.
+/// Returns the raw score of one constraint for a node with `count` matching pods in its domain.
 pub(super) fn points_of(constraint: &Constraint, count: i64, weight: f64) -> f64 {
     count as f64 * weight + f64::from(constraint.max_skew.wrapping_sub(1))
 }
