@@ -1,4 +1,4 @@
-//! Which events may cure a pod that required terms rejected.
+//! Queueing hints of InterPodAffinity: events that may make a pod rejected by required terms schedulable.
 //!
 //! Upstream: `interpodaffinity/plugin.go#isSchedulableAfter*`. Its hints forget cases in which the pod could go
 //! somewhere now, and let it wait for the flush of the unschedulable pods, up to five minutes. Here they wake it:

@@ -1,7 +1,8 @@
-//! How much of a node would be taken, resource by resource, and what the strategies of NodeResourcesFit make of it.
+//! The scoring strategies of NodeResourcesFit, computed from each resource's utilization on a node.
 //!
-//! Upstream: `resource_allocation.go`, `least_allocated.go`, `most_allocated.go`, `requested_to_capacity_ratio.go` of
-//! `pkg/scheduler/framework/plugins/noderesources`, and `plugins/helper/shape_score.go`.
+//! Upstream: `resource_allocation.go`, `least_allocated.go`, `most_allocated.go`,
+//! `requested_to_capacity_ratio.go` of `pkg/scheduler/framework/plugins/noderesources`, and
+//! `plugins/helper/shape_score.go`.
 
 use super::super::normalize::percent;
 use super::lanes::{self, Lanes, Mean, Part, Room};
@@ -14,20 +15,20 @@ use crate::pod::PodInfo;
 use crate::resources::Resources;
 use crate::wide::widest;
 
-/// The highest score a point of a shape may have in the configuration (upstream `MaxCustomPriorityScore`).
+/// The maximum score of a shape point in the configuration (upstream `MaxCustomPriorityScore`).
 const MAX_SHAPE_SCORE: i64 = 10;
 
-/// A resource that scoring looks at.
+/// A resource that is scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceSpec {
     /// Its name.
     pub name: Box<str>,
-    /// How much it counts, from 1 to 100.
+    /// Its weight, from 1 to 100.
     pub weight: i64,
 }
 
 impl ResourceSpec {
-    /// What upstream looks at unless told otherwise: cpu and memory, equally.
+    /// Upstream's default: cpu and memory with equal weights.
     pub(super) fn defaults() -> Vec<Self> {
         ["cpu", "memory"].map(|name| Self { name: name.into(), weight: 1 }).into()
     }
@@ -36,26 +37,26 @@ impl ResourceSpec {
 /// A point of the function from utilization to score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShapePoint {
-    /// Utilization in percent; points are in strictly increasing order of it.
+    /// Utilization in percent; strictly increasing from point to point.
     pub utilization: i64,
     /// The score there, from 0 to 10.
     pub score: i64,
 }
 
-/// What NodeResourcesFit prefers among nodes that fit.
+/// A scoring strategy of NodeResourcesFit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScoringStrategy {
-    /// Nodes with much to spare.
+    /// LeastAllocated: prefers nodes with more free resources.
     #[default]
     LeastAllocated,
-    /// Nodes with little to spare.
+    /// MostAllocated: prefers nodes with fewer free resources.
     MostAllocated,
-    /// As a shape of one point or more says.
+    /// RequestedToCapacityRatio: a shape of at least one point.
     RequestedToCapacityRatio(Box<[ShapePoint]>),
 }
 
 impl ScoringStrategy {
-    /// What it makes of each node, with the pod there.
+    /// Scores each node as if the pod were on it.
     pub(super) fn score(
         &self,
         weighing: &Weighing,
@@ -138,7 +139,7 @@ fn shaped(shape: &[ShapePoint], shares: &[Share]) -> i64 {
     (sum as f64 / weights as f64).round() as i64
 }
 
-/// The shape's value at `utilization`, on the scale to 100: straight between points, level outside them.
+/// Returns the shape's value at `utilization`, scaled to 100: linear between points, constant outside them.
 fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
     let scaled = |point: &ShapePoint| point.score * (MAX_NODE_SCORE / MAX_SHAPE_SCORE);
     match shape.iter().position(|point| utilization <= point.utilization) {
@@ -152,12 +153,13 @@ fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
     }
 }
 
-/// Which sums of pods count.
+/// Which sums of pods' requests are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Basis {
-    /// With defaults for containers that ask for no cpu or memory; pod-level requests of the incoming pod are ignored.
+    /// With defaults for containers without cpu or memory requests; pod-level requests of the incoming pod
+    /// are ignored.
     WithDefaults,
-    /// What is asked for, and no more.
+    /// The exact requests.
     Real,
 }
 
@@ -175,18 +177,18 @@ struct Item {
     weight: i64,
 }
 
-/// What one pod asks for of each resource that scoring looks at.
+/// One pod's request of each scored resource.
 pub(super) struct Weighing {
     basis: Basis,
     items: Vec<Item>,
 }
 
-/// One resource of a node, as it would be with the pod there.
+/// One resource of a node, as if the pod were on it.
 pub(super) struct Share {
     pub(super) allocatable: i64,
-    /// What the pods there take.
+    /// The requests of the node's pods.
     pub(super) used: i64,
-    /// What they would take with the pod.
+    /// The requests with the pod.
     pub(super) requested: i64,
     pub(super) weight: i64,
 }

@@ -1,5 +1,6 @@
-//! What scoring makes of two resources of 64 nodes side by side, in floats that are whole numbers, so that the processor takes several
-//! nodes at once. Knows nothing of pods; what cannot be reckoned with so is left to whoever asks.
+//! Scoring and filtering of two resources for 64 nodes at once, with SIMD on floats that hold whole numbers.
+//!
+//! It does not know pods. Callers handle amounts that floats cannot represent exactly.
 
 use crate::framework::MAX_NODE_SCORE;
 

@@ -1,7 +1,7 @@
-//! How many matching pods each domain of a topology has, and the smallest of these numbers.
+//! Matching pods by topology domain, and their minimum.
 //!
-//! A change of one domain can be thought through without being made. What counts, and what does not, is the business of
-//! those who count.
+//! A hypothetical change of one domain can be evaluated without being applied. The caller decides what
+//! counts.
 
 use crate::hash::IdMap;
 use crate::intern::Symbol;

@@ -1,4 +1,4 @@
-//! Which events may cure a pod that a hard constraint rejected.
+//! Queueing hints of PodTopologySpread: events that may make a pod rejected by a hard constraint schedulable.
 //!
 //! Upstream's `podtopologyspread/plugin.go#isSchedulableAfter*`, and two cases more, in which upstream lets the pod wait:
 //! a node that the inclusion policies let in or out by another label than a topology key also moves the minimum, and a

@@ -1,7 +1,6 @@
-//! Things that are each for the nodes with certain labels, found by a node's labels.
+//! An index of storage objects by a node label that they require.
 //!
-//! Storage of nodes themselves comes as one volume, or one capacity, a node: to try all of them on all nodes would take the
-//! square of the cluster.
+//! Local storage has one volume or capacity per node; trying all of them on all nodes would be quadratic.
 
 use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};

@@ -1,4 +1,4 @@
-//! What may make a pod's claims come true that stood in its way.
+//! Queueing hints of VolumeBinding.
 //!
 //! Upstream: `volumebinding/volume_binding.go#isSchedulableAfter*`.
 
