@@ -1,10 +1,10 @@
-//! Evaluation in slices: the partial results of one pod's evaluation, and how much more the current slice may do.
+//! Evaluation in slices: the partial results of one pod's evaluation, and how much more work the current slice may do.
 //!
-//! A pod may carry thousands of terms, and each is compared with each distinct pod or node. Such an evaluation runs several times from
-//! its start. Each run keeps what it found out about a node or a kind of pods, and ends when the slice's work is used up: by unwinding
-//! with [`SliceEnded`], which whoever started the slice catches. The next run looks these results up and gets further. A result depends on
-//! the pod, on one node object or one kind, and on the lookups (namespaces, Services, controllers); the owner of [`Partial`] drops
-//! results when one of them changes. What depends on the whole cluster is computed in each run.
+//! A pod may carry thousands of terms, and each is compared with each distinct pod or node. Its evaluation runs several times from the
+//! start. Each run keeps what it finds out about a node or a kind of pods, and ends by unwinding when the slice's work is used up. The next
+//! run looks these results up and gets further. A result depends on the pod, on one node object or one kind, and on the lookups
+//! (namespaces, Services, controllers). Results are dropped when one of these changes. What depends on the whole cluster is computed in
+//! each run.
 
 use crate::cache::{Kind, KindId, Snapshot, Touch};
 use crate::hash::IdMap;
