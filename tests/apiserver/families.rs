@@ -51,10 +51,11 @@ const NOT_HERE: [(&str, &str); 23] = [
 ];
 
 /// Maximum number of values per label, whatever users write.
-const VALUES: [(&str, u64); 26] = [
+const VALUES: [(&str, u64); 27] = [
     ("agreement", 7),
     ("attempts", 15),
     ("code", 64),
+    ("commit", 1),
     ("encoding", 2),
     ("event", 50),
     ("extension_point", 17),
