@@ -80,7 +80,7 @@ checked=$((checked + 1))
 never "cache must not use queue, effects or plugins" '\b(queue|effect|plugins|scheduler)::' $core/cache $core/cache.rs
 never "queue must not use cache, effects or plugins" '\b(cache|effect|plugins|scheduler)::' $core/queue $core/queue.rs
 never "cycle and preemption must not use queue or effects" '\b(queue|effect|scheduler)::|&mut Cache\b|\bSchedulingQueue\b' \
-  $core/cycle $core/cycle.rs $core/preemption $core/preemption.rs
+  $core/cycle $core/cycle.rs $core/incremental $core/preemption $core/preemption.rs
 never "the basic types must not use higher modules" '\b(cache|queue|framework|plugins|cycle|preemption|scheduler)::' \
   $core/{hash,intern,ln,node,node_set,pod,resources,rng,selector,time}.rs
 never "plugins see the cluster only through the snapshot: no cache, queue, cycle, effects" \

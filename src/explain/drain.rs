@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::cycle::Shapes;
+use supercargo_core::incremental::Shapes;
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;

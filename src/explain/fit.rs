@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::cycle::Shapes;
+use supercargo_core::incremental::Shapes;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::volume::StorageKey;

@@ -3,8 +3,9 @@
 use super::edit::Edit;
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState, Snapshot};
-use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options, Shapes};
+use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options};
 use supercargo_core::framework::CycleError;
+use supercargo_core::incremental::Shapes;
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeIdx, NodeInfo};
 use supercargo_core::node_set::NodeSet;

@@ -11,11 +11,12 @@ use supercargo::config::{Effective, Flags, Settings};
 use supercargo::convert::{self, Watched, lookups};
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{
-    Decision, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, PostFilter, Shapes,
+    Decision, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, PostFilter,
 };
 use supercargo_core::event::Event;
 use supercargo_core::framework::CycleError;
 use supercargo_core::framework::post_filter::Draws;
+use supercargo_core::incremental::Shapes;
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, PodInfo};
 use supercargo_core::rng::Seed;

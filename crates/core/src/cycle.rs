@@ -4,24 +4,21 @@
 //! `pkg/scheduler/framework/runtime/framework.go`.
 
 mod diagnosis;
-mod extended;
+mod enabled_plugin;
 mod filter;
 mod post_filter;
 mod sampling;
 mod score;
-mod seats;
-mod shapes;
+mod with_extenders;
 
 pub use diagnosis::{Diagnosis, NodeVerdict};
-pub use extended::{About, Ask, Consulted, Transcript};
+pub use enabled_plugin::{FilterSeat, Rank, ScoreSeat};
 pub use filter::Filtered;
-pub(crate) use filter::unprepared;
+pub(crate) use filter::{Refusing, unprepared};
 pub use post_filter::{Failed, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};
-pub use seats::{FilterSeat, Rank, ScoreSeat};
-pub(crate) use shapes::Live;
-pub use shapes::{Quick, Shapes};
+pub use with_extenders::{About, Ask, Consulted, Transcript};
 
 use crate::cache::Snapshot;
 use crate::framework::post_filter::PostFilterPlugin;

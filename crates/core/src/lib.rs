@@ -12,6 +12,7 @@ pub mod explain;
 pub mod extender;
 pub mod framework;
 pub mod hash;
+pub mod incremental;
 mod index;
 pub mod intern;
 mod list;

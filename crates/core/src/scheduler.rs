@@ -37,10 +37,11 @@ pub use slices::Limits;
 pub use verify::{DIFFERENCES_MAX, Verification};
 
 use crate::cache::{Cache, CacheSize, Snapshot, Trial};
-use crate::cycle::{Framework, Probe, Shapes, Walk};
+use crate::cycle::{Framework, Probe, Walk};
 use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
 use crate::hash::FixedMap;
+use crate::incremental::Shapes;
 use crate::intern::{Symbol, Tables};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::{PodState, Snapshot};
 use supercargo_core::cycle::{
-    Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores, Shapes,
-    Walk,
+    Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores, Walk,
 };
 use supercargo_core::framework::post_filter::{Candidate, Draws, Rooms};
 use supercargo_core::framework::{CycleError, Reason};
+use supercargo_core::incremental::Shapes;
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::plugins::scheduling_gates;

@@ -1,7 +1,7 @@
 //! PreFilter and Filter of one decision.
 
-use super::extended::Overruled;
-use super::seats::Fails;
+use super::enabled_plugin::Fails;
+use super::with_extenders::Overruled;
 use super::{FilterSeat, Framework, Point, Probe};
 use crate::cache::{NodeView, Overlay, Snapshot};
 use crate::framework::{Code, CycleError, DependsOn, FilterRule, PluginName, Prepared, Rejection, Verdict};
@@ -33,7 +33,7 @@ pub struct Filtered {
 }
 
 /// How a node refuses a pod.
-pub(super) enum Refusing {
+pub(crate) enum Refusing {
     /// Not at all.
     Not,
     /// By this plugin, with the number of its rule's verdict.
@@ -44,7 +44,7 @@ pub(super) enum Refusing {
 
 impl Framework {
     /// PreFilter: lets every plugin prepare the pod.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
@@ -178,22 +178,22 @@ impl Filtered {
     }
 
     /// Whether the filters look at all nodes.
-    pub(super) fn looks_at_all(&self) -> bool {
+    pub(crate) fn looks_at_all(&self) -> bool {
         self.prefilter.is_none() && self.only.is_none()
     }
 
     /// The plugins whose filters look at nodes, in order.
-    pub(super) fn judges(&self) -> impl Iterator<Item = PluginName> + '_ {
+    pub(crate) fn judges(&self) -> impl Iterator<Item = PluginName> + '_ {
         self.rules.iter().map(|(name, _)| *name)
     }
 
     /// These nodes were found to reject the pod, in another way than by [`Self::run`].
-    pub(super) fn is_refused_by(&mut self, nodes: NodeSet) {
+    pub(crate) fn is_refused_by(&mut self, nodes: NodeSet) {
         self.refused_by = nodes;
     }
 
     /// How the node refuses the pod, with the pods nominated to it or without them.
-    pub(super) fn refusing(
+    pub(crate) fn refusing(
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,

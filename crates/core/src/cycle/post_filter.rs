@@ -135,7 +135,7 @@ impl Framework {
     }
 
     /// The same, with what is known of nodes from pods like it.
-    pub(super) fn post_filter_again<'a>(
+    pub(crate) fn post_filter_again<'a>(
         &'a self,
         failed: Failed<'a>,
         when: (Draws, Time),

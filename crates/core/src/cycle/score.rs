@@ -1,6 +1,6 @@
 //! PreScore, Score and NormalizeScore of one decision.
 
-use super::seats::{Fails, Zero};
+use super::enabled_plugin::{Fails, Zero};
 use super::{Framework, Point, Probe, ScoreSeat};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScoreRule};

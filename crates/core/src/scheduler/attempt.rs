@@ -11,13 +11,12 @@ use super::refused::Refusal;
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
-use crate::cycle::{
-    Decision, Failed, Feasible, Framework, NoProbe, Nomination, Options, PostFilter, Probe, Shapes,
-};
+use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Nomination, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, Rooms};
 use crate::framework::registry::ExtensionPoint;
+use crate::incremental::Shapes;
 use crate::node::NodeIdx;
 use crate::plugins::node_affinity;
 use crate::pod::PodInfo;

@@ -12,8 +12,8 @@ if [ ! -x "$tools/llvm-cov" ]; then
   echo "llvm-cov is not installed: run 'rustup component add llvm-tools'" >&2
   exit 1
 fi
-laws=(domains shapes kindred remembered refusals ids)
-paths=(cycle/shapes cache/log.rs framework/dry_runs.rs plugins/inter_pod_affinity/tally.rs plugins/pod_topology_spread/tally.rs)
+laws=(domains incremental kindred two_queue infeasible_cache ids)
+paths=(incremental cache/log.rs framework/dry_runs.rs plugins/inter_pod_affinity/tally.rs plugins/pod_topology_spread/tally.rs)
 
 rm -rf "$data"
 build() { RUSTFLAGS="-C instrument-coverage" LLVM_PROFILE_FILE="$data/%m-%p.profraw" cargo test --locked -p supercargo-core "$@"; }

@@ -4,8 +4,8 @@
 use super::super::attempt::candidates;
 use super::super::{Scheduler, Step, profile_named, refused};
 use super::{Compared, Mode, Nodes, Verify};
-use crate::cycle::Live;
 use crate::framework::post_filter::Draws;
+use crate::incremental::Live;
 use crate::pod::PodInfo;
 use crate::report::Notice;
 use crate::scheduler::quarantine::panic_text;

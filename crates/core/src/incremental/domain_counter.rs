@@ -1,7 +1,7 @@
 //! Pods summed by topology domain, for one counter: counted once for all nodes, then for those touched. Does not know what is counted.
 
-use super::atlas::{Atlas, NOWHERE, Places};
-use super::layout::{Layout, Seat};
+use super::domain_map::{Layout, Seat};
+use super::topology_index::{Atlas, NOWHERE, Places};
 use crate::cache::Snapshot;
 use crate::framework::tally::{Counter, Domains, Outdated, Whole};
 use crate::hash::IdMap;
@@ -163,7 +163,7 @@ impl Count {
                 self.levels.insert(0, zeros);
             }
         }
-        let shares = |(room, &sum): (&super::layout::Room, &i32)| sum != 0 && room.nodes > 1;
+        let shares = |(room, &sum): (&super::domain_map::Room, &i32)| sum != 0 && room.nodes > 1;
         if !self.is_coarse && self.non_zero > 0 && self.layout.rooms.iter().zip(&self.sums).any(shares) {
             let sees = |seat: &Seat| self.sums.get(seat.domain as usize).is_some_and(|&sum| sum != 0);
             busy.unite(&NodeSet::of_blocks(self.layout.seats.chunks(BLOCK).map(|seats| {

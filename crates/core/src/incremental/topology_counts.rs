@@ -1,9 +1,9 @@
 //! What the tallies of one signature count, and what they make of it: who adds what, on which nodes it counts, and what nodes get that see the
 //! same sums.
 
-use super::atlas::Atlas;
-use super::count::{COARSE_MAX, Count, Outline};
-use super::layout::Seat;
+use super::domain_counter::{COARSE_MAX, Count, Outline};
+use super::domain_map::Seat;
+use super::topology_index::Atlas;
 use crate::cache::{KindId, Snapshot, Touch};
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::hash::IdMap;

@@ -1,7 +1,7 @@
 //! The trunks there are, each as long as a signature grows from it. Knows of signatures only how many do.
 
-use super::shape::Extraordinary;
-use super::trunk::Trunk;
+use super::node_evaluation::Trunk;
+use super::signature_state::Extraordinary;
 use crate::cache::Snapshot;
 use crate::cycle::Framework;
 use crate::hash::{Hashed, IdMap};

@@ -3,7 +3,8 @@
 
 mod support;
 
-use supercargo_core::cycle::{Decision, Framework, NoProbe, Options, Shapes};
+use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
+use supercargo_core::incremental::Shapes;
 use supercargo_core::rng::Seed;
 use support::World;
 

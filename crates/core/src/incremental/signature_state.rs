@@ -1,13 +1,13 @@
 //! What is remembered of one signature beside its trunk: the sums of pods by topology domain that affinity and spreading follow from,
 //! and which nodes are the same to all that looks at them together.
 
-use super::atlas::Atlas;
-use super::classes::Classes;
-use super::field::{Award, Field};
-use super::stems::Stems;
-use super::sums::{Counted, Sums};
-use super::trunk::Trunk;
-use super::trunks::Root;
+use super::base_partition::Stems;
+use super::node_classes::Classes;
+use super::node_evaluation::Trunk;
+use super::node_evaluations::Root;
+use super::score_table::{Award, Field};
+use super::topology_counts::{Counted, Sums};
+use super::topology_index::Atlas;
 use crate::cache::{NodeView, Overlay, Snapshot, Touch};
 use crate::cycle::{Framework, Point, Probe};
 use crate::framework::tally::Outdated;
@@ -267,7 +267,7 @@ impl Shape {
                     _ => return Err(Extraordinary),
                 }
             } else {
-                crate::cycle::filter::unprepared(seat, pod, snapshot)
+                crate::cycle::unprepared(seat, pod, snapshot)
             };
             let Some(rule) = rule else { continue };
             // Nodes that the others reject are not looked at, as they are where one of them comes later.

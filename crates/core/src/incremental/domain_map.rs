@@ -1,7 +1,7 @@
 //! Where nodes are to a counter, and what is in each of its domains: the same for all signatures that count on every node. Says nothing about
 //! pods.
 
-use super::atlas::{NOWHERE, Places};
+use super::topology_index::{NOWHERE, Places};
 use crate::cache::Snapshot;
 use crate::framework::tally::Domains;
 use crate::node::NodeIdx;

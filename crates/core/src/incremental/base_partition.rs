@@ -1,9 +1,9 @@
 //! What signatures start from that count the same on the same nodes: all nodes in classes as if no pod were summed anywhere. Of a new signature
 //! only the nodes differ from that where something is. Knows nothing of signatures.
 
-use super::count::Outline;
-use super::field::Field;
-use super::trunks::Root;
+use super::domain_counter::Outline;
+use super::node_evaluations::Root;
+use super::score_table::Field;
 use crate::cache::Snapshot;
 use crate::node_set::NodeSet;
 

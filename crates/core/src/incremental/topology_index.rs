@@ -1,6 +1,6 @@
 //! Which topology domain each node is in, found once for all signatures that ask for the same key. Says nothing about pods.
 
-use super::layout::Layout;
+use super::domain_map::Layout;
 use crate::cache::{Snapshot, Touch};
 use crate::framework::tally::Domains;
 use crate::hash::IdMap;

@@ -8,24 +8,24 @@
 //! anything is out of the ordinary (an error, a rejection, no node left, a nomination of its own) there is no answer from
 //! here, and the plain path decides: it is what this must equal.
 
-mod atlas;
-mod audit;
-mod classes;
-mod count;
-mod field;
-mod known;
-mod layout;
-mod leaders;
-mod marks;
-mod refusals;
-mod shape;
-mod stems;
-mod sums;
-mod trunk;
-mod trunks;
+mod base_partition;
+mod block_max;
+mod domain_counter;
+mod domain_map;
+mod gc_roots;
+mod infeasible_cache;
+mod node_classes;
+mod node_evaluation;
+mod node_evaluations;
+mod score_table;
+mod signature_state;
+mod topology_counts;
+mod topology_index;
+mod two_queue;
+mod verify;
 
-use super::{Decision, Framework, Probe};
 use crate::cache::Snapshot;
+use crate::cycle::{Decision, Framework, Probe};
 use crate::framework::CycleError;
 use crate::hash::{Hashed, Keyed};
 use crate::node::NodeIdx;
@@ -35,16 +35,16 @@ use crate::rng::{Purpose, Seed};
 use crate::signature::ShapeSignature;
 use crate::time::Time;
 use crate::volume::Reservation;
-use atlas::Atlas;
-pub(crate) use audit::Live;
-use known::{Known, Ring};
-use refusals::Refusals;
-use shape::{Rules, Shape};
+use base_partition::Stems;
+use infeasible_cache::Refusals;
+use node_evaluation::Trunk;
+use node_evaluations::Trunks;
+use signature_state::{Rules, Shape};
 use std::fmt;
 use std::sync::Arc;
-use stems::Stems;
-use trunk::Trunk;
-use trunks::Trunks;
+use topology_index::Atlas;
+use two_queue::{Known, Ring};
+pub(crate) use verify::Live;
 
 /// Bytes that all signatures together take at most, but for the one made last.
 const ROOM: usize = 256 << 20;
@@ -120,7 +120,7 @@ impl Quick<'_> {
         (self.len() > 1).then(|| self.shape.scored(self.trunk).map(|(_, total)| total).collect())
     }
 
-    /// The node chosen, as [`Feasible::choose`](super::Feasible::choose) would.
+    /// The node chosen, as [`Feasible::choose`](crate::cycle::Feasible::choose) would.
     pub fn choose(&mut self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
         self.shape.best(self.trunk, |ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
     }

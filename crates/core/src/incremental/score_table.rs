@@ -1,9 +1,9 @@
 //! What each node gets for itself, and which nodes are the same to all that looks at them together; of these, the best. Knows nothing of
 //! what the numbers mean.
 
-use super::classes::Classes;
-use super::leaders::Leaders;
-use super::shape::NEVER;
+use super::block_max::Leaders;
+use super::node_classes::Classes;
+use super::signature_state::NEVER;
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet, bits};
 

@@ -1,7 +1,7 @@
 //! The best nodes of each class, block by block of slots, so that the best of all are found without looking at every node.
 //! Knows nothing of what the numbers mean.
 
-use super::shape::NEVER;
+use super::signature_state::NEVER;
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet};
 use crate::wide::widest;

@@ -1,8 +1,8 @@
 //! What nodes are, one by one, to all pods that differ only in what ties them to other pods: which pass the filters that judge nodes by
 //! themselves, and what the scores that do so give them. Signatures grow from it; it knows nothing of them.
 
-use super::field::Field;
-use super::shape::{Extraordinary, all_pass};
+use super::score_table::Field;
+use super::signature_state::{Extraordinary, all_pass};
 use crate::cache::{NodeView, Snapshot, Touch};
 use crate::cycle::Framework;
 use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule};
@@ -120,7 +120,7 @@ impl Trunk {
                     Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Extraordinary),
                 }
             } else {
-                crate::cycle::filter::unprepared(seat, pod, snapshot)
+                crate::cycle::unprepared(seat, pod, snapshot)
             };
             match rule.filter(|_| seat.filter.is_some()) {
                 Some(rule) if rule.depends_on() == DependsOn::NodeSpec => self.object_filters.push(rule),

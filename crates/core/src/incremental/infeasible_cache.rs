@@ -6,7 +6,7 @@
 
 use super::Shapes;
 use crate::cache::Snapshot;
-use crate::cycle::filter::Refusing;
+use crate::cycle::Refusing;
 use crate::cycle::{Diagnosis, Failed, Filtered, Framework, NoProbe, Point, PostFilter, Probe};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
@@ -270,7 +270,7 @@ impl Framework {
     /// That no node can take `pod`, from what is remembered of pods like it, and what PostFilter makes of it, told to `then`; `None`
     /// where [`Self::decide`] is to be asked.
     ///
-    /// Of several candidates of least harm the nomination names one, that which [`Nomination::choose`](super::super::Nomination::choose)
+    /// Of several candidates of least harm the nomination names one, that which [`Nomination::choose`](crate::cycle::Nomination::choose)
     /// would draw of them.
     pub fn refuse<R>(
         &self,
