@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
@@ -167,7 +167,7 @@ pub fn drain_check(
 /// Removes the pods from their nodes, schedules each again, and restores everything.
 fn move_away(place: &mut Place<'_>, going: &[&Leaving], answer: &mut DrainCheck) {
     let gone: Vec<_> = going.iter().filter_map(|of| place.cache.remove_pod(&of.pod.uid)).collect();
-    let mut shapes = Shapes::default();
+    let mut decisions = DecisionCache::default();
     let (mut placed, mut claims) = (Vec::new(), Vec::new());
     for of in going {
         let anew =
@@ -175,7 +175,7 @@ fn move_away(place: &mut Place<'_>, going: &[&Leaving], answer: &mut DrainCheck)
         let (anew, made) = with_new_ephemeral_claims(place.tables, place.cache, anew);
         claims.extend(made);
         let anew = Arc::new(anew);
-        let node = place.settle(&mut shapes, &anew);
+        let node = place.settle(&mut decisions, &anew);
         let to = node.map(|node| place.name(node));
         placed.extend(node.map(|_| Arc::clone(&anew.uid)));
         answer.without_place += usize::from(to.is_none());

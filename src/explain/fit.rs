@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::volume::StorageKey;
@@ -50,12 +50,12 @@ pub struct OnNode {
 /// Copies of a StatefulSet replica get the ordinals from `first` and their own claims. Pods with generic ephemeral
 /// volumes get their own claims, too.
 pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> FitCheck {
-    let mut shapes = Shapes::default();
+    let mut decisions = DecisionCache::default();
     let (mut placed, mut claims) = (Vec::new(), Vec::new());
     let mut by_node: BTreeMap<NodeIdx, usize> = BTreeMap::new();
     while placed.len() < limit {
         let copy = Arc::new(copy(place, pod, placed.len(), first, &mut claims));
-        let Some(node) = place.settle(&mut shapes, &copy) else { break };
+        let Some(node) = place.settle(&mut decisions, &copy) else { break };
         *by_node.entry(node).or_default() += 1;
         placed.push(copy);
     }

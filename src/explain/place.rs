@@ -5,7 +5,7 @@ use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options};
 use supercargo_core::framework::CycleError;
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeIdx, NodeInfo};
 use supercargo_core::node_set::NodeSet;
@@ -210,8 +210,8 @@ impl Place<'_> {
 
     /// Decides about a pod and assumes it on its node with its volumes; `None` if no node is feasible. Removing the
     /// pod from the cache also releases the volumes.
-    pub(super) fn settle(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
-        let (node, reservations) = self.choose(shapes, pod)?;
+    pub(super) fn settle(&mut self, decisions: &mut DecisionCache, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
+        let (node, reservations) = self.choose(decisions, pod)?;
         let name = self.snapshot().node_info(node).name;
         self.cache.place(pod, name, PodState::Assumed);
         self.cache.assume_volumes(&pod.uid, reservations);
@@ -219,10 +219,14 @@ impl Place<'_> {
     }
 
     /// Returns the chosen node and the volumes to reserve there, from a cached decision if possible.
-    fn choose(&mut self, shapes: &mut Shapes, pod: &Arc<PodInfo>) -> Option<(NodeIdx, Vec<Reservation>)> {
+    fn choose(
+        &mut self,
+        decisions: &mut DecisionCache,
+        pod: &Arc<PodInfo>,
+    ) -> Option<(NodeIdx, Vec<Reservation>)> {
         self.cache.refresh();
         let snapshot = self.cache.snapshot(self.tables);
-        if let Some(mut quick) = self.framework.decide_quickly(shapes, pod, snapshot, &mut NoProbe) {
+        if let Some(mut quick) = self.framework.decide_cached(decisions, pod, snapshot, &mut NoProbe) {
             let node = quick.choose(super::SEED, pod, super::ATTEMPT);
             if let Some(reservations) = quick.reserve(snapshot, node) {
                 return Some((node, reservations));
@@ -237,10 +241,10 @@ impl Place<'_> {
     /// Schedules pods one after another, each counting for the next, and reverts them all. Returns the pods that fit
     /// nowhere.
     pub(super) fn place_all(&mut self, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
-        let mut shapes = Shapes::default();
+        let mut decisions = DecisionCache::default();
         let (mut placed, mut left_over) = (Vec::new(), Vec::new());
         for pod in pods {
-            match self.settle(&mut shapes, pod) {
+            match self.settle(&mut decisions, pod) {
                 Some(_) => placed.push(pod),
                 None => left_over.push(Arc::clone(pod)),
             }

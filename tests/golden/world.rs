@@ -16,7 +16,7 @@ use supercargo_core::cycle::{
 use supercargo_core::event::Event;
 use supercargo_core::framework::CycleError;
 use supercargo_core::framework::post_filter::Draws;
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, PodInfo};
 use supercargo_core::rng::Seed;
@@ -38,7 +38,7 @@ pub(crate) struct World {
     /// Profiles by scheduler name.
     profiles: Vec<(Symbol, Framework)>,
     /// Cached decisions on the pods so far.
-    shapes: Shapes,
+    decisions: DecisionCache,
 }
 
 impl World {
@@ -49,7 +49,8 @@ impl World {
             Some(config) => profiles(config, &mut tables),
             None => vec![(tables.symbol(DEFAULT), Framework::default())],
         };
-        let mut world = Self { tables, cache: Cache::default(), profiles, shapes: Shapes::default() };
+        let mut world =
+            Self { tables, cache: Cache::default(), profiles, decisions: DecisionCache::default() };
         for object in &scenario.objects {
             let object = Object::from_value(object.clone());
             world.apply(&object.unwrap_or_else(|other| panic!("{other}")));
@@ -147,7 +148,7 @@ impl World {
         }
         let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
         let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
-        both_ways(framework, &mut self.shapes, &pod, snapshot);
+        both_ways(framework, &mut self.decisions, &pod, snapshot);
         let decision = framework.decide(&pod, snapshot, options, &mut NoProbe);
         let mut told = json!({ "pod": snapshot.pod_key(&pod) });
         let fields = told.as_object_mut().expect("it was made an object");
@@ -160,7 +161,7 @@ impl World {
                 fields.insert("message".into(), diagnosis.message.as_str().into());
                 let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let outcome = framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
-                refused_again(framework, &mut self.shapes, &pod, failed, &outcome);
+                refused_again(framework, &mut self.decisions, &pod, failed, &outcome);
                 tell_post_filter(fields, &outcome, snapshot);
             }
             Ok(Decision::Feasible(feasible)) => {
@@ -182,7 +183,7 @@ impl World {
 /// Checks that an identical pod, answered from the infeasible cache, gets the same diagnosis and victims.
 fn refused_again(
     framework: &Framework,
-    shapes: &mut Shapes,
+    decisions: &mut DecisionCache,
     pod: &Arc<PodInfo>,
     failed: Failed<'_>,
     outcome: &PostFilter<'_>,
@@ -193,9 +194,10 @@ fn refused_again(
         (seen, failed.diagnosis.clone(), outcome.message.clone(), outcome.hindered_by.clone(), chosen)
     };
     let plain = tell(failed, outcome);
-    framework.note_refusal(shapes, pod, failed.filtered);
+    framework.note_infeasible(decisions, pod, failed.filtered);
     for _ in 0..2 {
-        let again = framework.refuse(shapes, pod, failed.snapshot, (DRAWS, NOW), &mut NoProbe, tell);
+        let again =
+            framework.reject_cached(decisions, pod, failed.snapshot, (DRAWS, NOW), &mut NoProbe, tell);
         assert!(
             again.is_none_or(|again| again == plain),
             "{}: the infeasible cache answers differently",
@@ -205,12 +207,17 @@ fn refused_again(
 }
 
 /// Checks that a cached decision on a known signature equals the full evaluation.
-fn both_ways(framework: &Framework, shapes: &mut Shapes, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>) {
+fn both_ways(
+    framework: &Framework,
+    decisions: &mut DecisionCache,
+    pod: &Arc<PodInfo>,
+    snapshot: Snapshot<'_>,
+) {
     let plain = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
     for _ in 0..2 {
-        if let Some(mut quick) = framework.decide_quickly(shapes, pod, snapshot, &mut NoProbe) {
-            let is_what = quick.is_what(&plain, DRAWS.seed, pod);
-            assert!(is_what, "{}: the cached decision is {quick:?}", snapshot.pod_key(pod));
+        if let Some(mut quick) = framework.decide_cached(decisions, pod, snapshot, &mut NoProbe) {
+            let equals = quick.equals(&plain, DRAWS.seed, pod);
+            assert!(equals, "{}: the cached decision is {quick:?}", snapshot.pod_key(pod));
         }
     }
 }

@@ -12,7 +12,7 @@ mod score;
 mod with_extenders;
 
 pub use diagnosis::{Diagnosis, NodeVerdict};
-pub use enabled_plugin::{FilterSeat, Rank, ScoreSeat};
+pub use enabled_plugin::{EnabledFilter, EnabledScore, Rank};
 pub use filter::Filtered;
 pub(crate) use filter::{Refusing, unprepared};
 pub use post_filter::{Failed, Nomination, PostFilter};
@@ -35,9 +35,9 @@ use std::time::Duration;
 /// The plugins of a profile (upstream `framework.Framework`).
 pub struct Framework {
     /// Plugins with PreFilter or Filter, in the order of PreFilter.
-    pub(crate) filters: Vec<FilterSeat>,
+    pub(crate) filters: Vec<EnabledFilter>,
     /// Plugins with PreScore or Score, in the order of PreScore.
-    pub(crate) scores: Vec<ScoreSeat>,
+    pub(crate) scores: Vec<EnabledScore>,
     /// Plugins with PostFilter, in order.
     pub(crate) post_filters: Vec<Box<dyn PostFilterPlugin>>,
     /// How long the volumes of a pod may take to be bound.

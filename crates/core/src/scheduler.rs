@@ -41,7 +41,7 @@ use crate::cycle::{Framework, Probe, Walk};
 use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
 use crate::hash::FixedMap;
-use crate::incremental::Shapes;
+use crate::incremental::DecisionCache;
 use crate::intern::{Symbol, Tables};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
@@ -170,7 +170,7 @@ pub struct Scheduler {
     reports: VecDeque<Report>,
     notices: VecDeque<Notice>,
     memory: Memory,
-    shapes: Shapes,
+    decisions: DecisionCache,
     walk: Walk,
     verify: Verify,
     quarantine: Quarantine,
@@ -213,7 +213,7 @@ impl Scheduler {
             reports: VecDeque::new(),
             notices: VecDeque::new(),
             memory: Memory::hashed_by(tables.hashing()),
-            shapes: Shapes::default().hashed_by(tables.hashing()),
+            decisions: DecisionCache::default().hashed_by(tables.hashing()),
             tables,
             walk: Walk::default(),
             verify: Verify::default(),
@@ -331,7 +331,7 @@ impl Scheduler {
     /// a live signature with a full evaluation, if that is asked for and due.
     pub fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
         self.verify.called(now);
-        self.shapes.tick(now);
+        self.decisions.tick(now);
         match self.work(now, probe) {
             // A slice follows: there is no time to spare.
             Step::Idle { wake_at: Some(at) } if at <= now && self.extending.sliced() > 0 => {
@@ -422,7 +422,7 @@ impl Scheduler {
             last_looks_failed: self.last_looks_failed,
             kubelet_rejections: self.kubelet_rejections.clone(),
             recalled: self.memory.hits(),
-            quick: self.shapes.answers(),
+            quick: self.decisions.answers(),
             verified: self.verify.compared(),
             verification: self.verification(),
             poisoned: self.quarantine.poisoned(),

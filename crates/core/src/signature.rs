@@ -51,9 +51,9 @@ impl Hash for Signature {
 
 /// The signature of pods that may differ only in volumes: plugins that read no volumes treat them alike.
 #[derive(Clone, Debug)]
-pub struct ShapeSignature(Arc<PodInfo>);
+pub struct VolumelessSignature(Arc<PodInfo>);
 
-impl ShapeSignature {
+impl VolumelessSignature {
     /// Returns the signature of a pod.
     pub fn of(pod: &Arc<PodInfo>) -> Self {
         Self(Arc::clone(pod))
@@ -70,15 +70,15 @@ impl ShapeSignature {
     }
 }
 
-impl PartialEq for ShapeSignature {
+impl PartialEq for VolumelessSignature {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || alike_but_for_volumes(&self.0, &other.0)
     }
 }
 
-impl Eq for ShapeSignature {}
+impl Eq for VolumelessSignature {}
 
-impl Hash for ShapeSignature {
+impl Hash for VolumelessSignature {
     fn hash<H: Hasher>(&self, state: &mut H) {
         hash_but_for_volumes(&self.0, state);
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::framework::CycleError;
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::rng::Seed;
 use supercargo_core::slice::Evaluation;
@@ -204,7 +204,7 @@ struct Law {
     /// By node, its rack and what it is beside.
     nodes: Vec<(Option<usize>, usize)>,
     framework: Framework,
-    shapes: Shapes,
+    decisions: DecisionCache,
     wanted: Vec<Arc<PodInfo>>,
     /// Of each wanted pod, in slices.
     evaluations: Vec<Evaluation>,
@@ -234,10 +234,10 @@ impl Law {
         let wanted = WANTED.map(|words| world.pod_from(words)).to_vec();
         STORAGE.iter().for_each(|line| language::apply(&mut world, line));
         let nodes = racks.of_nodes().into_iter().map(|rack| (rack, 0)).collect();
-        let (framework, shapes) = (Framework::default(), Shapes::with_room(room));
+        let (framework, decisions) = (Framework::default(), DecisionCache::with_bytes_max(room));
         let evaluations = wanted.iter().map(|_| Evaluation::default()).collect();
         let racks = racks.clone();
-        let mut law = Self { world, racks, nodes, framework, shapes, wanted, evaluations, sliced: 0 };
+        let mut law = Self { world, racks, nodes, framework, decisions, wanted, evaluations, sliced: 0 };
         (0..law.nodes.len()).for_each(|node| law.renew(node));
         law
     }
@@ -288,7 +288,7 @@ impl Law {
                 language::apply(&mut self.world, &OTHERS[what].replace('@', &format!("n{}", node % count)));
             }
             Change::OtherGone(what) => self.lose(what),
-            Change::Clear => self.shapes.clear(),
+            Change::Clear => self.decisions.clear(),
             Change::Ask(wanted) => _ = self.ask(wanted),
         }
     }
@@ -336,9 +336,9 @@ impl Law {
         self.world.cache.refresh();
         let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
         let plain = self.framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
-        let quick = self.framework.decide_quickly(&mut self.shapes, pod, snapshot, &mut NoProbe);
+        let quick = self.framework.decide_cached(&mut self.decisions, pod, snapshot, &mut NoProbe);
         let Some(mut quick) = quick else { return false };
-        assert!(quick.is_what(&plain, Seed(7), pod), "{}: {quick:?}", WANTED[wanted]);
+        assert!(quick.equals(&plain, Seed(7), pod), "{}: {quick:?}", WANTED[wanted]);
         let Ok(Decision::Feasible(plain)) = plain else { unreachable!("they are the same") };
         let node = quick.choose(Seed(7), pod, 1);
         assert_eq!(quick.reserve(snapshot, node), plain.filtered.reserve(snapshot, node).ok());
@@ -374,12 +374,12 @@ fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
         world.add_node(&node);
     };
     (0..132).for_each(|node| place_in(&mut world, node, node / 2));
-    let (framework, mut shapes) = (Framework::default(), Shapes::default());
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
     let peer = world.pod_from("peer on=n0 label:app=a");
     world.place(&peer);
     let pod = world.pod_from("x affinity=rack/app=a");
     let mut feasible = |world: &World| {
-        let quick = framework.decide_quickly(&mut shapes, &pod, world.snapshot(), &mut NoProbe);
+        let quick = framework.decide_cached(&mut decisions, &pod, world.snapshot(), &mut NoProbe);
         quick.expect("there are nodes").feasible().iter().map(|node| node.index()).collect::<Vec<_>>()
     };
     assert_eq!(feasible(&world), [0, 1]);

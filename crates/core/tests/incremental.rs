@@ -7,7 +7,7 @@ use proptest::strategy::ValueTree;
 use std::sync::Arc;
 use supercargo_core::cache::{DeviceClass, Service};
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
@@ -161,7 +161,7 @@ struct Law {
     /// By the number that changes have.
     names: Vec<String>,
     framework: Framework,
-    shapes: Shapes,
+    decisions: DecisionCache,
     wanted: Vec<Arc<PodInfo>>,
 }
 
@@ -171,7 +171,7 @@ impl Law {
         let wanted = WANTED.map(|words| world.pod_from(words)).to_vec();
         STORAGE.iter().for_each(|line| assert!(storage::apply(&mut world, line), "{line}"));
         let names = NAMES.map(str::to_owned).to_vec();
-        Self { world, names, framework: Framework::default(), shapes: Shapes::default(), wanted }
+        Self { world, names, framework: Framework::default(), decisions: DecisionCache::default(), wanted }
     }
 
     /// With many nodes, of which some, far from each other, are those that change.
@@ -264,7 +264,7 @@ impl Law {
     fn meets(&mut self, words: &str) {
         let pod = self.world.pod_from(words);
         let quick =
-            self.framework.decide_quickly(&mut self.shapes, &pod, self.world.snapshot(), &mut NoProbe);
+            self.framework.decide_cached(&mut self.decisions, &pod, self.world.snapshot(), &mut NoProbe);
         assert!(quick.is_some(), "{words}");
     }
 
@@ -273,7 +273,7 @@ impl Law {
         self.world.cache.refresh();
         let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
         let plain = self.framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
-        let quick = self.framework.decide_quickly(&mut self.shapes, pod, snapshot, &mut NoProbe);
+        let quick = self.framework.decide_cached(&mut self.decisions, pod, snapshot, &mut NoProbe);
         if let Some(mut quick) = quick {
             let told = match &plain {
                 Ok(Decision::Feasible(it)) => {
@@ -286,8 +286,8 @@ impl Law {
                 Ok(Decision::Infeasible(_)) => "no node".to_owned(),
                 Err(error) => error.0.clone(),
             };
-            let is_what = quick.is_what(&plain, Seed(7), pod);
-            assert!(is_what, "{}: {quick:?}, but {told}", WANTED[wanted]);
+            let equals = quick.equals(&plain, Seed(7), pod);
+            assert!(equals, "{}: {quick:?}, but {told}", WANTED[wanted]);
             let Ok(Decision::Feasible(plain)) = plain else { unreachable!("they are the same") };
             let node = quick.choose(Seed(7), pod, 1);
             assert_eq!(quick.reserve(snapshot, node), plain.filtered.reserve(snapshot, node).ok());
@@ -411,7 +411,7 @@ fn most_decisions_about_known_signatures_are_remembered() {
         law.apply(change);
     }
     let asked = changes.iter().filter(|change| matches!(change, Change::Ask(_))).count() as u64;
-    let answers = law.shapes.answers();
+    let answers = law.decisions.answers();
     // The others find no node, or none but by way of an error.
     assert!(answers * 2 > asked, "{answers} of {asked}");
 }
@@ -423,9 +423,9 @@ fn every_signature_is_remembered_and_more_than_there_is_room_for_are_forgotten()
     law.apply(&Change::Node(1, 0));
     for number in 0..9_000 {
         law.meets(&format!("x label:number={number}"));
-        assert!(law.shapes.signatures() <= 8_193, "{} signatures", law.shapes.signatures());
+        assert!(law.decisions.signatures() <= 8_193, "{} signatures", law.decisions.signatures());
     }
-    assert!(law.shapes.signatures() > 4_096, "{} signatures", law.shapes.signatures());
+    assert!(law.decisions.signatures() > 4_096, "{} signatures", law.decisions.signatures());
 }
 
 /// Each pod of a DaemonSet is for a node of its own: a signature each, of which all nodes would be remembered.
@@ -434,12 +434,12 @@ fn of_pods_that_are_for_one_node_nothing_is_remembered() {
     let mut law = Law::with_many_nodes(&[]);
     for number in 0..MANY {
         let pod = law.world.pod_from(&format!("x cpu=1 require=@name:in:n{number}"));
-        let quick = law.framework.decide_quickly(&mut law.shapes, &pod, law.world.snapshot(), &mut NoProbe);
+        let quick = law.framework.decide_cached(&mut law.decisions, &pod, law.world.snapshot(), &mut NoProbe);
         assert!(quick.is_none(), "n{number}");
     }
-    assert_eq!((law.shapes.node_signatures(), law.shapes.bytes()), (0, 0));
+    assert_eq!((law.decisions.node_signatures(), law.decisions.bytes()), (0, 0));
     law.meets("x cpu=1");
-    assert_eq!(law.shapes.node_signatures(), 1, "of others it is");
+    assert_eq!(law.decisions.node_signatures(), 1, "of others it is");
 }
 
 /// Each pod of a StatefulSet has a claim of its own: they are one signature all the same.
@@ -456,7 +456,7 @@ fn pods_that_differ_in_their_claims_are_one_signature() {
         law.meets(&format!("x cpu=1 claim=data-{number}"));
     }
     law.meets("x cpu=1");
-    assert_eq!(law.shapes.signatures(), 1);
+    assert_eq!(law.decisions.signatures(), 1);
 }
 
 /// A node takes as many volumes as its driver says, of pods, of attachments, and of both.
@@ -477,8 +477,9 @@ fn nodes_that_are_full_of_volumes_are_out() {
     assert!(storage::apply(&mut law.world, "attachment two on=n5 by=other of=v3"));
     law.world.cache.refresh();
     let pod = law.world.pod_from("x claim=c1");
-    let (shapes, snapshot) = (&mut law.shapes, law.world.snapshot());
-    let quick = law.framework.decide_quickly(shapes, &pod, snapshot, &mut NoProbe).expect("there are nodes");
+    let (decisions, snapshot) = (&mut law.decisions, law.world.snapshot());
+    let quick =
+        law.framework.decide_cached(decisions, &pod, snapshot, &mut NoProbe).expect("there are nodes");
     let feasible: Vec<bool> = (0..8).map(|slot| quick.feasible().contains(NodeIdx(slot))).collect();
     // On the third stands the very volume, others are of another driver.
     assert_eq!(feasible, [true, false, true, true, false, true, true, true]);
@@ -488,7 +489,7 @@ fn nodes_that_are_full_of_volumes_are_out() {
 #[test]
 fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
     const ROOM: usize = 1 << 20;
-    let mut law = Law { shapes: Shapes::with_room(ROOM), ..Law::new() };
+    let mut law = Law { decisions: DecisionCache::with_bytes_max(ROOM), ..Law::new() };
     for number in 0..300 {
         let node = law.world.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
         law.world.add_node(&node);
@@ -497,10 +498,10 @@ fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
     for number in 0..200 {
         let app = format!("label:app=a{number}");
         law.meets(&format!("x {app} anti=host/app=a{number} spread=host/1/DoNotSchedule/app=a{number}"));
-        largest = largest.max(law.shapes.bytes());
+        largest = largest.max(law.decisions.bytes());
     }
-    assert_eq!(law.shapes.node_signatures(), 1, "nodes are the same to all of them");
-    let each = law.shapes.bytes() / law.shapes.signatures();
+    assert_eq!(law.decisions.node_signatures(), 1, "nodes are the same to all of them");
+    let each = law.decisions.bytes() / law.decisions.signatures();
     // Those that are met once have a quarter of it.
     assert!(largest > ROOM / 4 - each && largest <= ROOM / 4 + each, "{largest} bytes, some {each} each");
     // The same ones again and again, fewer than there is room for, are not forgotten.
@@ -508,9 +509,9 @@ fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
     for _ in 0..3 {
         (0..few).for_each(|number| law.meets(&format!("x label:number={number}")));
     }
-    let before = law.shapes.signatures();
+    let before = law.decisions.signatures();
     (0..few).for_each(|number| law.meets(&format!("x label:number={number}")));
-    assert_eq!(law.shapes.signatures(), before);
+    assert_eq!(law.decisions.signatures(), before);
 }
 
 /// A cluster that grows makes what was remembered of a small one larger.
@@ -527,10 +528,10 @@ fn what_is_remembered_is_weighed_again_when_nodes_come() {
     };
     let (mut grown, mut large) = (Law::new(), Law::new());
     with(0..10, &mut grown);
-    let small = grown.shapes.bytes();
+    let small = grown.decisions.bytes();
     with(10..400, &mut grown);
     with(0..400, &mut large);
-    assert_eq!(grown.shapes.bytes(), large.shapes.bytes());
-    assert!(large.shapes.bytes() > 5 * small, "{small} bytes before");
-    assert_eq!((grown.shapes.signatures(), grown.shapes.node_signatures()), (3, 1));
+    assert_eq!(grown.decisions.bytes(), large.decisions.bytes());
+    assert!(large.decisions.bytes() > 5 * small, "{small} bytes before");
+    assert_eq!((grown.decisions.signatures(), grown.decisions.node_signatures()), (3, 1));
 }

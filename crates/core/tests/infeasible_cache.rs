@@ -10,7 +10,7 @@ use std::time::Duration;
 use supercargo_core::cycle::{Decision, Failed, Framework, NoProbe, Options, PostFilter};
 use supercargo_core::framework::post_filter::Draws;
 use supercargo_core::framework::registry::Plan;
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::preemption::DefaultPreemptionArgs;
@@ -94,7 +94,7 @@ fn change() -> impl Strategy<Value = Change> {
 struct Law {
     world: World,
     framework: Framework,
-    shapes: Shapes,
+    decisions: DecisionCache,
     now: Time,
     asked: u32,
     /// How often there was an answer from memory.
@@ -113,8 +113,8 @@ impl Law {
             min_candidate_nodes_percentage: percentage,
             min_candidate_nodes_absolute: absolute,
         };
-        let (framework, shapes) = (Framework::new(&plan), Shapes::default());
-        Self { world, framework, shapes, now: Time::from_secs(5), asked: 0, answers: Cell::new(0) }
+        let (framework, decisions) = (Framework::new(&plan), DecisionCache::default());
+        Self { world, framework, decisions, now: Time::from_secs(5), asked: 0, answers: Cell::new(0) }
     }
 
     fn apply(&mut self, change: &Change) {
@@ -170,11 +170,12 @@ impl Law {
         let snapshot = self.world.snapshot();
         let when = (Draws { seed: Seed(3), attempt: self.asked % 3 }, self.now);
         let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| told(&pod, failed, outcome, when.0);
-        let again = self.framework.refuse(&mut self.shapes, &pod, snapshot, when, &mut NoProbe, tell);
+        let again =
+            self.framework.reject_cached(&mut self.decisions, &pod, snapshot, when, &mut NoProbe, tell);
         let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
         let plain = match plain.expect("no filter fails here") {
             Decision::Infeasible(filtered) => {
-                self.framework.note_refusal(&mut self.shapes, &pod, &filtered);
+                self.framework.note_infeasible(&mut self.decisions, &pod, &filtered);
                 let diagnosis = filtered.diagnose(snapshot);
                 let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let outcome = self.framework.post_filter(failed, when.0, when.1, &mut NoProbe);

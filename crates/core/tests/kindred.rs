@@ -4,7 +4,7 @@
 mod support;
 
 use supercargo_core::cycle::{Framework, NoProbe, Options};
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::rng::Seed;
 use support::World;
 
@@ -14,15 +14,15 @@ const NODES: usize = 210;
 struct Cluster {
     world: World,
     framework: Framework,
-    shapes: Shapes,
+    decisions: DecisionCache,
     state: u64,
     pods: usize,
 }
 
 impl Cluster {
     fn new() -> Self {
-        let (framework, shapes) = (Framework::default(), Shapes::default());
-        let mut cluster = Self { world: World::new(), framework, shapes, state: 1, pods: 0 };
+        let (framework, decisions) = (Framework::default(), DecisionCache::default());
+        let mut cluster = Self { world: World::new(), framework, decisions, state: 1, pods: 0 };
         (0..NODES).for_each(|number| cluster.renew(number, number % 3));
         cluster
     }
@@ -59,8 +59,8 @@ impl Cluster {
     fn decide(&mut self, words: &str) -> Option<usize> {
         let (pod, snapshot) = (self.world.pod_from(&format!("x {words}")), self.world.snapshot());
         let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
-        let mut quick = self.framework.decide_quickly(&mut self.shapes, &pod, snapshot, &mut NoProbe)?;
-        assert!(quick.is_what(&plain, Seed(7), &pod), "{words}: {quick:?}");
+        let mut quick = self.framework.decide_cached(&mut self.decisions, &pod, snapshot, &mut NoProbe)?;
+        assert!(quick.equals(&plain, Seed(7), &pod), "{words}: {quick:?}");
         Some(quick.choose(Seed(7), &pod, 1).index())
     }
 }
@@ -131,6 +131,6 @@ fn pods_that_their_own_kind_matters_to_are_found_out_about_once() {
             let node = cluster.decide(&words).expect("there is room");
             cluster.place(&words, node);
         }
-        assert_eq!(cluster.shapes.made(), 1, "{ties}");
+        assert_eq!(cluster.decisions.made(), 1, "{ties}");
     }
 }

@@ -1,10 +1,10 @@
 //! Which signatures are remembered, and how those go that there is no room for: a few at a time. What is remembered of each is
-//! looked at in `shapes.rs`.
+//! looked at in `decisions.rs`.
 
 mod support;
 
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::rng::Seed;
 use support::World;
 
@@ -13,7 +13,7 @@ const ROOM: usize = 1 << 20;
 struct Memory {
     world: World,
     framework: Framework,
-    shapes: Shapes,
+    decisions: DecisionCache,
 }
 
 impl Memory {
@@ -24,23 +24,23 @@ impl Memory {
             let node = world.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
             world.add_node(&node);
         }
-        Self { world, framework: Framework::default(), shapes: Shapes::with_room(room) }
+        Self { world, framework: Framework::default(), decisions: DecisionCache::with_bytes_max(room) }
     }
 
     /// A pod comes that can be placed; whether its signature was known.
     fn knew(&mut self, words: &str) -> bool {
-        let (pod, before) = (self.world.pod_from(words), self.shapes.made());
+        let (pod, before) = (self.world.pod_from(words), self.decisions.made());
         let quick =
-            self.framework.decide_quickly(&mut self.shapes, &pod, self.world.snapshot(), &mut NoProbe);
+            self.framework.decide_cached(&mut self.decisions, &pod, self.world.snapshot(), &mut NoProbe);
         assert!(quick.is_some(), "{words}");
-        self.shapes.made() == before
+        self.decisions.made() == before
     }
 
     /// What it takes to remember nothing but this.
     fn alone(words: &str) -> usize {
         let mut memory = Self::with_room(usize::MAX);
         memory.knew(words);
-        memory.shapes.bytes()
+        memory.decisions.bytes()
     }
 }
 
@@ -78,18 +78,18 @@ fn no_decision_lets_more_than_a_few_go_and_all_but_the_last_fit_into_the_room() 
         // Long runs of the small ones, then large ones: each has to wait for many small ones to go.
         let kind = if turn % 2_000 < 1_500 { below(2) } else { 2 };
         let number = if below(3) == 0 { below(40) } else { 100 + turn };
-        let before = memory.shapes.let_go();
+        let before = memory.decisions.evictions();
         if !memory.knew(&kinds[kind](number)) {
             last = sizes[kind];
         }
-        let gone = memory.shapes.let_go() - before;
+        let gone = memory.decisions.evictions() - before;
         assert!(gone <= 9, "{gone} went in turn {turn}");
-        let bytes = memory.shapes.bytes();
+        let bytes = memory.decisions.bytes();
         assert!(bytes <= ROOM + last, "{bytes} bytes in turn {turn}, of which the last takes {last}");
         most = most.max(gone);
         crowded += usize::from(bytes > ROOM);
     }
-    let gone = memory.shapes.let_go();
+    let gone = memory.decisions.evictions();
     assert!(gone > 10_000 && most > 4, "{gone} went, {most} at once");
     assert!(crowded > 0, "there was always room for the last");
 }
@@ -108,8 +108,8 @@ fn signatures_that_come_again_and_again_are_not_forgotten_for_those_that_do_not(
         forgotten <= 2 * OFTEN,
         "{forgotten} times something was not known that came every {OFTEN} turns"
     );
-    assert!(memory.shapes.let_go() > 1_900, "{} went", memory.shapes.let_go());
-    assert!(memory.shapes.bytes() <= ROOM, "{} bytes", memory.shapes.bytes());
+    assert!(memory.decisions.evictions() > 1_900, "{} went", memory.decisions.evictions());
+    assert!(memory.decisions.bytes() <= ROOM, "{} bytes", memory.decisions.bytes());
 }
 
 #[test]
@@ -154,21 +154,21 @@ fn what_signatures_share_goes_with_the_last_of_them() {
     let mut memory = Memory::with_room(ROOM);
     let shared = |number| format!("{} cpu=1", spread(number));
     (0..3).for_each(|number| assert!(!memory.knew(&shared(number))));
-    assert_eq!(memory.shapes.node_signatures(), 1);
+    assert_eq!(memory.decisions.node_signatures(), 1);
     let (mut others, mut left) = (0, 3);
     while left > 0 {
-        let before = memory.shapes.let_go();
+        let before = memory.decisions.evictions();
         memory.knew(&spread(100 + others));
         others += 1;
         assert!(others < 100, "they go in their turn");
-        left -= (memory.shapes.let_go() - before) as usize;
-        assert_eq!(memory.shapes.node_signatures(), 1 + usize::from(left > 0), "{left} are left");
+        left -= (memory.decisions.evictions() - before) as usize;
+        assert_eq!(memory.decisions.node_signatures(), 1 + usize::from(left > 0), "{left} are left");
     }
     // Nothing of them is left, and of the others all.
     let mut others_alone = Memory::with_room(usize::MAX);
-    let first = others - memory.shapes.signatures();
+    let first = others - memory.decisions.signatures();
     (first..others).for_each(|number| _ = others_alone.knew(&spread(100 + number)));
-    assert_eq!(memory.shapes.bytes(), others_alone.shapes.bytes());
+    assert_eq!(memory.decisions.bytes(), others_alone.decisions.bytes());
 }
 
 /// Nothing by node is remembered of pods that no node can take, until one can.
@@ -184,34 +184,34 @@ fn pods_that_no_node_can_take_take_no_room() {
         memory.world.cache.refresh();
         let (pod, snapshot) = (memory.world.pod_from(large), memory.world.snapshot());
         let plain = memory.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
-        let quick = memory.framework.decide_quickly(&mut memory.shapes, &pod, snapshot, &mut NoProbe);
+        let quick = memory.framework.decide_cached(&mut memory.decisions, &pod, snapshot, &mut NoProbe);
         assert_eq!(quick.is_some(), matches!(plain, Ok(Decision::Feasible(_))));
-        quick.is_some_and(|mut quick| quick.is_what(&plain, Seed(7), &pod))
+        quick.is_some_and(|mut quick| quick.equals(&plain, Seed(7), &pod))
     };
     assert!(!ask(&mut memory), "there is no room on any node");
-    let bytes = memory.shapes.bytes();
+    let bytes = memory.decisions.bytes();
     assert!(bytes < Memory::alone(small) / 10, "{bytes} bytes");
     let pod = memory.world.pod_from("q7 on=n7 cpu=2");
     memory.world.place(&pod);
     assert!(!ask(&mut memory), "there is still none");
     assert_eq!(
-        (memory.shapes.bytes(), memory.shapes.made()),
+        (memory.decisions.bytes(), memory.decisions.made()),
         (bytes, 1),
         "it was found without looking anew"
     );
     memory.world.cache.remove_pod("q8");
     assert!(ask(&mut memory), "there is room on a node");
-    assert_eq!(memory.shapes.bytes(), Memory::alone(small), "and now it takes what others do");
-    assert_eq!((memory.shapes.signatures(), memory.shapes.node_signatures()), (1, 1));
+    assert_eq!(memory.decisions.bytes(), Memory::alone(small), "and now it takes what others do");
+    assert_eq!((memory.decisions.signatures(), memory.decisions.node_signatures()), (1, 1));
 }
 
 #[test]
 fn what_is_cleared_is_forgotten_and_found_out_about_again() {
     let mut memory = Memory::with_room(ROOM);
     (0..100).for_each(|number| _ = memory.knew(&spread(number)));
-    memory.shapes.clear();
+    memory.decisions.clear();
     assert_eq!(
-        (memory.shapes.signatures(), memory.shapes.node_signatures(), memory.shapes.bytes()),
+        (memory.decisions.signatures(), memory.decisions.node_signatures(), memory.decisions.bytes()),
         (0, 0, 0)
     );
     assert!(!memory.knew(&spread(99)) && memory.knew(&spread(99)));

@@ -13,7 +13,7 @@ use supercargo_core::cycle::{
 };
 use supercargo_core::framework::post_filter::{Candidate, Draws, Rooms};
 use supercargo_core::framework::{CycleError, Reason};
-use supercargo_core::incremental::Shapes;
+use supercargo_core::incremental::DecisionCache;
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::plugins::scheduling_gates;
@@ -46,7 +46,7 @@ pub(in crate::cli) struct Decider {
     profiles: Vec<(String, Framework)>,
     rules: Rules,
     /// Cached decisions, used if the report needs only the node.
-    shapes: Shapes,
+    decisions: DecisionCache,
     /// Evicted pods with the nodes and states they had.
     gone: Vec<(Arc<PodInfo>, Symbol, PodState)>,
     /// Uids of reported victims that are not evicted.
@@ -70,7 +70,7 @@ impl Decider {
             world,
             profiles,
             rules,
-            shapes: Shapes::default(),
+            decisions: DecisionCache::default(),
             gone: Vec::new(),
             promised: BTreeSet::new(),
             nominated: Vec::new(),
@@ -110,7 +110,7 @@ impl Decider {
                 self.world.cache.place(&pod, node, state);
             }
         }
-        (self.profiles, self.shapes) = (profiles, Shapes::default());
+        (self.profiles, self.decisions) = (profiles, DecisionCache::default());
         self.forget_promises();
     }
 
@@ -165,7 +165,7 @@ impl Decider {
         let told = Told { snapshot, rules: self.rules };
         let framework = profile_of(&self.profiles, snapshot.text(pod.scheduler_name));
         if self.rules.is_quick()
-            && let Some(mut quick) = framework.decide_quickly(&mut self.shapes, pod, snapshot, &mut NoProbe)
+            && let Some(mut quick) = framework.decide_cached(&mut self.decisions, pod, snapshot, &mut NoProbe)
         {
             let node = quick.choose(self.rules.seed, pod, ATTEMPT);
             if let Some(reservations) = quick.reserve(snapshot, node) {

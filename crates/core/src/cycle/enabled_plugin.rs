@@ -18,7 +18,7 @@ pub struct Rank {
 }
 
 /// A plugin with PreFilter or Filter.
-pub struct FilterSeat {
+pub struct EnabledFilter {
     /// The plugin.
     pub plugin: Box<dyn FilterPlugin>,
     /// Whether PreFilter runs.
@@ -28,7 +28,7 @@ pub struct FilterSeat {
 }
 
 /// A plugin with PreScore or Score.
-pub struct ScoreSeat {
+pub struct EnabledScore {
     /// The plugin.
     pub plugin: Box<dyn ScorePlugin>,
     /// What its scores are multiplied by.

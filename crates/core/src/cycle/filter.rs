@@ -2,7 +2,7 @@
 
 use super::enabled_plugin::Fails;
 use super::with_extenders::Overruled;
-use super::{FilterSeat, Framework, Point, Probe};
+use super::{EnabledFilter, Framework, Point, Probe};
 use crate::cache::{NodeView, Overlay, Snapshot};
 use crate::framework::{Code, CycleError, DependsOn, FilterRule, PluginName, Prepared, Rejection, Verdict};
 use crate::mutation::{self, Mutation};
@@ -128,7 +128,7 @@ fn judged_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static st
 
 /// The rule of a plugin whose PreFilter is not run.
 pub(crate) fn unprepared(
-    seat: &FilterSeat,
+    seat: &EnabledFilter,
     pod: &PodInfo,
     snapshot: Snapshot<'_>,
 ) -> Option<Box<dyn FilterRule>> {

@@ -1,7 +1,7 @@
 //! PreScore, Score and NormalizeScore of one decision.
 
 use super::enabled_plugin::{Fails, Zero};
-use super::{Framework, Point, Probe, ScoreSeat};
+use super::{EnabledScore, Framework, Point, Probe};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScoreRule};
 use crate::node_set::NodeSet;
@@ -82,7 +82,7 @@ impl Framework {
 
 /// The rule of a plugin whose PreScore is not run. It scores all the same, and cannot skip.
 fn unprepared(
-    seat: &ScoreSeat,
+    seat: &EnabledScore,
     pod: &PodInfo,
     snapshot: Snapshot<'_>,
     feasible: &NodeSet,

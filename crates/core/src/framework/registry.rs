@@ -14,7 +14,7 @@ pub use point::ExtensionPoint;
 
 use super::post_filter::PostFilterPlugin;
 use super::{FilterPlugin, PluginName, ScorePlugin};
-use crate::cycle::{FilterSeat, Framework, Rank, ScoreSeat};
+use crate::cycle::{EnabledFilter, EnabledScore, Framework, Rank};
 use crate::plugins::dynamic_resources::{Deallocation, DynamicResources};
 use crate::plugins::image_locality::ImageLocality;
 use crate::plugins::node_affinity::NodeAffinity;
@@ -278,24 +278,24 @@ impl Plan {
         rows
     }
 
-    fn filter_seat(&self, row: &Entry) -> Option<FilterSeat> {
+    fn filter_seat(&self, row: &Entry) -> Option<EnabledFilter> {
         let make = row.filter?;
         // A plugin that is enabled nowhere does not affect requeueing either.
         if !ExtensionPoint::ALL.iter().any(|&point| self.runs(point, row.name)) {
             return None;
         }
         let filter = self.rank(Filter, row.name);
-        Some(FilterSeat {
+        Some(EnabledFilter {
             plugin: make(&self.args),
             pre_filter: self.runs(PreFilter, row.name),
             filter: filter.map(|rank| Rank { rank, fails: row.fails_at(Filter, self) }),
         })
     }
 
-    fn score_seat(&self, row: &Entry) -> Option<ScoreSeat> {
+    fn score_seat(&self, row: &Entry) -> Option<EnabledScore> {
         let make = row.score?;
         let (pre_score, score) = (self.runs(PreScore, row.name), self.rank(Score, row.name));
-        (pre_score || score.is_some()).then(|| ScoreSeat {
+        (pre_score || score.is_some()).then(|| EnabledScore {
             plugin: make(&self.args),
             weight: self.weights.get(row.name).copied().unwrap_or(1),
             pre_score,

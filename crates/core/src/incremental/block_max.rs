@@ -12,12 +12,12 @@ const CLASSES: usize = 16;
 
 /// The highest number of a class in a block, and how many nodes have it.
 #[derive(Clone, Copy)]
-struct Lead {
+struct BlockMax {
     top: i32,
     nodes: u32,
 }
 
-impl Lead {
+impl BlockMax {
     /// That of these numbers.
     #[inline(always)]
     fn of(numbers: &[i32]) -> Self {
@@ -35,29 +35,29 @@ impl Lead {
     }
 }
 
-const NOBODY: Lead = Lead { top: NEVER, nodes: 0 };
+const NO_NODE: BlockMax = BlockMax { top: NEVER, nodes: 0 };
 
-/// What is known of the blocks, apart from those that changed since.
+/// Cached is known of the blocks, apart from those that changed since.
 #[derive(Clone)]
-pub(super) struct Leaders {
+pub(super) struct BlockMaxima {
     /// By block, then by class.
-    leads: Vec<[Lead; CLASSES]>,
+    maxima: Vec<[BlockMax; CLASSES]>,
     /// Blocks that changed, as if they were nodes.
     changed: NodeSet,
     are_all_changed: bool,
 }
 
-impl Default for Leaders {
+impl Default for BlockMaxima {
     /// Nothing is known until somebody asks.
     fn default() -> Self {
-        Self { leads: Vec::new(), changed: NodeSet::new(), are_all_changed: true }
+        Self { maxima: Vec::new(), changed: NodeSet::new(), are_all_changed: true }
     }
 }
 
-impl Leaders {
+impl BlockMaxima {
     /// The heap it takes for so many slots.
     pub(super) fn bytes(slots: usize) -> usize {
-        slots.div_ceil(BLOCK) * size_of::<[Lead; CLASSES]>()
+        slots.div_ceil(BLOCK) * size_of::<[BlockMax; CLASSES]>()
     }
 
     /// The nodes of the block that begins with this slot may have other classes and numbers than before.
@@ -73,13 +73,13 @@ impl Leaders {
         if self.are_all_changed || from == to || self.changed.contains(block) {
             return;
         }
-        let (Some(leads), true) =
-            (self.leads.get_mut(block.index()), usize::from(from.0.max(to.0)) < CLASSES)
+        let (Some(maxima), true) =
+            (self.maxima.get_mut(block.index()), usize::from(from.0.max(to.0)) < CLASSES)
         else {
             self.are_all_changed = true;
             return;
         };
-        let lead = &mut leads[usize::from(from.0)];
+        let lead = &mut maxima[usize::from(from.0)];
         if from.1 == lead.top {
             lead.nodes -= 1;
             if lead.nodes == 0 {
@@ -87,7 +87,7 @@ impl Leaders {
                 return;
             }
         }
-        leads[usize::from(to.0)].count(to.1);
+        maxima[usize::from(to.0)].count(to.1);
     }
 
     /// Brings the blocks up to date, where no class has a number too high for this: whether none has.
@@ -99,9 +99,9 @@ impl Leaders {
             return false;
         }
         let blocks = numbers.len().div_ceil(BLOCK);
-        if self.leads.len() != blocks || self.are_all_changed {
-            self.leads.clear();
-            self.leads.resize(blocks, [NOBODY; CLASSES]);
+        if self.maxima.len() != blocks || self.are_all_changed {
+            self.maxima.clear();
+            self.maxima.resize(blocks, [NO_NODE; CLASSES]);
             widest(
                 #[inline(always)]
                 || (0..blocks).for_each(|block| self.renew(block, numbers, classes)),
@@ -119,17 +119,17 @@ impl Leaders {
     #[inline(always)]
     fn renew(&mut self, block: usize, numbers: &[i32], classes: &[u16]) {
         let slots = block * BLOCK..((block + 1) * BLOCK).min(numbers.len());
-        let leads = &mut self.leads[block];
-        *leads = [NOBODY; CLASSES];
+        let maxima = &mut self.maxima[block];
+        *maxima = [NO_NODE; CLASSES];
         let (numbers, classes) = (&numbers[slots.clone()], &classes[slots]);
         let class = classes[0];
         if classes.iter().fold(0, |others, one| others | (one ^ class)) == 0 {
             // Of most blocks all nodes are the same.
-            leads[usize::from(class) % CLASSES] = Lead::of(numbers);
+            maxima[usize::from(class) % CLASSES] = BlockMax::of(numbers);
             return;
         }
         for (&number, &class) in numbers.iter().zip(classes) {
-            leads[usize::from(class) % CLASSES].count(number);
+            maxima[usize::from(class) % CLASSES].count(number);
         }
     }
 
@@ -143,15 +143,15 @@ impl Leaders {
         draw: impl FnOnce(usize) -> usize,
     ) -> NodeIdx {
         let counting: Vec<usize> = (1..points.len().min(CLASSES)).filter(|&c| points[c] > NEVER).collect();
-        let tops = |leads: &[Lead; CLASSES]| counting.iter().map(|&c| leads[c].top + points[c]).max();
-        let best = self.leads.iter().filter_map(tops).max().unwrap_or(NEVER);
-        let ties = |leads: &[Lead; CLASSES]| {
-            let leading = counting.iter().filter(|&&c| leads[c].top + points[c] == best);
-            leading.map(|&c| leads[c].nodes as usize).sum::<usize>()
+        let tops = |maxima: &[BlockMax; CLASSES]| counting.iter().map(|&c| maxima[c].top + points[c]).max();
+        let best = self.maxima.iter().filter_map(tops).max().unwrap_or(NEVER);
+        let ties = |maxima: &[BlockMax; CLASSES]| {
+            let leading = counting.iter().filter(|&&c| maxima[c].top + points[c] == best);
+            leading.map(|&c| maxima[c].nodes as usize).sum::<usize>()
         };
-        let mut left = draw(self.leads.iter().map(ties).sum());
-        for (block, leads) in self.leads.iter().enumerate() {
-            let here = ties(leads);
+        let mut left = draw(self.maxima.iter().map(ties).sum());
+        for (block, maxima) in self.maxima.iter().enumerate() {
+            let here = ties(maxima);
             if left >= here {
                 left -= here;
                 continue;
@@ -192,32 +192,32 @@ mod tests {
         let (mut numbers, mut classes) = (vec![NEVER; SLOTS], vec![0_u16; SLOTS]);
         let mut nodes = vec![0_u32; CLASSES + 2];
         nodes[0] = SLOTS as u32;
-        let mut leaders = Leaders::default();
+        let mut block_maxima = BlockMaxima::default();
         let (mut asked, mut too_many) = (0, 0);
-        for turn in 0..40_000 {
+        for evict_next in 0..40_000 {
             let slot = below(SLOTS);
             // Now and then there are more classes than are kept.
-            let most = if turn % 4_000 < 400 { CLASSES + 2 } else { 5 };
+            let most = if evict_next % 4_000 < 400 { CLASSES + 2 } else { 5 };
             let class = if below(9) == 0 { 0 } else { below(most) };
             let to = (class as u16, if class == 0 { NEVER } else { below(6) as i32 });
             let from = (classes[slot], numbers[slot]);
             nodes[usize::from(from.0)] -= 1;
             nodes[class] += 1;
             (classes[slot], numbers[slot]) = to;
-            leaders.moved(NodeIdx(slot as u32), from, to);
+            block_maxima.moved(NodeIdx(slot as u32), from, to);
             if below(4) > 0 {
                 continue;
             }
             let mut points: Vec<i32> = (0..nodes.len()).map(|_| below(4) as i32 * 2).collect();
             points[0] = NEVER;
-            let barred = below(nodes.len());
-            points[barred] = NEVER;
-            if !leaders.catch_up(&numbers, &classes, &nodes) {
+            let excluded = below(nodes.len());
+            points[excluded] = NEVER;
+            if !block_maxima.catch_up(&numbers, &classes, &nodes) {
                 too_many += 1;
             } else if (0..SLOTS).any(|slot| points[usize::from(classes[slot])] > NEVER) {
                 let pick = below(SLOTS);
-                let found = leaders.best(&numbers, &classes, &points, |ties| pick % ties);
-                assert_eq!(found, plainly(&numbers, &classes, &points, pick), "in turn {turn}");
+                let found = block_maxima.best(&numbers, &classes, &points, |ties| pick % ties);
+                assert_eq!(found, plainly(&numbers, &classes, &points, pick), "in turn {evict_next}");
                 asked += 1;
             }
         }

@@ -1,10 +1,10 @@
-//! What each node said to pods that no node can take, remembered by what they are to nodes: the next pod alike costs what changed
+//! Cached each node said to pods that no node can take, remembered by what they are to nodes: the next pod alike costs what changed
 //! since, and so do the dry runs of a preemption.
 //!
 //! Only of pods on which plugins that judge nodes one by one have a say, and nobody else. Whether a pod can be placed after all, and
 //! where, is none of its business: then there is no answer from here.
 
-use super::Shapes;
+use super::DecisionCache;
 use crate::cache::Snapshot;
 use crate::cycle::Refusing;
 use crate::cycle::{Diagnosis, Failed, Filtered, Framework, NoProbe, Point, PostFilter, Probe};
@@ -23,35 +23,35 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes that all signatures take at most, but for the one that was met last.
-const ROOM: usize = 32 << 20;
+const BYTES_MAX: usize = 32 << 20;
 /// Signatures remembered at most.
 const SIGNATURES_MAX: usize = 64;
 /// Of so many signatures that were refused once it is known that they were: what is refused only once is not worth remembering, nor is
 /// any of more signatures in turn than there is room for.
-const MET_MAX: usize = SIGNATURES_MAX;
+const REJECTED_ONCE_MAX: usize = SIGNATURES_MAX;
 /// More kinds of refusals than this are not told apart.
-const KINDS_MAX: usize = 1_024;
+const GROUPS_MAX: usize = 1_024;
 /// The kind of a node that refuses nothing, or is none.
-const NO_KIND: u16 = u16::MAX;
+const NO_GROUP: u16 = u16::MAX;
 
-/// What is known of all signatures.
+/// Cached is known of all signatures.
 #[derive(Default)]
-pub(super) struct Refusals {
+pub(super) struct InfeasibleCache {
     /// In the order in which they were met, the last at the end.
-    pub(super) known: Vec<Refused>,
+    pub(super) signatures: Vec<InfeasibleEntry>,
     /// Hashes of signatures that were refused once.
-    met: VecDeque<u64>,
+    rejected_once: VecDeque<u64>,
 }
 
 /// One signature.
-pub(super) struct Refused {
+pub(super) struct InfeasibleEntry {
     pub(super) signature: Hashed<NodeSignature>,
     era: u64,
     /// When it was made, or last compared with a full evaluation in turn.
     pub(super) checked: Time,
     /// The cache's clocks when this was last brought up to date.
     seen: Option<(u64, u64)>,
-    kinds: Vec<Kind>,
+    groups: Vec<RejectionGroup>,
     /// By slot, which of them.
     by_slot: Vec<u16>,
     /// The nodes that do not refuse.
@@ -61,7 +61,7 @@ pub(super) struct Refused {
 }
 
 /// Nodes that refuse alike.
-struct Kind {
+struct RejectionGroup {
     plugin: PluginName,
     /// The rule's number for it, if it gave one.
     number: Option<u64>,
@@ -69,60 +69,63 @@ struct Kind {
     nodes: usize,
 }
 
-impl Refusals {
+impl InfeasibleCache {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
     fn is_empty(&self) -> bool {
-        self.known.is_empty() && self.met.is_empty()
+        self.signatures.is_empty() && self.rejected_once.is_empty()
     }
 
     /// A pod was refused by all nodes.
     fn note(&mut self, signature: &Hashed<NodeSignature>) {
         let hash = signature.hash_of();
-        if self.known.iter().any(|known| known.signature == *signature) || self.met.contains(&hash) {
+        if self.signatures.iter().any(|signatures| signatures.signature == *signature)
+            || self.rejected_once.contains(&hash)
+        {
             return;
         }
-        if self.met.len() == MET_MAX {
-            self.met.pop_front();
+        if self.rejected_once.len() == REJECTED_ONCE_MAX {
+            self.rejected_once.pop_front();
         }
-        self.met.push_back(hash);
+        self.rejected_once.push_back(hash);
     }
 
-    /// What is known of a signature, which may be nothing yet; `None` where it is met for the first time.
-    fn of(&mut self, signature: Hashed<NodeSignature>, era: u64, now: Time) -> Option<&mut Refused> {
-        if let Some(at) = self.known.iter().position(|known| known.signature == signature) {
-            let mut known = self.known.remove(at);
-            if known.era != era {
-                known = Refused::new(known.signature, era, now);
+    /// Cached is known of a signature, which may be nothing yet; `None` where it is met for the first time.
+    fn of(&mut self, signature: Hashed<NodeSignature>, era: u64, now: Time) -> Option<&mut InfeasibleEntry> {
+        if let Some(at) = self.signatures.iter().position(|signatures| signatures.signature == signature) {
+            let mut signatures = self.signatures.remove(at);
+            if signatures.era != era {
+                signatures = InfeasibleEntry::new(signatures.signature, era, now);
             }
-            self.known.push(known);
+            self.signatures.push(signatures);
         } else {
-            self.met.iter().position(|&met| met == signature.hash_of())?;
+            self.rejected_once.iter().position(|&rejected_once| rejected_once == signature.hash_of())?;
             self.make_room();
-            self.known.push(Refused::new(signature, era, now));
+            self.signatures.push(InfeasibleEntry::new(signature, era, now));
         }
-        self.known.last_mut()
+        self.signatures.last_mut()
     }
 
     fn make_room(&mut self) {
-        let bytes = |known: &[Refused]| known.iter().map(Refused::bytes).sum::<usize>();
-        while self.known.len() >= SIGNATURES_MAX || bytes(&self.known) > ROOM {
-            self.known.remove(0);
+        let bytes =
+            |signatures: &[InfeasibleEntry]| signatures.iter().map(InfeasibleEntry::bytes).sum::<usize>();
+        while self.signatures.len() >= SIGNATURES_MAX || bytes(&self.signatures) > BYTES_MAX {
+            self.signatures.remove(0);
         }
     }
 }
 
-impl Refused {
+impl InfeasibleEntry {
     fn new(signature: Hashed<NodeSignature>, era: u64, now: Time) -> Self {
         Self {
             signature,
             era,
             checked: now,
             seen: None,
-            kinds: Vec::new(),
+            groups: Vec::new(),
             by_slot: Vec::new(),
             passing: NodeSet::new(),
             curable: NodeSet::new(),
@@ -133,7 +136,7 @@ impl Refused {
     fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.by_slot.capacity() * size_of::<u16>()
-            + self.kinds.capacity() * size_of::<Kind>()
+            + self.groups.capacity() * size_of::<RejectionGroup>()
             + self.runs.bytes()
     }
 
@@ -163,10 +166,10 @@ impl Refused {
         self.runs.forget(node);
         self.passing.remove(node);
         self.curable.remove(node);
-        if let Some(kind) = self.by_slot.get_mut(node.index()) {
-            let kind = std::mem::replace(kind, NO_KIND);
-            if let Some(kind) = self.kinds.get_mut(usize::from(kind)) {
-                kind.nodes -= 1;
+        if let Some(group) = self.by_slot.get_mut(node.index()) {
+            let group = std::mem::replace(group, NO_GROUP);
+            if let Some(group) = self.groups.get_mut(usize::from(group)) {
+                group.nodes -= 1;
             }
         }
     }
@@ -178,65 +181,73 @@ impl Refused {
         snapshot: Snapshot<'_>,
         node: NodeIdx,
     ) -> Result<(), CycleError> {
-        let is_kind = |kind: &Kind, plugin, number| kind.plugin == plugin && kind.number == Some(number);
+        let is_kind =
+            |group: &RejectionGroup, plugin, number| group.plugin == plugin && group.number == Some(number);
         let at = match filtered.refusing(pod, snapshot, node)? {
             Refusing::Not => {
                 self.passing.insert(node);
                 return Ok(());
             }
             Refusing::Numbered(plugin, number) => {
-                let known = self.kinds.iter().position(|kind| is_kind(kind, plugin, number));
-                match known {
+                let signatures = self.groups.iter().position(|group| is_kind(group, plugin, number));
+                match signatures {
                     Some(at) => at,
                     None => {
                         let verdict = filtered.first_rejector(&snapshot.node(node))?;
                         let Some((plugin, rejection)) = verdict else {
                             return Err(CycleError(format!("{plugin}: a number, and no verdict")));
                         };
-                        self.new_kind(Kind { plugin, number: Some(number), rejection, nodes: 0 })?
+                        self.new_group(RejectionGroup { plugin, number: Some(number), rejection, nodes: 0 })?
                     }
                 }
             }
             Refusing::Plain(plugin, rejection) => {
-                let is_it = |kind: &Kind| kind.plugin == plugin && kind.rejection == rejection;
-                let known = self.kinds.iter().position(is_it);
-                known.map_or_else(
-                    || self.new_kind(Kind { plugin, number: None, rejection: rejection.clone(), nodes: 0 }),
+                let is_it = |group: &RejectionGroup| group.plugin == plugin && group.rejection == rejection;
+                let signatures = self.groups.iter().position(is_it);
+                signatures.map_or_else(
+                    || {
+                        self.new_group(RejectionGroup {
+                            plugin,
+                            number: None,
+                            rejection: rejection.clone(),
+                            nodes: 0,
+                        })
+                    },
                     Ok,
                 )?
             }
         };
-        let kind = &mut self.kinds[at];
-        kind.nodes += 1;
-        if kind.rejection.code == Code::Unschedulable {
+        let group = &mut self.groups[at];
+        group.nodes += 1;
+        if group.rejection.code == Code::Unschedulable {
             self.curable.insert(node);
         }
         if self.by_slot.len() <= node.index() {
-            self.by_slot.resize(node.index() + 1, NO_KIND);
+            self.by_slot.resize(node.index() + 1, NO_GROUP);
         }
         self.by_slot[node.index()] = u16::try_from(at).expect("there are few kinds");
         Ok(())
     }
 
-    fn new_kind(&mut self, kind: Kind) -> Result<usize, CycleError> {
-        if self.kinds.len() == KINDS_MAX {
+    fn new_group(&mut self, group: RejectionGroup) -> Result<usize, CycleError> {
+        if self.groups.len() == GROUPS_MAX {
             return Err(CycleError("too many kinds".to_owned()));
         }
-        self.kinds.push(kind);
-        Ok(self.kinds.len() - 1)
+        self.groups.push(group);
+        Ok(self.groups.len() - 1)
     }
 
     /// The same as [`Filtered::diagnose`] finds.
     fn diagnosis(&self, snapshot: Snapshot<'_>) -> Diagnosis {
         let mut reasons = Histogram::default();
-        let kinds = || self.kinds.iter().filter(|kind| kind.nodes > 0);
-        for kind in kinds() {
-            for reason in &kind.rejection.reasons {
-                reasons.add_times(reason.clone(), kind.nodes);
+        let groups = || self.groups.iter().filter(|group| group.nodes > 0);
+        for group in groups() {
+            for reason in &group.rejection.reasons {
+                reasons.add_times(reason.clone(), group.nodes);
             }
         }
         Diagnosis {
-            rejectors: kinds().map(|kind| kind.plugin).collect(),
+            rejectors: groups().map(|group| group.plugin).collect(),
             message: reasons.message(snapshot.nodes().len()),
             curable: self.curable.clone(),
         }
@@ -260,10 +271,10 @@ impl Framework {
     }
 
     /// A pod was refused by all nodes: if one alike comes, it is worth remembering.
-    pub fn note_refusal(&self, shapes: &mut Shapes, pod: &Arc<PodInfo>, filtered: &Filtered) {
+    pub fn note_infeasible(&self, decisions: &mut DecisionCache, pod: &Arc<PodInfo>, filtered: &Filtered) {
         if self.remembers_refusals(pod) && self.judges_one_by_one(filtered) {
-            let signature = Hashed::of(NodeSignature::of(pod), &shapes.hashing);
-            shapes.refusals.note(&signature);
+            let signature = Hashed::of(NodeSignature::of(pod), &decisions.hashing);
+            decisions.infeasible.note(&signature);
         }
     }
 
@@ -272,27 +283,27 @@ impl Framework {
     ///
     /// Of several candidates of least harm the nomination names one, that which [`Nomination::choose`](crate::cycle::Nomination::choose)
     /// would draw of them.
-    pub fn refuse<R>(
+    pub fn reject_cached<R>(
         &self,
-        shapes: &mut Shapes,
+        decisions: &mut DecisionCache,
         pod: &Arc<PodInfo>,
         snapshot: Snapshot<'_>,
         (draws, now): (Draws, Time),
         probe: &mut dyn Probe,
         then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
     ) -> Option<R> {
-        if !self.remembers_refusals(pod) || shapes.refusals.is_empty() {
+        if !self.remembers_refusals(pod) || decisions.infeasible.is_empty() {
             return None;
         }
-        let signature = Hashed::of(NodeSignature::of(pod), &shapes.hashing);
-        let refused = shapes.refusals.of(signature, snapshot.era(), now)?;
-        self.refuse_as(refused, pod, snapshot, (draws, now), probe, then)
+        let signature = Hashed::of(NodeSignature::of(pod), &decisions.hashing);
+        let entry = decisions.infeasible.of(signature, snapshot.era(), now)?;
+        self.reject_from(entry, pod, snapshot, (draws, now), probe, then)
     }
 
     /// The same, from what is remembered of this signature.
-    pub(super) fn refuse_as<R>(
+    pub(super) fn reject_from<R>(
         &self,
-        refused: &mut Refused,
+        entry: &mut InfeasibleEntry,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         (draws, now): (Draws, Time),
@@ -303,18 +314,18 @@ impl Framework {
         if !self.judges_one_by_one(&filtered) {
             return None;
         }
-        refused.catch_up(&filtered, pod, snapshot)?;
-        if !refused.passing.is_empty() {
+        entry.catch_up(&filtered, pod, snapshot)?;
+        if !entry.passing.is_empty() {
             return None;
         }
         probe.enter(Point::PreFilter);
         probe.leave(Point::PreFilter, "Success");
         probe.enter(Point::Filter);
-        let diagnosis = refused.diagnosis(snapshot);
+        let diagnosis = entry.diagnosis(snapshot);
         filtered.is_refused_by(snapshot.nodes().clone());
         probe.leave(Point::Filter, "Unschedulable");
         let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-        let outcome = self.post_filter_again(failed, (draws, now), &mut refused.runs, probe);
+        let outcome = self.post_filter_again(failed, (draws, now), &mut entry.runs, probe);
         Some(then(failed, &outcome))
     }
 

@@ -1,8 +1,8 @@
 //! Decisions remembered by what the pods have in common: a pod of a signature that was decided about before costs what
 //! changed since, and one pass over dense numbers.
 //!
-//! A [`Trunk`] keeps what each filter and score that judges nodes one by one says of each node; all pods share it that differ
-//! only in what ties them to other pods. A [`Shape`](shape::Shape) keeps, of one signature, the sums of pods by topology domain
+//! A [`NodeEvaluation`] keeps what each filter and score that judges nodes one by one says of each node; all pods share it that differ
+//! only in what ties them to other pods. A [`SignatureState`](signature_state::SignatureState) keeps, of one signature, the sums of pods by topology domain
 //! that affinity and spreading follow from. Both are patched for the nodes touched since. Scores that look at all feasible nodes are
 //! worked out once for all nodes that are the same to them. Wherever
 //! anything is out of the ordinary (an error, a rejection, no node left, a nomination of its own) there is no answer from
@@ -32,77 +32,77 @@ use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::rng::{Purpose, Seed};
-use crate::signature::ShapeSignature;
+use crate::signature::VolumelessSignature;
 use crate::time::Time;
 use crate::volume::Reservation;
-use base_partition::Stems;
-use infeasible_cache::Refusals;
-use node_evaluation::Trunk;
-use node_evaluations::Trunks;
-use signature_state::{Rules, Shape};
+use base_partition::BasePartitions;
+use infeasible_cache::InfeasibleCache;
+use node_evaluation::NodeEvaluation;
+use node_evaluations::NodeEvaluations;
+use signature_state::{Rules, SignatureState};
 use std::fmt;
 use std::sync::Arc;
-use topology_index::Atlas;
-use two_queue::{Known, Ring};
-pub(crate) use verify::Live;
+use topology_index::TopologyIndex;
+use two_queue::{Segment, TwoQueue};
+pub(crate) use verify::LiveSignature;
 
 /// Bytes that all signatures together take at most, but for the one made last.
-const ROOM: usize = 256 << 20;
+const BYTES_MAX: usize = 256 << 20;
 /// Signatures remembered at most, but for the one made last.
-const SIGNATURES: usize = 8_192;
-/// Newcomers have this part of the room, and of the signatures when those are as many as may be.
-const NEWCOMERS: usize = 4;
+const SIGNATURES_MAX: usize = 8_192;
+/// Probation have this part of the room, and of the signatures when those are as many as may be.
+const PROBATION_SHARE: usize = 4;
 /// How many have their turn to go when something is made: so many go at most, and the one made last before.
-const TURNS: usize = 8;
+const EVICTIONS_MAX: usize = 8;
 
-/// What is remembered of the pods of all profiles: a pod's profile is part of its signature.
-pub struct Shapes {
+/// Cached is remembered of the pods of all profiles: a pod's profile is part of its signature.
+pub struct DecisionCache {
     hashing: Keyed,
-    known: Known<What>,
-    trunks: Trunks,
+    signatures: TwoQueue<Cached>,
+    evaluations: NodeEvaluations,
     /// The bytes that signatures take, with the trunks that they grow from.
     bytes: usize,
-    room: usize,
-    /// What was made last, if there is no room for it beside the others: it goes when something else is made.
-    guest: Option<usize>,
-    atlas: Atlas,
-    stems: Stems,
-    refusals: Refusals,
+    bytes_max: usize,
+    /// Cached was made last, if there is no room for it beside the others: it goes when something else is made.
+    oversized: Option<usize>,
+    topology_index: TopologyIndex,
+    base_partitions: BasePartitions,
+    infeasible: InfeasibleCache,
     /// The time of what is made or compared now.
     now: Time,
     answers: u64,
     made: u64,
-    let_go: u64,
+    evictions: u64,
 }
 
-impl Default for Shapes {
+impl Default for DecisionCache {
     fn default() -> Self {
-        Self::with_room(ROOM)
+        Self::with_bytes_max(BYTES_MAX)
     }
 }
 
-enum What {
+enum Cached {
     /// It was never met.
-    Nothing,
+    Unseen,
     /// Its decisions are none of ours as long as the same nodes exist.
-    Never {
+    Uncacheable {
         era: u64,
     },
-    Shape(Box<Shape>),
+    State(Box<SignatureState>),
 }
 
-/// What was found for a pod, equal to what [`Framework::decide`] finds.
-pub struct Quick<'a> {
-    shape: &'a mut Shape,
-    trunk: &'a mut Trunk,
-    /// What only this pod is held to.
+/// Cached was found for a pod, equal to what [`Framework::decide`] finds.
+pub struct CachedDecision<'a> {
+    state: &'a mut SignatureState,
+    evaluation: &'a mut NodeEvaluation,
+    /// Cached only this pod is held to.
     rules: Rules,
 }
 
-impl Quick<'_> {
+impl CachedDecision<'_> {
     /// How many nodes can take the pod; at least one.
     pub fn len(&self) -> usize {
-        self.shape.feasible()
+        self.state.feasible()
     }
 
     /// Whether no node can: never.
@@ -112,28 +112,29 @@ impl Quick<'_> {
 
     /// The nodes that can take the pod.
     pub fn feasible(&self) -> NodeSet {
-        self.shape.scored(self.trunk).map(|(node, _)| node).collect()
+        self.state.scored(self.evaluation).map(|(node, _)| node).collect()
     }
 
     /// The total of each feasible node, in slot order; `None` where a single node made scoring needless.
     pub fn totals(&self) -> Option<Vec<i64>> {
-        (self.len() > 1).then(|| self.shape.scored(self.trunk).map(|(_, total)| total).collect())
+        (self.len() > 1).then(|| self.state.scored(self.evaluation).map(|(_, total)| total).collect())
     }
 
     /// The node chosen, as [`Feasible::choose`](crate::cycle::Feasible::choose) would.
     pub fn choose(&mut self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
-        self.shape.best(self.trunk, |ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
+        self.state
+            .best(self.evaluation, |ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
     }
 
     /// The total of a feasible node; `None` where a single node made scoring needless.
     pub fn total(&self, node: NodeIdx) -> Option<i64> {
-        (self.len() > 1).then(|| self.shape.total(self.trunk, node))
+        (self.len() > 1).then(|| self.state.total(self.evaluation, node))
     }
 
-    /// What the pod needs on a feasible node beside its place there; `None` where the node will not do after all, and
+    /// Cached the pod needs on a feasible node beside its place there; `None` where the node will not do after all, and
     /// [`Framework::decide`] is to be asked.
     pub fn reserve(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> Option<Vec<Reservation>> {
-        if !self.shape.stands(node) {
+        if !self.state.stands(node) {
             debug_assert!(false, "what is cached of {node:?} is not what is counted for it");
             return None;
         }
@@ -145,7 +146,7 @@ impl Quick<'_> {
     }
 
     /// Whether the plain path found the same, and chooses the same in any of three attempts.
-    pub fn is_what(&mut self, plain: &Result<Decision, CycleError>, seed: Seed, pod: &PodInfo) -> bool {
+    pub fn equals(&mut self, plain: &Result<Decision, CycleError>, seed: Seed, pod: &PodInfo) -> bool {
         let Ok(Decision::Feasible(plain)) = plain else { return false };
         let totals = plain.scores.as_ref().map(|scores| &scores.totals);
         let chosen = self.choose(seed, pod, 1);
@@ -156,29 +157,32 @@ impl Quick<'_> {
     }
 }
 
-impl fmt::Debug for Quick<'_> {
+impl fmt::Debug for CachedDecision<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quick").field("feasible", &self.feasible()).field("totals", &self.totals()).finish()
+        f.debug_struct("CachedDecision")
+            .field("feasible", &self.feasible())
+            .field("totals", &self.totals())
+            .finish()
     }
 }
 
-impl Shapes {
-    /// What is remembered takes so many bytes at most, but for the signature that was met last.
-    pub fn with_room(room: usize) -> Self {
+impl DecisionCache {
+    /// Cached is remembered takes so many bytes at most, but for the signature that was met last.
+    pub fn with_bytes_max(bytes_max: usize) -> Self {
         Self {
             hashing: Keyed::default(),
-            known: Known::default(),
-            trunks: Trunks::default(),
+            signatures: TwoQueue::default(),
+            evaluations: NodeEvaluations::default(),
             bytes: 0,
-            room,
-            guest: None,
-            atlas: Atlas::default(),
-            stems: Stems::default(),
-            refusals: Refusals::default(),
+            bytes_max,
+            oversized: None,
+            topology_index: TopologyIndex::default(),
+            base_partitions: BasePartitions::default(),
+            infeasible: InfeasibleCache::default(),
             now: Time::default(),
             answers: 0,
             made: 0,
-            let_go: 0,
+            evictions: 0,
         }
     }
 
@@ -199,18 +203,18 @@ impl Shapes {
     }
 
     /// How many signatures had to go, to make room for others.
-    pub fn let_go(&self) -> u64 {
-        self.let_go
+    pub fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// How many signatures are remembered.
     pub fn signatures(&self) -> usize {
-        self.known.len()
+        self.signatures.len()
     }
 
     /// How many of them differ in what nodes are to them by themselves.
     pub fn node_signatures(&self) -> usize {
-        self.trunks.len()
+        self.evaluations.len()
     }
 
     /// How many bytes they take.
@@ -220,135 +224,141 @@ impl Shapes {
 
     /// Forgets everything, for what was held may be half changed, or was found by other plugins.
     pub fn clear(&mut self) {
-        let is_in_round = self.known.is_in_round();
-        (self.known, self.trunks) = (Known::default(), Trunks::default());
+        let is_in_round = self.signatures.is_in_round();
+        (self.signatures, self.evaluations) = (TwoQueue::default(), NodeEvaluations::default());
         if is_in_round {
             self.begin_round();
         }
-        (self.bytes, self.guest) = (0, None);
-        self.atlas.clear();
-        self.stems.clear();
-        self.refusals.clear();
+        (self.bytes, self.oversized) = (0, None);
+        self.topology_index.clear();
+        self.base_partitions.clear();
+        self.infeasible.clear();
     }
 }
 
-impl Shapes {
+impl DecisionCache {
     /// Where stands what is known of a signature.
-    fn place_of(&mut self, signature: ShapeSignature) -> usize {
+    fn index_of(&mut self, signature: VolumelessSignature) -> usize {
         let signature = Hashed::of(signature, &self.hashing);
-        self.known.meet(&signature).unwrap_or_else(|| self.known.add(signature, What::Nothing))
+        self.signatures.touch(&signature).unwrap_or_else(|| self.signatures.add(signature, Cached::Unseen))
     }
 
     /// Whether what is known of a signature is up to date by now.
-    fn is_fresh(&mut self, place: usize, snapshot: Snapshot<'_>) -> bool {
-        let What::Shape(shape) = self.known.at(place) else { return false };
-        let trunk = self.trunks.fresh(shape.trunk(), snapshot);
-        trunk.is_ok_and(|trunk| shape.catch_up(trunk, snapshot).is_ok())
+    fn is_fresh(&mut self, index: usize, snapshot: Snapshot<'_>) -> bool {
+        let Cached::State(state) = self.signatures.at(index) else { return false };
+        let evaluation = self.evaluations.fresh(state.evaluation(), snapshot);
+        evaluation.is_ok_and(|evaluation| state.catch_up(evaluation, snapshot).is_ok())
     }
 
     /// Finds out about a signature, and lets others go as far as there is no room for all.
-    fn make(&mut self, framework: &Framework, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>, place: usize) {
-        if let Some(guest) = self.guest.take_if(|guest| *guest != place) {
-            let gone = self.known.let_go(guest);
-            self.release(&gone);
+    fn make(&mut self, framework: &Framework, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>, index: usize) {
+        if let Some(oversized) = self.oversized.take_if(|oversized| *oversized != index) {
+            let evicted = self.signatures.evict(oversized);
+            self.release(&evicted);
         }
-        let Self { known, trunks, atlas, stems, bytes, now, .. } = self;
-        let made = trunks.of(framework, pod, snapshot).and_then(|root| {
-            let shape = Shape::new(framework, pod, snapshot, (atlas, stems), &trunks.at(root));
-            if shape.is_err() {
-                trunks.tidy(root);
+        let Self { signatures, evaluations, topology_index, base_partitions, bytes, now, .. } = self;
+        let made = evaluations.of(framework, pod, snapshot).and_then(|root| {
+            let state = SignatureState::new(
+                framework,
+                pod,
+                snapshot,
+                (topology_index, base_partitions),
+                &evaluations.at(root),
+            );
+            if state.is_err() {
+                evaluations.tidy(root);
             }
-            shape
+            state
         });
         let made = match made {
-            Ok(mut shape) => {
-                shape.checked = *now;
-                What::Shape(Box::new(shape))
+            Ok(mut state) => {
+                state.checked = *now;
+                Cached::State(Box::new(state))
             }
-            Err(_) => What::Never { era: snapshot.era() },
+            Err(_) => Cached::Uncacheable { era: snapshot.era() },
         };
         // Held before another is let go, so that its trunk stays.
-        let held = made.held(trunks);
+        let held = made.held(evaluations);
         *bytes += held;
-        *bytes -= known.replace(place, made, held).released(trunks);
+        *bytes -= signatures.replace(index, made, held).released(evaluations);
         self.made += 1;
-        self.make_room_beside(place);
+        self.evict_others(index);
     }
 
     /// Some have their turn to go, but for what was made just now.
-    fn make_room_beside(&mut self, place: usize) {
-        for _ in 0..TURNS {
-            let Some(ring) = self.next() else { break };
-            if let Some(gone) = self.known.turn(ring, place) {
-                self.release(&gone);
+    fn evict_others(&mut self, index: usize) {
+        for _ in 0..EVICTIONS_MAX {
+            let Some(segment) = self.next() else { break };
+            if let Some(evicted) = self.signatures.evict_next(segment, index) {
+                self.release(&evicted);
             }
         }
-        self.guest = self.is_full().then_some(place);
+        self.oversized = self.is_full().then_some(index);
     }
 
     /// A signature went.
-    fn release(&mut self, gone: &What) {
-        self.bytes -= gone.released(&mut self.trunks);
-        self.let_go += 1;
+    fn release(&mut self, evicted: &Cached) {
+        self.bytes -= evicted.released(&mut self.evaluations);
+        self.evictions += 1;
     }
 
     /// Whether there is no room for all.
     fn is_full(&self) -> bool {
-        self.bytes > self.room || self.known.len() > SIGNATURES
+        self.bytes > self.bytes_max || self.signatures.len() > SIGNATURES_MAX
     }
 
     /// Of which ring one is to go, if any.
-    fn next(&self) -> Option<Ring> {
-        let (all, newcomers) = (self.known.len(), self.known.len_of(Ring::Newcomers));
-        let are_too_large = self.known.newcomers_weigh() > self.room / NEWCOMERS;
-        let are_too_many = all > SIGNATURES && newcomers > SIGNATURES / NEWCOMERS;
-        if newcomers > 1 && (are_too_large || are_too_many) {
-            return Some(Ring::Newcomers);
+    fn next(&self) -> Option<Segment> {
+        let (all, on_probation) = (self.signatures.len(), self.signatures.len_of(Segment::Probation));
+        let are_too_large = self.signatures.probation_weight() > self.bytes_max / PROBATION_SHARE;
+        let are_too_many = all > SIGNATURES_MAX && on_probation > SIGNATURES_MAX / PROBATION_SHARE;
+        if on_probation > 1 && (are_too_large || are_too_many) {
+            return Some(Segment::Probation);
         }
-        self.is_full().then_some(if newcomers == all { Ring::Newcomers } else { Ring::Proven })
+        self.is_full().then_some(if on_probation == all { Segment::Probation } else { Segment::Protected })
     }
 }
 
-impl What {
+impl Cached {
     /// It is remembered; the bytes that this adds to all that is.
-    fn held(&self, trunks: &mut Trunks) -> usize {
-        let Self::Shape(shape) = self else { return 0 };
-        shape.bytes() + trunks.hold(shape.trunk())
+    fn held(&self, evaluations: &mut NodeEvaluations) -> usize {
+        let Self::State(state) = self else { return 0 };
+        state.bytes() + evaluations.hold(state.evaluation())
     }
 
     /// It no longer is; the bytes that this takes from all that is.
-    fn released(&self, trunks: &mut Trunks) -> usize {
-        let Self::Shape(shape) = self else { return 0 };
-        shape.bytes() + trunks.release(shape.trunk())
+    fn released(&self, evaluations: &mut NodeEvaluations) -> usize {
+        let Self::State(state) = self else { return 0 };
+        state.bytes() + evaluations.release(state.evaluation())
     }
 }
 
 impl Framework {
     /// Decides where `pod` can go and how good each place is, from what is remembered of its signature; `None` where
     /// [`Self::decide`] is to be asked.
-    pub fn decide_quickly<'a>(
+    pub fn decide_cached<'a>(
         &self,
-        shapes: &'a mut Shapes,
+        decisions: &'a mut DecisionCache,
         pod: &Arc<PodInfo>,
         snapshot: Snapshot<'_>,
         probe: &mut dyn Probe,
-    ) -> Option<Quick<'a>> {
+    ) -> Option<CachedDecision<'a>> {
         // A walk looks at other nodes each time, and is never answered from here.
         if self.sampling.is_some() || pod.nominated_node.is_some() {
             return None;
         }
-        let place = shapes.place_of(ShapeSignature::of(pod));
-        if matches!(*shapes.known.at(place), What::Never { era } if era == snapshot.era()) {
+        let index = decisions.index_of(VolumelessSignature::of(pod));
+        if matches!(*decisions.signatures.at(index), Cached::Uncacheable { era } if era == snapshot.era()) {
             return None;
         }
-        if !shapes.is_fresh(place, snapshot) {
-            shapes.make(self, pod, snapshot, place);
+        if !decisions.is_fresh(index, snapshot) {
+            decisions.make(self, pod, snapshot, index);
         }
-        let Shapes { known, trunks, answers, .. } = shapes;
-        let What::Shape(shape) = known.at(place) else { return None };
-        let trunk = trunks.at_mut(shape.trunk());
-        let rules = shape.decide(self, trunk, pod, snapshot, probe).ok()?;
+        let DecisionCache { signatures, evaluations, answers, .. } = decisions;
+        let Cached::State(state) = signatures.at(index) else { return None };
+        let evaluation = evaluations.at_mut(state.evaluation());
+        let rules = state.decide(self, evaluation, pod, snapshot, probe).ok()?;
         *answers += 1;
-        Some(Quick { shape, trunk, rules })
+        Some(CachedDecision { state, evaluation, rules })
     }
 }

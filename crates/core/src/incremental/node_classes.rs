@@ -98,7 +98,7 @@ impl Classes {
         &self.nodes
     }
 
-    /// What the nodes of a class are.
+    /// Cached the nodes of a class are.
     pub(super) fn views(&self, class: usize) -> &[i64] {
         &self.views[class]
     }
@@ -173,7 +173,7 @@ impl Classes {
 
     /// The classes that those of `roots` fall apart into by numbers, of which there is a column each by slot; `None` if they are too many.
     ///
-    /// What the nodes of a class are is the class they were of, then the numbers.
+    /// Cached the nodes of a class are is the class they were of, then the numbers.
     pub(super) fn grown(roots: &Self, columns: &[Vec<i64>]) -> Option<Self> {
         let mut parts = Parts { by_slot: roots.by_slot.clone(), count: roots.views.len() };
         let is_split = columns.iter().all(|column| parts.split(column));

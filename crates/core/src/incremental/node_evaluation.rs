@@ -1,8 +1,8 @@
-//! What nodes are, one by one, to all pods that differ only in what ties them to other pods: which pass the filters that judge nodes by
+//! Cached nodes are, one by one, to all pods that differ only in what ties them to other pods: which pass the filters that judge nodes by
 //! themselves, and what the scores that do so give them. Signatures grow from it; it knows nothing of them.
 
-use super::score_table::Field;
-use super::signature_state::{Extraordinary, all_pass};
+use super::score_table::ScoreTable;
+use super::signature_state::{Fallback, all_pass};
 use crate::cache::{NodeView, Snapshot, Touch};
 use crate::cycle::Framework;
 use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule};
@@ -19,7 +19,7 @@ const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
 /// remembered of all nodes, and without taking the memory.
 const FEW: usize = 8;
 
-pub(super) struct Trunk {
+pub(super) struct NodeEvaluation {
     /// The cache's clock when this was last brought up to date.
     seen: u64,
     era: u64,
@@ -36,17 +36,17 @@ pub(super) struct Trunk {
     /// Whether all of these look at nothing but the node's object.
     is_relative_to_objects: bool,
     /// Weight times score of all scores that count as they are; classes by what the others say before they look at other nodes.
-    field: Field,
+    table: ScoreTable,
 }
 
-impl Trunk {
+impl NodeEvaluation {
     /// That of a pod, up to date.
     pub(super) fn new(
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-    ) -> Result<Self, Extraordinary> {
-        let mut trunk = Self {
+    ) -> Result<Self, Fallback> {
+        let mut evaluation = Self {
             seen: snapshot.clock(),
             era: snapshot.era(),
             object_filters: Vec::new(),
@@ -56,39 +56,39 @@ impl Trunk {
             raw: Vec::new(),
             relative: Vec::new(),
             is_relative_to_objects: true,
-            field: Field::default(),
+            table: ScoreTable::default(),
         };
-        trunk.take_filters(framework, pod, snapshot)?;
-        if trunk.only.as_ref().is_some_and(|only| only.len() <= FEW) {
-            return Err(Extraordinary);
+        evaluation.take_filters(framework, pod, snapshot)?;
+        if evaluation.only.as_ref().is_some_and(|only| only.len() <= FEW) {
+            return Err(Fallback);
         }
-        let passing = trunk.judge(snapshot, snapshot.nodes(), snapshot.nodes())?;
+        let passing = evaluation.judge(snapshot, snapshot.nodes(), snapshot.nodes())?;
         if !passing.is_empty() {
-            trunk.take_scores(framework, pod, snapshot)?;
-            trunk.score(snapshot, snapshot.nodes(), snapshot.nodes(), &passing)?;
+            evaluation.take_scores(framework, pod, snapshot)?;
+            evaluation.score(snapshot, snapshot.nodes(), snapshot.nodes(), &passing)?;
         }
-        Ok(trunk)
+        Ok(evaluation)
     }
 
     /// The heap it takes.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.field.bytes()
+        size_of::<Self>() + self.table.bytes()
     }
 
     /// Whether no node passes: then nothing is kept of any, and it has to be made anew when one does.
     pub(super) fn is_barren(&self) -> bool {
-        self.field.base().is_empty()
+        self.table.base().is_empty()
     }
 
-    /// What nodes get by all scores that count as they are, and in classes by what [`Self::relative`] say of them before they look
+    /// Cached nodes get by all scores that count as they are, and in classes by what [`Self::relative`] say of them before they look
     /// at other nodes.
-    pub(super) fn field(&self) -> &Field {
-        &self.field
+    pub(super) fn table(&self) -> &ScoreTable {
+        &self.table
     }
 
     /// The same, to ask for the best.
-    pub(super) fn field_mut(&mut self) -> &mut Field {
-        &mut self.field
+    pub(super) fn table_mut(&mut self) -> &mut ScoreTable {
+        &mut self.table
     }
 
     /// The scores that look at all feasible nodes, with their weights.
@@ -97,7 +97,7 @@ impl Trunk {
     }
 
     /// Whether a node as it is in `view` passes.
-    pub(super) fn passes(&self, view: &NodeView<'_>) -> Result<bool, Extraordinary> {
+    pub(super) fn passes(&self, view: &NodeView<'_>) -> Result<bool, Fallback> {
         all_pass(self.object_filters.iter().chain(&self.usage_filters), view)
     }
 
@@ -106,7 +106,7 @@ impl Trunk {
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-    ) -> Result<(), Extraordinary> {
+    ) -> Result<(), Fallback> {
         for seat in framework.filters.iter().filter(|seat| seat.plugin.reads() == Reads::Pod) {
             let rule = if seat.pre_filter {
                 match seat.plugin.prepare(pod, snapshot) {
@@ -117,7 +117,7 @@ impl Trunk {
                         }
                         Some(rule)
                     }
-                    Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Extraordinary),
+                    Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Fallback),
                 }
             } else {
                 crate::cycle::unprepared(seat, pod, snapshot)
@@ -139,16 +139,16 @@ impl Trunk {
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-    ) -> Result<(), Extraordinary> {
+    ) -> Result<(), Fallback> {
         let weights = framework.scores.iter().map(|seat| seat.weight.saturating_abs());
         if weights.fold(0_i64, i64::saturating_add) > WEIGHTS_MAX {
-            return Err(Extraordinary);
+            return Err(Fallback);
         }
         for seat in framework.scores.iter().filter(|seat| seat.plugin.reads() == Reads::Pod) {
             let rule = match seat.plugin.prepare(pod, snapshot, snapshot.nodes()) {
                 Prepared::Skip => continue,
                 Prepared::Run { rule, .. } => rule,
-                Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Extraordinary),
+                Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Fallback),
             };
             if seat.score.is_none() {
                 continue;
@@ -175,15 +175,15 @@ impl Trunk {
     ///
     /// # Errors
     /// When it has to be made anew.
-    pub(super) fn catch_up(&mut self, snapshot: Snapshot<'_>) -> Result<(), Extraordinary> {
+    pub(super) fn catch_up(&mut self, snapshot: Snapshot<'_>) -> Result<(), Fallback> {
         if self.era != snapshot.era() {
-            return Err(Extraordinary);
+            return Err(Fallback);
         }
         if self.seen == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
             return Ok(());
         }
         let (mut touched, mut objects) = (NodeSet::new(), NodeSet::new());
-        for (node, touch) in snapshot.touched_since(self.seen).ok_or(Extraordinary)? {
+        for (node, touch) in snapshot.touched_since(self.seen).ok_or(Fallback)? {
             touched.insert(node);
             if touch == Touch::Object {
                 objects.insert(node);
@@ -195,7 +195,7 @@ impl Trunk {
         if !self.is_barren() {
             self.score(snapshot, &touched, &objects, &passing)?;
         } else if !passing.is_empty() {
-            return Err(Extraordinary);
+            return Err(Fallback);
         }
         self.seen = snapshot.clock();
         Ok(())
@@ -207,12 +207,12 @@ impl Trunk {
         snapshot: Snapshot<'_>,
         nodes: &NodeSet,
         objects: &NodeSet,
-    ) -> Result<NodeSet, Extraordinary> {
+    ) -> Result<NodeSet, Fallback> {
         self.judge_objects(snapshot, objects)?;
         let mut passing = nodes.clone();
         passing.intersect(&self.fitting);
         for rule in &self.usage_filters {
-            rule.filter(snapshot, &mut passing).map_err(|_| Extraordinary)?;
+            rule.filter(snapshot, &mut passing).map_err(|_| Fallback)?;
         }
         Ok(passing)
     }
@@ -224,23 +224,23 @@ impl Trunk {
         nodes: &NodeSet,
         objects: &NodeSet,
         passing: &NodeSet,
-    ) -> Result<(), Extraordinary> {
-        self.field.resize(snapshot.columns().pods.len());
+    ) -> Result<(), Fallback> {
+        self.table.resize(snapshot.columns().pods.len());
         let base = self.score_alone(snapshot, passing)?;
         let (unknown, relative) = self.score_relative(snapshot, passing, objects)?;
-        self.field.put_all(passing, &base);
-        if !self.field.classify(&unknown, &relative) {
-            return Err(Extraordinary);
+        self.table.put_all(passing, &base);
+        if !self.table.classify(&unknown, &relative) {
+            return Err(Fallback);
         }
         for (first, block) in nodes.blocks() {
             let others = bits(block & !passing.block(first));
-            others.for_each(|bit| self.field.leave(NodeIdx((first + bit) as u32)));
+            others.for_each(|bit| self.table.leave(NodeIdx((first + bit) as u32)));
         }
         Ok(())
     }
 
-    /// What the filters that look at nodes' objects alone say of these nodes.
-    fn judge_objects(&mut self, snapshot: Snapshot<'_>, changed: &NodeSet) -> Result<(), Extraordinary> {
+    /// Cached the filters that look at nodes' objects alone say of these nodes.
+    fn judge_objects(&mut self, snapshot: Snapshot<'_>, changed: &NodeSet) -> Result<(), Fallback> {
         if changed.is_empty() {
             return Ok(());
         }
@@ -249,19 +249,19 @@ impl Trunk {
             fitting.intersect(only);
         }
         for rule in &self.object_filters {
-            rule.filter(snapshot, &mut fitting).map_err(|_| Extraordinary)?;
+            rule.filter(snapshot, &mut fitting).map_err(|_| Fallback)?;
         }
         self.fitting.subtract(changed);
         self.fitting.unite(&fitting);
         Ok(())
     }
 
-    /// What the scores that count as they are give each of these nodes together.
-    fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i32>, Extraordinary> {
+    /// Cached the scores that count as they are give each of these nodes together.
+    fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i32>, Fallback> {
         let mut base = vec![0_i32; nodes.len()];
         let mut cells = vec![0_i64; nodes.len()];
         for (weight, rule) in &self.raw {
-            rule.score(snapshot, nodes, &mut cells).map_err(|_| Extraordinary)?;
+            rule.score(snapshot, nodes, &mut cells).map_err(|_| Fallback)?;
             // The weights were looked at when they were taken.
             let weight = *weight as i32;
             let are_scores = widest(
@@ -270,7 +270,7 @@ impl Trunk {
             );
             if !are_scores {
                 // The plain path says what is wrong with it.
-                return Err(Extraordinary);
+                return Err(Fallback);
             }
         }
         Ok(base)
@@ -282,10 +282,10 @@ impl Trunk {
         snapshot: Snapshot<'_>,
         nodes: &NodeSet,
         changed: &NodeSet,
-    ) -> Result<(NodeSet, Vec<Vec<i64>>), Extraordinary> {
+    ) -> Result<(NodeSet, Vec<Vec<i64>>), Fallback> {
         let mut unknown = nodes.clone();
         if self.is_relative_to_objects {
-            let is_known = |node: NodeIdx| self.field.classes().has(node);
+            let is_known = |node: NodeIdx| self.table.classes().has(node);
             unknown.retain_blocks(|first, nodes| {
                 let changed = changed.block(first);
                 let known = bits(nodes & !changed).filter(|&bit| is_known(NodeIdx((first + bit) as u32)));
@@ -295,7 +295,7 @@ impl Trunk {
         let mut relative = Vec::with_capacity(self.relative.len());
         for (_, rule) in &self.relative {
             let mut cells = vec![0; unknown.len()];
-            rule.score(snapshot, &unknown, &mut cells).map_err(|_| Extraordinary)?;
+            rule.score(snapshot, &unknown, &mut cells).map_err(|_| Fallback)?;
             relative.push(cells);
         }
         Ok((unknown, relative))

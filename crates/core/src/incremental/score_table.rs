@@ -1,7 +1,7 @@
-//! What each node gets for itself, and which nodes are the same to all that looks at them together; of these, the best. Knows nothing of
+//! Cached each node gets for itself, and which nodes are the same to all that looks at them together; of these, the best. Knows nothing of
 //! what the numbers mean.
 
-use super::block_max::Leaders;
+use super::block_max::BlockMaxima;
 use super::node_classes::Classes;
 use super::signature_state::NEVER;
 use crate::node::NodeIdx;
@@ -9,26 +9,26 @@ use crate::node_set::{BLOCK, NodeSet, bits};
 
 /// All nodes.
 #[derive(Clone, Default)]
-pub(super) struct Field {
+pub(super) struct ScoreTable {
     /// By slot; [`NEVER`] where the node does not pass.
     base: Vec<i32>,
     /// Of the nodes that pass.
     classes: Classes,
-    leaders: Leaders,
-    /// Room for the totals of all slots.
+    block_maxima: BlockMaxima,
+    /// DomainSize for the totals of all slots.
     totals: Vec<i32>,
 }
 
-/// What the classes get by a decision.
+/// Cached the classes get by a decision.
 #[derive(Default)]
-pub(super) struct Award {
+pub(super) struct ClassPoints {
     /// By class, beside what its nodes get for themselves; [`NEVER`] where they do not pass.
     pub(super) points: Vec<i32>,
     /// Nodes that do not pass all the same.
-    pub(super) barred: NodeSet,
+    pub(super) excluded: NodeSet,
 }
 
-impl Field {
+impl ScoreTable {
     /// The same nodes get the same, in classes that those of the other fall apart into by numbers, of which there is a column each; `None`
     /// where they are too many.
     pub(super) fn grown(&self, columns: &[Vec<i64>]) -> Option<Self> {
@@ -46,7 +46,7 @@ impl Field {
         &self.classes
     }
 
-    /// Room for so many slots, of nodes that do not pass until they are put into a class.
+    /// DomainSize for so many slots, of nodes that do not pass until they are put into a class.
     pub(super) fn resize(&mut self, slots: usize) {
         self.base.resize(slots, NEVER);
         self.classes.resize(slots);
@@ -56,7 +56,7 @@ impl Field {
     pub(super) fn bytes(&self) -> usize {
         // One number more for each slot, where totals have to be written down.
         let numbers = 2 * self.base.capacity() * size_of::<i32>();
-        numbers + self.classes.bytes() + Leaders::bytes(self.base.len())
+        numbers + self.classes.bytes() + BlockMaxima::bytes(self.base.len())
     }
 
     /// A node's class and what it gets for itself.
@@ -72,7 +72,7 @@ impl Field {
         }
         self.base[node.index()] = NEVER;
         self.classes.leave(node);
-        self.leaders.moved(node, before, self.standing(node));
+        self.block_maxima.moved(node, before, self.standing(node));
     }
 
     /// A node gets this for itself, and is of the class with these views, if they are given; whether there is a class for it.
@@ -80,7 +80,7 @@ impl Field {
         let before = self.standing(node);
         self.base[node.index()] = base;
         let is_put = views.is_none_or(|views| self.classes.put(node, views));
-        self.leaders.moved(node, before, self.standing(node));
+        self.block_maxima.moved(node, before, self.standing(node));
         is_put
     }
 
@@ -119,7 +119,7 @@ impl Field {
 
     /// Finds out about the best of all blocks, for those that copy this.
     pub(super) fn know_best(&mut self) {
-        self.leaders.catch_up(&self.base, self.classes.by_slot(), self.classes.nodes());
+        self.block_maxima.catch_up(&self.base, self.classes.by_slot(), self.classes.nodes());
     }
 
     /// These nodes get this for themselves, one after the other.
@@ -128,7 +128,7 @@ impl Field {
             let (here, rest) = base.split_at(slots.count_ones() as usize);
             base = rest;
             if here.len() == BLOCK {
-                self.leaders.block_moved(first);
+                self.block_maxima.block_moved(first);
                 self.base[first..first + BLOCK].copy_from_slice(here);
                 continue;
             }
@@ -136,7 +136,7 @@ impl Field {
                 let node = NodeIdx((first + bit) as u32);
                 let before = self.standing(node);
                 self.base[node.index()] = base;
-                self.leaders.moved(node, before, self.standing(node));
+                self.block_maxima.moved(node, before, self.standing(node));
             }
         }
     }
@@ -153,7 +153,7 @@ impl Field {
                 && views.iter().all(|cells| are_all(&cells[here.clone()], cells[here.start - 1]))
                 && self.classes.join_block(first..first + BLOCK, last)
             {
-                self.leaders.block_moved(first);
+                self.block_maxima.block_moved(first);
                 continue;
             }
             for (bit, at) in bits(slots).zip(here) {
@@ -170,7 +170,7 @@ impl Field {
                         }
                     }
                 }
-                self.leaders.moved(node, before, self.standing(node));
+                self.block_maxima.moved(node, before, self.standing(node));
                 last = Some(node);
             }
         }
@@ -188,34 +188,44 @@ impl Field {
     }
 
     /// The nodes that pass with their totals, in slot order.
-    pub(super) fn scored<'a>(&'a self, award: &'a Award) -> impl Iterator<Item = (NodeIdx, i64)> + 'a {
+    pub(super) fn scored<'a>(
+        &'a self,
+        class_points: &'a ClassPoints,
+    ) -> impl Iterator<Item = (NodeIdx, i64)> + 'a {
         let slots = self.base.iter().zip(self.classes.by_slot());
         let totals = (0..).map(NodeIdx).zip(slots).map(|(node, (base, class))| {
-            (node, if award.barred.contains(node) { NEVER } else { base + award.points[usize::from(*class)] })
+            (
+                node,
+                if class_points.excluded.contains(node) {
+                    NEVER
+                } else {
+                    base + class_points.points[usize::from(*class)]
+                },
+            )
         });
         totals.filter(|&(_, total)| total > NEVER / 2).map(|(node, total)| (node, i64::from(total)))
     }
 
     /// The total of a node that passes.
-    pub(super) fn total(&self, award: &Award, node: NodeIdx) -> i64 {
+    pub(super) fn total(&self, class_points: &ClassPoints, node: NodeIdx) -> i64 {
         let (class, base) = self.standing(node);
-        i64::from(base + award.points[usize::from(class)])
+        i64::from(base + class_points.points[usize::from(class)])
     }
 
     /// Of the nodes with the highest total, in slot order, the one that `draw` picks of so many.
     pub(super) fn best(
         &mut self,
-        Award { points, barred }: &Award,
+        ClassPoints { points, excluded }: &ClassPoints,
         draw: impl FnOnce(usize) -> usize,
     ) -> NodeIdx {
-        let Self { base, classes, leaders, totals } = self;
-        if leaders.catch_up(base, classes.by_slot(), classes.nodes()) && barred.is_empty() {
-            return leaders.best(base, classes.by_slot(), points, draw);
+        let Self { base, classes, block_maxima, totals } = self;
+        if block_maxima.catch_up(base, classes.by_slot(), classes.nodes()) && excluded.is_empty() {
+            return block_maxima.best(base, classes.by_slot(), points, draw);
         }
         let slots = base.iter().zip(classes.by_slot());
         totals.clear();
         totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
-        barred.iter().for_each(|node: NodeIdx| totals[node.index()] = NEVER);
+        excluded.iter().for_each(|node: NodeIdx| totals[node.index()] = NEVER);
         let best = totals.iter().copied().max().unwrap_or(NEVER);
         let ties = totals.iter().filter(|&&total| total == best).count();
         let at = draw(ties);

@@ -1,9 +1,9 @@
-//! What the tallies of one signature count, and what they make of it: who adds what, on which nodes it counts, and what nodes get that see the
+//! Cached the tallies of one signature count, and what they make of it: who adds what, on which nodes it counts, and what nodes get that see the
 //! same sums.
 
-use super::domain_counter::{COARSE_MAX, Count, Outline};
-use super::domain_map::Seat;
-use super::topology_index::Atlas;
+use super::domain_counter::{BY_DOMAIN_MAX, DomainCounter, Grouping};
+use super::domain_map::NodeDomain;
+use super::topology_index::TopologyIndex;
 use crate::cache::{KindId, Snapshot, Touch};
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::hash::IdMap;
@@ -13,24 +13,24 @@ use std::ops::Range;
 
 /// The tallies with what they have counted.
 #[derive(Default)]
-pub(super) struct Sums {
+pub(super) struct TopologyCounts {
     filters: Vec<(Box<dyn FilterTally>, Range<usize>)>,
     scores: Vec<(i64, Box<dyn ScoreTally>, Range<usize>)>,
-    counts: Vec<Count>,
-    /// What a pod of a kind adds to which counter, for the kinds that add anything.
+    counts: Vec<DomainCounter>,
+    /// Cached a pod of a kind adds to which counter, for the kinds that add anything.
     adds: IdMap<KindId, Box<[(usize, i64)]>>,
     next_kind: KindId,
 }
 
-/// What all nodes together are, once they were counted.
+/// Cached all nodes together are, once they were counted.
 pub(super) struct Counted {
-    /// What tells nodes apart beside what is summed, by counter, if that is the same to all signatures with such counters.
-    pub(super) outlines: Option<Vec<Outline>>,
+    /// Cached tells nodes apart beside what is summed, by counter, if that is the same to all signatures with such counters.
+    pub(super) groupings: Option<Vec<Grouping>>,
     /// Nodes that are told from others by what is summed there, and where something is.
     pub(super) busy: NodeSet,
 }
 
-impl Sums {
+impl TopologyCounts {
     pub(super) fn add_filter(&mut self, tally: Box<dyn FilterTally>) {
         let range = self.add_counters(tally.counters(), tally.compares_domains());
         self.filters.push((tally, range));
@@ -41,9 +41,9 @@ impl Sums {
         self.scores.push((weight, tally, range));
     }
 
-    fn add_counters(&mut self, counters: &[Counter], is_levelled: bool) -> Range<usize> {
+    fn add_counters(&mut self, counters: &[Counter], tracks_minimum: bool) -> Range<usize> {
         let first = self.counts.len();
-        self.counts.extend(counters.iter().map(|&counter| Count::new(counter, is_levelled)));
+        self.counts.extend(counters.iter().map(|&counter| DomainCounter::new(counter, tracks_minimum)));
         first..self.counts.len()
     }
 
@@ -52,9 +52,9 @@ impl Sums {
         filters.chain(self.scores.iter().map(|(_, tally, range)| (&**tally as &dyn Tally, range)))
     }
 
-    /// The heap it takes. What all signatures share of a key is nobody's.
+    /// The heap it takes. Cached all signatures share of a key is nobody's.
     pub(super) fn bytes(&self) -> usize {
-        self.counts.iter().map(Count::bytes).sum::<usize>() + self.adds.capacity() * 64
+        self.counts.iter().map(DomainCounter::bytes).sum::<usize>() + self.adds.capacity() * 64
     }
 
     /// Whether a filter has counters: pods that are nominated to a node may be other to it.
@@ -68,13 +68,17 @@ impl Sums {
     }
 
     /// Counts everything.
-    pub(super) fn count(&mut self, snapshot: Snapshot<'_>, atlas: &mut Atlas) -> Result<Counted, Outdated> {
+    pub(super) fn count(
+        &mut self,
+        snapshot: Snapshot<'_>,
+        topology_index: &mut TopologyIndex,
+    ) -> Result<Counted, Outdated> {
         self.learn(snapshot)?;
-        let mut counted = Counted { outlines: None, busy: NodeSet::new() };
+        let mut counted = Counted { groupings: None, busy: NodeSet::new() };
         if self.counts.is_empty() {
             return Ok(counted);
         }
-        let is_everywhere = self.open(snapshot, atlas)?;
+        let is_everywhere = self.open(snapshot, topology_index)?;
         for (id, kind) in snapshot.kinds_since(KindId::default()) {
             let Some(adds) = self.adds.get(&id) else { continue };
             for (node, number) in kind.nodes() {
@@ -85,17 +89,17 @@ impl Sums {
         }
         self.counts.iter_mut().for_each(|count| count.sum_up(&mut counted.busy));
         self.are_tellable()?;
-        counted.outlines = is_everywhere.then(|| self.counts.iter().map(Count::outline).collect());
+        counted.groupings = is_everywhere.then(|| self.counts.iter().map(DomainCounter::grouping).collect());
         Ok(counted)
     }
 
     /// Gets ready to count on all nodes; whether all of them count for everything.
-    fn open(&mut self, snapshot: Snapshot<'_>, atlas: &mut Atlas) -> Result<bool, Outdated> {
-        self.counts.iter_mut().for_each(|count| count.survey(snapshot, atlas));
-        let are_all_placed = self.counts.iter().all(Count::has_all);
+    fn open(&mut self, snapshot: Snapshot<'_>, topology_index: &mut TopologyIndex) -> Result<bool, Outdated> {
+        self.counts.iter_mut().for_each(|count| count.survey(snapshot, topology_index));
+        let are_all_placed = self.counts.iter().all(DomainCounter::has_all);
         if self.tallies().all(|(tally, _)| tally.counts_everywhere(are_all_placed)) {
             let all = None::<fn(NodeIdx) -> bool>;
-            self.counts.iter_mut().for_each(|count| count.open(snapshot, atlas, all));
+            self.counts.iter_mut().for_each(|count| count.open(snapshot, topology_index, all));
             return Ok(true);
         }
         let (mut counting, mut counts) =
@@ -107,16 +111,16 @@ impl Sums {
             }
         }
         for (count, counting) in self.counts.iter_mut().zip(&counting) {
-            count.open(snapshot, atlas, Some(|node| counting.contains(node)));
+            count.open(snapshot, topology_index, Some(|node| counting.contains(node)));
         }
         Ok(false)
     }
 
     /// Whether the scores that weigh domains can count those of the feasible nodes.
     fn are_tellable(&self) -> Result<(), Outdated> {
-        let tellable = |count: &Count| match count.counter().domains {
+        let tellable = |count: &DomainCounter| match count.counter().domains {
             Domains::Nodes => true,
-            Domains::Values => count.is_coarse() && count.domain_count() <= 2 * COARSE_MAX,
+            Domains::Values => count.is_by_domain() && count.domain_count() <= 2 * BY_DOMAIN_MAX,
         };
         let mut weighing = self.scores.iter().filter(|(_, tally, _)| tally.weighs_domains());
         let are = weighing.all(|(_, _, range)| self.counts[range.clone()].iter().all(tellable));
@@ -211,18 +215,18 @@ impl Sums {
             }
             for (at, count) in self.counts.iter_mut().enumerate() {
                 let domain = count.domain_of(snapshot, node);
-                count.move_to(node, Seat { domain, counts: counts[at] }, pods[at], changed)?;
+                count.move_to(node, NodeDomain { domain, counts: counts[at] }, pods[at], changed)?;
             }
         }
         Ok(())
     }
 
-    /// What tells nodes from others, by counter and slot.
+    /// Cached tells nodes from others, by counter and slot.
     pub(super) fn columns(&self) -> Vec<Vec<i64>> {
-        self.counts.iter().map(Count::column).collect()
+        self.counts.iter().map(DomainCounter::column).collect()
     }
 
-    /// What tells a node from others.
+    /// Cached tells a node from others.
     #[inline]
     pub(super) fn views(&self, node: NodeIdx, views: &mut [i64]) {
         for (view, count) in views.iter_mut().zip(&self.counts) {
@@ -235,7 +239,7 @@ impl Sums {
     /// Of classes that do not pass, `nodes` becomes 0; what the others get is added to `points`. `None` where that is out of
     /// the ordinary.
     pub(super) fn filter<'v>(&self, views: impl Fn(usize) -> &'v [i64], nodes: &mut [u32]) {
-        let whole: Vec<Whole> = self.counts.iter().map(Count::whole).collect();
+        let whole: Vec<Whole> = self.counts.iter().map(DomainCounter::whole).collect();
         let mut sums = Vec::with_capacity(self.counts.len());
         for (class, nodes) in nodes.iter_mut().enumerate().filter(|(_, nodes)| **nodes > 0) {
             self.sums_of(views(class), &mut sums);

@@ -7,164 +7,165 @@
 
 use crate::hash::{Hashed, IdMap};
 use crate::intern::{HoldsIds, Marks, Unmarked};
-use crate::signature::ShapeSignature;
+use crate::signature::VolumelessSignature;
 use std::collections::VecDeque;
 
 /// Of so many signatures that went, most are told from those that were never met.
-const GONE: usize = 1 << 14;
+const GHOSTS: usize = 1 << 14;
 
 /// Signatures that go one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ring {
+pub(super) enum Segment {
     /// Met for the first time, as far as anybody knows.
-    Newcomers,
+    Probation,
     /// Met again after they went.
-    Proven,
+    Protected,
 }
 
 /// Signatures with what is known of each.
-pub(super) struct Known<T> {
-    places: IdMap<Hashed<ShapeSignature>, usize>,
+pub(super) struct TwoQueue<T> {
+    indices: IdMap<Hashed<VolumelessSignature>, usize>,
     entries: Vec<Option<Entry<T>>>,
     free: Vec<usize>,
     /// By ring, places in the order of their turns.
     order: [VecDeque<usize>; 2],
-    /// What all newcomers weigh.
+    /// Cached all newcomers weigh.
     weight: usize,
     /// By a part of their hash, the hashes of newcomers that went.
-    gone: Vec<u64>,
+    ghosts: Vec<u64>,
     unmarked: Unmarked,
 }
 
 struct Entry<T> {
-    signature: Hashed<ShapeSignature>,
-    what: T,
+    signature: Hashed<VolumelessSignature>,
+    value: T,
     weight: usize,
-    ring: Ring,
+    segment: Segment,
     /// It was, since its turn came last.
-    is_met: bool,
+    is_referenced: bool,
     /// It was, since ids were looked for last.
     is_used: bool,
 }
 
-impl<T> Default for Known<T> {
+impl<T> Default for TwoQueue<T> {
     fn default() -> Self {
         Self {
-            places: IdMap::default(),
+            indices: IdMap::default(),
             entries: Vec::new(),
             free: Vec::new(),
             order: Default::default(),
             weight: 0,
-            gone: Vec::new(),
+            ghosts: Vec::new(),
             unmarked: Unmarked::default(),
         }
     }
 }
 
-impl<T> Known<T> {
+impl<T> TwoQueue<T> {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.indices.len()
     }
 
     /// How many are of a ring.
-    pub(super) fn len_of(&self, ring: Ring) -> usize {
-        self.order[ring as usize].len()
+    pub(super) fn len_of(&self, segment: Segment) -> usize {
+        self.order[segment as usize].len()
     }
 
-    /// What all newcomers weigh.
-    pub(super) fn newcomers_weigh(&self) -> usize {
+    /// Cached all newcomers weigh.
+    pub(super) fn probation_weight(&self) -> usize {
         self.weight
     }
 
     /// Where a signature stands that is met now.
-    pub(super) fn meet(&mut self, signature: &Hashed<ShapeSignature>) -> Option<usize> {
-        let &place = self.places.get(signature)?;
-        let entry = self.entry(place);
-        (entry.is_met, entry.is_used) = (true, true);
-        Some(place)
+    pub(super) fn touch(&mut self, signature: &Hashed<VolumelessSignature>) -> Option<usize> {
+        let &index = self.indices.get(signature)?;
+        let entry = self.entry(index);
+        (entry.is_referenced, entry.is_used) = (true, true);
+        Some(index)
     }
 
     /// Where a signature stands from now on that stood nowhere.
-    pub(super) fn add(&mut self, signature: Hashed<ShapeSignature>, what: T) -> usize {
-        let ring = if self.is_gone(&signature) { Ring::Proven } else { Ring::Newcomers };
-        let place = self.free.pop().unwrap_or(self.entries.len());
-        if place == self.entries.len() {
+    pub(super) fn add(&mut self, signature: Hashed<VolumelessSignature>, value: T) -> usize {
+        let segment = if self.is_ghost(&signature) { Segment::Protected } else { Segment::Probation };
+        let index = self.free.pop().unwrap_or(self.entries.len());
+        if index == self.entries.len() {
             self.entries.push(None);
         }
-        self.places.insert(signature.clone(), place);
-        self.entries[place] = Some(Entry { signature, what, weight: 0, ring, is_met: false, is_used: false });
-        self.unmarked.put(place);
-        self.order[ring as usize].push_back(place);
-        place
+        self.indices.insert(signature.clone(), index);
+        self.entries[index] =
+            Some(Entry { signature, value, weight: 0, segment, is_referenced: false, is_used: false });
+        self.unmarked.put(index);
+        self.order[segment as usize].push_back(index);
+        index
     }
 
-    fn entry(&mut self, place: usize) -> &mut Entry<T> {
-        self.entries[place].as_mut().expect("it stands there")
+    fn entry(&mut self, index: usize) -> &mut Entry<T> {
+        self.entries[index].as_mut().expect("it stands there")
     }
 
-    /// What is known.
-    pub(super) fn at(&mut self, place: usize) -> &mut T {
-        &mut self.entry(place).what
+    /// Cached is known.
+    pub(super) fn at(&mut self, index: usize) -> &mut T {
+        &mut self.entry(index).value
     }
 
     /// How many places there are, free ones included.
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn indices(&self) -> usize {
         self.entries.len()
     }
 
     /// A signature and what is known of it, if one stands there. It does not count as met.
-    pub(super) fn peek(&self, place: usize) -> Option<(&ShapeSignature, &T)> {
-        let entry = self.entries.get(place)?.as_ref()?;
-        Some((entry.signature.key(), &entry.what))
+    pub(super) fn peek(&self, index: usize) -> Option<(&VolumelessSignature, &T)> {
+        let entry = self.entries.get(index)?.as_ref()?;
+        Some((entry.signature.key(), &entry.value))
     }
 
     /// Where a signature stands. It does not count as met.
-    pub(super) fn find(&self, signature: &Hashed<ShapeSignature>) -> Option<usize> {
-        self.places.get(signature).copied()
+    pub(super) fn find(&self, signature: &Hashed<VolumelessSignature>) -> Option<usize> {
+        self.indices.get(signature).copied()
     }
 
     /// This is known from now on, and weighs so much; what was before.
-    pub(super) fn replace(&mut self, place: usize, what: T, weight: usize) -> T {
-        let entry = self.entry(place);
+    pub(super) fn replace(&mut self, index: usize, value: T, weight: usize) -> T {
+        let entry = self.entry(index);
         let before = std::mem::replace(&mut entry.weight, weight);
-        let (ring, what) = (entry.ring, std::mem::replace(&mut entry.what, what));
-        if ring == Ring::Newcomers {
+        let (segment, value) = (entry.segment, std::mem::replace(&mut entry.value, value));
+        if segment == Segment::Probation {
             self.weight = self.weight + weight - before;
         }
-        what
+        value
     }
 
     /// It is the turn of one of a ring: what was known of it, if it goes. One that is to be spared stays.
-    pub(super) fn turn(&mut self, ring: Ring, spared: usize) -> Option<T> {
-        let place = self.order[ring as usize].pop_front()?;
-        let entry = self.entry(place);
-        let is_met = std::mem::take(&mut entry.is_met) && ring == Ring::Proven;
-        if is_met || place == spared {
-            self.order[ring as usize].push_back(place);
+    pub(super) fn evict_next(&mut self, segment: Segment, spared: usize) -> Option<T> {
+        let index = self.order[segment as usize].pop_front()?;
+        let entry = self.entry(index);
+        let is_referenced = std::mem::take(&mut entry.is_referenced) && segment == Segment::Protected;
+        if is_referenced || index == spared {
+            self.order[segment as usize].push_back(index);
             return None;
         }
-        Some(self.take(place))
+        Some(self.take(index))
     }
 
     /// Lets one go, whoever's turn it is; what was known.
-    pub(super) fn let_go(&mut self, place: usize) -> T {
-        let order = &mut self.order[self.entry(place).ring as usize];
-        let at = order.iter().rposition(|&other| other == place);
+    pub(super) fn evict(&mut self, index: usize) -> T {
+        let order = &mut self.order[self.entry(index).segment as usize];
+        let at = order.iter().rposition(|&other| other == index);
         order.remove(at.expect("whoever is there has a turn"));
-        self.take(place)
+        self.take(index)
     }
 
-    fn take(&mut self, place: usize) -> T {
-        let Entry { signature, what, weight, ring, .. } =
-            self.entries[place].take().expect("it stands there");
-        self.places.remove(&signature);
-        self.free.push(place);
-        if ring == Ring::Newcomers {
+    fn take(&mut self, index: usize) -> T {
+        let Entry { signature, value, weight, segment, .. } =
+            self.entries[index].take().expect("it stands there");
+        self.indices.remove(&signature);
+        self.free.push(index);
+        if segment == Segment::Probation {
             self.weight -= weight;
             self.remember_gone(&signature);
         }
-        what
+        value
     }
 
     /// All signatures are to be marked.
@@ -185,16 +186,16 @@ impl<T> Known<T> {
     /// Where a signature stands that is still to be marked, and whether it was met again since it was so last.
     pub(super) fn next_unmarked(&mut self) -> Option<(usize, bool)> {
         loop {
-            let place = self.unmarked.next()?;
-            if let Some(Some(entry)) = self.entries.get_mut(place) {
-                return Some((place, std::mem::take(&mut entry.is_used)));
+            let index = self.unmarked.next()?;
+            if let Some(Some(entry)) = self.entries.get_mut(index) {
+                return Some((index, std::mem::take(&mut entry.is_used)));
             }
         }
     }
 
     /// Marks the signature at a place, of whose ids is all that is known of it.
-    pub(super) fn mark(&mut self, place: usize, marks: &mut Marks) {
-        self.entry(place).signature.mark(marks);
+    pub(super) fn mark(&mut self, index: usize, marks: &mut Marks) {
+        self.entry(index).signature.mark(marks);
     }
 
     /// Marks all signatures.
@@ -203,16 +204,16 @@ impl<T> Known<T> {
         self.entries.iter().flatten().for_each(|entry| entry.signature.mark(marks));
     }
 
-    fn remember_gone(&mut self, signature: &Hashed<ShapeSignature>) {
+    fn remember_gone(&mut self, signature: &Hashed<VolumelessSignature>) {
         let hash = signature.hash_of();
-        self.gone.resize(GONE, 0);
-        self.gone[hash as usize % GONE] = hash;
+        self.ghosts.resize(GHOSTS, 0);
+        self.ghosts[hash as usize % GHOSTS] = hash;
     }
 
     /// Whether a signature is one of those that went, which it no longer is afterwards.
-    fn is_gone(&mut self, signature: &Hashed<ShapeSignature>) -> bool {
+    fn is_ghost(&mut self, signature: &Hashed<VolumelessSignature>) -> bool {
         let hash = signature.hash_of();
-        let one = self.gone.get_mut(hash as usize % GONE);
+        let one = self.ghosts.get_mut(hash as usize % GHOSTS);
         one.is_some_and(|one| *one == hash && std::mem::take(one) == hash)
     }
 }

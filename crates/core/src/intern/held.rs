@@ -18,7 +18,7 @@ use crate::pod::{
 use crate::resources::{PodResources, Resources};
 use crate::selector::{NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands};
 use crate::shared::Shared;
-use crate::signature::{NodeSignature, ShapeSignature, Signature};
+use crate::signature::{NodeSignature, Signature, VolumelessSignature};
 use crate::volume::{
     ClaimInfo, ClaimRef, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, CsiVolume, ExclusiveDisk,
     InTreePlugin, InTreeVolume, InlineDisk, MigratableDisk, MigratedVolume, PersistentVolumeInfo, PodVolume,
@@ -300,7 +300,7 @@ holds_ids!(SpreadConstraint { topology_key, selector } but not {
     max_skew, when_unsatisfiable, min_domains, honor_node_affinity, honor_node_taints
 });
 
-impl HoldsIds for ShapeSignature {
+impl HoldsIds for VolumelessSignature {
     fn mark(&self, marks: &mut Marks) {
         self.pod().mark(marks);
     }

@@ -16,7 +16,7 @@ use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, Rooms};
 use crate::framework::registry::ExtensionPoint;
-use crate::incremental::Shapes;
+use crate::incremental::DecisionCache;
 use crate::node::NodeIdx;
 use crate::plugins::node_affinity;
 use crate::pod::PodInfo;
@@ -206,14 +206,15 @@ impl Scheduler {
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
         };
-        let (framework, shapes, seed) = (&profile.framework, &mut self.shapes, self.seed);
+        let (framework, decisions, seed) = (&profile.framework, &mut self.decisions, self.seed);
         let options = Options { walk: Some(&mut self.walk), ..Options::default() };
         let (verify, mut differs) = (&mut self.verify, None);
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
             super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
             let uses_caches = slice.is_none() && verify.is_trusting();
-            if uses_caches && let Some(mut quick) = framework.decide_quickly(shapes, &pod, snapshot, probe) {
+            if uses_caches && let Some(mut quick) = framework.decide_cached(decisions, &pod, snapshot, probe)
+            {
                 let evaluated = candidates(framework, &pod, snapshot);
                 if verify.is_due(now) {
                     let nodes = verify.nodes();
@@ -231,15 +232,15 @@ impl Scheduler {
             }
             let draws = Draws { seed, attempt: queued.attempts };
             if differs.is_none() && uses_caches {
-                let known = Refusal { framework, shapes, pod: &pod, draws, now };
+                let known = Refusal { framework, decisions, pod: &pod, draws, now };
                 match known.recall(snapshot, verify, probe) {
                     Ok(Some(found)) => return Decided::Nowhere(found),
                     Ok(None) => {}
                     Err(told) => differs = Some(told),
                 }
             }
-            let shapes = slice.is_none().then_some(shapes);
-            decide_in_full((framework, shapes), &pod, snapshot, options, (draws, now), probe)
+            let decisions = slice.is_none().then_some(decisions);
+            decide_in_full((framework, decisions), &pod, snapshot, options, (draws, now), probe)
         }));
         if let Some(told) = differs {
             self.differed(&queued.pod, &told);
@@ -249,7 +250,7 @@ impl Scheduler {
                 self.walk.return_to(start);
                 return Decided::Unfinished;
             }
-            self.shapes.clear();
+            self.decisions.clear();
             Decided::Panicked(panic_text(panic.as_ref()))
         })
     }
@@ -324,9 +325,9 @@ impl Preemption {
     }
 }
 
-/// Decides without caches, and has preemption find room where no node is feasible. Keeps what each node said in `shapes`, if given.
+/// Decides without caches, and has preemption find room where no node is feasible. Keeps what each node said in `decisions`, if given.
 fn decide_in_full(
-    (framework, shapes): (&Framework, Option<&mut Shapes>),
+    (framework, decisions): (&Framework, Option<&mut DecisionCache>),
     pod: &Arc<PodInfo>,
     snapshot: Snapshot<'_>,
     options: Options<'_>,
@@ -339,8 +340,8 @@ fn decide_in_full(
             reserve(&feasible, snapshot, node)
         }
         Ok(Decision::Infeasible(filtered)) => {
-            if let Some(shapes) = shapes {
-                framework.note_refusal(shapes, pod, &filtered);
+            if let Some(decisions) = decisions {
+                framework.note_infeasible(decisions, pod, &filtered);
             }
             let diagnosis = filtered.diagnose(snapshot);
             let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };

@@ -32,7 +32,7 @@ impl Scheduler {
     /// Gives back all ids that nobody holds, at once, and forgets what is remembered of signatures.
     pub fn give_back_ids(&mut self) -> usize {
         self.memory.clear();
-        self.shapes.clear();
+        self.decisions.clear();
         self.slices.clear();
         self.tables.forget_marks();
         let was_on = self.tables.are_in_round();
@@ -51,19 +51,19 @@ impl Scheduler {
             return 0;
         }
         let mut work = Work::new(work);
-        let Self { tables, cache, queue, audit, shapes, .. } = self;
+        let Self { tables, cache, queue, audit, decisions, .. } = self;
         if !tables.are_in_round() {
             tables.begin_round();
             cache.begin_round();
             queue.begin_round();
             audit.begin_round();
-            shapes.begin_round();
+            decisions.begin_round();
         }
         let Some(marks) = tables.marks() else { return tables.give_back(&mut work).unwrap_or(0) };
         let are_marked = cache.mark_some(marks, &mut work)
             && (mutation::is_on(Mutation::HolderOverlooked)
                 || queue.mark_some(marks, &mut work) && audit.mark_some(marks, &mut work))
-            && shapes.mark_some(marks, &mut work);
+            && decisions.mark_some(marks, &mut work);
         if are_marked {
             self.end_marking(others);
         }
@@ -76,7 +76,7 @@ impl Scheduler {
         self.cache.mark_rest(&mut marks);
         self.queue.mark_rest(&mut marks);
         self.audit.end_round();
-        self.shapes.end_round();
+        self.decisions.end_round();
         self.slices.end_round();
         self.mark_others(&mut marks);
         others(&mut marks);
@@ -106,7 +106,7 @@ impl Scheduler {
             cache: _,
             queue: _,
             audit: _,
-            shapes: _,
+            decisions: _,
             // Knows by itself when ids were given back.
             memory: _,
             // Texts and numbers.
@@ -149,7 +149,7 @@ impl HoldsIds for Scheduler {
         self.cache.mark(marks);
         self.queue.mark(marks);
         self.audit.mark(marks);
-        self.shapes.mark_all(marks);
+        self.decisions.mark_all(marks);
         self.mark_others(marks);
     }
 }

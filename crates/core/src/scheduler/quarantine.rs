@@ -130,7 +130,7 @@ impl Scheduler {
         let cache = std::mem::take(&mut self.cache);
         self.cache = cache.rebuilt(without);
         // What was remembered goes by the clock of the cache that is gone.
-        self.shapes.clear();
+        self.decisions.clear();
         self.memory.clear();
         self.tables.forget_marks();
         let uid = if let ObjectKey::Pod(uid) = without { Some(uid) } else { None };

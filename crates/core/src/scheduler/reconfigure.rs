@@ -40,7 +40,7 @@ impl Scheduler {
         let any_is_new = self.profiles.iter().any(is_new);
         self.set_extenders(extenders);
         self.memory.clear();
-        self.shapes.clear();
+        self.decisions.clear();
         self.slices.clear();
         self.give_up_for_others(now);
         let let_go = self.reconsider(now, initial_backoff, max_backoff);

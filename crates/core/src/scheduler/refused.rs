@@ -7,7 +7,7 @@ use crate::cache::Snapshot;
 use crate::cycle::{Decision, Failed, Framework, NoProbe, Options, PostFilter, Probe};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, Rooms};
-use crate::incremental::Shapes;
+use crate::incremental::DecisionCache;
 use crate::pod::PodInfo;
 use crate::time::Time;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A decision about a pod that may be refused as others were.
 pub(super) struct Refusal<'s> {
     pub(super) framework: &'s Framework,
-    pub(super) shapes: &'s mut Shapes,
+    pub(super) decisions: &'s mut DecisionCache,
     pub(super) pod: &'s Arc<PodInfo>,
     pub(super) draws: Draws,
     pub(super) now: Time,
@@ -32,9 +32,9 @@ impl Refusal<'_> {
         verify: &mut Verify,
         probe: &mut dyn Probe,
     ) -> Result<Option<Unschedulable>, String> {
-        let Self { framework, shapes, pod, draws, now } = self;
+        let Self { framework, decisions, pod, draws, now } = self;
         let then = conclusion(framework, (draws, now));
-        let Some(found) = framework.refuse(shapes, pod, snapshot, (draws, now), probe, then) else {
+        let Some(found) = framework.reject_cached(decisions, pod, snapshot, (draws, now), probe, then) else {
             return Ok(None);
         };
         if verify.is_due(now) {

@@ -19,7 +19,7 @@ use super::failure::Unschedulable;
 use crate::cache::Snapshot;
 use crate::cycle::{Decision, Feasible, Framework, NoProbe, Options};
 use crate::framework::CycleError;
-use crate::incremental::Quick;
+use crate::incremental::CachedDecision;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -171,18 +171,18 @@ impl Scheduler {
     pub fn decide_afresh(&mut self) {
         self.verify.is_trusting = false;
         self.memory.clear();
-        self.shapes.clear();
+        self.decisions.clear();
     }
 
     /// The cached decision for pods like this one was wrong.
     pub(super) fn differed(&mut self, pod: &Arc<PodInfo>, difference: &str) {
         let consequence = if self.verify.is_trusting {
             self.memory.evict(pod);
-            self.shapes.evict(pod);
+            self.decisions.evict(pod);
             "its signature was evicted".to_owned()
         } else {
             self.memory.clear();
-            self.shapes.clear();
+            self.decisions.clear();
             let differing = self.verify.differing;
             format!("after {differing} differences no cached decision is used until the next start")
         };
@@ -215,7 +215,7 @@ impl Scheduler {
 pub(super) struct Compared<'a, 'b> {
     pub(super) framework: &'a Framework,
     pub(super) pod: &'a PodInfo,
-    pub(super) quick: &'a mut Quick<'b>,
+    pub(super) quick: &'a mut CachedDecision<'b>,
     pub(super) seed: Seed,
     /// How many nodes the cached one says it came to a verdict on.
     pub(super) evaluated: usize,
@@ -234,7 +234,7 @@ impl Compared<'_, '_> {
             Ok(Decision::Feasible(feasible)) => Some(feasible.filtered.evaluated(snapshot)),
             _ => None,
         };
-        if quick.is_what(&full, seed, pod) && seen == Some(evaluated) {
+        if quick.equals(&full, seed, pod) && seen == Some(evaluated) {
             return stands_one_by_one(&full, snapshot, nodes);
         }
         let node = |slot| snapshot.text(snapshot.node_info(slot).name).to_owned();
@@ -261,7 +261,7 @@ impl Compared<'_, '_> {
 }
 
 /// The first node that only one of both finds feasible, or to which they give another score, with what either says.
-fn odd_one(quick: &Quick<'_>, full: &Feasible) -> Option<(NodeIdx, [String; 2])> {
+fn odd_one(quick: &CachedDecision<'_>, full: &Feasible) -> Option<(NodeIdx, [String; 2])> {
     let by_node = |nodes: &NodeSet, totals: Option<&Vec<i64>>| -> BTreeMap<NodeIdx, Option<i64>> {
         nodes.iter().enumerate().map(|(at, node)| (node, totals.map(|totals| totals[at]))).collect()
     };

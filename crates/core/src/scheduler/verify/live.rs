@@ -5,7 +5,7 @@ use super::super::attempt::candidates;
 use super::super::{Scheduler, Step, profile_named, refused};
 use super::{Compared, Mode, Nodes, Verify};
 use crate::framework::post_filter::Draws;
-use crate::incremental::Live;
+use crate::incremental::LiveSignature;
 use crate::pod::PodInfo;
 use crate::report::Notice;
 use crate::scheduler::quarantine::panic_text;
@@ -96,7 +96,7 @@ impl Scheduler {
     /// Compares the next live signature that was neither made nor compared since `began`, whatever that costs; whether there was one. The
     /// cursor begins at 0, and `began` is not later than `now`. For tests and simulations, which have the time.
     pub fn verify_one(&mut self, now: Time, cursor: &mut usize, began: Time) -> bool {
-        self.shapes.tick(now);
+        self.decisions.tick(now);
         self.decides_from_caches() && self.verify_next(now, cursor, began)
     }
 
@@ -112,7 +112,7 @@ impl Scheduler {
 
     /// When to come back for the next turn.
     fn verify_at_rest(&mut self, now: Time) -> Option<Time> {
-        if !self.may_verify() || self.shapes.has_none() {
+        if !self.may_verify() || self.decisions.has_none() {
             return None;
         }
         let round = self.verify.round.as_mut()?;
@@ -163,7 +163,7 @@ impl Scheduler {
 
     /// Compares the next live signature that was not compared since `began`; whether there was one.
     fn verify_next(&mut self, now: Time, cursor: &mut usize, began: Time) -> bool {
-        let Some((live, pod)) = self.shapes.next_unchecked(cursor, began) else { return false };
+        let Some((live, pod)) = self.decisions.next_unchecked(cursor, began) else { return false };
         self.cache.preview();
         match catch_unwind(AssertUnwindSafe(|| self.compare(now, live, &pod))) {
             Ok(None) => {}
@@ -174,7 +174,7 @@ impl Scheduler {
             }
             Err(panic) => {
                 self.panics += 1;
-                self.shapes.clear();
+                self.decisions.clear();
                 let object = format!("Pod {}", self.snapshot().pod_key(&pod));
                 let text = format!(
                     "checking the cached decision for pods like it panicked: {}; all cached decisions were evicted",
@@ -187,22 +187,22 @@ impl Scheduler {
     }
 
     /// Whether what is cached of a signature equals a full evaluation; `None` where no decision would be made from it.
-    fn compare(&mut self, now: Time, live: Live, pod: &Arc<PodInfo>) -> Option<Result<(), String>> {
-        let Self { cache, tables, profiles, shapes, verify, seed, .. } = self;
+    fn compare(&mut self, now: Time, live: LiveSignature, pod: &Arc<PodInfo>) -> Option<Result<(), String>> {
+        let Self { cache, tables, profiles, decisions, verify, seed, .. } = self;
         let (snapshot, seed) = (cache.snapshot(tables), *seed);
         let framework = &profile_named(profiles, pod.scheduler_name)?.framework;
         match live {
-            Live::Decision { place } => {
-                let mut quick = framework.redecide(shapes, place, pod, snapshot)?;
+            LiveSignature::Decision { index } => {
+                let mut quick = framework.redecide(decisions, index, pod, snapshot)?;
                 let evaluated = candidates(framework, pod, snapshot);
                 let nodes = Nodes::Turn(verify.same);
                 let compared = Compared { framework, pod, quick: &mut quick, seed, evaluated, nodes };
                 Some(compared.verdict(snapshot))
             }
-            Live::Refusal { at } => {
+            LiveSignature::Refusal { at } => {
                 let draws = (Draws { seed, attempt: 1 }, now);
                 let then = refused::conclusion(framework, draws);
-                let cached = framework.refuse_again(shapes, at, pod, snapshot, draws, then)?;
+                let cached = framework.reject_again(decisions, at, pod, snapshot, draws, then)?;
                 Some(refused::verdict(framework, pod, snapshot, draws, &cached))
             }
         }
@@ -213,7 +213,7 @@ impl Scheduler {
         Verification {
             busy: self.verify.credit.busy,
             comparing: self.verify.credit.comparing,
-            unchecked_since: self.shapes.oldest_check().filter(|_| self.may_verify()),
+            unchecked_since: self.decisions.oldest_check().filter(|_| self.may_verify()),
             is_trusting: self.verify.is_trusting,
         }
     }
