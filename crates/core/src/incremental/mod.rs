@@ -1,12 +1,9 @@
-//! Decisions remembered by what the pods have in common: a pod of a signature that was decided about before costs what
-//! changed since, and one pass over dense numbers.
+//! Cached decisions: pods of equal signature cost only what changed since the last of them was decided.
 //!
-//! A [`NodeEvaluation`] keeps what each filter and score that judges nodes one by one says of each node; all pods share it that differ
-//! only in what ties them to other pods. A [`SignatureState`](signature_state::SignatureState) keeps, of one signature, the sums of pods by topology domain
-//! that affinity and spreading follow from. Both are patched for the nodes touched since. Scores that look at all feasible nodes are
-//! worked out once for all nodes that are the same to them. Wherever
-//! anything is out of the ordinary (an error, a rejection, no node left, a nomination of its own) there is no answer from
-//! here, and the plain path decides: it is what this must equal.
+//! A `NodeEvaluation` holds the results of filters and scores that judge each node alone; pods that differ only in volumes
+//! and in what affinity and spreading read share it. A `SignatureState` adds the counts of pods by topology domain and the
+//! classes of nodes that see equal counts. A cached decision equals the full evaluation ([`Framework::decide`]); where the
+//! cache cannot answer, the full evaluation decides. README.md in this folder explains the layers and their invariants.
 
 mod base_partition;
 mod block_max;
